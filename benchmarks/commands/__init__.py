@@ -1,0 +1,1 @@
+"""One module a subcommand, each with `add_arguments(parser)` and `main(arguments)`."""

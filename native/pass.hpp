@@ -1,0 +1,60 @@
+// The pass over the nonzeros that every model without coordinate descent is made of:
+//
+//     rate_p = l_i . f_j,   ratio_p = x_p / rate_p,   A_ik = sum_j ratio f_jk,   xlog_i = sum_j x log rate
+//
+// and, from the stored ratios, B_jk = sum_i ratio l_ik by walking the transpose (`order` maps its entries to those of X).
+#pragma once
+#include "regression.hpp"
+
+namespace unmix {
+
+// Any of `numerators` (n x K), `xlog` (n) and `ratio` (nonzeros) may be null.
+template <class S, int V>
+void pass(const Sparse& X, const S* left, const S* right, int64_t right_rows, int topics, int padded, double* numerators,
+          double* xlog, double* ratio, int threads) {
+    const std::vector<double> ones(topics, 1.0);
+    Padded<S> copy(right, right_rows, topics, padded, ones.data(), threads);
+    const int64_t longest = X.longest_row();
+    for_row_blocks(row_blocks(X.indptr, X.rows), threads, [&] {
+        return [&, row = Regression<S, V>(copy.buffer.data(), padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
+            row.index_end = X.indices + X.indptr[X.rows];
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t start = X.indptr[i];
+                row.index = X.indices + start;
+                row.count = X.indptr[i + 1] - start;
+                for (int k = 0; k < padded; ++k) row.b[k] = k < topics ? left[i * topics + k] : 0;
+                for (int64_t p = 0; p < row.count; ++p) row.y[p] = X.data[start + p];
+                row.template rates<true>();
+                if (xlog) xlog[i] = row.sum_y_log_rate();
+                for (int64_t p = 0; p < row.count; ++p) row.ratio[p] = row.y[p] / row.rate[p];
+                if (ratio) std::copy_n(row.ratio.data(), row.count, ratio + start);
+                if (numerators) {
+                    row.numerators();
+                    std::copy_n(row.numerator.data(), topics, numerators + i * topics);
+                }
+            }
+        };
+    });
+}
+
+template <class S, int V>
+void gather_ratios(const Sparse& Xt, const int64_t* order, const double* ratio, const S* left, int64_t left_rows, int topics,
+                   int padded, double* numerators, int threads) {
+    const std::vector<double> ones(topics, 1.0);
+    Padded<S> copy(left, left_rows, topics, padded, ones.data(), threads);
+    const int64_t longest = Xt.longest_row();
+    for_row_blocks(row_blocks(Xt.indptr, Xt.rows), threads, [&] {
+        return [&, row = Regression<S, V>(copy.buffer.data(), padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
+            for (int64_t j = begin; j < end; ++j) {
+                const int64_t start = Xt.indptr[j];
+                row.index = Xt.indices + start;
+                row.count = Xt.indptr[j + 1] - start;
+                for (int64_t p = 0; p < row.count; ++p) row.ratio[p] = ratio[order[start + p]];
+                row.numerators();
+                std::copy_n(row.numerator.data(), topics, numerators + j * topics);
+            }
+        };
+    });
+}
+
+}  // namespace unmix

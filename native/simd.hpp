@@ -1,0 +1,74 @@
+// Vectors of 32 bytes (4 doubles or 8 floats), dot products at a fixed number of topics, and a logarithm the compiler can vectorise.
+#pragma once
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <new>
+
+namespace unmix {
+
+template <class T> struct Simd {
+    typedef T Vec __attribute__((vector_size(32)));
+    static constexpr int width = 32 / sizeof(T);
+};
+template <class T> using Vec = typename Simd<T>::Vec;
+
+template <class T> inline Vec<T> load(const T* p) { return *reinterpret_cast<const Vec<T>*>(p); }
+template <class T> inline void store(T* p, Vec<T> v) { *reinterpret_cast<Vec<T>*>(p) = v; }
+
+inline double sum(Vec<double> v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+inline float sum(Vec<float> v) { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); }
+
+// The sums of four vectors, as one vector.
+inline Vec<double> sums(Vec<double> a, Vec<double> b, Vec<double> c, Vec<double> d) {
+    const Vec<double> ab = __builtin_shufflevector(a, b, 0, 4, 2, 6) + __builtin_shufflevector(a, b, 1, 5, 3, 7);
+    const Vec<double> cd = __builtin_shufflevector(c, d, 0, 4, 2, 6) + __builtin_shufflevector(c, d, 1, 5, 3, 7);
+    return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+}
+
+inline constexpr int round_up(int64_t n, int64_t multiple) { return static_cast<int>((n + multiple - 1) / multiple * multiple); }
+
+// 64-byte aligned scratch space that only grows.
+template <class T> class Buffer {
+  public:
+    T* data() { return memory_.get(); }
+    T& operator[](std::size_t i) { return memory_.get()[i]; }
+    void reserve(std::size_t n) {
+        if (n <= size_) return;
+        if (n > std::size_t(1) << 48) throw std::bad_alloc();
+        n = (n + 63) / 64 * 64;
+        void* p = std::aligned_alloc(64, n * sizeof(T));
+        if (!p) throw std::bad_alloc();
+        memory_.reset(static_cast<T*>(p));
+        size_ = n;
+    }
+
+  private:
+    struct Free { void operator()(T* p) const { std::free(p); } };
+    std::unique_ptr<T[], Free> memory_;
+    std::size_t size_ = 0;
+};
+
+// log x for finite x >= 0:  x = 2^e m,  m in [1/sqrt 2, sqrt 2),  log m = 2 atanh((m-1)/(m+1)).  Relative error below 4e-16.
+inline double fast_log(double x) {
+    constexpr double tiny = std::numeric_limits<double>::min();
+    const bool subnormal = x < tiny;
+    x = subnormal ? x * 0x1p54 : x;
+    const auto bits = std::bit_cast<int64_t>(x);
+    const int64_t shifted = bits - 0x3fe6a09e667f3bcdLL;          // bits of 1/sqrt 2
+    const int64_t exponent = shifted >> 52;
+    const double m = std::bit_cast<double>(bits - (exponent << 52));
+    // int64 -> double by the 2^52 trick: plain conversions of 64-bit integers do not vectorise before AVX-512
+    const double e = std::bit_cast<double>(exponent + 0x4338000000000000LL) - 0x1.8p52 - (subnormal ? 54.0 : 0.0);
+    const double s = (m - 1.0) / (m + 1.0), q = s * s;
+    double p = 1.0 / 21;
+    p = p * q + 1.0 / 19; p = p * q + 1.0 / 17; p = p * q + 1.0 / 15; p = p * q + 1.0 / 13; p = p * q + 1.0 / 11;
+    p = p * q + 1.0 / 9;  p = p * q + 1.0 / 7;  p = p * q + 1.0 / 5;  p = p * q + 1.0 / 3;
+    constexpr double ln2_hi = 0x1.62e42fefap-1, ln2_lo = 0x1.cf79abc9e3b3ap-40;
+    const double log = e * ln2_hi + (e * ln2_lo + (2.0 * s * q * p + 2.0 * s));
+    return x > 0 ? log : -std::numeric_limits<double>::infinity();
+}
+
+}  // namespace unmix

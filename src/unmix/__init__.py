@@ -1,0 +1,38 @@
+"""unmix takes matrices of counts apart into topics: X ≈ L Fᵀ.
+
+Poisson NMF, the multinomial topic model and their relatives share one likelihood, and here one set of fast solvers.
+
+>>> import unmix as um
+>>> model = um.TopicModel(n_components=8, random_state=0).fit(um.datasets.sotu())
+>>> model.result_.status
+'converged'
+"""
+
+from unmix import solvers
+from unmix._version import __version__
+from unmix.counts import Counts
+from unmix.data import datasets
+from unmix.data.read import read
+from unmix.estimators import PoissonNMF, TopicModel
+from unmix.fit import Fit, load
+from unmix.models.poisson import deviance, kkt, loglik
+from unmix.models.priors import Gamma
+from unmix.models.topics import poisson_to_topics, topics_to_poisson
+
+__all__ = [
+    "Counts",
+    "Fit",
+    "Gamma",
+    "PoissonNMF",
+    "TopicModel",
+    "__version__",
+    "datasets",
+    "deviance",
+    "kkt",
+    "load",
+    "loglik",
+    "poisson_to_topics",
+    "read",
+    "solvers",
+    "topics_to_poisson",
+]

@@ -1,0 +1,242 @@
+"""Counts: the one validated form of data.
+
+Everything a user may hand over (dense array, any scipy sparse matrix or array, DataFrame) becomes a canonical CSR matrix
+of float64 counts with names. Nothing behind this point checks data again.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln
+
+
+class Rows(NamedTuple):
+    """The raw arrays of a CSR matrix, as kernels take them: int64 offsets, int32 indices, float64 values."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    data: NDArray[np.float64]
+
+
+class Counts:
+    """n samples × m features of non-negative counts, with names.
+
+    Parameters
+    ----------
+    matrix
+        Dense array, scipy sparse matrix or array, DataFrame (its index and columns become the names), or `Counts`.
+    samples, features
+        Names; by default those of the DataFrame, or none.
+    metadata
+        A table with one row a sample, carried along untouched.
+
+    >>> Counts([[1, 0, 2], [0, 3, 0]], features=["ant", "bee", "cat"])
+    Counts(2 samples × 3 features, 3 nonzeros, total 6)
+    """
+
+    rows: Rows
+    shape: tuple[int, int]
+    samples: NDArray[np.str_] | None
+    features: NDArray[np.str_] | None
+    metadata: pd.DataFrame | None
+
+    def __init__(
+        self,
+        matrix: Any,
+        samples: ArrayLike | None = None,
+        features: ArrayLike | None = None,
+        metadata: pd.DataFrame | None = None,
+    ) -> None:
+        if isinstance(matrix, Counts):
+            samples = matrix.samples if samples is None else samples
+            features = matrix.features if features is None else features
+            metadata = matrix.metadata if metadata is None else metadata
+            self.rows, self.shape = matrix.rows, matrix.shape
+        else:
+            if isinstance(matrix, pd.DataFrame):
+                samples = matrix.index if samples is None else samples
+                features = matrix.columns if features is None else features
+            csr = _canonical(matrix)
+            self.shape = csr.shape
+            self.rows = Rows(csr.indptr.astype(np.int64), csr.indices.astype(np.int32, copy=False), csr.data)
+        n, m = self.shape
+        self.samples = _names(samples, n, "samples")
+        self.features = _names(features, m, "features")
+        if metadata is not None and len(metadata) != n:
+            raise ValueError(f"metadata has {len(metadata)} rows for {n} samples; give one row a sample")
+        self.metadata = metadata
+        if not np.isfinite(self.total):
+            raise ValueError("the counts are too large: their sum overflows; divide them by a constant")
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        return f"Counts({n:,} samples × {m:,} features, {self.nnz:,} nonzeros, total {self.total:,.10g})"
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def nnz(self) -> int:
+        return len(self.rows.data)
+
+    @cached_property
+    def total(self) -> float:
+        return float(self.rows.data.sum())
+
+    @property
+    def csr(self) -> sp.csr_array:
+        """The counts as a scipy CSR array that shares this object's memory."""
+        return self._csr(self.rows.data)
+
+    def _csr(self, data: NDArray[Any]) -> sp.csr_array:
+        # scipy wants one type for both index arrays, and would rather widen `indices` than narrow `indptr`
+        narrow = self.nnz <= np.iinfo(np.int32).max
+        indptr = self.rows.indptr.astype(np.int32) if narrow else self.rows.indptr
+        return sp.csr_array((data, self.rows.indices, indptr), shape=self.shape, copy=False)
+
+    @cached_property
+    def columns(self) -> Rows:
+        """The rows of the transpose, built once, when first asked for."""
+        csc = self.csr.tocsc()
+        return Rows(csc.indptr.astype(np.int64), csc.indices.astype(np.int32, copy=False), csc.data)
+
+    @cached_property
+    def column_order(self) -> NDArray[np.int64]:
+        """Where each entry of `columns` stands in `rows`."""
+        return self._csr(np.arange(self.nnz, dtype=np.int64)).tocsc().data
+
+    @cached_property
+    def sample_totals(self) -> NDArray[np.float64]:
+        return np.asarray(self.csr.sum(axis=1)).ravel()
+
+    @cached_property
+    def feature_totals(self) -> NDArray[np.float64]:
+        return np.asarray(self.csr.sum(axis=0)).ravel()
+
+    @cached_property
+    def log_factorials(self) -> float:
+        """Σ log Γ(x + 1), the constant of every likelihood here."""
+        x = self.rows.data
+        if self.nnz and x.max() < 1 << 16 and np.array_equal(x, (whole := x.astype(np.int64))):
+            times = np.bincount(whole)
+            return float(times @ gammaln(np.arange(len(times)) + 1.0))
+        return float(gammaln(x + 1).sum())
+
+
+def _names(names: ArrayLike | None, expected: int, what: str) -> NDArray[np.str_] | None:
+    if names is None:
+        return None
+    array = np.asarray([str(name) for name in np.asarray(names, dtype=object).ravel()], dtype=str)
+    if len(array) != expected:
+        raise ValueError(f"{len(array)} names for {expected} {what}; give one name each")
+    return array
+
+
+def _canonical(matrix: Any) -> sp.csr_array:
+    """CSR of positive finite float64, sorted, duplicates summed, explicit zeros dropped. The input is left as it was."""
+    csr = _to_csr(matrix)
+    n, m = csr.shape
+    if n == 0 or m == 0:
+        axis, what = ("sample", "feature(s)") if n == 0 else ("feature", "sample(s)")
+        raise ValueError(
+            f"Found array with 0 {axis}(s) (shape={csr.shape}) while a minimum of 1 is required: "
+            f"there is nothing to factorise in {max(n, m)} {what} alone"
+        )
+    if max(n, m) > np.iinfo(np.int32).max:
+        raise ValueError(f"the matrix is {n} × {m}; unmix takes up to {np.iinfo(np.int32).max:,} samples and features")
+    owned = csr.data is not getattr(matrix, "data", None)
+    if csr.data.dtype != np.float64:
+        csr = sp.csr_array((csr.data.astype(np.float64), csr.indices, csr.indptr), shape=csr.shape)
+        owned = False
+    if not csr.has_canonical_format:
+        csr = csr.copy()
+        csr.sum_duplicates()
+        owned = True
+    _check_values(csr)
+    if csr.nnz and csr.data.min() == 0:
+        csr = csr if owned else csr.copy()
+        csr.eliminate_zeros()
+    return csr
+
+
+def _to_csr(matrix: Any) -> sp.csr_array:
+    if sp.issparse(matrix):
+        _check_dtype(matrix.dtype)
+        _check_dimensions(matrix.shape)
+        return sp.csr_array(matrix)
+    if isinstance(matrix, pd.DataFrame):
+        matrix = _frame_values(matrix)
+        if sp.issparse(matrix):
+            return _to_csr(matrix)
+    if isinstance(matrix, np.ma.MaskedArray) and np.ma.is_masked(matrix):
+        row = np.argwhere(np.ma.getmaskarray(matrix))[0]
+        raise ValueError(
+            f"the entry at {tuple(row.tolist())} is masked; fill masked entries, or drop their rows, first"
+        )
+    if hasattr(matrix, "toarray") and not isinstance(matrix, np.ndarray):
+        matrix = matrix.toarray()
+    dense = np.asarray(matrix)
+    if dense.dtype == object:
+        if any(isinstance(value, str | bytes) for value in dense.flat):
+            raise ValueError("the matrix holds text; unmix needs numbers (counts >= 0)")
+        if any(isinstance(value, complex) for value in dense.flat):
+            _check_dtype(np.dtype(complex))
+        dense = dense.astype(np.float64)
+    _check_dtype(dense.dtype)
+    _check_dimensions(dense.shape)
+    return sp.csr_array(dense)
+
+
+def _frame_values(frame: pd.DataFrame) -> Any:
+    """The numbers of a DataFrame: sparse if all its columns are sparse around zero; missing values become NaN."""
+    sparse = [dtype for dtype in frame.dtypes if isinstance(dtype, pd.SparseDtype)]
+    if sparse and len(sparse) == len(frame.columns):
+        return (
+            frame.sparse.to_coo()
+            if all(dtype.fill_value == 0 for dtype in sparse)
+            else frame.sparse.to_dense().to_numpy()
+        )
+    if any(pd.api.types.is_extension_array_dtype(dtype) for dtype in frame.dtypes):
+        try:
+            return frame.to_numpy(dtype=np.float64, na_value=np.nan)
+        except (TypeError, ValueError):
+            pass  # text, which is refused below with a better message
+    return frame.to_numpy()
+
+
+def _check_dimensions(shape: tuple[int, ...]) -> None:
+    if len(shape) != 2:
+        raise ValueError(
+            f"Expected 2D array of samples × features, got an array of {len(shape)} dimension(s) and shape {shape}. "
+            "Reshape your data with X.reshape(1, -1) if it is a single sample"
+        )
+
+
+def _check_dtype(dtype: np.dtype) -> None:
+    if dtype.kind == "c":
+        raise ValueError("Complex data not supported: counts are real numbers >= 0")
+    if dtype.kind not in "buif":
+        raise ValueError(f"the matrix has dtype {dtype}; unmix needs numbers (counts >= 0)")
+
+
+def _check_values(csr: sp.csr_array) -> None:
+    data = csr.data
+    if len(data) == 0 or (data.min() >= 0 and data.max() < np.inf):
+        return
+    with np.errstate(invalid="ignore"):
+        bad = int(np.flatnonzero(~(np.isfinite(data) & (data >= 0)))[0])
+    row = int(np.searchsorted(csr.indptr, bad, side="right")) - 1
+    value, column = data[bad], csr.indices[bad]
+    if np.isnan(value):
+        problem = "Input X contains NaN"
+    elif np.isinf(value):
+        problem = "Input X contains infinity"
+    else:
+        problem = "Negative values in data passed to unmix"
+    raise ValueError(f"{problem}: {value:g} at row {row}, column {column}; unmix needs finite counts >= 0")

@@ -1,0 +1,1 @@
+"""Files and embedded data sets -> Counts; fits -> files."""

@@ -1,0 +1,83 @@
+"""Simulated data: correlated topics (Carbonetto et al., data sets A and B) and the Swimmer images."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmix.counts import Counts
+
+
+class Truth(NamedTuple):
+    """What simulated data were drawn from: proportions n × K and topics m × K."""
+
+    L: NDArray[np.float64]
+    F: NDArray[np.float64]
+
+
+class SimulatedCounts(Counts):
+    """Counts that know the truth behind them."""
+
+    def __init__(self, matrix: Any, truth: Truth, **names: Any) -> None:
+        super().__init__(matrix, **names)
+        self.truth = truth
+
+
+def correlated_topics(name: Literal["A", "B"] = "A", seed: int = 0) -> SimulatedCounts:
+    """100 documents × up to 400 words from 6 topics whose proportions are correlated (Carbonetto et al. 2022, section 4).
+
+    Proportions are softmax of a normal with variance 11 and covariance −2; in B topics 5 and 6 have covariance 8, so they come
+    together. B has the topics and document lengths of A with the same seed. Words that never occur are dropped.
+    """
+    if name not in ("A", "B"):
+        raise ValueError(f'there is no data set {name!r}; choose "A" or "B"')
+    n, m, K = 100, 400, 6
+    rng = np.random.default_rng(seed)
+    level = np.abs(rng.normal(0, 3, m)) - 5
+    spread = np.exp(-level / 3)
+    spread = np.where(rng.random((m, K)) < 0.8, spread[:, None] / 10, spread[:, None])
+    F = np.exp(np.maximum(rng.normal(level[:, None], spread), -5))
+    F /= F.sum(axis=0)
+    totals = np.ceil(10 ** rng.normal(3, 0.2, n)).astype(int)
+    covariance = np.full((K, K), -2.0)
+    np.fill_diagonal(covariance, 11)
+    if name == "B":
+        covariance[4, 5] = covariance[5, 4] = 8
+    scores = rng.multivariate_normal(np.zeros(K), covariance, n, method="cholesky")
+    L = np.exp(scores - scores.max(axis=1, keepdims=True))
+    L /= L.sum(axis=1, keepdims=True)
+    chances = L @ F.T
+    X = rng.multinomial(totals, chances / chances.sum(axis=1, keepdims=True))
+    seen = X.sum(axis=0) > 0
+    words = np.array([f"word {j + 1}" for j in range(m)])
+    return SimulatedCounts(
+        X[:, seen], Truth(L, F[seen]), samples=[f"document {i + 1}" for i in range(n)], features=words[seen]
+    )
+
+
+def swimmer(counts_per_pixel: int = 50) -> SimulatedCounts:
+    """256 images of 32 × 32 pixels: a torso and four limbs, each in one of four positions; 17 parts in all.
+
+    `truth.F` has a part in each column, the torso last; `truth.L` the share of each part in an image.
+    """
+    if counts_per_pixel < 1:
+        raise ValueError(f"counts_per_pixel={counts_per_pixel}; give a whole number >= 1")
+    limbs = [(10, 15, -1, -1), (10, 17, 1, -1), (21, 15, -1, 1), (21, 17, 1, 1)]  # row, column, outwards, up or down
+    parts = np.zeros((17, 32, 32))
+    for limb, (row, column, out, way) in enumerate(limbs):
+        for position, (dr, dc) in enumerate([(way, 0), (way, out), (0, out), (-way, out)]):
+            for q in range(1, 7):
+                parts[4 * limb + position, row + q * dr, column + q * dc] = 1
+    parts[16, 10:22, 16] = 1
+    shown = np.zeros((256, 17))
+    shown[:, 16] = 1
+    for image, positions in enumerate(product(range(4), repeat=4)):
+        shown[image, [4 * limb + position for limb, position in enumerate(positions)]] = 1
+    flat = parts.reshape(17, 1024)
+    pixels = flat.sum(axis=1)
+    truth = Truth(shown * pixels / (shown @ pixels)[:, None], (flat / pixels[:, None]).T)
+    names = [f"row {r} column {c}" for r in range(32) for c in range(32)]
+    return SimulatedCounts(counts_per_pixel * (shown @ flat), truth, features=names)

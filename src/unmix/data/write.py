@@ -1,0 +1,117 @@
+"""Fits and tables -> files.
+
+A fit's folder is written beside its place and then swapped in: a reader sees old or new results, never a mixture.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from unmix.counts import Counts
+from unmix.files import replacing
+from unmix.fit import Fit
+
+MODEL_FILE = "model.safetensors"
+TOP_FEATURES = 20  # a topic, in top_features.csv
+
+
+def write_fit(
+    fit: Fit,
+    folder: str | os.PathLike[str],
+    *,
+    pictures: Mapping[str, Callable[[Path], None]] | None = None,
+    force: bool = False,
+) -> None:
+    """Write model.safetensors, proportions.csv, topics.csv, top_features.csv, trace.csv and the pictures to a folder.
+
+    An earlier fit in that folder is replaced once the new one is complete; other files in it stay. A folder that holds
+    something else is refused unless `force` is set. `pictures` maps file names to functions that draw to a path.
+    """
+    target = check_folder(folder, force=force)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
+    fresh, old = scratch / "new", scratch / "old"
+    try:
+        fresh.mkdir()
+        _write_files(fit, fresh)
+        for name, draw in (pictures or {}).items():
+            with replacing(fresh / name) as temporary:
+                draw(temporary)
+        _swap(fresh, target, old)
+    finally:
+        # An old folder that is still there failed to hand over all its other files: they are the user's, so leave them.
+        if not old.exists():
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def check_folder(folder: str | os.PathLike[str], *, force: bool = False) -> Path:
+    """The absolute path of a folder to which a fit may be written; otherwise an error that says why not."""
+    target = Path(folder).resolve()
+    if target.is_dir():
+        if Path.cwd().is_relative_to(target) or target.is_mount():
+            raise FileExistsError(f"{folder}: cannot be replaced while it is in use; give a new folder inside it")
+        if not force and any(target.iterdir()) and not (target / MODEL_FILE).is_file():
+            raise FileExistsError(
+                f"{folder}: holds files that are not a fit's; give another folder, or add to this one with --force"
+            )
+    elif target.exists():
+        raise FileExistsError(f"{folder}: is a file; give a folder for the results")
+    parent = next(parent for parent in target.parents if parent.exists())
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise PermissionError(f"{folder}: no permission to write in {parent}; give another folder")
+    return target
+
+
+def write_proportions(proportions: NDArray, samples: NDArray | None, path: str | os.PathLike[str]) -> None:
+    """Samples × topics, with names, as CSV."""
+    _write_table(_by_topic(proportions, samples, "sample"), path)
+
+
+def write_counts(counts: Counts, path: str | os.PathLike[str]) -> None:
+    """The matrix alone, as a `.npz` file of scipy."""
+    with replacing(path) as temporary:
+        sp.save_npz(temporary, counts.csr)
+
+
+def _write_files(fit: Fit, folder: Path) -> None:
+    fit.save(folder / MODEL_FILE, resumable=fit.status != "converged")
+    write_proportions(fit.proportions, fit.samples, folder / "proportions.csv")
+    _write_table(_by_topic(fit.topics, fit.features, "feature"), folder / "topics.csv")
+    _write_table(fit.top_features(TOP_FEATURES).set_index("topic"), folder / "top_features.csv")
+    _write_table(fit.trace.set_index("iteration"), folder / "trace.csv")
+
+
+def _by_topic(values: NDArray, names: NDArray | None, what: str) -> pd.DataFrame:
+    rows = names if names is not None else [f"{what} {i}" for i in range(len(values))]
+    columns = [f"topic {k + 1}" for k in range(values.shape[1])]
+    return pd.DataFrame(values, index=pd.Index(rows, name=what), columns=columns)
+
+
+def _write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
+    with replacing(path) as temporary:
+        table.to_csv(temporary, encoding="utf-8", lineterminator="\n")
+
+
+def _swap(fresh: Path, target: Path, old: Path) -> None:
+    """Put `fresh` in place of `target`; what else lay in the old folder moves into the new one."""
+    if not target.exists():
+        fresh.rename(target)
+        return
+    target.rename(old)
+    try:
+        fresh.rename(target)
+    except BaseException:
+        old.rename(target)
+        raise
+    for entry in old.iterdir():
+        if not (target / entry.name).exists():
+            entry.rename(target / entry.name)
+    shutil.rmtree(old)

@@ -1,0 +1,424 @@
+"""PoissonNMF and TopicModel: parameters in, Fit out, by scikit-learn's conventions. No mathematics here."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, Literal, cast
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
+
+from unmix import kernels
+from unmix.counts import Counts
+from unmix.fit import Fit
+from unmix.models.poisson import check_factors, loglik
+from unmix.models.priors import Gamma
+from unmix.models.topics import poisson_to_topics
+from unmix.solvers import (
+    CCD,
+    EM,
+    PLSI,
+    SCD,
+    SN,
+    Alternate,
+    Extrapolate,
+    Joint,
+    Newton,
+    Normalized,
+    Problem,
+    ProgressBar,
+)
+from unmix.solvers import init as starts
+from unmix.solvers.base import Floats, Solver, State
+from unmix.solvers.refine import refine
+from unmix.solvers.run import Callback, Trace, make_fit, run
+
+SOLVERS = {
+    "em": EM,
+    "scd": SCD,
+    "ccd": CCD,
+    "sn": SN,
+    "newton": Newton,
+    "joint": Joint,
+    "plsi": PLSI,
+    "normalized": Normalized,
+}
+STARTS = ("auto", "topic-score", "random")
+
+
+class PoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Poisson NMF: x_ij ~ Poisson(Σ_k l_ik f_jk), fitted by maximum likelihood (KL-NMF), or MAP with a prior.
+
+    Parameters
+    ----------
+    n_components
+        Number of topics K.
+    solver
+        "newton", "scd", "ccd", "sn", "em", "joint", "plsi", "normalized", or a solver object such as
+        `unmix.solvers.SCD(sweeps=10)`.
+    extrapolate
+        Whether to accelerate the solver by extrapolation with restarts.
+    init
+        "auto" (a short tournament of starts), "topic-score", "random", a pair of arrays (L0, F0), or a `Fit`
+        (a warm start: 10 + 10 iterations equal 20).
+    prefit
+        EM iterations before the solver takes over.
+    max_iter, tol
+        At most `max_iter` iterations; fewer if the log-likelihood per count rises by less than `tol` (three times running).
+        `tol=0` runs exactly `max_iter`. One iteration updates L, then F.
+    refine
+        Split–merge moves to try after convergence, to leave a poor local optimum.
+    prior
+        None, or `unmix.Gamma(shape, rate)` on F (a Dirichlet prior on topics): MAP instead of maximum likelihood.
+    n_jobs
+        Threads; None or −1 for all available cores. The result does not depend on it.
+    dtype
+        "float64", or "float32" to store the factors in half the memory (sums and objective stay in double precision).
+    random_state
+        Seed, Generator or RandomState.
+    verbose
+        Show a progress bar.
+    callbacks
+        Functions called with a `unmix.solvers.Progress` after every iteration; one that returns a status ends the fit.
+
+    Attributes
+    ----------
+    components_ : K × m array, the factors Fᵀ
+    result_ : the `Fit`
+    n_iter_ : iterations run
+
+    >>> import unmix as um
+    >>> X = um.datasets.digits()
+    >>> model = um.PoissonNMF(5, random_state=0).fit(X)
+    >>> model.components_.shape, model.transform(X).shape
+    ((5, 64), (1797, 5))
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        solver: str | Any = "newton",
+        extrapolate: bool = True,
+        init: str | tuple[Any, Any] | Fit = "auto",
+        prefit: int = 10,
+        max_iter: int = 500,
+        tol: float = 1e-8,
+        refine: int = 0,
+        prior: Gamma | None = None,
+        n_jobs: int | None = None,
+        dtype: Literal["float64", "float32"] = "float64",
+        random_state: Any = None,
+        verbose: bool = False,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        self.n_components = n_components
+        self.solver = solver
+        self.extrapolate = extrapolate
+        self.init = init
+        self.prefit = prefit
+        self.max_iter = max_iter
+        self.tol = tol
+        self.refine = refine
+        self.prior = prior
+        self.n_jobs = n_jobs
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def fit(self, X: Any, y: None = None) -> PoissonNMF:
+        """Fit the model to counts: anything that `Counts` takes."""
+        solver = self._check_parameters()
+        problem, trace = self._problem(X, reset=True)
+        rng = _generator(self.random_state)
+        with ExitStack() as stack:
+            callbacks = list(self.callbacks)
+            if self.verbose:
+                callbacks.append(stack.enter_context(ProgressBar(self.max_iter)))
+            state, status = self._start(problem, solver, rng, trace, callbacks)
+            if status is None:
+                state, status = run(
+                    problem, solver, state, trace, max_iter=self.max_iter, tol=self.tol, callbacks=callbacks
+                )
+            if self.refine and status != "interrupted":
+                state, status = refine(
+                    problem,
+                    solver,
+                    state,
+                    trace,
+                    rng,
+                    moves=self.refine,
+                    max_iter=self.max_iter,
+                    tol=self.tol,
+                    callbacks=callbacks,
+                )
+        about = {key: value for key, value in self.get_params().items() if isinstance(value, str | int | float | bool)}
+        self.result_ = make_fit(
+            problem,
+            solver,
+            state,
+            trace,
+            status,
+            params={"model": type(self).__name__} | about,
+            metadata=problem.X.metadata,
+        )
+        self.n_iter_ = max(len(trace.rows) - 1, 1)
+        if status == "max_iter" and self.tol > 0:
+            gain = trace.rows[-1]["objective"] - trace.rows[-2]["objective"] if len(trace.rows) > 1 else float("nan")
+            warnings.warn(
+                f"not converged after {self.max_iter} iterations (the last one gained {gain:.3g}); raise max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        elif status == "interrupted":
+            warnings.warn(
+                f"fit stopped early after {self.n_iter_} iterations; kept the best so far",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """n × K loadings of samples, given the fitted factors."""
+        return self._loadings(X)
+
+    def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> NDArray[np.float64]:
+        """`fit(X).transform(X)`."""
+        return self.fit(X).transform(X)
+
+    def inverse_transform(self, X: Any) -> NDArray[np.float64]:
+        """Expected counts n × m of samples with these loadings. Dense: mind its size."""
+        check_is_fitted(self)
+        return np.asarray(X, dtype=np.float64) @ self.components_
+
+    def score(self, X: Any, y: None = None) -> float:
+        """Mean log-likelihood per count, higher is better; new samples get their best loadings first."""
+        L = self._loadings(X)
+        counts = self._counts(X)
+        return float(self._loglik(counts, L)) / counts.total if counts.total > 0 else 0.0
+
+    def _loglik(self, X: Counts, L: Floats) -> Any:
+        return loglik(X, L, self.result_.F)
+
+    @property
+    def components_(self) -> NDArray[np.float64]:
+        check_is_fitted(self, "result_")
+        return np.ascontiguousarray(self.result_.F.T)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.result_.n_topics
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "result_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        tags.transformer_tags.preserves_dtype = ["float64"]
+        return tags
+
+    def _loadings(self, X: Any) -> Floats:
+        check_is_fitted(self)
+        problem, _ = self._problem(X, reset=False)
+        F = self.result_.F.astype(np.float64)
+        impossible = (F.sum(axis=1) == 0) & (problem.X.feature_totals > 0)
+        if impossible.any():
+            warnings.warn(
+                f"{impossible.sum()} features with counts have no weight in any topic (they had no counts in the fit); "
+                "their counts are left aside",
+                UserWarning,
+                stacklevel=3,
+            )
+            problem = replace(problem, X=Counts(problem.X.csr @ sp.diags_array((~impossible).astype(np.float64))))
+        return starts.known_factors(problem, F)
+
+    def _counts(self, X: Any) -> Counts:
+        return X if isinstance(X, Counts) else Counts(X)
+
+    def _problem(self, X: Any, *, reset: bool) -> tuple[Problem, Trace]:
+        counts = self._counts(X)
+        _check_feature_names(self, X, reset=reset)
+        _check_n_features(self, counts.csr if isinstance(X, Counts) else X, reset=reset)
+        K = self.n_components if reset else self.result_.n_topics
+        if reset and counts.total == 0:
+            raise ValueError("the matrix holds no counts at all (every entry is zero); there is nothing to fit")
+        if reset and min(counts.shape) < K:
+            warnings.warn(
+                f"n_components={K} is more than the {counts.shape[0]} samples or {counts.shape[1]} features; "
+                "some topics will be empty or alike",
+                UserWarning,
+                stacklevel=3,
+            )
+        problem = Problem(counts, K, self.prior if reset else None, _threads(self.n_jobs))
+        return problem, Trace(problem)
+
+    def _start(self, problem: Problem, solver: Solver, rng, trace: Trace, callbacks) -> tuple[State, str | None]:
+        """The first state of the solver, and a status if it already ended."""
+        prefit = self.prefit
+        if isinstance(self.init, Fit):
+            if (state := _resumed(solver, self.init, problem, self.dtype)) is not None:
+                trace.add(state, "start", "resumed")
+                return state, None
+            pair = check_factors(problem.X.shape, self.init.L, self.init.F, problem.n_topics)
+            prefit, note = 0, "given"
+        elif isinstance(self.init, str):
+            pair, note = self._named_start(problem, rng)
+        else:
+            pair, note = self._given_start(problem), "given"
+        L, F = (factor.astype(self.dtype) for factor in pair)
+        L, F = problem.rescaled(L, F)
+        warm = Alternate(EM())
+        state = warm.start(problem, L, F)
+        self._check_rates(problem, state)
+        trace.add(state, "start", note)
+        if prefit:
+            state, status = run(
+                problem, warm, state, trace, max_iter=prefit, tol=0, stage="prefit", callbacks=callbacks
+            )
+            if status in ("interrupted", "converged"):
+                return state, status
+        return solver.start(problem, state.L, state.F), None
+
+    def _named_start(self, problem: Problem, rng: np.random.Generator) -> tuple[tuple[Floats, Floats], str]:
+        if self.init == "auto":
+            return starts.Contest()(problem, rng)
+        if self.init == "topic-score":
+            try:
+                return starts.topic_score(problem, rng), "topic-score"
+            except starts.ScoreError as reason:
+                warnings.warn(
+                    f"Topic-SCORE cannot start this fit: {reason}. Starting at random", UserWarning, stacklevel=4
+                )
+        return starts.random(problem, rng), "random"
+
+    def _given_start(self, problem: Problem) -> tuple[Floats, Floats]:
+        L0, F0 = cast(tuple[Any, Any], self.init)
+        L, F = check_factors(problem.X.shape, L0, F0, problem.n_topics)
+        for name, factor in (("L0", L), ("F0", F)):
+            if (dead := np.flatnonzero(factor.sum(axis=0) == 0)).size:
+                raise ValueError(
+                    f"column {dead[0]} of {name} in init is all zero; a topic needs some weight to start from"
+                )
+        return L, F
+
+    @staticmethod
+    def _check_rates(problem: Problem, state: State) -> None:
+        if np.isfinite(state.loss):
+            return
+        rates = kernels.ratios(problem.X.rows, state.L, state.F, threads=problem.threads)
+        bad = int(np.flatnonzero(~np.isfinite(rates))[0])
+        row = int(np.searchsorted(problem.X.rows.indptr, bad, side="right")) - 1
+        raise ValueError(
+            f"init gives the count at row {row}, column {problem.X.rows.indices[bad]} a rate of zero, so it is impossible; "
+            "give that sample or feature some weight"
+        )
+
+    def _check_parameters(self) -> Solver:
+        if not isinstance(self.n_components, Integral) or self.n_components < 1:
+            raise ValueError(f"n_components={self.n_components!r}; give a whole number of topics >= 1")
+        for name, least in (("prefit", 0), ("max_iter", 1), ("refine", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < least:
+                raise ValueError(f"{name}={value!r}; give a whole number >= {least}")
+        if not isinstance(self.tol, Real) or not self.tol >= 0:
+            raise ValueError(f"tol={self.tol!r}; give a number >= 0")
+        if self.dtype not in ("float64", "float32"):
+            raise ValueError(f'dtype={self.dtype!r}; choose "float64" or "float32"')
+        if self.prior is not None and not isinstance(self.prior, Gamma):
+            raise ValueError(f"prior={self.prior!r}; give None or unmix.Gamma(shape, rate)")
+        is_pair = isinstance(self.init, tuple | list) and len(self.init) == 2
+        if not (isinstance(self.init, Fit) or is_pair or (isinstance(self.init, str) and self.init in STARTS)):
+            raise ValueError(f"init={self.init!r}; choose one of {', '.join(STARTS)}, a pair (L0, F0), or a Fit")
+        return make_solver(self.solver, self.extrapolate)
+
+
+class TopicModel(PoissonNMF):
+    """The multinomial topic model (PLSA): x_i ~ Multinomial(t_i, Σ_k l*_ik f*_k), fitted through the equivalent Poisson NMF.
+
+    Takes the parameters of `PoissonNMF`.
+
+    Attributes
+    ----------
+    components_ : K × m array, the topics; rows sum to one
+    result_ : the `Fit`, with `proportions`, `topics` and `sizes`
+    n_iter_ : iterations run
+
+    >>> import unmix as um
+    >>> model = um.TopicModel(5, random_state=0).fit(um.datasets.digits())
+    >>> model.components_.sum(axis=1).round(12)
+    array([1., 1., 1., 1., 1.])
+    """
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """n × K proportions of samples, given the fitted topics; rows sum to one."""
+        return poisson_to_topics(self._loadings(X), self.result_.F)[0]
+
+    def inverse_transform(self, X: Any) -> NDArray[np.float64]:
+        """The distribution over features n × m of samples with these proportions. Dense: mind its size."""
+        return super().inverse_transform(X)
+
+    def _loglik(self, X: Counts, L: Floats) -> Any:
+        return loglik(X, L, self.result_.F, model="multinomial")
+
+    @property
+    def components_(self) -> NDArray[np.float64]:
+        check_is_fitted(self, "result_")
+        return np.ascontiguousarray(self.result_.topics.T)
+
+
+def make_solver(solver: str | Any, extrapolate: bool) -> Solver:
+    """A user's word, or object, to a solver that `run` can use."""
+    if isinstance(solver, str):
+        if solver not in SOLVERS:
+            raise ValueError(
+                f"solver={solver!r}; choose one of {', '.join(SOLVERS)}, or a solver object of unmix.solvers"
+            )
+        solver = SOLVERS[solver]()
+    elif not callable(solver) and not isinstance(solver, Solver):
+        raise ValueError(f"solver={solver!r}; choose one of {', '.join(SOLVERS)}, or a solver object of unmix.solvers")
+    if isinstance(solver, Extrapolate | Alternate):
+        return solver
+    if extrapolate:
+        return Extrapolate(solver)
+    return solver if isinstance(solver, Solver) else Alternate(solver)
+
+
+def _resumed(solver: Solver, fit: Fit, problem: Problem, dtype: str) -> State | None:
+    """The state in which the same solver left this fit of the same data, if it did."""
+    state = dict(fit.state or {})
+    if state.pop("solver", None) != repr(solver):
+        return None
+    L, F, loss = state["L"], state["F"], state["loss"]
+    if (len(L), len(F)) != problem.X.shape or L.shape[1] != problem.n_topics or L.dtype != dtype:
+        return None
+    same_problem = abs(problem.loss(L, F) - loss) <= 1e-9 * abs(loss)
+    return solver.state_type(**state) if same_problem else None
+
+
+def _threads(n_jobs: int | None) -> int:
+    if n_jobs is None or n_jobs == -1:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not isinstance(n_jobs, Integral) or n_jobs < 1:
+        raise ValueError(f"n_jobs={n_jobs!r}; give a number of threads >= 1, or None or -1 for all cores")
+    return int(n_jobs)
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is None or isinstance(random_state, Integral):
+        return np.random.default_rng(None if random_state is None else int(random_state))
+    return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))

@@ -1,0 +1,231 @@
+"""Fit: the frozen result of a fit, and its file.
+
+A fit is saved as safetensors (L, F, and names as UTF-8 JSON) with JSON metadata (status, trace, parameters, versions).
+The file holds numbers and text only; nothing in it is ever executed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from unmix.files import replacing
+from unmix.models.topics import poisson_to_topics
+
+Floats = NDArray[np.float64]
+
+FORMAT = 1
+STATUSES = ("converged", "max_iter", "interrupted")
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A Poisson NMF X ≈ L Fᵀ, also read as a topic model.
+
+    >>> import unmix as um
+    >>> fit = um.TopicModel(3, random_state=0).fit(um.datasets.digits()).result_
+    >>> fit
+    Fit(1797 samples × 64 features, 3 topics, converged, log-likelihood -...)
+    >>> bool(np.allclose(fit.proportions.sum(axis=1), 1))
+    True
+    """
+
+    L: NDArray[Any]
+    F: NDArray[Any]
+    trace: pd.DataFrame
+    status: str
+    loglik: float
+    samples: NDArray[np.str_] | None = None
+    features: NDArray[np.str_] | None = None
+    metadata: pd.DataFrame | None = field(default=None, repr=False)  # one row a sample
+    params: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=lambda: versions())
+    state: dict[str, Any] | None = field(
+        default=None, repr=False
+    )  # what the solver needs to go on exactly where it stopped
+
+    def __repr__(self) -> str:
+        (n, k), m = self.L.shape, len(self.F)
+        return f"Fit({n} samples × {m} features, {k} topics, {self.status}, log-likelihood {self.loglik:,.2f})"
+
+    @property
+    def n_topics(self) -> int:
+        return int(self.L.shape[1])
+
+    @cached_property
+    def _topics(self) -> tuple[Floats, Floats, Floats, Floats]:
+        return poisson_to_topics(self.L, self.F)
+
+    @property
+    def proportions(self) -> Floats:
+        """L*: n × K, rows sum to one."""
+        return self._topics[0]
+
+    @property
+    def topics(self) -> Floats:
+        """F*: m × K, columns sum to one."""
+        return self._topics[1]
+
+    @property
+    def sizes(self) -> Floats:
+        """s: the expected total of each sample."""
+        return self._topics[2]
+
+    @property
+    def kkt(self) -> float:
+        """The largest KKT residual at the end of the fit."""
+        known = self.trace["kkt"].dropna()
+        return float(known.iloc[-1]) if len(known) else float("nan")
+
+    @property
+    def shares(self) -> Floats:
+        """The part of all expected counts that each topic explains."""
+        weights = self.sizes @ self.proportions
+        return weights / weights.sum() if weights.sum() > 0 else np.full(self.n_topics, 1 / self.n_topics)
+
+    def top_features(self, n: int = 10) -> pd.DataFrame:
+        """The n most distinctive features of each topic.
+
+        Ordered by share in the topic × log(share / share in the rest of the topics), so that what is merely frequent
+        everywhere stays out.
+        """
+        topics, shares = self.topics, self.shares
+        overall = topics @ shares
+        names = self.features if self.features is not None else np.array([f"feature {j}" for j in range(len(topics))])
+        tables = []
+        for k in range(self.n_topics):
+            rest = (overall - shares[k] * topics[:, k]) / max(1 - shares[k], 1e-12)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                lift = np.where(topics[:, k] > 0, topics[:, k] / np.maximum(rest, 1e-12), 0.0)
+                score = np.where(lift > 0, topics[:, k] * np.log(lift), 0.0)
+            best = np.argsort(-score, kind="stable")[:n]
+            tables.append(
+                pd.DataFrame(
+                    {
+                        "topic": k + 1,
+                        "rank": np.arange(1, len(best) + 1),
+                        "feature": names[best],
+                        "share": topics[best, k],
+                        "lift": lift[best],
+                    }
+                )
+            )
+        return pd.concat(tables, ignore_index=True)
+
+    def save(self, path: str | os.PathLike[str], *, resumable: bool = False) -> None:
+        """Write the fit to one file, atomically. `resumable` adds the solver's own state, so that a warm start from the
+        loaded fit goes on exactly where this one stopped."""
+        tensors = {"L": self.L, "F": self.F}
+        for key in ("samples", "features"):
+            if (names := getattr(self, key)) is not None:
+                tensors[key] = np.frombuffer(json.dumps(names.tolist()).encode(), dtype=np.uint8)
+        meta: dict[str, Any] = {
+            "format": FORMAT,
+            "status": self.status,
+            "loglik": self.loglik,
+            "params": self.params,
+            "versions": self.versions,
+            "trace": _table_to_json(self.trace),
+        }
+        if self.metadata is not None:
+            meta["metadata"] = _table_to_json(self.metadata)
+        if resumable and self.state is not None:
+            arrays = {key: value for key, value in self.state.items() if isinstance(value, np.ndarray)}
+            tensors |= {f"state.{key}": value for key, value in arrays.items()}
+            meta["state"] = {key: value for key, value in self.state.items() if key not in arrays}
+        tensors = {key: np.ascontiguousarray(value) for key, value in tensors.items()}
+        with replacing(path) as temporary:
+            safetensors.numpy.save_file(tensors, temporary, metadata={"unmix": json.dumps(meta, default=str)})
+
+
+def load(path: str | os.PathLike[str]) -> Fit:
+    """Read a fit written by `Fit.save`."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; give a model written by Fit.save or `unmix fit`")
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            header = (file.metadata() or {}).get("unmix")
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise ValueError(
+            f"{path}: not a readable safetensors file ({error}); it may be truncated or of another kind"
+        ) from None
+    if header is None:
+        raise ValueError(f"{path}: a safetensors file, but not a model of unmix")
+    try:
+        return _from_file(json.loads(header), tensors)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: damaged or foreign model file ({error})") from None
+
+
+def _from_file(meta: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Fit:
+    if meta["format"] != FORMAT:
+        raise ValueError(f"format {meta['format']}, this version of unmix reads {FORMAT}; upgrade unmix")
+    L, F = tensors["L"], tensors["F"]
+    if L.ndim != 2 or F.ndim != 2 or L.shape[1] != F.shape[1] or L.shape[1] < 1:
+        raise ValueError(f"L of shape {L.shape} does not go with F of shape {F.shape}")
+    for name, factor in (("L", L), ("F", F)):
+        if factor.dtype.kind != "f" or not np.isfinite(factor).all() or (factor < 0).any():
+            raise ValueError(f"{name} has entries that are not finite numbers >= 0")
+    names = {}
+    for key, rows in (("samples", len(L)), ("features", len(F))):
+        if key in tensors:
+            names[key] = np.array(json.loads(tensors[key].tobytes()), dtype=str)
+            if len(names[key]) != rows:
+                raise ValueError(f"{len(names[key])} names for {rows} {key}")
+    if meta["status"] not in STATUSES:
+        raise ValueError(f"unknown status {meta['status']!r}")
+    trace = _table_from_json(meta["trace"])
+    trace = trace.astype({column: float for column in trace.columns if column not in ("iteration", "stage", "note")})
+    metadata = _table_from_json(meta["metadata"]) if "metadata" in meta else None
+    if metadata is not None and len(metadata) != len(L):
+        raise ValueError(f"{len(metadata)} rows of metadata for {len(L)} samples")
+    state = meta.get("state")
+    if state is not None:
+        state |= {key.removeprefix("state."): value for key, value in tensors.items() if key.startswith("state.")}
+    return Fit(
+        L=L,
+        F=F,
+        trace=trace,
+        status=meta["status"],
+        loglik=float(meta["loglik"]),
+        params=dict(meta["params"]),
+        versions=dict(meta["versions"]),
+        state=state,
+        metadata=metadata,
+        **names,
+    )
+
+
+def _table_to_json(table: pd.DataFrame) -> dict[str, Any]:
+    values = table.astype(object).where(table.notna(), None).to_numpy()
+    return {"columns": [str(column) for column in table.columns], "data": values.tolist()}
+
+
+def _table_from_json(table: dict[str, Any]) -> pd.DataFrame:
+    return pd.DataFrame(table["data"], columns=table["columns"])
+
+
+def versions() -> dict[str, str]:
+    import scipy
+
+    from unmix._version import __version__
+
+    return {
+        "unmix": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+    }

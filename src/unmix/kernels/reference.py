@@ -1,0 +1,191 @@
+"""A slow, readable NumPy twin of every compiled kernel: same signatures, a few lines, the equation above the code.
+
+Tests compare the two. A row of a half-step is solved in shares, as in `native/regression.hpp`: with t = Σ_j x_j,
+
+    b_k = l_k cost_k / t,   y_j = x_j / t,   m_jk = f_jk / cost_k,   s_k = shape_k / t
+    minimise  φ(b) = Σ_k b_k − Σ_j y_j log(m_j·b) − Σ_k s_k log b_k   over  b_k >= FLOOR
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmix.counts import Rows
+
+Floats = NDArray[np.float64]
+
+FLOOR = 1e-15  # the least share of a topic in a row
+FULL_STEP = 0.6838  # root of z² + z + log(1 − z): up to this decrement a full Newton step descends
+QUADRATIC_SWEEPS = 8  # of coordinate descent on Newton's quadratic model
+
+
+def em(rows: Rows, fixed, moving, cost, shape, *, steps: int, threads: int = 1, measure: bool = False):
+    """b_k ← max(FLOOR, b_k Σ_j y_j m_jk / (m_j·b) + s_k), `steps` times."""
+
+    def solve(y: Floats, m: Floats, b: Floats, s: Floats, total: float) -> Floats:
+        for _ in range(steps):
+            b = _em_step(y, m, b, s)
+        return b
+
+    return _half(rows, fixed, moving, cost, shape, measure, solve)
+
+
+def cd(rows: Rows, fixed, moving, cost, shape, *, sweeps: int, rule: str, threads: int = 1, measure: bool = False):
+    """One EM step, then b_k ← max(FLOOR, b_k − g/h), a topic at a time, with a_j = m_jk / rate_j:
+
+    g = 1 − Σ_j y_j a_j − s_k / b_k,   h = Σ_j y_j a_j² + s_k / b_k²
+    """
+
+    def solve(y: Floats, m: Floats, b: Floats, s: Floats, total: float) -> Floats:
+        b = _em_step(y, m, b, s)
+        resting = np.zeros(len(b), dtype=bool)  # topics at the floor that want to stay there are left alone
+        for _ in range(sweeps):
+            for k in np.flatnonzero(~resting).tolist():
+                resting[k] = _coordinate(y, m, b, s, k, rule)
+        return b
+
+    return _half(rows, fixed, moving, cost, shape, measure, solve)
+
+
+def newton(
+    rows: Rows, fixed, moving, cost, shape, *, rounds: int, enough: float, threads: int = 1, measure: bool = False
+):
+    """One EM step, then up to `rounds` times, for each block of <= 16 topics, b ← b + length · d. d nearly minimises
+
+    g·d + ½ dᵀHd  over  b + d >= FLOOR
+    g = 1 − Σ_j y_j m_j / rate_j − s/b,   H = Σ_j y_j m_j m_jᵀ / rate_j² + diag(s/b²)
+
+    and `length` keeps every rate (and every share with a prior) above 1 − 0.6838 of itself.
+    """
+
+    def solve(y: Floats, m: Floats, b: Floats, s: Floats, total: float) -> Floats:
+        b = _em_step(y, m, b, s)
+        for _ in range(rounds):
+            gain = 0.0
+            for block in _blocks(len(b)):
+                rate = m @ b
+                scaled = np.sqrt(y)[:, None] * m[:, block] / rate[:, None]
+                g = 1 - scaled.T @ np.sqrt(y) - s[block] / b[block]
+                H = scaled.T @ scaled
+                ridge = 1e-6 * np.trace(H)
+                H += np.diag(s[block] / b[block] ** 2 + ridge)
+                d = _quadratic_step(g, H, FLOOR - b[block])
+                curvature, slope = d @ H @ d, g @ d
+                if not (curvature > 0 and slope < 0):
+                    continue
+                d *= min(1.0, float(-slope / curvature))
+                gain += total * float(d @ H @ d)
+                changes = np.append(m[:, block] @ d / rate, np.where(s[block] > 0, d / b[block], 0.0))
+                length = min(1.0, FULL_STEP / max(-changes.min(), 1e-300))
+                b[block] = np.maximum(FLOOR, b[block] + length * d)
+            if gain <= enough * min(1.0, total):
+                break
+        return b
+
+    return _half(rows, fixed, moving, cost, shape, measure, solve)
+
+
+def xlogs(rows: Rows, left, right, *, threads: int = 1) -> Floats:
+    """Σ_j x_ij log(l_i·f_j)"""
+    x, rate, i = _at_nonzeros(rows, left, right)
+    return np.bincount(i, x * np.log(rate), len(left)).astype(np.float64)
+
+
+def ratios(rows: Rows, left, right, *, threads: int = 1) -> Floats:
+    """x_ij / (l_i·f_j)"""
+    x, rate, _ = _at_nonzeros(rows, left, right)
+    return x / rate
+
+
+def numerators(rows: Rows, left, right, *, threads: int = 1) -> tuple[Floats, float]:
+    """A_ik = Σ_j x_ij f_jk / (l_i·f_j), and Σ x log(rate)"""
+    x, rate, i = _at_nonzeros(rows, left, right)
+    A = np.zeros(left.shape)
+    np.add.at(A, i, (x / rate)[:, None] * right[rows.indices].astype(np.float64))
+    return A, float(x @ np.log(rate))
+
+
+def both_numerators(rows: Rows, columns: Rows, column_order, left, right, *, threads: int = 1):
+    """A_ik = Σ_j r_ij f_jk,   B_jk = Σ_i r_ij l_ik,   r = x / rate"""
+    x, rate, i = _at_nonzeros(rows, left, right)
+    A, xlog = numerators(rows, left, right)
+    B = np.zeros(right.shape)
+    np.add.at(B, rows.indices, (x / rate)[:, None] * left[i].astype(np.float64))
+    return A, B, xlog
+
+
+def _at_nonzeros(rows: Rows, left, right) -> tuple[Floats, Floats, NDArray[np.intp]]:
+    """x, its rate l_i·f_j, and its row i, of every nonzero."""
+    i = np.repeat(np.arange(len(left)), np.diff(rows.indptr))
+    return rows.data, (left[i].astype(np.float64) * right[rows.indices].astype(np.float64)).sum(axis=1), i
+
+
+def _half(rows: Rows, fixed, moving, cost: Floats, shape, measure: bool, solve: Callable[..., Floats]):
+    """Every row of `moving` in shares, solved, and scaled back. A row without counts is zero, or the prior's mode."""
+    inverse = np.divide(1, cost, out=np.zeros_like(cost), where=cost > 0)
+    scaled = (fixed * inverse).astype(fixed.dtype)
+    out = np.zeros_like(moving)
+    xlog = 0.0
+    for i in range(len(moving)):
+        nonzeros = slice(rows.indptr[i], rows.indptr[i + 1])
+        x, m = rows.data[nonzeros], scaled[rows.indices[nonzeros]].astype(np.float64)
+        extra = np.zeros(len(cost)) if shape is None else shape[i]
+        total = x.sum()
+        if total == 0:
+            out[i] = extra * inverse
+            continue
+        b = solve(x / total, m, np.maximum(FLOOR, moving[i] * cost / total), extra / total, total)
+        out[i] = b * total * inverse
+        xlog += x @ np.log(m @ b * total)
+    return out, xlog if measure else None
+
+
+def _em_step(y: Floats, m: Floats, b: Floats, s: Floats) -> Floats:
+    return np.maximum(FLOOR, b * (m.T @ (y / (m @ b))) + s)
+
+
+def _coordinate(y: Floats, m: Floats, b: Floats, s: Floats, k: int, rule: str) -> bool:
+    """Moves b_k; whether it may rest for the remaining sweeps."""
+    for _ in range(2):
+        a = m[:, k] / (m @ b)
+        g, h = 1 - y @ a - s[k] / b[k], y @ a**2 + s[k] / b[k] ** 2
+        old, new = b[k], max(FLOOR, b[k] - g / h) if h > 0 else FLOOR
+        if rule == "sn" and g > 0:
+            # self-concordant with constant 1 / sqrt(min y), or that of the prior if larger
+            decrement = np.sqrt(h / min(y.min(), s[k] or np.inf)) * abs(new - old)
+            new = old + (new - old) / (1 + decrement) if decrement > FULL_STEP else new
+        if new == old:
+            return bool(g > 0)
+        b[k] = new
+        if rule != "ccd" or abs(new - old) < 0.5 * old:
+            return False
+    return False
+
+
+def _blocks(topics: int) -> list[slice]:
+    """Blocks of equal size, a multiple of 4 and at most 16."""
+    count = ceil(topics / 16)
+    size = 4 * ceil(ceil(topics / count) / 4)
+    return [slice(first, min(first + size, topics)) for first in range(0, topics, size)]
+
+
+def _quadratic_step(g: Floats, H: Floats, low: Floats) -> Floats:
+    """Coordinate descent on g·d + ½ dᵀHd over d >= low; after the first sweep only topics off their bound move."""
+    d, q = np.zeros(len(g)), g.copy()
+
+    def visit(k: int) -> float:
+        change = max(low[k], d[k] - q[k] / H[k, k]) - d[k]
+        d[k] += change
+        q[:] += change * H[k]
+        return float(change**2 * H[k, k])
+
+    first = sum(visit(k) for k in range(len(g)))
+    free = np.flatnonzero(d > low).tolist()
+    for _ in range(1, QUADRATIC_SWEEPS):
+        if sum(visit(k) for k in free) <= 1e-4 * first:
+            break
+    return d

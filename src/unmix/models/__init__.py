@@ -1,0 +1,1 @@
+"""WHAT is optimised: likelihoods, priors, and the maps between models."""

@@ -1,0 +1,123 @@
+"""Poisson NMF, x_ij ~ Poisson(Σ_k l_ik f_jk), and what is measured of a fit: likelihoods, deviance, KKT residuals.
+
+loss   = Σ_k u_k v_k − Σ x log λ         (the negative log-likelihood without constants)
+loglik = −loss − Σ log Γ(x + 1)
+KKT    : gradients ∂loss/∂L = u − A, ∂loss/∂F = v − B are >= 0, and 0 where L, F > 0
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln, xlogy
+
+from unmix import kernels
+from unmix.counts import Counts
+from unmix.models.priors import Gamma
+from unmix.models.topics import poisson_to_topics
+
+Floats = NDArray[np.float64]
+
+
+def expected_total(L: Floats, F: Floats) -> float:
+    """Σ_ij λ_ij, without visiting a single zero."""
+    return float(L.sum(axis=0, dtype=np.float64) @ F.sum(axis=0, dtype=np.float64))
+
+
+def loglik(
+    X: Any,
+    L: ArrayLike,
+    F: ArrayLike,
+    model: Literal["poisson", "multinomial"] = "poisson",
+    per_sample: bool = False,
+) -> float | Floats:
+    """Log-likelihood of counts X given loadings and factors, all constants included.
+
+    `model="multinomial"` gives that of the topic model that L and F are equivalent to (sample totals taken as known).
+    """
+    X, L, F = _checked(X, L, F)
+    if model == "multinomial":
+        L, F, _, _ = poisson_to_topics(L, F)
+    elif model != "poisson":
+        raise ValueError(f'model is {model!r}; choose "poisson" or "multinomial"')
+    x = X.rows.data
+    values = kernels.xlogs(X.rows, L, F, threads=1)
+    values -= _row_sums(X, gammaln(x + 1))
+    values += gammaln(X.sample_totals + 1) if model == "multinomial" else -(L @ F.sum(axis=0))
+    return values if per_sample else float(values.sum())
+
+
+def deviance(X: Any, L: ArrayLike, F: ArrayLike) -> float:
+    """2 KL(X ‖ L Fᵀ): twice the log-likelihood lost against a model that predicts every count exactly."""
+    X, L, F = _checked(X, L, F)
+    x = X.rows.data
+    return 2 * float(xlogy(x, x).sum() - kernels.xlogs(X.rows, L, F, threads=1).sum() - X.total + expected_total(L, F))
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """How far a point is from satisfying the KKT conditions."""
+
+    left: Floats  # |L ∘ gradient|
+    right: Floats  # |F ∘ gradient|
+    lowest_gradient: float  # a negative one betrays a wrongly locked zero
+
+    @property
+    def max(self) -> float:
+        return float(max(self.left.max(initial=0), self.right.max(initial=0)))
+
+
+def residuals(X: Counts, L: Floats, F: Floats, threads: int = 1, prior: Gamma | None = None) -> Residuals:
+    """A rate of zero at a nonzero count makes its residuals infinite. With a prior they are those of the posterior."""
+    A, _ = kernels.numerators(X.rows, L, F, threads=threads)
+    B, _ = kernels.numerators(X.columns, F, L, threads=threads)
+    shape, rate = prior.broadcast(*F.shape) if prior else (np.zeros(F.shape), np.zeros(F.shape[1]))
+    gradient_L = F.sum(axis=0, dtype=np.float64) - A
+    slope_F = L.sum(axis=0, dtype=np.float64) + rate - B
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gradient_F = slope_F - np.where(shape > 0, shape / F, 0.0)
+        left, right = (np.nan_to_num(np.abs(p), nan=np.inf) for p in (L * gradient_L, F * slope_F - shape))
+    return Residuals(left, right, float(min(np.nanmin(gradient_L, initial=0), np.nanmin(gradient_F, initial=0))))
+
+
+def kkt(X: Any, L: ArrayLike, F: ArrayLike) -> float:
+    """The largest KKT residual max(|L ∘ (u − A)|, |F ∘ (v − B)|); 0 at a solution, however its topics are scaled."""
+    return residuals(*_checked(X, L, F)).max
+
+
+def _row_sums(X: Counts, values: Floats) -> Floats:
+    starts = X.rows.indptr[:-1]
+    filled = np.diff(X.rows.indptr) > 0
+    sums = np.zeros(X.shape[0])
+    if filled.any():
+        sums[filled] = np.add.reduceat(values, starts[filled])
+    return sums
+
+
+def _checked(X: Any, L: ArrayLike, F: ArrayLike) -> tuple[Counts, Floats, Floats]:
+    X = X if isinstance(X, Counts) else Counts(X)
+    return X, *check_factors(X.shape, L, F)
+
+
+def check_factors(
+    shape: tuple[int, int], L: ArrayLike, F: ArrayLike, n_topics: int | None = None
+) -> tuple[Floats, Floats]:
+    """L and F as C-ordered float64 arrays that fit a matrix of this shape, or an error that says what does not."""
+    out = []
+    for name, factor, rows, axis in (("L", L, shape[0], "samples"), ("F", F, shape[1], "features")):
+        array = np.array(factor, dtype=np.float64, order="C", ndmin=1)
+        if array.ndim != 2 or array.shape[0] != rows or (n_topics is not None and array.shape[1] != n_topics):
+            want = f"({rows}, {n_topics if n_topics is not None else 'n_components'})"
+            raise ValueError(f"{name} has shape {array.shape}; {rows} {axis} need shape {want}")
+        if not np.isfinite(array).all() or (array < 0).any():
+            row, column = np.argwhere(~(np.isfinite(array) & (array >= 0)))[0]
+            raise ValueError(
+                f"{name}[{row}, {column}] is {array[row, column]:g}; loadings and factors are finite and >= 0"
+            )
+        out.append(array)
+    if out[0].shape[1] != out[1].shape[1]:
+        raise ValueError(f"L has {out[0].shape[1]} topics and F has {out[1].shape[1]}; they must agree")
+    return out[0], out[1]

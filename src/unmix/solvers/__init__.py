@@ -1,0 +1,39 @@
+"""HOW it is optimised: one algorithm a file, one protocol, one loop."""
+
+from unmix.solvers.accelerate import SQUAREM
+from unmix.solvers.alternate import Alternate
+from unmix.solvers.base import Problem, Side, State
+from unmix.solvers.callbacks import Checkpoint, Log, ProgressBar, StopAfter, StopAtKKT
+from unmix.solvers.cd import CCD, SCD, SN
+from unmix.solvers.em import EM
+from unmix.solvers.extrapolate import Extrapolate
+from unmix.solvers.joint import PLSA, Joint
+from unmix.solvers.newton import Newton
+from unmix.solvers.plsi import PLSI, Normalized
+from unmix.solvers.run import Progress, Trace, run
+
+__all__ = [
+    "CCD",
+    "EM",
+    "PLSA",
+    "PLSI",
+    "SCD",
+    "SN",
+    "SQUAREM",
+    "Alternate",
+    "Checkpoint",
+    "Extrapolate",
+    "Joint",
+    "Log",
+    "Newton",
+    "Normalized",
+    "Problem",
+    "Progress",
+    "ProgressBar",
+    "Side",
+    "State",
+    "StopAfter",
+    "StopAtKKT",
+    "Trace",
+    "run",
+]

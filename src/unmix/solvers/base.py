@@ -1,0 +1,103 @@
+"""What solvers share: the problem, its two sides, the state, and the two protocols.
+
+With F fixed, every row of L is a small Poisson regression on that row's nonzeros; the same code on the transpose updates F.
+So there is one kind of half-step, and it is told which `Side` of the problem it is on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmix import kernels
+from unmix.counts import Counts, Rows
+from unmix.models.poisson import expected_total
+from unmix.models.priors import Gamma
+
+Floats = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Side:
+    """The row problems of one side: X ≈ moving fixedᵀ, and the prior on `moving`, if any."""
+
+    rows: Rows
+    threads: int
+    shape: NDArray[np.float64] | None = None  # shape − 1 of the Gamma prior, broadcast
+    rate: NDArray[np.float64] | None = None
+
+    def cost(self, fixed: Floats) -> NDArray[np.float64]:
+        """What a unit of each topic's loading costs: the column sums of the fixed factor, plus the prior's rate."""
+        sums = fixed.sum(axis=0, dtype=np.float64)
+        return sums if self.rate is None else sums + self.rate
+
+
+@dataclass(frozen=True)
+class Problem:
+    """minimise  loss(L, F) = Σ λ − Σ x log λ − log prior(F)   over L, F >= 0,   λ = L Fᵀ."""
+
+    X: Counts
+    n_topics: int
+    prior: Gamma | None = None
+    threads: int = 1
+
+    @cached_property
+    def left(self) -> Side:
+        return Side(self.X.rows, self.threads)
+
+    @cached_property
+    def right(self) -> Side:
+        if self.prior is None:
+            return Side(self.X.columns, self.threads)
+        return Side(self.X.columns, self.threads, *self.prior.broadcast(self.X.shape[1], self.n_topics))
+
+    def loss(self, L: Floats, F: Floats, xlog: float | None = None) -> float:
+        """`xlog` is Σ x log λ where the caller has it already."""
+        if xlog is None:
+            xlog = float(kernels.xlogs(self.X.rows, L, F, threads=self.threads).sum())
+        return expected_total(L, F) - xlog + (self.prior.penalty(F) if self.prior else 0.0)
+
+    def rescaled(self, L: Floats, F: Floats) -> tuple[Floats, Floats]:
+        """The same rates with topics scaled alike on both sides, or as the prior likes them best."""
+        left, right = L.mean(axis=0, dtype=np.float64), F.mean(axis=0, dtype=np.float64)
+        target = self.prior.best_scales(F) / len(F) if self.prior else np.sqrt(left * right)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scale = np.where((left > 0) & (right > 0), target / right, 1.0)
+        return (L / scale).astype(L.dtype, copy=False), (F * scale).astype(F.dtype, copy=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """A point on the way: the best factors so far and their loss. Solvers extend it by what they need to go on."""
+
+    L: Floats
+    F: Floats
+    loss: float
+    conclusive: bool = True  # False if a small gain says nothing, as after a rejected extrapolation
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class HalfStep(Protocol):
+    """One factor given the other: (side, fixed, moving) -> (moving, Σ x log λ at the result if asked to measure)."""
+
+    def __call__(
+        self, side: Side, fixed: Floats, moving: Floats, *, measure: bool = False
+    ) -> tuple[Floats, float | None]: ...
+
+
+@runtime_checkable
+class Solver(Protocol):
+    """`start` makes a state of a pair of factors; `step` makes one iteration. `state_type` is what both return."""
+
+    state_type: ClassVar[type[State]]
+
+    def start(self, problem: Problem, L: Floats, F: Floats) -> State: ...
+
+    def step(self, problem: Problem, state: Any) -> State: ...

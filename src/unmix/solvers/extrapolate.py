@@ -1,0 +1,111 @@
+"""Extrapolation with restarts (Ang and Gillis, as in fastTopics): move a little further along the last change.
+
+Each half-step starts from the extrapolated factors and its result is extrapolated again, L_y = L_n + β (L_n − L_n of last time).
+If the loss falls, β grows; if it does not, the iteration is dropped, β shrinks and the next one starts from the last plain pair.
+Every 20th iteration is a plain one from the best pair; all pairs are set to it, and rescaled, so differences never mix scales.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from unmix.solvers.alternate import Alternate
+from unmix.solvers.base import Floats, HalfStep, Problem, Solver, State
+
+GROWTH, CEILING_GROWTH, SHRINKAGE, CEILING = 1.1, 1.05, 0.75, 0.99
+LEAST = 1e-10  # an extrapolated entry stays above this part of the plain one, so that no rate of a nonzero vanishes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Momentum(State):
+    """L, F are the best pair so far; n marks the last plain results and y the extrapolated ones."""
+
+    Ln: Floats
+    Fn: Floats
+    Ly: Floats
+    Fy: Floats
+    beta: float = 0.5
+    proven: float = 0.5  # the last β that was accepted
+    ceiling: float = CEILING
+    reference: float
+    iteration: int = 0
+
+
+@dataclass(frozen=True)
+class Extrapolate:
+    """Wraps a half-step (each factor extrapolated as soon as it is updated) or any other solver (both after its step)."""
+
+    inner: HalfStep | Solver
+    period: int = 20
+    state_type: ClassVar[type[State]] = Momentum
+
+    @property
+    def plain(self) -> Solver:
+        return self.inner if isinstance(self.inner, Solver) else Alternate(self.inner)
+
+    def start(self, problem: Problem, L: Floats, F: Floats) -> Momentum:
+        first = self.plain.start(problem, L, F)
+        return _gathered(first, iteration=0)
+
+    def step(self, problem: Problem, state: Momentum) -> Momentum:
+        iteration = state.iteration + 1
+        if iteration % self.period == 0:
+            best = self.plain.step(problem, self.plain.start(problem, state.L, state.F))
+            return replace(
+                _gathered(best, iteration), beta=state.beta, proven=state.proven, ceiling=state.ceiling, note="plain"
+            )
+        Ln, Ly, Fn, Fy, candidate, loss = self._advance(problem, state)
+        state = replace(state, iteration=iteration, conclusive=loss < state.loss)
+        if loss < state.loss:
+            state = replace(state, L=candidate[0], F=candidate[1], loss=loss)
+        if loss < state.reference:
+            beta = min(state.ceiling, GROWTH * state.beta)
+            ceiling = min(CEILING, CEILING_GROWTH * state.ceiling)
+            return replace(
+                state, Ln=Ln, Fn=Fn, Ly=Ly, Fy=Fy, beta=beta, proven=beta, ceiling=ceiling, reference=loss, note=""
+            )
+        return replace(
+            state,
+            Ly=state.Ln,
+            Fy=state.Fn,
+            beta=SHRINKAGE * state.beta,
+            ceiling=state.proven,
+            reference=problem.loss(state.Ln, state.Fn),
+            conclusive=False,
+            note="rejected",
+        )
+
+    def _advance(
+        self, problem: Problem, s: Momentum
+    ) -> tuple[Floats, Floats, Floats, Floats, tuple[Floats, Floats], float]:
+        """New plain and extrapolated factors, the pair whose loss is known, and that loss."""
+        if isinstance(self.inner, Solver):
+            new = self.inner.step(problem, self.inner.start(problem, s.Ly, s.Fy))
+            return (
+                new.L,
+                _beyond(new.L, s.Ln, s.beta),
+                new.F,
+                _beyond(new.F, s.Fn, s.beta),
+                (new.L, new.F),
+                new.loss,
+            )
+        Ln, _ = self.inner(problem.left, s.Fy, s.Ly)
+        Ly = _beyond(Ln, s.Ln, s.beta)
+        Fn, xlog = self.inner(problem.right, Ly, s.Fy, measure=True)
+        return Ln, Ly, Fn, _beyond(Fn, s.Fn, s.beta), (Ly, Fn), problem.loss(Ly, Fn, xlog)
+
+
+def _gathered(s: State, iteration: int) -> Momentum:
+    """All pairs at one point."""
+    return Momentum(L=s.L, F=s.F, loss=s.loss, Ln=s.L, Fn=s.F, Ly=s.L, Fy=s.F, reference=s.loss, iteration=iteration)
+
+
+def _beyond(new: Floats, old: Floats, beta: float) -> Floats:
+    """max(new + β (new − old), a tiny part of new)"""
+    out = new - old
+    out *= beta
+    out += new
+    return np.maximum(out, LEAST * new, out=out)

@@ -1,0 +1,167 @@
+"""Where a fit starts: at random, by Topic-SCORE, from arrays, from known factors, or by a short tournament of these.
+
+Topic-SCORE (Ke and Wang 2024) finds the topics of an almost noise-free corpus from the singular vectors of its count matrix:
+the rows of R_j = (V_j2, …, V_jK) / V_j1 lie in a simplex whose vertices are words that belong to one topic alone.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations
+from math import ceil, comb
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.vq import kmeans2
+from scipy.optimize import nnls
+from scipy.sparse.linalg import ArpackError, LinearOperator, svds
+
+from unmix.counts import Counts
+from unmix.solvers.alternate import Alternate
+from unmix.solvers.base import Problem, Solver, State
+from unmix.solvers.em import EM
+from unmix.solvers.newton import Newton
+from unmix.solvers.run import Trace, run
+
+Floats = NDArray[np.float64]
+Pair = tuple[Floats, Floats]
+
+
+def random(problem: Problem, rng: np.random.Generator) -> Pair:
+    """Uniform(0.1, 1) entries; columns of F sum to one, rows of L to the sample totals, so that s_i = t_i."""
+    n, m = problem.X.shape
+    F = rng.uniform(0.1, 1, (m, problem.n_topics))
+    L = rng.uniform(0.1, 1, (n, problem.n_topics))
+    return L * (problem.X.sample_totals / L.sum(axis=1))[:, None], F / F.sum(axis=0)
+
+
+def known_factors(problem: Problem, F: Floats) -> Floats:
+    """The maximum-likelihood loadings for given factors: a convex problem a sample, solved to its KKT conditions."""
+    totals, scales = problem.X.sample_totals, F.sum(axis=0)
+    start = np.divide(totals[:, None], len(scales) * scales, out=np.zeros((len(totals), len(scales))), where=scales > 0)
+    L, _ = Newton(rounds=200, enough=1e-11)(problem.left, F, start)
+    return L
+
+
+class ScoreError(ValueError):
+    """Topic-SCORE does not work on this data."""
+
+
+def topic_score(problem: Problem, rng: np.random.Generator) -> Pair:
+    """Topic-SCORE for F, then L given F. Raises `ScoreError`, with the reason, where it cannot work."""
+    F = score_topics(problem.X, problem.n_topics, rng)
+    mix = problem.X.feature_totals / problem.X.total
+    F = 0.99 * F + 0.01 * mix[:, None]  # no word may be impossible in a topic: EM could not bring it back
+    return known_factors(problem, F), F
+
+
+def score_topics(X: Counts, K: int, rng: np.random.Generator, quantile: float = 0.0) -> Floats:
+    """F*: m × K. `quantile=0` weighs all features alike, as fastTopics does; 1 is the full form of the method."""
+    n, m = X.shape
+    used = np.flatnonzero(X.feature_totals > 0)
+    if K < 2 or min(n, len(used)) <= K:
+        raise ScoreError(f"it needs 2 <= topics < {min(n, len(used))} (samples and non-empty features)")
+    means = X.feature_totals[used] / n
+    weights = np.minimum(means, np.quantile(means, quantile))
+    scale = np.zeros(m)
+    scale[used] = weights**-0.5
+    csr = X.csr
+    weighted = LinearOperator(
+        X.shape,
+        dtype=np.float64,
+        matvec=lambda v: csr @ (scale * v.ravel()),
+        rmatvec=lambda v: scale * (csr.T @ v.ravel()),
+    )
+    try:
+        _, values, Vt = svds(weighted, k=K, v0=np.ones(min(X.shape)), return_singular_vectors="vh", rng=rng)
+    except ArpackError as error:
+        raise ScoreError(f"no singular vectors ({error})") from None
+    V = Vt[np.argsort(-values)].T[used]
+    leading = np.maximum(np.abs(V[:, 0]), 1e-12 * np.abs(V[:, 0]).max())
+    R = V[:, 1:] * np.sign(V[:, 0].sum() or 1) / leading[:, None]
+    if not np.isfinite(R).all():
+        raise ScoreError("the singular vectors are not finite")
+    heaviest = np.argsort(-X.feature_totals[used], kind="stable")[:10_000]
+    vertices = _hunt_vertices(R[heaviest], K, rng)
+    corners = np.column_stack([vertices, np.ones(K)])
+    if np.linalg.cond(corners) > 1e10:
+        raise ScoreError("the corners of the simplex coincide")
+    mixture = np.maximum(np.column_stack([R, np.ones(len(R))]) @ np.linalg.inv(corners), 0)
+    mixture /= np.maximum(mixture.sum(axis=1, keepdims=True), 1e-300)
+    topics = (np.sqrt(weights) * leading)[:, None] * mixture
+    if (topics.sum(axis=0) <= 0).any():
+        raise ScoreError("a topic has no features")
+    F = np.zeros((m, K))
+    F[used] = topics / topics.sum(axis=0)
+    return F
+
+
+def _hunt_vertices(R: Floats, K: int, rng: np.random.Generator) -> Floats:
+    """K corners of a simplex around most points: cluster them, keep centres far from each other, and of these the K whose
+    simplex leaves the others least far outside."""
+    if len(np.unique(R, axis=0)) < 3 * K:
+        raise ScoreError(f"fewer than {3 * K} distinct features")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # an empty cluster is no harm
+        runs = [kmeans2(R, 3 * K, iter=100, minit="++", rng=rng) for _ in range(4)]
+    centres, _ = min(runs, key=lambda run: float(((R - run[0][run[1]]) ** 2).sum()))
+    if K == 2:
+        return centres[[np.argmin(centres[:, 0]), np.argmax(centres[:, 0])]]
+    distance = ((centres[:, None] - centres[None]) ** 2).sum(axis=-1)
+    chosen = [int(c) for c in np.unravel_index(np.argmax(distance), distance.shape)]
+    n_candidates = ceil(1.5 * K) if K < 10 else K + 2 if K <= 30 else K
+    while len(chosen) < n_candidates:
+        score = distance[:, chosen].mean(axis=1)
+        score[chosen] = -1
+        chosen.append(int(np.argmax(score)))
+    candidates = centres[chosen]
+    if comb(n_candidates, K) > 5_000:
+        return candidates[:K]
+
+    def worst(subset: Iterable[int]) -> float:
+        subset = tuple(subset)
+        others = [c for c in range(n_candidates) if c not in subset]
+        return max((_distance_to_simplex(candidates[c], candidates[list(subset)]) for c in others), default=0.0)
+
+    return candidates[list(min(combinations(range(n_candidates), K), key=worst))]
+
+
+def _distance_to_simplex(point: Floats, corners: Floats) -> float:
+    """min ‖point − w·corners‖ over w >= 0, Σw = 1, the sum held by a heavy row of the least-squares problem."""
+    heavy = 1e3 * (1 + np.abs(corners).max())
+    system = np.vstack([corners.T, np.full(len(corners), heavy)])
+    return float(nnls(system, np.append(point, heavy))[1])
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The tournament of `init="auto"`: Topic-SCORE and `randoms` random starts, each after `em` EM iterations; then rounds of
+    `iterations` Newton iterations after each of which the worse half leaves."""
+
+    randoms: int = 4
+    em: int = 5
+    iterations: int = 4
+
+    def __call__(self, problem: Problem, rng: np.random.Generator) -> tuple[Pair, str]:
+        """The winner after the last round, and what it was."""
+        starts = {"topic-score": topic_score} | {f"random {r + 1}": random for r in range(self.randoms)}
+        warm: Solver = Alternate(EM())
+        entrants: dict[str, State] = {}
+        for name, start in starts.items():
+            try:
+                first = warm.start(problem, *start(problem, rng))
+            except ScoreError:
+                continue
+            entrants[name], _ = run(problem, warm, first, Trace(problem), max_iter=self.em, tol=0, keep=False)
+        solver: Solver = Alternate(Newton(rounds=1))
+        while len(entrants) > 1:
+            for name, state in entrants.items():
+                entrants[name], _ = run(
+                    problem, solver, state, Trace(problem), max_iter=self.iterations, tol=0, keep=False
+                )
+            ranking = sorted(entrants, key=lambda name: entrants[name].loss)
+            entrants = {name: entrants[name] for name in ranking[: len(ranking) // 2]}
+        [(name, winner)] = entrants.items()
+        return (winner.L, winner.F), name

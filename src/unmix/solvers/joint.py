@@ -1,0 +1,78 @@
+"""Joint updates (Geiger and Park): one evaluation of the ratios x/λ serves both factors.
+
+With Z_ik = l_ik Σ_j r_ij f_jk and Y_jk = f_jk Σ_i r_ij l_ik, the expected counts of each topic, n_k = Σ_j Y_jk:
+
+    normalised NMF (algorithm 4)    l_ik ← Z_ik           f*_jk ← Y_jk / n_k
+    PLSA           (algorithm 6)    l*_ik ← Z_ik / t_i    f*_jk ← Y_jk / n_k
+
+Both are EM, and their iterates are the same up to L = t L* (their lemma B.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmix import kernels
+from unmix.solvers.base import Floats, Problem, State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected(State):
+    """With the numerators at L, F, which the next step uses and which came with the loss."""
+
+    A: NDArray[np.float64]
+    B: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Algorithm 4: columns of F sum to one."""
+
+    state_type: ClassVar[type[State]] = Expected
+
+    def start(self, problem: Problem, L: Floats, F: Floats) -> Expected:
+        refuse_prior(self, problem)
+        scales = F.sum(axis=0, dtype=np.float64)
+        return self._at(problem, (L * scales).astype(L.dtype, copy=False), (F / scales).astype(F.dtype, copy=False))
+
+    def step(self, problem: Problem, state: Expected) -> Expected:
+        Y = state.F * state.B
+        return self._at(problem, self.loadings(problem, state), (Y / Y.sum(axis=0)).astype(state.F.dtype, copy=False))
+
+    def loadings(self, problem: Problem, state: Expected) -> Floats:
+        return (state.L * state.A).astype(state.L.dtype, copy=False)
+
+    @staticmethod
+    def _at(problem: Problem, L: Floats, F: Floats) -> Expected:
+        X = problem.X
+        A, B, xlog = kernels.both_numerators(X.rows, X.columns, X.column_order, L, F, threads=problem.threads)
+        return Expected(L=L, F=F, A=A, B=B, loss=problem.loss(L, F, xlog))
+
+
+@dataclass(frozen=True)
+class PLSA(Joint):
+    """Algorithm 6: besides, rows of L* = L / t sum to one."""
+
+    def start(self, problem: Problem, L: Floats, F: Floats) -> Expected:
+        state = super().start(problem, L, F)
+        return self._at(problem, _with_row_sums(state.L, problem.X.sample_totals), state.F)
+
+    def loadings(self, problem: Problem, state: Expected) -> Floats:
+        return _with_row_sums(super().loadings(problem, state), problem.X.sample_totals)
+
+
+def _with_row_sums(L: Floats, totals: NDArray[np.float64]) -> Floats:
+    sums = L.sum(axis=1, dtype=np.float64)
+    scale = np.divide(totals, sums, out=np.zeros_like(sums), where=sums > 0)
+    return (L * scale[:, None]).astype(L.dtype, copy=False)
+
+
+def refuse_prior(solver: object, problem: Problem) -> None:
+    if problem.prior is not None:
+        raise ValueError(
+            f"{type(solver).__name__} fits by maximum likelihood only; use em, scd, sn or newton with a prior"
+        )

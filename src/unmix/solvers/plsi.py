@@ -1,0 +1,78 @@
+"""The PLSI triple X/N ≈ C diag(w) Hᵀ (Zhang et al.), columns of C and H and the weights w each summing to one.
+
+With R the ratios at the current triple and q_k whatever makes a column sum to one:
+
+    PLSI       (algorithm 2)    C ← C∘(R H)/q;   w ← w∘Σ_i C∘(R H) with new R;   H ← H∘(RᵀC)/q with new R
+    normalised (algorithm 3)    G = C∘(R H), q = Σ_i G, C ← G/q, w ← w∘q;   the same for H with new R
+
+L = N C diag(w) and F = H, so the ratios are those of the Poisson problem. `Normalized` follows `EM` exactly, rate by rate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmix import kernels
+from unmix.solvers.base import Floats, Problem, State
+from unmix.solvers.joint import refuse_prior
+
+
+@dataclass(frozen=True, kw_only=True)
+class Triple(State):
+    C: NDArray[np.float64]
+    w: NDArray[np.float64]
+    H: NDArray[np.float64]
+    RH: NDArray[np.float64]  # the numerators at the triple, which came with the loss
+
+
+class _TripleSolver:
+    state_type: ClassVar[type[State]] = Triple
+
+    def start(self, problem: Problem, L: Floats, F: Floats) -> Triple:
+        refuse_prior(self, problem)
+        u, v = F.sum(axis=0, dtype=np.float64), L.sum(axis=0, dtype=np.float64)
+        return self._at(problem, L / v, u * v / (u @ v), F / u)
+
+    def _at(self, problem: Problem, C: Floats, w: Floats, H: Floats) -> Triple:
+        L = problem.X.total * C * w
+        RH, xlog = kernels.numerators(problem.X.rows, L, H, threads=problem.threads)
+        return Triple(L=L, F=H, C=C, w=w, H=H, RH=RH, loss=problem.loss(L, H, xlog))
+
+    def _right(self, problem: Problem, C: Floats, w: Floats, H: Floats) -> NDArray[np.float64]:
+        """RᵀC at the triple; a topic without weight has none."""
+        RL, _ = kernels.numerators(problem.X.columns, H, problem.X.total * C * w, threads=problem.threads)
+        weight = problem.X.total * w
+        return np.divide(RL, weight, out=np.zeros_like(RL), where=weight > 0)
+
+
+@dataclass(frozen=True)
+class PLSI(_TripleSolver):
+    """Algorithm 2: the weights have an update of their own."""
+
+    def step(self, problem: Problem, state: Triple) -> Triple:
+        C = _normalised(state.C * state.RH)
+        half = self._at(problem, C, state.w, state.H)
+        w = state.w * (C * half.RH).sum(axis=0)
+        H = _normalised(state.H * self._right(problem, C, w, state.H))
+        return self._at(problem, C, w / w.sum(), H)
+
+
+@dataclass(frozen=True)
+class Normalized(_TripleSolver):
+    """Algorithm 3: the weights collect what normalising takes from C and H."""
+
+    def step(self, problem: Problem, state: Triple) -> Triple:
+        G = state.C * state.RH
+        C, w = _normalised(G), state.w * G.sum(axis=0)
+        G = state.H * self._right(problem, C, w, state.H)
+        H, w = _normalised(G), w * G.sum(axis=0)
+        return self._at(problem, C, w / w.sum(), H)
+
+
+def _normalised(G: NDArray[np.float64]) -> NDArray[np.float64]:
+    sums = G.sum(axis=0)
+    return np.divide(G, sums, out=np.full_like(G, 1 / len(G)), where=sums > 0)

@@ -1,0 +1,194 @@
+"""Split–merge moves: leave a poor local optimum by merging two topics and splitting a third.
+
+Both halves of a move are judged before it is tried:
+
+    merging a and b costs           what the log-likelihood loses when one topic with their summed counts takes their place;
+    splitting c gains at least      what a fit of two topics to its counts S_··c = x l_ic f_jc / λ_ij gains over one topic
+
+(the second by Jensen's inequality). The moves with the best difference are tried: the two halves of the split topic have been
+fitted to its counts alone, now all topics are fitted for some iterations, and the move is kept if the log-likelihood has risen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import xlogy
+
+from unmix import kernels
+from unmix.counts import Counts
+from unmix.solvers.base import Floats, Problem, Solver, State
+from unmix.solvers.extrapolate import Extrapolate
+from unmix.solvers.newton import Newton
+from unmix.solvers.run import Callback, Progress, Trace, run
+
+LEAST_TRIAL, TRIAL = (
+    10,
+    40,
+)  # iterations on all topics; after the least, a move that could not catch up at its pace is given up
+CARED_FOR = 0.05  # counts of which a topic explains a smaller part do not take part in its split
+
+
+@dataclass(frozen=True)
+class Split:
+    """Two topics in place of one: how each sample divides its loading, the two columns of F*, and the least gain."""
+
+    parts: NDArray[np.float64]  # n × 2, rows sum to one
+    columns: NDArray[np.float64]  # m × 2, columns sum to one
+    gain: float
+
+
+def refine(
+    problem: Problem,
+    solver: Solver,
+    state: State,
+    trace: Trace,
+    rng: np.random.Generator,
+    *,
+    moves: int,
+    max_iter: int,
+    tol: float,
+    callbacks: Sequence[Callback] = (),
+) -> tuple[State, str]:
+    """Try up to `moves` moves from a converged state, then converge again. The log-likelihood never falls."""
+    if problem.n_topics < 3:
+        return state, "converged"
+    kept = False
+    splits: dict[int, Split] = {}  # of topics that no move has touched since
+    costs: dict[tuple[int, int], float] = {}
+    tried: set[tuple[int, int, int]] = set()
+    try:
+        for _ in range(moves):
+            for c in range(problem.n_topics):
+                if c not in splits:
+                    splits[c] = split_topic(problem, state, c, rng)
+            for a, b in combinations(range(problem.n_topics), 2):
+                if (a, b) not in costs:
+                    costs[a, b] = merge_cost(problem, state, a, b)
+            move = _most_promising(costs, splits, tried)
+            if move is None:
+                break
+            (a, b, c), estimate = move
+            best = state
+            state = _try(problem, solver, state, a, b, splits[c], c)
+            won = state is not best
+            kept |= won
+            if won:
+                splits = {k: split for k, split in splits.items() if k not in (a, b, c)}
+                costs = {pair: cost for pair, cost in costs.items() if not {a, b, c} & set(pair)}
+                tried.clear()
+            else:
+                tried.add((a, b, c))
+            note = f"merge {a + 1}+{b + 1}, split {c + 1}: {'kept' if won else 'no'} (estimated {estimate:+.0f})"
+            trace.add(state, "refine", note)
+            for tell in callbacks:
+                if verdict := tell(Progress(problem, solver, state, trace, best.loss - state.loss)):
+                    return state, verdict
+    except KeyboardInterrupt:
+        return state, "interrupted"
+    if not kept:
+        return state, "converged"
+    return run(problem, solver, state, trace, max_iter=max_iter, tol=tol, callbacks=callbacks)
+
+
+def merge_cost(problem: Problem, state: State, a: int, b: int) -> float:
+    """What the log-likelihood loses when topics a and b are replaced by their sum, before anything is fitted again."""
+    L, F = _merged(*_in_counts(state), a, b)
+    return problem.loss(np.delete(L, b, axis=1), np.delete(F, b, axis=1)) - state.loss
+
+
+def _in_counts(state: State) -> tuple[Floats, Floats]:
+    """The same rates with columns of F summing to one, so that loadings are counts."""
+    scales = state.F.sum(axis=0, dtype=np.float64)
+    return state.L * scales, state.F / scales
+
+
+def _merged(L: Floats, F: Floats, a: int, b: int) -> tuple[Floats, Floats]:
+    """Topic a becomes the sum of a and b; topic b is left for the caller to fill or drop."""
+    weights = L[:, [a, b]].sum(axis=0)
+    F[:, a] = F[:, [a, b]] @ (weights / weights.sum())
+    L[:, a] += L[:, b]
+    return L, F
+
+
+def split_topic(problem: Problem, state: State, c: int, rng: np.random.Generator) -> Split:
+    """Fit two topics to the counts that topic c explains."""
+    counts = _allocated(problem, state, c)
+    n, m = counts.shape
+    part = Problem(counts, 2, None, problem.threads)
+    solver = Extrapolate(Newton(rounds=1))
+    best: State | None = None
+    for _ in range(2):
+        parts = rng.beta(0.5, 0.5, n)
+        L = counts.sample_totals[:, None] * np.column_stack([parts, 1 - parts])
+        F = counts.feature_totals[:, None] * rng.uniform(0.5, 1.5, (m, 2))
+        start = solver.start(part, *(_positive(factor) for factor in (L, F / F.sum(axis=0))))
+        end, _ = run(part, solver, start, Trace(part), max_iter=15, tol=1e-6, keep=False)
+        best = end if best is None or end.loss < best.loss else best
+    assert best is not None
+    one_topic = counts.total - (
+        xlogy(counts.sample_totals, counts.sample_totals).sum()
+        + xlogy(counts.feature_totals, counts.feature_totals).sum()
+        - xlogy(counts.total, counts.total)
+    )
+    scales = best.F.sum(axis=0)
+    weights = best.L * scales
+    sizes = weights.sum(axis=1, keepdims=True)
+    parts = np.divide(weights, sizes, out=np.full_like(weights, 0.5), where=sizes > 0)
+    return Split(parts, best.F / scales, float(one_topic - best.loss))
+
+
+def _allocated(problem: Problem, state: State, c: int) -> Counts:
+    """S_··c, without the counts in which topic c plays next to no part."""
+    X = problem.X
+    ratio = kernels.ratios(X.rows, state.L, state.F, threads=problem.threads)
+    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.rows.indptr))
+    allocated = ratio * state.L[rows, c] * state.F[X.rows.indices, c]
+    keep = allocated > CARED_FOR * X.rows.data
+    return Counts(sp.csr_array((allocated[keep], (rows[keep], X.rows.indices[keep])), shape=X.shape))
+
+
+def _positive(factor: Floats) -> Floats:
+    return np.maximum(factor, 1e-12 * factor.max())
+
+
+def _most_promising(
+    costs: dict[tuple[int, int], float], splits: dict[int, Split], tried: set[tuple[int, int, int]]
+) -> tuple[tuple[int, int, int], float] | None:
+    estimates = {
+        (a, b, c): split.gain - cost
+        for (a, b), cost in costs.items()
+        for c, split in splits.items()
+        if c not in (a, b) and (a, b, c) not in tried
+    }
+    if not estimates:
+        return None
+    best = max(estimates, key=lambda move: estimates[move])
+    return best, estimates[best]
+
+
+def _try(problem: Problem, solver: Solver, state: State, a: int, b: int, split: Split, c: int) -> State:
+    """The state after the move if it is better, the old state if not."""
+    L, F = _merged(*_in_counts(state), a, b)
+    F[:, [b, c]] = np.maximum(split.columns, 1e-12 * split.columns.max(axis=0))
+    L[:, [b, c]] = L[:, [c]] * split.parts
+    L, F = problem.rescaled(L.astype(state.L.dtype, copy=False), F.astype(state.F.dtype, copy=False))
+    start = solver.start(problem, L, F)
+    losses = [start.loss]
+
+    def judge(progress: Progress) -> str | None:
+        losses.append(progress.state.loss)
+        done = len(losses) - 1
+        if done < LEAST_TRIAL:
+            return None
+        pace = (losses[-5] - losses[-1]) / 4
+        behind = losses[-1] - state.loss
+        return "interrupted" if behind < 0 or behind > (TRIAL - done) * pace else None
+
+    end, _ = run(problem, solver, start, Trace(problem), max_iter=TRIAL, tol=0, keep=False, callbacks=[judge])
+    return end if end.loss < state.loss else state

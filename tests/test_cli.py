@@ -1,0 +1,384 @@
+"""The command line: results in a folder, or one line that says what was wrong."""
+
+import inspect
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+import unmix as um
+from unmix.cli import main
+from unmix.cli.commands import fit as fit_command
+from unmix.solvers import Extrapolate
+
+FILES = ["model.safetensors", "proportions.csv", "structure.png", "top_features.csv", "topics.csv", "trace.csv"]
+RNG = np.random.default_rng(0)
+TABLE = pd.DataFrame(
+    RNG.poisson(RNG.dirichlet(np.full(2, 0.3), 20) @ RNG.gamma(0.5, 20, (2, 12))),
+    index=[f"sample {i}" for i in range(20)],
+    columns=[f"word{j}" for j in range(12)],
+)
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command: its exit code, and what it said on stdout and stderr."""
+
+    def command(*arguments):
+        with pytest.raises(SystemExit) as exit:
+            main([str(argument) for argument in arguments])
+        return exit.value.code, *capsys.readouterr()
+
+    return command
+
+
+@pytest.fixture
+def counts():
+    TABLE.to_csv("counts.csv")
+    return "counts.csv"
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """A fit's folder, made once; tests get copies of it."""
+    folder = tmp_path_factory.mktemp("fitted")
+    TABLE.to_csv(folder / "counts.csv")
+    with pytest.raises(SystemExit, match="0"):
+        main(["fit", str(folder / "counts.csv"), "-k", "2", "-o", str(folder / "model")])
+    return folder / "model"
+
+
+@pytest.fixture
+def model(fitted):
+    shutil.copytree(fitted, "model")
+    return "model"
+
+
+def listing(folder):
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+def proportions(path):
+    return pd.read_csv(path, index_col="sample")
+
+
+def test_version(run):
+    assert run("--version") == (0, f"unmix {um.__version__}\n", "")
+
+
+def test_without_arguments_it_helps(run):
+    code, out, err = run()
+    assert (code, err) == (0, "")
+    assert all(command in out for command in ("demo", "fit", "transform", "info", "simulate"))
+
+
+def test_demo_fits_the_embedded_data_and_says_where_to_look(run):
+    code, out, err = run("demo", "-o", "demo")
+    assert (code, err) == (0, "")
+    assert "233 samples × 10,065 features" in out
+    assert out.count("■") == 8
+    assert "converged after" in out
+    assert str(Path("demo/structure.png")) in out
+    assert listing("demo") == FILES
+
+
+def test_fit_writes_a_folder_named_after_its_input(counts, run):
+    code, out, err = run("fit", counts, "-k", 2)
+    assert (code, err) == (0, "")
+    assert listing("counts-k2") == FILES
+    assert f"wrote counts-k2{'/' if sys.platform != 'win32' else chr(92)}" in out
+    np.testing.assert_allclose(proportions("counts-k2/proportions.csv").sum(axis=1), 1)
+
+
+def test_the_table_has_the_heaviest_topic_first(counts, run):
+    _, out, _ = run("fit", counts, "-k", 3)
+    shares = [float(line.split()[2].rstrip("%")) for line in out.splitlines() if "■" in line]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) == pytest.approx(100, abs=0.2)
+
+
+def test_the_same_seed_gives_the_same_fit(counts, run):
+    for folder in ("one", "two"):
+        assert run("fit", counts, "-k", 2, "--seed", 7, "--init", "random", "-o", folder)[0] == 0
+    assert Path("one/proportions.csv").read_bytes() == Path("two/proportions.csv").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--model", "poisson-nmf"],
+        ["--solver", "scd"],
+        ["--init", "topic-score"],
+        ["--refine", "1", "--threads", "1"],
+        ["--init", "model"],
+        ["--init", "model/model.safetensors"],
+    ],
+)
+def test_options_reach_the_estimator(options, counts, model, run):
+    assert run("fit", counts, "-k", 2, "-o", "out", *options)[0] == 0
+    params = um.load("out/model.safetensors").params
+    expected = {"--model": ("model", "PoissonNMF"), "--solver": ("solver", "scd"), "--refine": ("refine", 1)}
+    if options[0] in expected:
+        name, value = expected[options[0]]
+        assert params[name] == value
+
+
+def test_defaults_of_the_command_are_those_of_the_estimator():
+    command, estimator = inspect.signature(fit_command).parameters, um.TopicModel().get_params()
+    for name in ("solver", "init", "refine", "max_iter", "tol"):
+        assert command[name].default == estimator[name]
+
+
+def test_a_fit_that_did_not_converge_says_what_to_do(counts, run):
+    code, out, err = run("fit", counts, "-k", 3, "--max-iter", 1, "--init", "random")
+    assert code == 0
+    assert "stopped after" in out
+    assert err.startswith("note: not converged: the fit still gains")
+    assert "raise --max-iter" in err
+    assert err.count("\n") == 1
+
+
+def test_notes_are_single_lines_without_python_in_them(run):
+    sp.save_npz("holes.npz", sp.csr_array(np.vstack([np.eye(4) * 2.5, np.zeros((2, 4))])))
+    code, _, err = run("fit", "holes.npz", "-k", 5)
+    assert code == 0
+    assert "note: 2 samples without any counts" in err
+    assert "note: 100.0% of the values are not whole numbers" in err
+    assert "note: n_components=5 is more than" in err
+    assert all(line.startswith("note: ") for line in err.splitlines())
+    assert ".py" not in err
+
+
+def test_names_that_look_like_markup_or_escapes_are_shown_harmlessly(run):
+    pd.DataFrame([[5, 0], [0, 5]], index=["a", "b"], columns=["[red]x[/]", "\x1b[31my"]).to_csv("odd.csv")
+    code, out, _ = run("fit", "odd.csv", "-k", 2)
+    assert code == 0
+    assert "[red]x[/]" in out
+    assert "\x1b" not in out
+
+
+def write_npz(matrix):
+    return lambda path: sp.save_npz(path, sp.csr_array(matrix))
+
+
+def write(content):
+    return lambda path: path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def cut_npz(path):
+    sp.save_npz(path, sp.csr_array(np.eye(30)))
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+MTX = "%%MatrixMarket matrix coordinate integer general\n"
+BAD_FILES = {
+    "missing.csv": (lambda path: None, "no such file"),
+    "folder.csv": (lambda path: path.mkdir(), "a folder, not a .csv file"),
+    "unknown.xyz": (write("1"), "unknown kind of file; unmix reads .npz, .mtx, .csv"),
+    "text.csv": (write(",a,b\nx,1,2\ny,3,dog\n"), "row 2 ('y'), column 2 ('b') is 'dog'"),
+    "no_names.csv": (write("a,b\n1,2\n3,dog\n"), "row 2, column 2 ('b') is 'dog'"),
+    "negative.csv": (write(",a,b\nx,-1,2\n"), "row 1 ('x'), column 1 ('a') is -1; unmix needs finite counts >= 0"),
+    "infinite.csv": (write(",a,b\nx,1,inf\n"), "column 2 ('b') is inf"),
+    "hole.csv": (write(",a,b\nx,,2\n"), "row 1 ('x'), column 1 ('a') is empty"),
+    "short.csv": (write(",a,b\nx,1,2\ny,3\n"), "row 2 ('y'), column 2 ('b') is empty"),
+    "long.csv": (write(",a,b\nx,1,2\ny,3,4,5\n"), "Expected 3 fields in line 3, saw 4"),
+    "wide.csv": (write(",a\nx,1,2,3\n"), "the first row has 2 cells, the second 4"),
+    "empty.csv": (write(""), "there is nothing in it"),
+    "header.csv": (write(",a,b\n"), "there is nothing below the names of the features"),
+    "no_header.csv": (write("0,1,0\n2,3,4\n"), "the first row holds counts"),
+    "semicolons.csv": (write(";a;b\nx;1;2\n"), "must be separated by commas"),
+    "binary.csv": (write(b"\xff\xfe\x80abc"), "not text in UTF-8"),
+    "zeros.csv": (write(",a,b\nx,0,0\n"), "no counts at all"),
+    "foreign.npz": (write("this is not an archive"), "no sparse matrix that can be read"),
+    "cut.npz": (cut_npz, "no sparse matrix that can be read"),
+    "dense.npz": (lambda path: np.savez(path, x=np.eye(2)), "does not contain a sparse array"),
+    "negative.npz": (write_npz([[1, 0], [0, -2]]), "-2 at row 1, column 1"),
+    "none.npz": (write_npz(np.zeros((0, 3))), "0 sample(s)"),
+    "foreign.mtx": (write("hello\n"), "not a readable MatrixMarket file"),
+    "cut.mtx": (write(MTX + "3 3 2\n1 1 1\n"), "not a readable MatrixMarket file"),
+    "negative.mtx": (write(MTX + "3 3 1\n2 1 -4\n"), "-4 at row 1, column 0"),
+    "huge.mtx": (write(MTX + "3 3 99999999999999\n1 1 1\n"), "too large for this machine's memory, or damaged"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_bad_file_ends_with_one_line_that_names_it_and_nothing_written(name, run):
+    make, message = BAD_FILES[name]
+    make(Path(name))
+    before = listing(".")
+    code, _, err = run("fit", name, "-k", 2, "-o", "out")
+    assert code == 2
+    assert err.startswith(f"error: {name}: ")
+    assert message in err
+    assert err.count("\n") == 1
+    assert listing(".") == before
+
+
+BAD_ARGUMENTS = {
+    "no input": (["fit", "-k", "2"], "Missing argument 'INPUT'"),
+    "no topics": (["fit", "counts.csv"], "Missing option"),
+    "zero topics": (["fit", "counts.csv", "-k", "0"], "'-k'"),
+    "unknown option": (["fit", "counts.csv", "-k", "2", "--fast"], "--fast"),
+    "unknown command": (["guess"], "guess"),
+    "unknown model": (["fit", "counts.csv", "-k", "2", "--model", "magic"], "magic"),
+    "unknown solver": (["fit", "counts.csv", "-k", "2", "--solver", "magic"], "choose one of em, scd"),
+    "unknown start": (
+        ["fit", "counts.csv", "-k", "2", "--init", "magic"],
+        "magic: no such file; --init: choose one of",
+    ),
+    "start of another size": (["fit", "counts.csv", "-k", "3", "--init", "model"], "counts.csv: L has shape (20, 2)"),
+    "folder in use": (["fit", "counts.csv", "-k", "2", "-o", "."], ".: cannot be replaced while it is in use"),
+    "folder of others": (["fit", "counts.csv", "-k", "2", "-o", "thesis"], "thesis: holds files that are not a fit's"),
+    "demo there": (["demo", "-o", "thesis"], "thesis: holds files that are not a fit's"),
+    "a file as folder": (["fit", "counts.csv", "-k", "2", "-o", "counts.csv"], "counts.csv: is a file"),
+    "no model": (["transform", "none", "counts.csv", "-o", "p.csv"], "none: no such file"),
+    "folder without model": (["info", "thesis"], "thesis: a folder without model.safetensors"),
+    "foreign model": (["info", "foreign.safetensors"], "foreign.safetensors: not a readable safetensors file"),
+    "no folder for the result": (["transform", "model", "counts.csv", "-o", "no/p.csv"], "there is no folder no"),
+    "result of another kind": (["simulate", "A", "-o", "a.csv"], "a.csv: give a name that ends in .npz"),
+    "unknown simulation": (["simulate", "C", "-o", "a.npz"], "'C'"),
+    "features that no one knows": (
+        ["transform", "model", "other.csv", "-o", "p.csv"],
+        "other.csv: no feature has a name",
+    ),
+    "features without names": (
+        ["transform", "model", "plain.npz", "-o", "p.csv"],
+        "plain.npz: 3 features for a model of 12",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ARGUMENTS)
+def test_bad_arguments_end_with_one_line_and_nothing_written(case, counts, model, run):
+    arguments, message = BAD_ARGUMENTS[case]
+    Path("thesis").mkdir()
+    Path("thesis/chapter.tex").write_text("years of work")
+    Path("foreign.safetensors").write_text("junk")
+    Path("other.csv").write_text(",unheard\nx,1\n")
+    sp.save_npz("plain.npz", sp.csr_array(np.eye(3)))
+    before = listing("."), listing("thesis"), listing("model")
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert message in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert (listing("."), listing("thesis"), listing("model")) == before
+
+
+def test_a_picture_that_fails_leaves_the_previous_results_intact(counts, model, run, monkeypatch):
+    def fail(fit, path):
+        raise OSError(28, "No space left on device", "structure.png")
+
+    before = {path.name: path.read_bytes() for path in Path(model).iterdir()}
+    monkeypatch.setattr("unmix.cli.commands.draw_structure", fail)
+    code, _, err = run("fit", counts, "-k", 3, "-o", model)
+    assert (code, err) == (2, "error: structure.png: No space left on device\n")
+    assert {path.name: path.read_bytes() for path in Path(model).iterdir()} == before
+    assert listing(".") == [counts, model]
+
+
+def test_forced_results_stand_beside_what_was_there(counts, run):
+    Path("thesis").mkdir()
+    Path("thesis/chapter.tex").write_text("years of work")
+    assert run("fit", counts, "-k", 2, "-o", "thesis", "--force")[0] == 0
+    assert listing("thesis") == sorted([*FILES, "chapter.tex"])
+
+
+def test_ctrl_c_keeps_the_best_fit_so_far(counts, run, monkeypatch):
+    step, calls = Extrapolate.step, []
+
+    def interrupted_at_the_third(self, problem, state):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return step(self, problem, state)
+
+    monkeypatch.setattr(Extrapolate, "step", interrupted_at_the_third)
+    code, out, err = run("fit", counts, "-k", 3, "--tol", 0, "-o", "out")
+    assert code == 130
+    assert "interrupted after" in out
+    assert err == "note: kept the best fit so far; go on from it with --init out\n"
+    assert um.load("out/model.safetensors").status == "interrupted"
+    monkeypatch.undo()
+
+
+def test_ctrl_c_before_there_is_a_fit_writes_nothing(counts, run, monkeypatch):
+    def interrupt(self, X, y=None):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(um.PoissonNMF, "fit", interrupt)
+    code, _, err = run("fit", counts, "-k", 2, "-o", "out")
+    assert (code, err) == (130, "error: interrupted; nothing was written\n")
+    assert listing(".") == [counts]
+
+
+def test_transform_of_the_same_samples_gives_the_proportions_of_the_fit(counts, model, run):
+    assert run("transform", model, counts, "-o", "p.csv")[0] == 0
+    pd.testing.assert_frame_equal(proportions("p.csv"), proportions("model/proportions.csv"), atol=1e-3)
+
+
+def test_transform_finds_features_by_name(counts, model, run):
+    TABLE.iloc[:, ::-1].to_csv("permuted.csv")
+    assert run("transform", model, counts, "-o", "straight.csv")[0] == 0
+    code, _, err = run("transform", f"{model}/model.safetensors", "permuted.csv", "-o", "permuted_p.csv")
+    assert (code, err) == (0, "")
+    pd.testing.assert_frame_equal(proportions("permuted_p.csv"), proportions("straight.csv"))
+
+
+def test_transform_says_how_many_features_are_missing_or_unknown(model, run):
+    zeroed = TABLE.assign(word0=0, word5=0)
+    zeroed.to_csv("zeroed.csv")
+    TABLE.drop(columns=["word0", "word5"]).assign(unheard=9).to_csv("partial.csv")
+    assert run("transform", model, "zeroed.csv", "-o", "zeroed_p.csv")[0] == 0
+    code, _, err = run("transform", model, "partial.csv", "-o", "partial_p.csv")
+    assert code == 0
+    assert "note: 2 features of the model not in partial.csv: taken as 0 in every sample" in err
+    assert "note: 1 feature of partial.csv unknown to the model: left out" in err
+    pd.testing.assert_frame_equal(proportions("partial_p.csv"), proportions("zeroed_p.csv"))
+
+
+def test_transform_goes_by_position_where_there_are_no_names(counts, model, run):
+    sp.save_npz("plain.npz", sp.csr_array(TABLE.to_numpy()))
+    assert run("transform", model, counts, "-o", "named.csv")[0] == 0
+    assert run("transform", model, "plain.npz", "-o", "plain.csv")[0] == 0
+    np.testing.assert_array_equal(proportions("plain.csv"), proportions("named.csv"))
+
+
+def test_info_describes_data(counts, run):
+    code, out, err = run("info", counts)
+    assert (code, err) == (0, "")
+    assert f"{int(TABLE.to_numpy().sum()):,}" in out
+    assert "20 (sample 0, sample 1, sample 2, …)" in out
+    assert "looks like counts  yes" in out
+
+
+def test_info_tells_what_is_not_counts(run):
+    sp.save_npz("weights.npz", sp.csr_array(np.diag([0.5, 2, 3, 4])))
+    assert "no: 25.0% of the nonzeros are not whole numbers" in run("info", "weights.npz")[1]
+
+
+def test_info_describes_a_model(model, run):
+    code, out, _ = run("info", model)
+    assert code == 0
+    assert "TopicModel with 2 topics" in out
+    assert f"{um.load('model/model.safetensors').loglik:,.2f}" in out
+    assert f"unmix {um.__version__}" in out
+    assert out.count("■") == 2
+
+
+@pytest.mark.parametrize("name", ["A", "B", "swimmer"])
+def test_simulated_data_can_be_read_back(name, run):
+    code, out, _ = run("simulate", name, "-o", "simulated.npz")
+    assert code == 0
+    made = um.datasets.swimmer() if name == "swimmer" else um.datasets.correlated_topics(name)
+    assert f"{made.total:,.10g} counts" in out
+    assert (um.Counts(sp.load_npz("simulated.npz")).csr != made.csr).nnz == 0

@@ -1,0 +1,300 @@
+"""Every compiled kernel equals its slow NumPy twin, for any number of topics, threads and instruction set."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from conftest import ROOT, awkward_counts, random_counts, random_start
+
+from unmix import kernels
+from unmix.counts import Counts
+from unmix.kernels import reference
+
+TOPICS = (1, 2, 3, 4, 5, 8, 9, 12, 13, 16, 17, 20, 33, 40)
+
+HALF_STEPS = {
+    "em 1": ("em", {"steps": 1}),
+    "em 4": ("em", {"steps": 4}),
+    "scd": ("cd", {"sweeps": 4, "rule": "scd"}),
+    "ccd": ("cd", {"sweeps": 4, "rule": "ccd"}),
+    "sn": ("cd", {"sweeps": 4, "rule": "sn"}),
+    "newton": ("newton", {"rounds": 1, "enough": 0.0}),
+}
+# Relative to the largest entry of a row. EM is a sum; coordinate descent adds rates up step by step;
+# Newton's curvature is a single precision sum, which changes the path but not the solution.
+TOLERANCE = {"em": 1e-12, "cd": 1e-9, "newton": 2e-4}
+
+
+def half_step_arguments(K: int, dtype: str, prior: bool, seed: int = 5):
+    X = Counts(awkward_counts())
+    L, F = (factor.astype(dtype) for factor in random_start(*X.shape, K, seed))
+    cost, shape = F.sum(axis=0, dtype=np.float64), None
+    if prior:
+        rng = np.random.default_rng(seed)
+        cost = cost + rng.gamma(1, 1, K)
+        shape = np.broadcast_to(rng.gamma(1, 1, K), L.shape)
+    return X.rows, F, L, cost, shape
+
+
+def in_units_of_rows(A: np.ndarray, like: np.ndarray, cost: np.ndarray) -> np.ndarray:
+    """Shares of each topic in its row, so that one tolerance serves rows of all sizes."""
+    size = np.maximum((like * cost).sum(axis=1, keepdims=True), 1e-300)
+    return np.where(size > 1e-300, A * cost / size, A)
+
+
+@pytest.mark.parametrize("prior", [False, True], ids=["ml", "map"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("K", TOPICS)
+@pytest.mark.parametrize("name", HALF_STEPS)
+def test_half_step_equals_its_reference(name: str, K: int, dtype: str, prior: bool) -> None:
+    kernel, options = HALF_STEPS[name]
+    arguments = half_step_arguments(K, dtype, prior)
+    got, got_xlog = getattr(kernels, kernel)(*arguments, **options, threads=2, measure=True)
+    want, want_xlog = getattr(reference, kernel)(*arguments, **options, measure=True)
+    assert got.dtype == want.dtype == dtype
+    tolerance = max(TOLERANCE[kernel], 2e-7 if dtype == "float32" else 0)
+    shares = [in_units_of_rows(A, want, arguments[3]) for A in (got, want)]
+    np.testing.assert_allclose(*shares, rtol=0, atol=tolerance)
+    assert got_xlog == pytest.approx(want_xlog, rel=1e-6 if kernel == "newton" else 1e-10)
+
+
+@pytest.mark.parametrize("prior", [False, True], ids=["ml", "map"])
+@pytest.mark.parametrize("K", TOPICS)
+def test_newton_to_the_end_equals_its_reference(K: int, prior: bool) -> None:
+    # where topics outnumber a row's nonzeros the minimiser is not unique, but its objective is
+    rows, F, L, cost, shape = half_step_arguments(K, "float64", prior)
+    options = {"rounds": 200, "enough": 1e-12}
+    got, _ = kernels.newton(rows, F, L, cost, shape, **options, threads=2)
+    want, _ = reference.newton(rows, F, L, cost, shape, **options)
+    objectives = [row_objectives(rows, F, A, cost, shape) for A in (got, want)]
+    np.testing.assert_allclose(*objectives, rtol=1e-8, atol=1e-8)
+    if K <= 3 or prior:
+        shares = [in_units_of_rows(A, want, cost) for A in (got, want)]
+        np.testing.assert_allclose(*shares, rtol=0, atol=1e-6)
+
+
+def row_objectives(rows, fixed, moving, cost, shape) -> np.ndarray:
+    values = moving @ cost - reference.xlogs(rows, np.where(moving > 0, moving, 1e-300), fixed)
+    return values if shape is None else values - (shape * np.log(moving)).sum(axis=1)
+
+
+@pytest.mark.parametrize("name", HALF_STEPS)
+def test_a_row_without_counts_is_zero_or_the_mode_of_the_prior(name: str) -> None:
+    kernel, options = HALF_STEPS[name]
+    empty = [2, 7]
+    rows, F, L, cost, _ = half_step_arguments(3, "float64", prior=False)
+    out, _ = getattr(kernels, kernel)(rows, F, L, cost, None, **options, threads=1)
+    assert np.all(out[empty] == 0)
+    rows, F, L, cost, shape = half_step_arguments(3, "float64", prior=True)
+    out, _ = getattr(kernels, kernel)(rows, F, L, cost, shape, **options, threads=1)
+    np.testing.assert_allclose(out[empty], (shape / cost)[empty], rtol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["scd", "ccd", "sn", "newton"])
+def test_a_row_with_one_nonzero_goes_to_the_topic_that_is_best_for_it(name: str) -> None:
+    # all mass on k = argmax f_jk / u_k, with l_k = x / u_k
+    kernel, options = HALF_STEPS[name]
+    options = {key: 200 if key in ("sweeps", "rounds") else value for key, value in options.items()}
+    rows, F, L, cost, _ = half_step_arguments(4, "float64", prior=False)
+    out, _ = getattr(kernels, kernel)(rows, F, L, cost, None, **options, threads=1)
+    for i, j, x in ((4, 3, 1.0), (5, 3, 250.0), (9, 11, 0.5)):
+        best = np.argmax(F[j] / cost)
+        expected = np.zeros(4)
+        expected[best] = x / cost[best]
+        np.testing.assert_allclose(out[i], expected, rtol=1e-8, atol=1e-8 * x)
+
+
+@pytest.mark.parametrize("name", HALF_STEPS)
+@pytest.mark.parametrize("K", [3, 10, 20])
+def test_the_measured_sum_belongs_to_the_returned_factor(name: str, K: int) -> None:
+    kernel, options = HALF_STEPS[name]
+    if kernel == "newton":
+        options = {"rounds": 4, "enough": 0.0}
+    rows, F, L, cost, _ = half_step_arguments(K, "float64", prior=False)
+    out, xlog = getattr(kernels, kernel)(rows, F, L, cost, None, **options, threads=1, measure=True)
+    positive = np.maximum(out, 1e-300)
+    assert xlog == pytest.approx(reference.xlogs(rows, positive, F).sum(), rel=1e-11)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("K", TOPICS)
+def test_the_pass_over_nonzeros_equals_its_reference(K: int, dtype: str) -> None:
+    X = Counts(awkward_counts())
+    L, F = (factor.astype(dtype) for factor in random_start(*X.shape, K))
+    np.testing.assert_allclose(
+        kernels.xlogs(X.rows, L, F, threads=2), reference.xlogs(X.rows, L, F), rtol=1e-12, atol=1e-12
+    )
+    for got, want in zip(kernels.numerators(X.rows, L, F, threads=2), reference.numerators(X.rows, L, F), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+    arguments = (X.rows, X.columns, X.column_order, L, F)
+    for got, want in zip(
+        kernels.both_numerators(*arguments, threads=2), reference.both_numerators(*arguments), strict=True
+    ):
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("K", [3, 10, 20])
+def test_any_number_of_threads_gives_the_same_bytes(K: int, dtype: str) -> None:
+    X = Counts(random_counts(2000, 60, seed=2))  # more than one block of rows
+    L, F = (factor.astype(dtype) for factor in random_start(*X.shape, K))
+    cost = F.sum(axis=0, dtype=np.float64)
+
+    def everything(threads: int) -> bytes:
+        parts = []
+        for kernel, options in HALF_STEPS.values():
+            out, xlog = getattr(kernels, kernel)(X.rows, F, L, cost, None, **options, threads=threads, measure=True)
+            parts += [out, np.float64(xlog)]
+        parts += [kernels.xlogs(X.rows, L, F, threads=threads)]
+        parts += kernels.both_numerators(X.rows, X.columns, X.column_order, L, F, threads=threads)[:2]
+        return b"".join(np.asarray(part).tobytes() for part in parts)
+
+    assert everything(1) == everything(2) == everything(3)
+
+
+ISA_PROGRAM = """
+import sys
+import numpy as np
+from unmix import kernels
+from unmix.counts import Counts
+archive = np.load(sys.argv[1])
+X = Counts(archive["X"])
+out, _ = kernels.em(X.rows, archive["F"], archive["L"], archive["F"].sum(axis=0), None, steps=3, threads=1)
+np.savez(sys.argv[2], isa=kernels.isa, out=out)
+"""
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
+def test_every_instruction_set_this_cpu_runs_agrees(isa: str, tmp_path) -> None:
+    from unmix.kernels import _baseline
+
+    if not _baseline.cpu_supports(isa):
+        pytest.skip(f"this CPU does not run {isa}")
+    X = awkward_counts()
+    L, F = random_start(*X.shape, 10)
+    np.savez(tmp_path / "in.npz", X=X, L=L, F=F)
+    environment = os.environ | {"UNMIX_ISA": isa, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run(
+        [sys.executable, "-c", ISA_PROGRAM, tmp_path / "in.npz", tmp_path / "out.npz"], check=True, env=environment
+    )
+    result = np.load(tmp_path / "out.npz")
+    assert str(result["isa"]) == isa
+    want, _ = kernels.em(Counts(X).rows, F, L, F.sum(axis=0), None, steps=3, threads=1)
+    np.testing.assert_allclose(result["out"], want, rtol=1e-10)
+
+
+def test_an_instruction_set_this_cpu_lacks_is_refused() -> None:
+    environment = os.environ | {"UNMIX_ISA": "avx9000", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", "import unmix.kernels"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "UNMIX_ISA=avx9000" in done.stderr
+
+
+def test_the_logarithm_is_exact_from_the_least_subnormal_to_the_largest_double() -> None:
+    rng = np.random.default_rng(0)
+    tiny = np.finfo(float).smallest_subnormal
+    rates = np.concatenate(
+        [
+            2.0 ** rng.uniform(-1073, 1023, 20_000),
+            1 + rng.uniform(-0.3, 0.42, 20_000),
+            1 + rng.normal(0, 1e-6, 2_000),
+            rng.integers(1, 2**52, 500) * tiny,
+            [tiny, 2 * tiny, np.finfo(float).tiny, np.finfo(float).max, 1.0, np.nextafter(1, 0), np.nextafter(1, 2)],
+            np.sqrt(0.5) * np.array([1, 1 - 1e-16, 1 + 1e-16]),
+        ]
+    )
+    X = Counts(np.ones((len(rates), 1)))
+    got = kernels.xlogs(X.rows, rates[:, None], np.ones((1, 1)), threads=1)
+    np.testing.assert_allclose(got, np.log(rates), rtol=1e-14, atol=0)
+    # eight logarithms at a time take another road through the code than the last few of a row
+    wide = rates[: len(rates) // 16 * 16].reshape(-1, 16)
+    X = Counts(np.ones((1, 16)))
+    for row in wide[:: len(wide) // 200]:
+        got = kernels.xlogs(X.rows, np.ones((1, 1)), row[:, None].copy(), threads=1)
+        np.testing.assert_allclose(got, [np.log(row).sum()], rtol=1e-13, atol=1e-13)
+
+
+def test_a_rate_of_zero_has_an_infinite_logarithm() -> None:
+    X = Counts([[1.0, 2.0]])
+    assert kernels.xlogs(X.rows, np.ones((1, 1)), np.array([[1.0], [0.0]]), threads=1)[0] == -np.inf
+
+
+def test_arrays_that_do_not_fit_are_refused() -> None:
+    X = Counts(random_counts())
+    (n, m), K = X.shape, 3
+    L, F = random_start(n, m, K)
+    cost = F.sum(axis=0)
+    good = {"fixed": F, "moving": L, "cost": cost, "shape": None}
+    bad = [
+        {"moving": L[:-1]},
+        {"moving": L[:, :2].copy()},
+        {"fixed": F[:, :2].copy()},
+        {"cost": cost[:2]},
+        {"shape": np.ones((n, K + 1))},
+        {"shape": np.ones((n - 1, K))},
+        {"fixed": F[:-1]},
+    ]
+    for change in bad:
+        for kernel, options in HALF_STEPS.values():
+            with pytest.raises(ValueError, match=r"\w{4,}"):
+                getattr(kernels, kernel)(X.rows, *(good | change).values(), **options, threads=1)
+    for left, right in ((L[:-1], F), (L, F[:, :2].copy()), (L, F[:-1])):
+        with pytest.raises(ValueError, match=r"\w{4,}"):
+            kernels.xlogs(X.rows, left, right, threads=1)
+    with pytest.raises(ValueError, match="do not fit together"):
+        kernels.xlogs(X.rows._replace(data=X.rows.data[:-1]), L, F, threads=1)
+
+
+@pytest.mark.parametrize("name", HALF_STEPS)
+def test_memory_order_and_mixed_precision_do_not_change_the_result(name: str) -> None:
+    kernel, options = HALF_STEPS[name]
+    rows, F, L, cost, _ = half_step_arguments(5, "float64", prior=False)
+    want, _ = getattr(kernels, kernel)(rows, F, L, cost, None, **options, threads=1)
+    got, _ = getattr(kernels, kernel)(rows, F, np.asfortranarray(L), cost, None, **options, threads=1)
+    np.testing.assert_array_equal(got, want)
+    with pytest.raises((TypeError, ValueError)):
+        getattr(kernels, kernel)(rows, F, L.astype(np.float32), cost, None, **options, threads=1)
+
+
+INTERRUPTED_PROGRAM = """
+import numpy as np
+from unmix import kernels
+from unmix.counts import Counts
+rng = np.random.default_rng(0)
+X = Counts(rng.poisson(1.0, (3000, 200)))
+L, F = rng.random((3000, 10)), rng.random((200, 10))
+print("ready", flush=True)
+kernels.em(X.rows, F, L, F.sum(axis=0), None, steps=100_000, threads=2)
+print("finished", flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of this kind are POSIX")
+def test_ctrl_c_interrupts_a_long_kernel() -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED_PROGRAM],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=ROOT,
+    )
+    try:
+        assert process.stdout.readline().strip() == "ready"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode != 0
+    assert "finished" not in rest
+    assert "KeyboardInterrupt" in errors
