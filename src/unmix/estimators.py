@@ -158,6 +158,7 @@ class PoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                     state,
                     trace,
                     rng,
+                    status,
                     moves=self.refine,
                     max_iter=self.max_iter,
                     tol=self.tol,
@@ -170,24 +171,24 @@ class PoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             state,
             trace,
             status,
+            heaviest_first=trace.rows[0]["note"] != "given",  # who gives a start knows its topics by their place
             params={"model": type(self).__name__} | about,
             metadata=problem.X.metadata,
         )
         self.n_iter_ = max(len(trace.rows) - 1, 1)
-        if status == "max_iter" and self.tol > 0:
-            gain = trace.rows[-1]["objective"] - trace.rows[-2]["objective"] if len(trace.rows) > 1 else float("nan")
-            warnings.warn(
-                f"not converged after {self.max_iter} iterations (the last one gained {gain:.3g}); raise max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        elif status == "interrupted":
-            warnings.warn(
-                f"fit stopped early after {self.n_iter_} iterations; kept the best so far",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        self._warn_if_unfinished(trace)
         return self
+
+    def _warn_if_unfinished(self, trace: Trace) -> None:
+        status, rows = self.result_.status, trace.rows
+        if status == "max_iter" and self.tol > 0:
+            gain = rows[-1]["objective"] - rows[-2]["objective"]
+            message = f"not converged after {self.max_iter} iterations (the last one gained {gain:.3g}); raise max_iter or tol"
+        elif status == "interrupted":
+            message = f"fit stopped early, after {self.n_iter_} iterations; kept the best so far"
+        else:
+            return
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """n × K loadings of samples, given the fitted factors."""
@@ -279,9 +280,9 @@ class PoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         else:
             pair, note = self._given_start(problem), "given"
         L, F = (factor.astype(self.dtype) for factor in pair)
-        L, F = problem.rescaled(L, F)
+        del pair
         warm = Alternate(EM())
-        state = warm.start(problem, L, F)
+        state = warm.start(problem, *problem.rescale(L, F))
         self._check_rates(problem, state)
         trace.add(state, "start", note)
         if prefit:

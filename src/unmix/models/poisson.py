@@ -72,15 +72,20 @@ class Residuals:
 
 def residuals(X: Counts, L: Floats, F: Floats, threads: int = 1, prior: Gamma | None = None) -> Residuals:
     """A rate of zero at a nonzero count makes its residuals infinite. With a prior they are those of the posterior."""
-    A, _ = kernels.numerators(X.rows, L, F, threads=threads)
-    B, _ = kernels.numerators(X.columns, F, L, threads=threads)
-    shape, rate = prior.broadcast(*F.shape) if prior else (np.zeros(F.shape), np.zeros(F.shape[1]))
-    gradient_L = F.sum(axis=0, dtype=np.float64) - A
-    slope_F = L.sum(axis=0, dtype=np.float64) + rate - B
+    sums = L.sum(axis=0, dtype=np.float64), F.sum(axis=0, dtype=np.float64)
+    gradients = [
+        np.subtract(sums[1], A := kernels.numerators(X.rows, L, F, threads=threads)[0], out=A),
+        np.subtract(sums[0], B := kernels.numerators(X.columns, F, L, threads=threads)[0], out=B),
+    ]
     with np.errstate(divide="ignore", invalid="ignore"):
-        gradient_F = slope_F - np.where(shape > 0, shape / F, 0.0)
-        left, right = (np.nan_to_num(np.abs(p), nan=np.inf) for p in (L * gradient_L, F * slope_F - shape))
-    return Residuals(left, right, float(min(np.nanmin(gradient_L, initial=0), np.nanmin(gradient_F, initial=0))))
+        if prior:
+            shape, rate = prior.broadcast(*F.shape)
+            gradients[1] += rate - np.where(shape > 0, shape / F, 0.0)
+        lowest = min(float(np.nanmin(gradient, initial=0)) for gradient in gradients)
+        for gradient, factor in zip(gradients, (L, F), strict=True):
+            np.abs(np.multiply(gradient, factor, out=gradient), out=gradient)
+            np.nan_to_num(gradient, copy=False, nan=np.inf)
+    return Residuals(gradients[0], gradients[1], lowest)
 
 
 def kkt(X: Any, L: ArrayLike, F: ArrayLike) -> float:

@@ -32,5 +32,5 @@ class Alternate:
     def _step(half: HalfStep, problem: Problem, state: State) -> State:
         L, _ = half(problem.left, state.F, state.L)
         F, xlog = half(problem.right, L, state.F, measure=True)
-        L, F = problem.rescaled(L, F)
+        problem.rescale(L, F)
         return State(L=L, F=F, loss=problem.loss(L, F, xlog))

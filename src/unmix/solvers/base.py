@@ -61,13 +61,15 @@ class Problem:
             xlog = float(kernels.xlogs(self.X.rows, L, F, threads=self.threads).sum())
         return expected_total(L, F) - xlog + (self.prior.penalty(F) if self.prior else 0.0)
 
-    def rescaled(self, L: Floats, F: Floats) -> tuple[Floats, Floats]:
-        """The same rates with topics scaled alike on both sides, or as the prior likes them best."""
+    def rescale(self, L: Floats, F: Floats) -> tuple[Floats, Floats]:
+        """Scales topics alike on both sides, or as the prior likes them best, in place. Rates stay the same."""
         left, right = L.mean(axis=0, dtype=np.float64), F.mean(axis=0, dtype=np.float64)
         target = self.prior.best_scales(F) / len(F) if self.prior else np.sqrt(left * right)
         with np.errstate(divide="ignore", invalid="ignore"):
             scale = np.where((left > 0) & (right > 0), target / right, 1.0)
-        return (L / scale).astype(L.dtype, copy=False), (F * scale).astype(F.dtype, copy=False)
+        L /= scale.astype(L.dtype)
+        F *= scale.astype(F.dtype)
+        return L, F
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,12 @@
-"""Extrapolation with restarts (Ang and Gillis, as in fastTopics): move a little further along the last change.
+"""Extrapolation with restarts (after Ang and Gillis, and fastTopics): move a little further along the last change.
 
-Each half-step starts from the extrapolated factors and its result is extrapolated again, L_y = L_n + β (L_n − L_n of last time).
-If the loss falls, β grows; if it does not, the iteration is dropped, β shrinks and the next one starts from the last plain pair.
-Every 20th iteration is a plain one from the best pair; all pairs are set to it, and rescaled, so differences never mix scales.
+Each half-step starts from the extrapolated factors and its result is extrapolated again, L_y = L_n + β (L_n − last L_n).
+If the loss falls, β grows. If it does not, β shrinks and the next iteration starts from the new plain pair, without momentum;
+the best pair so far is kept aside. Every 20th iteration is a plain one from the best pair; all pairs are set to it, and
+rescaled, so differences never mix scales.
+
+Going on from the *new* plain pair after a rejection is ours (fastTopics goes back to the old one): it saves the iteration's
+work, and on real text ends at better optima; see docs/decisions.md.
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ import numpy as np
 from unmix.solvers.alternate import Alternate
 from unmix.solvers.base import Floats, HalfStep, Problem, Solver, State
 
-GROWTH, CEILING_GROWTH, SHRINKAGE, CEILING = 1.1, 1.05, 0.75, 0.99
+FIRST, CEILING = 0.6, 0.99  # β to begin with, and at most
+GROWTH, CEILING_GROWTH, SHRINKAGE = 1.05, 1.05, 0.75
 LEAST = 1e-10  # an extrapolated entry stays above this part of the plain one, so that no rate of a nonzero vanishes
 
 
@@ -27,8 +32,8 @@ class Momentum(State):
     Fn: Floats
     Ly: Floats
     Fy: Floats
-    beta: float = 0.5
-    proven: float = 0.5  # the last β that was accepted
+    beta: float = FIRST
+    proven: float = FIRST  # the last β that was accepted
     ceiling: float = CEILING
     reference: float
     iteration: int = 0
@@ -62,18 +67,27 @@ class Extrapolate:
         if loss < state.loss:
             state = replace(state, L=candidate[0], F=candidate[1], loss=loss)
         if loss < state.reference:
-            beta = min(state.ceiling, GROWTH * state.beta)
-            ceiling = min(CEILING, CEILING_GROWTH * state.ceiling)
             return replace(
-                state, Ln=Ln, Fn=Fn, Ly=Ly, Fy=Fy, beta=beta, proven=beta, ceiling=ceiling, reference=loss, note=""
+                state,
+                Ln=Ln,
+                Fn=Fn,
+                Ly=Ly,
+                Fy=Fy,
+                beta=min(state.ceiling, GROWTH * state.beta),
+                proven=state.beta,
+                ceiling=min(CEILING, CEILING_GROWTH * state.ceiling),
+                reference=loss,
+                note="",
             )
         return replace(
             state,
-            Ly=state.Ln,
-            Fy=state.Fn,
+            Ln=Ln,
+            Fn=Fn,
+            Ly=Ln,
+            Fy=Fn,
             beta=SHRINKAGE * state.beta,
             ceiling=state.proven,
-            reference=problem.loss(state.Ln, state.Fn),
+            reference=problem.loss(Ln, Fn),
             conclusive=False,
             note="rejected",
         )

@@ -20,7 +20,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, svds
 
 from unmix.counts import Counts
 from unmix.solvers.alternate import Alternate
-from unmix.solvers.base import Problem, Solver, State
+from unmix.solvers.base import Problem, Solver
 from unmix.solvers.em import EM
 from unmix.solvers.newton import Newton
 from unmix.solvers.run import Trace, run
@@ -137,31 +137,36 @@ def _distance_to_simplex(point: Floats, corners: Floats) -> float:
 
 @dataclass(frozen=True)
 class Contest:
-    """The tournament of `init="auto"`: Topic-SCORE and `randoms` random starts, each after `em` EM iterations; then rounds of
-    `iterations` Newton iterations after each of which the worse half leaves."""
+    """The tournament of `init="auto"`: Topic-SCORE and `randoms` random starts get `em` EM and `first` Newton iterations;
+    the best two go on for `second` more, and the better one wins. Losers leave at once, for memory."""
 
     randoms: int = 4
     em: int = 5
-    iterations: int = 4
+    first: int = 4
+    second: int = 8
 
     def __call__(self, problem: Problem, rng: np.random.Generator) -> tuple[Pair, str]:
-        """The winner after the last round, and what it was."""
+        """The winner's factors, and what it was."""
         starts = {"topic-score": topic_score} | {f"random {r + 1}": random for r in range(self.randoms)}
-        warm: Solver = Alternate(EM())
-        entrants: dict[str, State] = {}
+        em, newton = Alternate(EM()), Alternate(Newton(rounds=1))
+        leaders: list[tuple[float, Pair, str]] = []
         for name, start in starts.items():
             try:
-                first = warm.start(problem, *start(problem, rng))
+                leaders.append((*_advanced(problem, start(problem, rng), (em, self.em), (newton, self.first)), name))
             except ScoreError:
                 continue
-            entrants[name], _ = run(problem, warm, first, Trace(problem), max_iter=self.em, tol=0, keep=False)
-        solver: Solver = Alternate(Newton(rounds=1))
-        while len(entrants) > 1:
-            for name, state in entrants.items():
-                entrants[name], _ = run(
-                    problem, solver, state, Trace(problem), max_iter=self.iterations, tol=0, keep=False
-                )
-            ranking = sorted(entrants, key=lambda name: entrants[name].loss)
-            entrants = {name: entrants[name] for name in ranking[: len(ranking) // 2]}
-        [(name, winner)] = entrants.items()
-        return (winner.L, winner.F), name
+            leaders = sorted(leaders, key=lambda leader: leader[0])[:2]
+        for place, (_, pair, name) in enumerate(leaders):
+            leaders[place] = (*_advanced(problem, pair, (newton, self.second)), name)
+        _, winner, name = min(leaders, key=lambda leader: leader[0])
+        return winner, name
+
+
+def _advanced(problem: Problem, pair: Pair, *stages: tuple[Solver, int]) -> tuple[float, Pair]:
+    """Loss and factors after so many iterations of each solver."""
+    for solver, iterations in stages:
+        state, _ = run(
+            problem, solver, solver.start(problem, *pair), Trace(problem), max_iter=iterations, tol=0, keep=False
+        )
+        pair = state.L, state.F
+    return state.loss, pair

@@ -49,15 +49,16 @@ def refine(
     state: State,
     trace: Trace,
     rng: np.random.Generator,
+    status: str,
     *,
     moves: int,
     max_iter: int,
     tol: float,
     callbacks: Sequence[Callback] = (),
 ) -> tuple[State, str]:
-    """Try up to `moves` moves from a converged state, then converge again. The log-likelihood never falls."""
+    """Try up to `moves` moves from a fit that ended with `status`, then fit again. The log-likelihood never falls."""
     if problem.n_topics < 3:
-        return state, "converged"
+        return state, status
     kept = False
     splits: dict[int, Split] = {}  # of topics that no move has touched since
     costs: dict[tuple[int, int], float] = {}
@@ -92,7 +93,7 @@ def refine(
     except KeyboardInterrupt:
         return state, "interrupted"
     if not kept:
-        return state, "converged"
+        return state, status
     return run(problem, solver, state, trace, max_iter=max_iter, tol=tol, callbacks=callbacks)
 
 
@@ -177,8 +178,7 @@ def _try(problem: Problem, solver: Solver, state: State, a: int, b: int, split: 
     L, F = _merged(*_in_counts(state), a, b)
     F[:, [b, c]] = np.maximum(split.columns, 1e-12 * split.columns.max(axis=0))
     L[:, [b, c]] = L[:, [c]] * split.parts
-    L, F = problem.rescaled(L.astype(state.L.dtype, copy=False), F.astype(state.F.dtype, copy=False))
-    start = solver.start(problem, L, F)
+    start = solver.start(problem, *problem.rescale(L.astype(state.L.dtype), F.astype(state.F.dtype)))
     losses = [start.loss]
 
     def judge(progress: Progress) -> str | None:

@@ -12,7 +12,6 @@ import pandas as pd
 
 from unmix.fit import Fit
 from unmix.models.poisson import residuals
-from unmix.models.topics import poisson_to_topics
 from unmix.solvers.base import Floats, Problem, Solver, State
 
 # A gain below `tol` this many times in a row ends a fit; so many iterations without a conclusive gain do as well.
@@ -111,13 +110,25 @@ def run(
     return state, "max_iter"
 
 
-def make_fit(problem: Problem, solver: Solver, state: State, trace: Trace, status: str, **about: Any) -> Fit:
+def make_fit(
+    problem: Problem,
+    solver: Solver,
+    state: State,
+    trace: Trace,
+    status: str,
+    *,
+    heaviest_first: bool = False,
+    **about: Any,
+) -> Fit:
     """The frozen result. The KKT residual of the final point is always in its trace."""
     X = problem.X
     final = trace.rows[-1]
     if np.isnan(final["kkt"]):
         final["kkt"] = residuals(X, state.L, state.F, problem.threads, problem.prior).max
     L, F = _without_traces(problem, state)
+    if heaviest_first:
+        order = np.argsort(-L.sum(axis=0) * F.sum(axis=0), kind="stable")
+        L, F = np.ascontiguousarray(L[:, order]), np.ascontiguousarray(F[:, order])
     return Fit(
         L=L,
         F=F,
@@ -134,9 +145,13 @@ def make_fit(problem: Problem, solver: Solver, state: State, trace: Trace, statu
 def _without_traces(problem: Problem, state: State) -> tuple[Floats, Floats]:
     """Entries that the solvers' floor keeps just above zero become zero, unless the likelihood hangs on them, as it may
     where counts differ by many orders of magnitude."""
-    L, F = state.L, state.F
-    proportions, _, _, _ = poisson_to_topics(L, F)
-    uses, _, _, _ = poisson_to_topics(F, L)
-    L, F = np.where(proportions < NEGLIGIBLE, 0, L).astype(L.dtype), np.where(uses < NEGLIGIBLE, 0, F).astype(F.dtype)
+    L, F = _cleared(state.L, state.F), _cleared(state.F, state.L)
     harmless = problem.prior is None and abs(problem.loss(L, F) - state.loss) <= 1e-9 * abs(state.loss)
     return (L, F) if harmless else (state.L, state.F)
+
+
+def _cleared(moving: Floats, fixed: Floats) -> Floats:
+    weights = moving * fixed.sum(axis=0, dtype=np.float64)
+    return np.where(weights < NEGLIGIBLE * weights.sum(axis=1, keepdims=True), 0, moving).astype(
+        moving.dtype, copy=False
+    )
