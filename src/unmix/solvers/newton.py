@@ -18,8 +18,8 @@ from unmix.solvers.base import Floats, Side
 class Newton:
     """The loss never rises. A row ends its rounds when a step promises less than `enough` units of log-likelihood."""
 
-    rounds: int = 4
-    enough: float = 0.03
+    rounds: int = 2
+    enough: float = 0.1
 
     def __call__(
         self, side: Side, fixed: Floats, moving: Floats, *, measure: bool = False
