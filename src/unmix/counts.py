@@ -87,7 +87,8 @@ class Counts:
 
     @cached_property
     def total(self) -> float:
-        return float(self.rows.data.sum())
+        with np.errstate(over="ignore"):  # `__init__` refuses an infinite total
+            return float(self.rows.data.sum())
 
     @property
     def csr(self) -> sp.csr_array:
@@ -152,7 +153,7 @@ def _canonical(matrix: Any) -> sp.csr_array:
         )
     if max(n, m) > np.iinfo(np.int32).max:
         raise ValueError(f"the matrix is {n} × {m}; unmix takes up to {np.iinfo(np.int32).max:,} samples and features")
-    owned = csr.data is not getattr(matrix, "data", None)
+    owned = not (sp.issparse(matrix) and matrix.format == "csr")  # others have been converted, hence copied
     if csr.data.dtype != np.float64:
         csr = sp.csr_array((csr.data.astype(np.float64), csr.indices, csr.indptr), shape=csr.shape)
         owned = False
@@ -171,6 +172,8 @@ def _to_csr(matrix: Any) -> sp.csr_array:
     if sp.issparse(matrix):
         _check_dtype(matrix.dtype)
         _check_dimensions(matrix.shape)
+        if matrix.format == "coo" and matrix.dtype != np.float64:
+            matrix = matrix.astype(np.float64)  # the conversion sums duplicates, which might overflow a narrow type
         return sp.csr_array(matrix)
     if isinstance(matrix, pd.DataFrame):
         matrix = _frame_values(matrix)
@@ -192,7 +195,7 @@ def _to_csr(matrix: Any) -> sp.csr_array:
         dense = dense.astype(np.float64)
     _check_dtype(dense.dtype)
     _check_dimensions(dense.shape)
-    return sp.csr_array(dense)
+    return sp.csr_array(dense.astype(np.float32) if dense.dtype == np.float16 else dense)
 
 
 def _frame_values(frame: pd.DataFrame) -> Any:

@@ -171,7 +171,6 @@ class PoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             state,
             trace,
             status,
-            heaviest_first=trace.rows[0]["note"] != "given",  # who gives a start knows its topics by their place
             params={"model": type(self).__name__} | about,
             metadata=problem.X.metadata,
         )
@@ -271,15 +270,19 @@ class PoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         prefit = self.prefit
         if isinstance(self.init, Fit):
             if (state := _resumed(solver, self.init, problem, self.dtype)) is not None:
+                trace.heaviest_first = bool((self.init.state or {}).get("heaviest_first"))
                 trace.add(state, "start", "resumed")
                 return state, None
             pair = check_factors(problem.X.shape, self.init.L, self.init.F, problem.n_topics)
             prefit, note = 0, "given"
         elif isinstance(self.init, str):
             pair, note = self._named_start(problem, rng)
+            trace.heaviest_first = True
         else:
             pair, note = self._given_start(problem), "given"
         L, F = (factor.astype(self.dtype) for factor in pair)
+        if problem.prior is not None:
+            F = np.maximum(F, 1e-12 * F.max(axis=0))  # the prior rules out zeros
         del pair
         warm = Alternate(EM())
         state = warm.start(problem, *problem.rescale(L, F))
@@ -328,7 +331,7 @@ class PoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         )
 
     def _check_parameters(self) -> Solver:
-        if not isinstance(self.n_components, Integral) or self.n_components < 1:
+        if not isinstance(self.n_components, Integral) or isinstance(self.n_components, bool) or self.n_components < 1:
             raise ValueError(f"n_components={self.n_components!r}; give a whole number of topics >= 1")
         for name, least in (("prefit", 0), ("max_iter", 1), ("refine", 0)):
             value = getattr(self, name)
@@ -388,7 +391,7 @@ def make_solver(solver: str | Any, extrapolate: bool) -> Solver:
                 f"solver={solver!r}; choose one of {', '.join(SOLVERS)}, or a solver object of unmix.solvers"
             )
         solver = SOLVERS[solver]()
-    elif not callable(solver) and not isinstance(solver, Solver):
+    elif isinstance(solver, type) or (not callable(solver) and not isinstance(solver, Solver)):
         raise ValueError(f"solver={solver!r}; choose one of {', '.join(SOLVERS)}, or a solver object of unmix.solvers")
     if isinstance(solver, Extrapolate | Alternate):
         return solver
@@ -400,13 +403,23 @@ def make_solver(solver: str | Any, extrapolate: bool) -> Solver:
 def _resumed(solver: Solver, fit: Fit, problem: Problem, dtype: str) -> State | None:
     """The state in which the same solver left this fit of the same data, if it did."""
     state = dict(fit.state or {})
+    state.pop("heaviest_first", None)
     if state.pop("solver", None) != repr(solver):
         return None
-    L, F, loss = state["L"], state["F"], state["loss"]
-    if (len(L), len(F)) != problem.X.shape or L.shape[1] != problem.n_topics or L.dtype != dtype:
+    try:
+        resumed = solver.state_type(**state)
+        L, F, loss = resumed.L, resumed.F, float(resumed.loss)
+    except (TypeError, ValueError, AttributeError):
+        return None  # a damaged state
+    n, m = problem.X.shape
+    shapes = {(n, problem.n_topics), (m, problem.n_topics), (problem.n_topics,)}
+    if any(isinstance(value, np.ndarray) and value.shape not in shapes for value in state.values()):
         return None
-    same_problem = abs(problem.loss(L, F) - loss) <= 1e-9 * abs(loss)
-    return solver.state_type(**state) if same_problem else None
+    if L.shape != (n, problem.n_topics) or F.shape != (m, problem.n_topics) or L.dtype != dtype:
+        return None
+    # single precision factors were rounded after the loss had been measured
+    tolerance = 1e-9 if dtype == "float64" else 1e-6
+    return resumed if abs(problem.loss(L, F) - loss) <= tolerance * abs(loss) else None
 
 
 def _threads(n_jobs: int | None) -> int:

@@ -17,8 +17,9 @@ __all__ = ["correlated_topics", "digits", "sotu", "swimmer"]
 def sotu() -> Counts:
     """Words in the State of the Union addresses, 1790–2021: 233 addresses × 10,065 words.
 
-    Words of three letters or more in at least five addresses, lower-cased, English stop words removed. `metadata` has year,
-    president and party (d democratic, r republican, w whig, f federalist, dr democratic-republican, nu national union, n none).
+    Words of three letters or more in at least five addresses, lower-cased, English stop words removed. `metadata` has
+    year, president and party (d democratic, r republican, w whig, f federalist, dr democratic-republican,
+    nu national union, wd whig and democratic, n none).
     The addresses are works of the US government, in the public domain; the collection is stdlib's `datasets-sotu` (PDDL/CC0).
     """
     folder = files("unmix.data") / "sotu"

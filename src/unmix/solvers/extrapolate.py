@@ -21,7 +21,7 @@ from unmix.solvers.base import Floats, HalfStep, Problem, Solver, State
 
 FIRST, CEILING = 0.6, 0.99  # β to begin with, and at most
 GROWTH, CEILING_GROWTH, SHRINKAGE = 1.05, 1.05, 0.75
-LEAST = 1e-10  # an extrapolated entry stays above this part of the plain one, so that no rate of a nonzero vanishes
+LEAST = 0.5  # an extrapolated entry keeps this part of the plain one: a multiplicative step could not bring it back from zero
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ def _gathered(s: State, iteration: int) -> Momentum:
 
 
 def _beyond(new: Floats, old: Floats, beta: float) -> Floats:
-    """max(new + β (new − old), a tiny part of new)"""
+    """max(new + β (new − old), LEAST new)"""
     out = new - old
     out *= beta
     out += new

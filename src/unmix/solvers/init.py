@@ -101,7 +101,7 @@ def score_topics(X: Counts, K: int, rng: np.random.Generator, quantile: float = 
 def _hunt_vertices(R: Floats, K: int, rng: np.random.Generator) -> Floats:
     """K corners of a simplex around most points: cluster them, keep centres far from each other, and of these the K whose
     simplex leaves the others least far outside."""
-    if len(np.unique(R, axis=0)) < 3 * K:
+    if len(np.unique(np.round(R / max(np.abs(R).max(), 1e-300), 9), axis=0)) < 3 * K:
         raise ScoreError(f"fewer than {3 * K} distinct features")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # an empty cluster is no harm

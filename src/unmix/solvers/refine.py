@@ -1,27 +1,27 @@
 """Split–merge moves: leave a poor local optimum by merging two topics and splitting a third.
 
-Both halves of a move are judged before it is tried:
+Both halves of a move are judged before it is tried, each by what the log-likelihood changes at once:
 
-    merging a and b costs           what the log-likelihood loses when one topic with their summed counts takes their place;
-    splitting c gains at least      what a fit of two topics to its counts S_··c = x l_ic f_jc / λ_ij gains over one topic
+    merging a and b:  one topic with their summed counts takes their place;
+    splitting c:      two topics take its place that were fitted to its counts alone, S_··c = x l_ic f_jc / λ_ij.
 
-(the second by Jensen's inequality). The moves with the best difference are tried: the two halves of the split topic have been
-fitted to its counts alone, now all topics are fitted for some iterations, and the move is kept if the log-likelihood has risen.
+The moves with the best sum are tried: all topics are fitted for some iterations, and the move is kept if the log-likelihood
+has risen above what it was before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
 from unmix import kernels
 from unmix.counts import Counts
+from unmix.models.topics import poisson_to_topics
 from unmix.solvers.base import Floats, Problem, Solver, State
 from unmix.solvers.extrapolate import Extrapolate
 from unmix.solvers.newton import Newton
@@ -36,7 +36,7 @@ CARED_FOR = 0.05  # counts of which a topic explains a smaller part do not take 
 
 @dataclass(frozen=True)
 class Split:
-    """Two topics in place of one: how each sample divides its loading, the two columns of F*, and the least gain."""
+    """Two topics in place of one: how each sample divides its loading, the two columns of F*, and what is gained."""
 
     parts: NDArray[np.float64]  # n × 2, rows sum to one
     columns: NDArray[np.float64]  # m × 2, columns sum to one
@@ -99,59 +99,75 @@ def refine(
 
 def merge_cost(problem: Problem, state: State, a: int, b: int) -> float:
     """What the log-likelihood loses when topics a and b are replaced by their sum, before anything is fitted again."""
-    L, F = _merged(*_in_counts(state), a, b)
-    return problem.loss(np.delete(L, b, axis=1), np.delete(F, b, axis=1)) - state.loss
-
-
-def _in_counts(state: State) -> tuple[Floats, Floats]:
-    """The same rates with columns of F summing to one, so that loadings are counts."""
-    scales = state.F.sum(axis=0, dtype=np.float64)
-    return state.L * scales, state.F / scales
-
-
-def _merged(L: Floats, F: Floats, a: int, b: int) -> tuple[Floats, Floats]:
-    """Topic a becomes the sum of a and b; topic b is left for the caller to fill or drop."""
-    weights = L[:, [a, b]].sum(axis=0)
-    F[:, a] = F[:, [a, b]] @ (weights / weights.sum())
-    L[:, a] += L[:, b]
-    return L, F
+    L, F = _in_counts(state)
+    before = _loss(problem, L, F)
+    L, F = _merged(L, F, a, b)
+    return _loss(problem, np.delete(L, b, axis=1), np.delete(F, b, axis=1)) - before
 
 
 def split_topic(problem: Problem, state: State, c: int, rng: np.random.Generator) -> Split:
-    """Fit two topics to the counts that topic c explains."""
-    counts = _allocated(problem, state, c)
-    n, m = counts.shape
-    part = Problem(counts, 2, None, problem.threads)
-    solver = Extrapolate(Newton(rounds=1))
-    best: State | None = None
-    for _ in range(2):
-        parts = rng.beta(0.5, 0.5, n)
-        L = counts.sample_totals[:, None] * np.column_stack([parts, 1 - parts])
-        F = counts.feature_totals[:, None] * rng.uniform(0.5, 1.5, (m, 2))
-        start = solver.start(part, *(_positive(factor) for factor in (L, F / F.sum(axis=0))))
-        end, _ = run(part, solver, start, Trace(part), max_iter=15, tol=1e-6, keep=False)
-        best = end if best is None or end.loss < best.loss else best
-    assert best is not None
-    one_topic = counts.total - (
-        xlogy(counts.sample_totals, counts.sample_totals).sum()
-        + xlogy(counts.feature_totals, counts.feature_totals).sum()
-        - xlogy(counts.total, counts.total)
+    """Two topics fitted to the counts that topic c explains, and what they gain before anything else is fitted again."""
+    counts, left_out = _allocated(problem, state, c)
+    L, F = _in_counts(state)
+    if counts.total == 0:
+        return Split(np.full((len(L), 2), 0.5), F[:, [c, c]], 0.0)
+    parts, columns = _fit_two(Problem(counts, 2, None, problem.threads), rng)
+    weights = counts.sample_totals @ parts
+    columns = columns * weights + np.outer(left_out, weights / weights.sum())  # what was left out goes to both alike
+    columns /= columns.sum(axis=0)
+    before = _loss(problem, L, F)
+    after = _loss(
+        problem,
+        np.hstack([np.delete(L, c, axis=1), L[:, [c]] * parts]),
+        np.hstack([np.delete(F, c, axis=1), columns]),
     )
-    scales = best.F.sum(axis=0)
-    weights = best.L * scales
-    sizes = weights.sum(axis=1, keepdims=True)
-    parts = np.divide(weights, sizes, out=np.full_like(weights, 0.5), where=sizes > 0)
-    return Split(parts, best.F / scales, float(one_topic - best.loss))
+    return Split(parts, columns, before - after)
 
 
-def _allocated(problem: Problem, state: State, c: int) -> Counts:
-    """S_··c, without the counts in which topic c plays next to no part."""
+def _fit_two(problem: Problem, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Proportions and topics of the better of two short fits of two topics."""
+    X = problem.X
+    solver = Extrapolate(Newton(rounds=1))
+    ends = []
+    for _ in range(2):
+        share = rng.beta(0.5, 0.5, X.shape[0])
+        L = X.sample_totals[:, None] * np.column_stack([share, 1 - share])
+        F = X.feature_totals[:, None] * rng.uniform(0.5, 1.5, (X.shape[1], 2))
+        start = solver.start(problem, _positive(L), _positive(F / F.sum(axis=0)))
+        ends.append(run(problem, solver, start, Trace(problem), max_iter=15, tol=1e-6, keep=False)[0])
+    best = min(ends, key=lambda end: end.loss)
+    proportions, topics, _, _ = poisson_to_topics(best.L, best.F)
+    return proportions, topics
+
+
+def _allocated(problem: Problem, state: State, c: int) -> tuple[Counts, Floats]:
+    """S_··c without the counts in which topic c plays next to no part, and the sums of those by feature."""
     X = problem.X
     ratio = kernels.ratios(X.rows, state.L, state.F, threads=problem.threads)
     rows = np.repeat(np.arange(X.shape[0]), np.diff(X.rows.indptr))
     allocated = ratio * state.L[rows, c] * state.F[X.rows.indices, c]
     keep = allocated > CARED_FOR * X.rows.data
-    return Counts(sp.csr_array((allocated[keep], (rows[keep], X.rows.indices[keep])), shape=X.shape))
+    left_out = np.bincount(X.rows.indices[~keep], allocated[~keep], X.shape[1])
+    return Counts(sp.csr_array((allocated[keep], (rows[keep], X.rows.indices[keep])), shape=X.shape)), left_out
+
+
+def _loss(problem: Problem, L: Floats, F: Floats) -> float:
+    """Of the likelihood alone: moves change the number of topics, which a prior may not fit."""
+    return replace(problem, prior=None).loss(L, F)
+
+
+def _in_counts(state: State) -> tuple[Floats, Floats]:
+    """The same rates with columns of F summing to one, so that loadings are counts."""
+    _, topics, _, scales = poisson_to_topics(state.L, state.F)
+    return state.L * scales, topics
+
+
+def _merged(L: Floats, F: Floats, a: int, b: int) -> tuple[Floats, Floats]:
+    """Topic a becomes the sum of a and b; topic b is left for the caller to fill or drop."""
+    weights = L[:, [a, b]].sum(axis=0)
+    F[:, a] = F[:, [a, b]] @ (weights / weights.sum() if weights.sum() > 0 else [0.5, 0.5])
+    L[:, a] += L[:, b]
+    return L, F
 
 
 def _positive(factor: Floats) -> Floats:

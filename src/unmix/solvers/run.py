@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from unmix.fit import Fit
+from unmix.fit import STATUSES, Fit
 from unmix.models.poisson import residuals
 from unmix.solvers.base import Floats, Problem, Solver, State
 
@@ -23,9 +23,13 @@ COLUMNS = ["iteration", "seconds", "loglik", "objective", "kkt", "stage", "note"
 
 @dataclass
 class Trace:
-    """What happened, one row an iteration. `seconds` run from the creation of the trace, set-up included."""
+    """What happened, one row an iteration. `seconds` run from the creation of the trace, set-up included.
+
+    `heaviest_first` numbers the topics of the fit by weight; who gives a start knows them by their place in it.
+    """
 
     problem: Problem
+    heaviest_first: bool = False
     started: float = field(default_factory=time.perf_counter)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
@@ -100,6 +104,10 @@ def run(
         trace.add(state, stage, state.note)
         for tell in callbacks:
             if verdict := tell(Progress(problem, solver, state, trace, gain)):
+                if verdict not in STATUSES:
+                    raise ValueError(
+                        f"a callback returned {verdict!r}; return None to go on, or one of {', '.join(STATUSES)}"
+                    )
                 return state, verdict
         if tol > 0:
             idle = 0 if state.conclusive else idle + 1
@@ -116,8 +124,6 @@ def make_fit(
     state: State,
     trace: Trace,
     status: str,
-    *,
-    heaviest_first: bool = False,
     **about: Any,
 ) -> Fit:
     """The frozen result. The KKT residual of the final point is always in its trace."""
@@ -126,7 +132,7 @@ def make_fit(
     if np.isnan(final["kkt"]):
         final["kkt"] = residuals(X, state.L, state.F, problem.threads, problem.prior).max
     L, F = _without_traces(problem, state)
-    if heaviest_first:
+    if trace.heaviest_first:
         order = np.argsort(-L.sum(axis=0) * F.sum(axis=0), kind="stable")
         L, F = np.ascontiguousarray(L[:, order]), np.ascontiguousarray(F[:, order])
     return Fit(
@@ -137,7 +143,7 @@ def make_fit(
         loglik=final["loglik"],
         samples=X.samples,
         features=X.features,
-        state={"solver": repr(solver)} | state.as_dict(),
+        state={"solver": repr(solver), "heaviest_first": trace.heaviest_first} | state.as_dict(),
         **about,
     )
 

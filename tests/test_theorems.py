@@ -1,0 +1,384 @@
+"""The theorems behind the solvers, one test each, named after it.
+
+Carbonetto et al., "Non-negative matrix factorization algorithms greatly improve topic model fits"; Geiger and Park on
+normalised KL-NMF, PLSA and joint updates; Zhang et al. on NMF and PLSI. Each test compares the library with a dense NumPy
+listing of the algorithm, or the library's own algorithms with each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from conftest import dense_loss, never_rises, problem_of, random_counts, random_start, shared_data
+from scipy import stats
+from scipy.special import xlogy
+
+import unmix as um
+from unmix.solvers import EM, PLSA, PLSI, SN, Alternate, Joint, Newton, Normalized, Problem
+
+X = random_counts(12, 15, K=3, seed=0)
+T, N = X.sum(axis=1), X.sum()
+L0, F0 = random_start(12, 15, 3)
+PROBLEM = problem_of(X, 3)
+
+WITH_GAPS = random_counts(20, 9, K=3, seed=5)
+WITH_GAPS[[3, 11]] = 0
+WITH_GAPS[:, 4] = 0
+
+Floats = np.ndarray
+
+
+def ratio(X: Floats, L: Floats, F: Floats) -> Floats:
+    rate = L @ F.T
+    return np.divide(X, rate, out=np.zeros_like(rate), where=X > 0)
+
+
+def lee_seung_left(X: Floats, L: Floats, F: Floats) -> Floats:
+    return L * (ratio(X, L, F) @ F) / F.sum(axis=0)
+
+
+def lee_seung_right(X: Floats, L: Floats, F: Floats) -> Floats:
+    return lee_seung_left(X.T, F, L)
+
+
+def by_column(A: Floats) -> Floats:
+    return A / A.sum(axis=0)
+
+
+def by_row(A: Floats) -> Floats:
+    return A / A.sum(axis=1, keepdims=True)
+
+
+def plsa_algorithm_6(X: Floats, Lstar: Floats, Fstar: Floats) -> tuple[Floats, Floats]:
+    R = ratio(X, Lstar, Fstar)
+    return by_row(Lstar * (R @ Fstar)), by_column(Fstar * (R.T @ Lstar))
+
+
+def kl(X: Floats, L: Floats, F: Floats) -> float:
+    rate = L @ F.T
+    return float((xlogy(X, X) - xlogy(X, rate) - X + rate).sum())
+
+
+def multinomial_loss(X: Floats, Lstar: Floats, Fstar: Floats) -> float:
+    return -float(xlogy(X, Lstar @ Fstar.T).sum())
+
+
+def em_half(problem: Problem, L: Floats, F: Floats) -> Floats:
+    return EM()(problem.left, F, L)[0]
+
+
+# --- Carbonetto et al. -----------------------------------------------------------------------------------------------
+
+
+def test_carbonetto_definition_1_the_map_to_topics_has_an_inverse() -> None:
+    L, F = um.topics_to_poisson(*um.poisson_to_topics(L0, F0))
+    np.testing.assert_allclose(L, L0, rtol=1e-12)
+    np.testing.assert_allclose(F, F0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_carbonetto_lemma_1_poisson_is_multinomial_times_sizes(seed: int) -> None:
+    L, F = random_start(12, 15, 3, seed)
+    sizes = um.poisson_to_topics(L, F)[2]
+    want = um.loglik(X, L, F, model="multinomial", per_sample=True) + stats.poisson.logpmf(T, sizes)
+    np.testing.assert_allclose(um.loglik(X, L, F, per_sample=True), want, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_carbonetto_corollary_1_sizes_equal_to_totals_never_hurt(seed: int) -> None:
+    L, F = random_start(12, 15, 3, seed)
+    Lstar, Fstar, sizes, scales = um.poisson_to_topics(L, F)
+    assert not np.allclose(sizes, T)
+    assert um.loglik(X, *um.topics_to_poisson(Lstar, Fstar, T, scales)) >= um.loglik(X, L, F)
+
+
+@pytest.mark.parametrize("half", [EM(), SN(), Newton()], ids=repr)
+def test_carbonetto_corollary_1_sizes_equal_totals_at_convergence(half: Callable) -> None:
+    solver = Alternate(half)
+    state = solver.start(PROBLEM, L0, F0)
+    for _ in range(3000):
+        state = solver.step(PROBLEM, state)
+    np.testing.assert_allclose(um.poisson_to_topics(state.L, state.F)[2], T, rtol=1e-6)
+
+
+ALPHA = 1 + np.random.default_rng(3).gamma(1, 1, (15, 3))
+BETA = np.array([0.5, 2.0, 1.3])
+
+
+def posterior_mode(half: Callable, rescale: bool, iterations: int) -> tuple[Floats, Floats]:
+    """Alternate half-steps under the prior, with or without the library's rescaling (which knows the corollary)."""
+    problem = problem_of(X, 3, um.Gamma(ALPHA, BETA))
+    L, F = L0, F0
+    for _ in range(iterations):
+        L, _ = half(problem.left, F, L)
+        F, _ = half(problem.right, L, F)
+        if rescale:
+            L, F = problem.rescale(L, F)
+    return L, F
+
+
+@pytest.mark.parametrize(("half", "iterations"), [(EM(), 60_000), (Newton(), 20_000)], ids=["em", "newton"])
+def test_carbonetto_corollary_2_scales_at_the_posterior_mode(half: Callable, iterations: int) -> None:
+    L, F = posterior_mode(half, rescale=False, iterations=iterations)
+    np.testing.assert_allclose(F.sum(axis=0), (ALPHA - 1).sum(axis=0) / BETA, rtol=1e-5)
+    np.testing.assert_allclose(um.poisson_to_topics(L, F)[2], T, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("half", "iterations"), [(EM(), 20_000), (SN(), 4000), (Newton(), 4000)], ids=str)
+def test_carbonetto_corollary_2_the_mode_is_fixed_under_dirichlet_map_em(half: Callable, iterations: int) -> None:
+    L, F = posterior_mode(half, rescale=True, iterations=iterations)
+    Lstar, Fstar, _, _ = um.poisson_to_topics(L, F)
+    R = ratio(X, Lstar, Fstar)
+    np.testing.assert_allclose(by_row(Lstar * (R @ Fstar)), Lstar, atol=1e-5)
+    np.testing.assert_allclose(by_column(Fstar * (R.T @ Lstar) + ALPHA - 1), Fstar, atol=1e-5)
+
+
+def test_carbonetto_a32_one_em_iteration_is_lee_and_seungs_update() -> None:
+    want_L = lee_seung_left(X, L0, F0)
+    want_F = lee_seung_right(X, want_L, F0)
+    L, _ = EM()(PROBLEM.left, F0, L0)
+    F, _ = EM()(PROBLEM.right, L, F0)
+    np.testing.assert_allclose(L, want_L, rtol=1e-12)
+    np.testing.assert_allclose(F, want_F, rtol=1e-12)
+    solver = Alternate(EM())
+    state = solver.step(PROBLEM, solver.start(PROBLEM, L0, F0))
+    d = np.sqrt(want_L.mean(axis=0) / want_F.mean(axis=0))
+    np.testing.assert_allclose(state.L, want_L / d, rtol=1e-12)
+    np.testing.assert_allclose(state.F, want_F * d, rtol=1e-12)
+
+
+def test_carbonetto_a32_one_em_iteration_of_the_estimator_is_lee_and_seungs_update() -> None:
+    options = {"solver": "em", "extrapolate": False, "prefit": 0, "tol": 0}
+    model = um.PoissonNMF(3, init=(L0, F0), max_iter=1, **options).fit(X)
+    L = lee_seung_left(X, L0, F0)
+    F = lee_seung_right(X, L, F0)
+    np.testing.assert_allclose(model.result_.L @ model.result_.F.T, L @ F.T, rtol=1e-12)
+    np.testing.assert_allclose(model.result_.topics, by_column(F), rtol=1e-12)
+
+
+def test_carbonetto_a32_em_by_responsibilities_is_the_same_update() -> None:
+    expected = X[:, :, None] * L0[:, None] * F0[None] / (L0 @ F0.T)[:, :, None]
+    np.testing.assert_allclose(em_half(PROBLEM, L0, F0), expected.sum(axis=1) / F0.sum(axis=0), rtol=1e-12)
+
+
+def test_em_restores_row_sums_then_column_sums() -> None:
+    L = em_half(PROBLEM, L0, F0)
+    F, _ = EM()(PROBLEM.right, L, F0)
+    np.testing.assert_allclose(L @ F0.sum(axis=0), T, rtol=1e-12)
+    np.testing.assert_allclose(F @ L.sum(axis=0), X.sum(axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_carbonetto_a35_em_of_the_multinomial_mixture_is_the_same_update(steps: int) -> None:
+    u = F0.sum(axis=0)
+    want = np.empty_like(L0)
+    for i, x in enumerate(X):
+        share = L0[i] * u / (L0[i] @ u)
+        for _ in range(steps):
+            share = (x / x.sum()) @ by_row(F0 / u * share)
+        want[i] = x.sum() * share / u
+    np.testing.assert_allclose(EM(steps)(PROBLEM.left, F0, L0)[0], want, rtol=1e-12)
+
+
+def test_carbonetto_a33_the_topic_model_of_an_em_half_step_is_a_plsa_half_step() -> None:
+    Lstar, Fstar, _, _ = um.poisson_to_topics(L0, F0)
+    plsa_L, plsa_F = plsa_algorithm_6(X, Lstar, Fstar)
+    left = em_half(PROBLEM, L0, F0)
+    right, _ = EM()(PROBLEM.right, L0, F0)
+    np.testing.assert_allclose(um.poisson_to_topics(left, F0)[0], plsa_L, rtol=1e-12)
+    both = um.poisson_to_topics(left, right)  # both sides from the old pair: the topics agree, the proportions do not
+    np.testing.assert_allclose(both[1], plsa_F, rtol=1e-12)
+    assert np.abs(both[0] - plsa_L).max() > 1e-3
+
+
+@pytest.mark.parametrize("half", [EM(), SN(30), Newton(30)], ids=repr)
+def test_carbonetto_algorithm_1_is_monotone_with_the_new_loadings_and_not_with_the_old(half: Callable) -> None:
+    def losses(use_new: bool) -> list[float]:
+        L, F = 3 * L0, F0
+        out = [dense_loss(X, L, F)]
+        for _ in range(8):
+            new, _ = half(PROBLEM.left, F, L)
+            F, _ = half(PROBLEM.right, new if use_new else L, F)
+            L = new
+            out.append(dense_loss(X, L, F))
+        return out
+
+    assert never_rises(losses(use_new=True), 1e-9)
+    assert not never_rises(losses(use_new=False), 1e-3)
+
+
+def test_one_topic_has_a_closed_form() -> None:
+    problem = problem_of(X, 1)
+    solver = Alternate(EM())
+    state = solver.step(problem, solver.start(problem, *random_start(12, 15, 1)))
+    np.testing.assert_allclose(state.L @ state.F.T, np.outer(T, X.sum(axis=0)) / N, rtol=1e-12)
+
+
+# --- Geiger and Park -------------------------------------------------------------------------------------------------
+
+
+def test_geiger_park_lemma_41_normalising_the_factors_leaves_the_objective() -> None:
+    scales = F0.sum(axis=0)
+    assert um.deviance(X, L0, F0) == pytest.approx(um.deviance(X, L0 * scales, F0 / scales), rel=1e-9)
+    assert um.deviance(X, L0, F0) == pytest.approx(2 * kl(X, L0, F0), rel=1e-9)
+
+
+def test_geiger_park_lemma_42_normalised_nmf_with_full_rows_is_plsa() -> None:
+    Lstar, Fstar, _, _ = um.poisson_to_topics(L0, F0)
+    L, F = um.topics_to_poisson(Lstar, Fstar, T)
+    want = xlogy(X, X).sum() - xlogy(T, T).sum() + multinomial_loss(X, Lstar, Fstar)
+    assert um.deviance(X, L, F) / 2 == pytest.approx(want, rel=1e-9)
+
+
+def test_geiger_park_lemma_b1_joint_nmf_equals_plsa() -> None:
+    joint, plsa = Joint(), PLSA()
+    a, b = joint.start(PROBLEM, by_row(L0 * F0.sum(axis=0)) / F0.sum(axis=0), F0), plsa.start(PROBLEM, L0, F0)
+    Lstar, Fstar, _, _ = um.poisson_to_topics(L0, F0)
+    for _ in range(60):
+        a, b = joint.step(PROBLEM, a), plsa.step(PROBLEM, b)
+        Lstar, Fstar = plsa_algorithm_6(X, Lstar, Fstar)
+        for state in (a, b):
+            np.testing.assert_allclose(state.L, T[:, None] * Lstar, rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(state.F, Fstar, rtol=1e-9, atol=1e-14)
+        np.testing.assert_allclose(a.L.sum(axis=1), T, rtol=1e-10)
+
+
+def test_geiger_park_corollary_b2_joint_nmf_and_plsa_descend_together() -> None:
+    joint, plsa = Joint(), PLSA()
+    a, b = joint.start(PROBLEM, L0, F0), plsa.start(PROBLEM, L0, F0)
+    multinomial = []
+    for _ in range(100):
+        a, b = joint.step(PROBLEM, a), plsa.step(PROBLEM, b)
+        assert a.loss == pytest.approx(b.loss, rel=1e-12)
+        multinomial.append(-um.loglik(X, b.L, b.F, model="multinomial"))
+    assert never_rises(multinomial)
+
+
+def test_geiger_park_joint_updates_ignore_the_row_scale_of_the_start() -> None:
+    joint = Joint()
+    scale = np.geomspace(0.01, 100, 12)[:, None]
+    one = joint.step(PROBLEM, joint.start(PROBLEM, L0, F0))
+    two = joint.step(PROBLEM, joint.start(PROBLEM, L0 * scale, F0))
+    np.testing.assert_allclose(one.L, two.L, rtol=1e-12)
+    np.testing.assert_allclose(one.F, two.F, rtol=1e-12)
+
+
+def test_geiger_park_joint_updates_keep_the_columns_of_topics_normalised() -> None:
+    for solver in (Joint(), PLSA()):
+        state = solver.start(PROBLEM, L0, F0)
+        for _ in range(20):
+            state = solver.step(PROBLEM, state)
+            np.testing.assert_allclose(state.F.sum(axis=0), 1, rtol=1e-12)
+            np.testing.assert_allclose(state.L.sum(axis=1), T, rtol=1e-12)
+
+
+@pytest.mark.parametrize("K", [1, 2])
+@pytest.mark.parametrize("source", ["klnmf", "utils"])
+def test_one_joint_iteration_equals_that_of_its_authors(source: str, K: int) -> None:
+    with np.load(shared_data("oracles/joint_updates.npz"), allow_pickle=False) as oracle:
+        start, end = ("_init", "_joint1") if source == "klnmf" else ("", "_updated_joint")
+        counts = oracle[f"{source}_counts"].T
+        W, H = oracle[f"{source}_k{K}_W{start}"], oracle[f"{source}_k{K}_H{start}"]
+        want_W, want_H = oracle[f"{source}_k{K}_W{end}"], oracle[f"{source}_k{K}_H{end}"]
+    problem = problem_of(counts.astype(float), K)
+    joint = Joint()
+    state = joint.step(problem, joint.start(problem, H.T, W))
+    floor = np.finfo(np.float32).eps  # the authors clip both factors there
+    np.testing.assert_allclose(np.maximum(state.F, floor), want_W, rtol=1e-9)
+    np.testing.assert_allclose(np.maximum(state.L, floor), want_H.T, rtol=1e-9)
+
+
+# --- Zhang et al. ----------------------------------------------------------------------------------------------------
+
+
+def test_zhang_theorem_1_and_corollary_3_the_topics_of_one_em_step_do_not_depend_on_who_carries_the_weights() -> None:
+    C, w, H = by_column(L0), L0.sum(axis=0) * F0.sum(axis=0), by_column(F0)
+    R = ratio(X, C * w, H)
+    want = by_column(H * (R.T @ C))
+    first, _ = EM()(PROBLEM.right, C * w, H)
+    second, _ = EM()(PROBLEM.right, C, H * w)
+    np.testing.assert_allclose(by_column(first), want, rtol=1e-12)
+    np.testing.assert_allclose(by_column(second), want, rtol=1e-12)
+    np.testing.assert_allclose(second, want * w * (C * (R @ H)).sum(axis=0), rtol=1e-12)
+
+
+def test_zhang_theorem_5_the_first_c_of_plsi_is_the_normalised_first_l_of_em() -> None:
+    plsi = PLSI()
+    state = plsi.start(PROBLEM, L0, F0)
+    for _ in range(50):  # from any triple, not only the first
+        want = by_column(em_half(PROBLEM, state.L, state.F))
+        state = plsi.step(PROBLEM, state)
+        np.testing.assert_allclose(state.C, want, rtol=1e-12, atol=1e-16)
+
+
+def test_zhang_corollary_6_the_h_of_plsi_is_the_normalised_f_of_em() -> None:
+    plsi = PLSI()
+    before = plsi.start(PROBLEM, L0, F0)
+    after = plsi.step(PROBLEM, before)
+    # em leaves C and the weights of the new triple to H
+    want, _ = EM()(PROBLEM.right, N * after.C * after.w, before.H)
+    np.testing.assert_allclose(after.H, by_column(want), rtol=1e-12)
+
+
+@pytest.mark.parametrize("solver", [PLSI(), Normalized()], ids=repr)
+def test_zhang_corollary_2_columns_and_weights_sum_to_one_at_every_iteration(solver: PLSI | Normalized) -> None:
+    state = solver.start(PROBLEM, L0, F0)
+    for _ in range(200):
+        state = solver.step(PROBLEM, state)
+        np.testing.assert_allclose(state.C.sum(axis=0), 1, rtol=1e-12)
+        np.testing.assert_allclose(state.H.sum(axis=0), 1, rtol=1e-12)
+        assert state.w.sum() == pytest.approx(1, rel=1e-12)
+        np.testing.assert_allclose(state.L, N * state.C * state.w, rtol=1e-12)
+
+
+def test_zhang_the_weights_of_plsi_sum_to_one_before_anybody_normalises_them() -> None:
+    plsi = PLSI()
+    state = plsi.start(PROBLEM, L0, F0)
+    for _ in range(20):
+        C = by_column(state.C * (ratio(X, state.L, state.F) @ state.F))
+        w = state.w * (C * (ratio(X, N * C * state.w, state.H) @ state.H)).sum(axis=0)
+        assert w.sum() == pytest.approx(1, rel=1e-12)
+        state = plsi.step(PROBLEM, state)
+        np.testing.assert_allclose(state.w, w, rtol=1e-12)
+
+
+@pytest.mark.parametrize("counts", [X, WITH_GAPS], ids=["random", "with gaps"])
+def test_zhang_algorithm_3_has_the_rates_of_em_at_every_iteration(counts: Floats) -> None:
+    problem = problem_of(counts, 3)
+    em, normalized = Alternate(EM()), Normalized()
+    L, F = random_start(*counts.shape, 3)
+    a, b = em.start(problem, L, F), normalized.start(problem, L, F)
+    at = counts > 0
+    for _ in range(100):
+        a, b = em.step(problem, a), normalized.step(problem, b)
+        np.testing.assert_allclose((b.L @ b.F.T)[at], (a.L @ a.F.T)[at], rtol=1e-9)
+
+
+def test_zhang_algorithm_2_follows_another_path() -> None:
+    normalized, plsi = Normalized(), PLSI()
+    a, b = normalized.start(PROBLEM, L0, F0), plsi.start(PROBLEM, L0, F0)
+    for _ in range(5):
+        a, b = normalized.step(PROBLEM, a), plsi.step(PROBLEM, b)
+    assert np.abs(a.L @ a.F.T - b.L @ b.F.T).max() > 1e-3
+
+
+def test_zhang_theorem_4_the_limit_of_plsi_is_fixed_for_em_normalized_and_joint() -> None:
+    plsi = PLSI()
+    limit = plsi.start(PROBLEM, L0, F0)
+    for _ in range(20_000):
+        limit = plsi.step(PROBLEM, limit)
+    rates = limit.L @ limit.F.T
+    for solver in (Alternate(EM()), Normalized(), Joint(), PLSA(), plsi):
+        state = solver.step(PROBLEM, solver.start(PROBLEM, limit.L, limit.F))
+        Lstar, Fstar, _, _ = um.poisson_to_topics(state.L, state.F)
+        np.testing.assert_allclose(state.L @ state.F.T, rates, atol=1e-6 * rates.max())
+        np.testing.assert_allclose(Fstar, limit.H, atol=1e-6)
+        np.testing.assert_allclose(Lstar, by_row(limit.L), atol=1e-6)
+
+
+def test_em_is_equivariant_under_rescaling_of_topics() -> None:
+    d = np.array([3.0, 0.2, 7.0])
+    one, two = em_half(PROBLEM, L0, F0) @ F0.T, em_half(PROBLEM, L0 * d, F0 / d) @ (F0 / d).T
+    np.testing.assert_allclose(one, two, rtol=1e-12)
