@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
 NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml
 
 .PHONY: demo test lint bench clean
@@ -19,16 +20,18 @@ lint: $(VENV)/developed
 	$(BIN)/lint-imports
 
 bench: $(VENV)/developed
-	$(BIN)/pip install --quiet '.[bench]'
+	$(INSTALL) --no-build-isolation --editable '.[bench]'
 	$(BIN)/python -m benchmarks
 
+# Build tools live in the environment, not in an isolated one, so that the compiled objects in build/ stay valid.
 $(VENV)/installed: $(NATIVE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	$(INSTALL) 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.21' ninja
+	$(INSTALL) --no-build-isolation --editable .
 	touch $@
 
 $(VENV)/developed: $(VENV)/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(INSTALL) --no-build-isolation --editable '.[dev]'
 	touch $@
 
 clean:
