@@ -22,9 +22,14 @@ from unmix.models.topics import poisson_to_topics
 Floats = NDArray[np.float64]
 
 
-def expected_total(L: Floats, F: Floats) -> float:
+def column_sums(factor: NDArray[Any]) -> Floats:
+    """In double precision. einsum does it several times faster than sum for tall, narrow arrays."""
+    return np.einsum("ij->j", factor, dtype=np.float64)
+
+
+def expected_total(L: NDArray[Any], F: NDArray[Any]) -> float:
     """Σ_ij λ_ij, without visiting a single zero."""
-    return float(L.sum(axis=0, dtype=np.float64) @ F.sum(axis=0, dtype=np.float64))
+    return float(column_sums(L) @ column_sums(F))
 
 
 def loglik(
@@ -72,7 +77,7 @@ class Residuals:
 
 def residuals(X: Counts, L: Floats, F: Floats, threads: int = 1, prior: Gamma | None = None) -> Residuals:
     """A rate of zero at a nonzero count makes its residuals infinite. With a prior they are those of the posterior."""
-    sums = L.sum(axis=0, dtype=np.float64), F.sum(axis=0, dtype=np.float64)
+    sums = column_sums(L), column_sums(F)
     gradients = [
         np.subtract(sums[1], A := kernels.numerators(X.rows, L, F, threads=threads)[0], out=A),
         np.subtract(sums[0], B := kernels.numerators(X.columns, F, L, threads=threads)[0], out=B),

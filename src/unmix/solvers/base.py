@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from unmix import kernels
 from unmix.counts import Counts, Rows
-from unmix.models.poisson import expected_total
+from unmix.models.poisson import column_sums, expected_total
 from unmix.models.priors import Gamma
 
 Floats = NDArray[Any]
@@ -32,7 +32,7 @@ class Side:
 
     def cost(self, fixed: Floats) -> NDArray[np.float64]:
         """What a unit of each topic's loading costs: the column sums of the fixed factor, plus the prior's rate."""
-        sums = fixed.sum(axis=0, dtype=np.float64)
+        sums = column_sums(fixed)
         return sums if self.rate is None else sums + self.rate
 
 
@@ -63,7 +63,7 @@ class Problem:
 
     def rescale(self, L: Floats, F: Floats) -> tuple[Floats, Floats]:
         """Scales topics alike on both sides, or as the prior likes them best, in place. Rates stay the same."""
-        left, right = L.mean(axis=0, dtype=np.float64), F.mean(axis=0, dtype=np.float64)
+        left, right = column_sums(L) / len(L), column_sums(F) / len(F)
         target = self.prior.best_scales(F) / len(F) if self.prior else np.sqrt(left * right)
         with np.errstate(divide="ignore", invalid="ignore"):
             scale = np.where((left > 0) & (right > 0), target / right, 1.0)

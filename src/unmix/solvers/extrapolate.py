@@ -118,8 +118,12 @@ def _gathered(s: State, iteration: int) -> Momentum:
 
 
 def _beyond(new: Floats, old: Floats, beta: float) -> Floats:
-    """max(new + β (new − old), LEAST new)"""
-    out = new - old
-    out *= beta
-    out += new
-    return np.maximum(out, LEAST * new, out=out)
+    """max(new + β (new − old), LEAST new), block by block so that what is between stays in cache"""
+    out = np.empty_like(new)
+    for start in range(0, len(new), 2048):
+        rows = slice(start, start + 2048)
+        ahead = new[rows] - old[rows]
+        ahead *= beta
+        ahead += new[rows]
+        np.maximum(ahead, LEAST * new[rows], out=out[rows])
+    return out

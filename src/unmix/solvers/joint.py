@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmix import kernels
+from unmix.models.poisson import column_sums
 from unmix.solvers.base import Floats, Problem, State
 
 
@@ -36,7 +37,7 @@ class Joint:
 
     def start(self, problem: Problem, L: Floats, F: Floats) -> Expected:
         refuse_prior(self, problem)
-        scales = F.sum(axis=0, dtype=np.float64)
+        scales = column_sums(F)
         return self._at(problem, (L * scales).astype(L.dtype, copy=False), (F / scales).astype(F.dtype, copy=False))
 
     def step(self, problem: Problem, state: Expected) -> Expected:

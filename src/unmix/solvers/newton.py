@@ -18,7 +18,7 @@ from unmix.solvers.base import Floats, Side
 class Newton:
     """The loss never rises. A row ends its rounds when a step promises less than `enough` units of log-likelihood."""
 
-    rounds: int = 2
+    rounds: int = 1
     enough: float = 0.1
 
     def __call__(

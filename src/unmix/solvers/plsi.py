@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmix import kernels
+from unmix.models.poisson import column_sums
 from unmix.solvers.base import Floats, Problem, State
 from unmix.solvers.joint import refuse_prior
 
@@ -34,7 +35,7 @@ class _TripleSolver:
 
     def start(self, problem: Problem, L: Floats, F: Floats) -> Triple:
         refuse_prior(self, problem)
-        u, v = F.sum(axis=0, dtype=np.float64), L.sum(axis=0, dtype=np.float64)
+        u, v = column_sums(F), column_sums(L)
         return self._at(problem, L / v, u * v / (u @ v), F / u)
 
     def _at(self, problem: Problem, C: Floats, w: Floats, H: Floats) -> Triple:

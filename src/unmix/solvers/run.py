@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from unmix.fit import STATUSES, Fit
-from unmix.models.poisson import residuals
+from unmix.models.poisson import column_sums, residuals
 from unmix.solvers.base import Floats, Problem, Solver, State
 
 # A gain below `tol` this many times in a row ends a fit; so many iterations without a conclusive gain do as well.
@@ -157,7 +157,7 @@ def _without_traces(problem: Problem, state: State) -> tuple[Floats, Floats]:
 
 
 def _cleared(moving: Floats, fixed: Floats) -> Floats:
-    weights = moving * fixed.sum(axis=0, dtype=np.float64)
+    weights = moving * column_sums(fixed)
     return np.where(weights < NEGLIGIBLE * weights.sum(axis=1, keepdims=True), 0, moving).astype(
         moving.dtype, copy=False
     )
