@@ -41,7 +41,7 @@ from unmix.solvers import (
 from unmix.solvers import init as starts
 from unmix.solvers.base import Floats, Solver, State
 from unmix.solvers.refine import refine
-from unmix.solvers.run import Callback, Trace, make_fit, run
+from unmix.solvers.run import Callback, Trace, cleared, make_fit, run
 
 SOLVERS = {
     "em": EM,
@@ -243,7 +243,7 @@ class PoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 stacklevel=3,
             )
             problem = replace(problem, X=Counts(problem.X.csr @ sp.diags_array((~impossible).astype(np.float64))))
-        return starts.known_factors(problem, F)
+        return cleared(starts.known_factors(problem, F), F)
 
     def _counts(self, X: Any) -> Counts:
         return X if isinstance(X, Counts) else Counts(X)

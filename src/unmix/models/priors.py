@@ -68,4 +68,8 @@ class Gamma:
 
 
 def _few(values: Floats) -> str:
-    return f"{values:g}" if values.ndim == 0 else np.array2string(values, threshold=5, edgeitems=2)
+    return (
+        f"{values:g}"
+        if values.ndim == 0
+        else f"between {values.min(initial=np.inf):g} and {values.max(initial=-np.inf):g}"
+    )

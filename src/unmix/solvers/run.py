@@ -151,12 +151,13 @@ def make_fit(
 def _without_traces(problem: Problem, state: State) -> tuple[Floats, Floats]:
     """Entries that the solvers' floor keeps just above zero become zero, unless the likelihood hangs on them, as it may
     where counts differ by many orders of magnitude."""
-    L, F = _cleared(state.L, state.F), _cleared(state.F, state.L)
+    L, F = cleared(state.L, state.F), cleared(state.F, state.L)
     harmless = problem.prior is None and abs(problem.loss(L, F) - state.loss) <= 1e-9 * abs(state.loss)
     return (L, F) if harmless else (state.L, state.F)
 
 
-def _cleared(moving: Floats, fixed: Floats) -> Floats:
+def cleared(moving: Floats, fixed: Floats) -> Floats:
+    """`moving` with entries of a negligible share of their row set to zero."""
     weights = moving * column_sums(fixed)
     return np.where(weights < NEGLIGIBLE * weights.sum(axis=1, keepdims=True), 0, moving).astype(
         moving.dtype, copy=False
