@@ -24,6 +24,7 @@ template <class S, int V, int B> struct Newton : Regression<S, V> {
     alignas(32) float H[B][stride];
     alignas(32) double g[B];
     alignas(32) double d[B];
+    double decrement = 0;                                 // d'Hd
 
     Newton(const S* fixed, int vectors, int topics, int64_t longest, int rounds, double enough)
         : Regression<S, V>(fixed, vectors, topics, longest), rounds(rounds), enough(enough) {
@@ -136,6 +137,7 @@ template <class S, int V, int B> struct Newton : Regression<S, V> {
         return true;
     }
 
+    // Moves b along d as far as is safe, and the rates with it. Returns d'Hd.
     double step(int first) {
         auto& self = *this;
         const int active = std::min(B, self.topics - first);
@@ -162,7 +164,6 @@ template <class S, int V, int B> struct Newton : Regression<S, V> {
         for (int k = 0; k < active; ++k) self.b[first + k] = std::max(share_floor, self.b[first + k] + length * d[k]);
         return decrement;
     }
-    double decrement;
 };
 
 }  // namespace unmix

@@ -30,7 +30,7 @@ template <class S, int V> struct Regression {
     const int32_t* index = nullptr;        // the row's nonzeros
     const int32_t* index_end = nullptr;    // end of the whole matrix, for prefetching past the row
     int64_t count = 0;
-    double total = 0;
+    double total = 0;                      // t_i, the sum of its counts
     bool has_prior = false;
     Buffer<double> y, rate, ratio, b, numerator, prior;
 
@@ -97,9 +97,9 @@ template <class S, int V> struct Regression {
         for (int k = 0; k < topics; ++k) b[k] = std::max(share_floor, b[k] * numerator[k] + prior[k]);
     }
 
-    double sum_y_log_rate() const {
+    double sum_y_log_rate() {
         double total[8] = {};
-        const double *yp = const_cast<Regression*>(this)->y.data(), *rp = const_cast<Regression*>(this)->rate.data();
+        const double *yp = y.data(), *rp = rate.data();
         int64_t p = 0;
         for (; p + 8 <= count; p += 8)
             for (int q = 0; q < 8; ++q) total[q] += yp[p + q] * fast_log(rp[p + q]);
@@ -135,7 +135,7 @@ void update_rows(const Sparse& X, const S* fixed, int64_t fixed_rows, const S* m
                 S* to = out + i * topics;
                 method.index = X.indices + start;
                 method.count = X.indptr[i + 1] - start;
-                double total = 0;
+                double total = 0;                      // t_i, the sum of its counts
                 for (int64_t p = 0; p < method.count; ++p) total += X.data[start + p];
                 if (method.count == 0) {
                     // no counts: the minimiser is the prior's mode, or zero

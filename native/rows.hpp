@@ -79,7 +79,11 @@ void for_row_blocks(const std::vector<int64_t>& cuts, int threads, const MakeWor
 template <class T> struct Padded {
     Buffer<T>& buffer;
     int stride;
-    static Buffer<T>& kept() { static thread_local Buffer<T> b; return b; }
+    // One buffer a calling thread, kept from call to call, so that its pages are touched for the first time only once.
+    static Buffer<T>& kept() {
+        static thread_local Buffer<T> buffer;
+        return buffer;
+    }
     Padded(const T* source, int64_t rows, int topics, int stride, const double* scale, int threads) : buffer(kept()), stride(stride) {
         buffer.reserve(static_cast<std::size_t>(rows) * stride + 64);
         std::vector<int64_t> cuts;
@@ -96,7 +100,6 @@ template <class T> struct Padded {
             };
         });
     }
-    const T* row(int64_t i) { return buffer.data() + i * stride; }
 };
 
 }  // namespace unmix
