@@ -25,7 +25,7 @@ from unmix.models.topics import poisson_to_topics
 from unmix.solvers.base import Floats, Problem, Solver, State
 from unmix.solvers.extrapolate import Extrapolate
 from unmix.solvers.newton import Newton
-from unmix.solvers.run import Callback, Progress, Trace, run
+from unmix.solvers.run import Callback, Progress, Trace, ask, run
 
 LEAST_TRIAL, TRIAL = (
     10,
@@ -87,9 +87,8 @@ def refine(
                 tried.add((a, b, c))
             note = f"merge {a + 1}+{b + 1}, split {c + 1}: {'kept' if won else 'no'} (estimated {estimate:+.0f})"
             trace.add(state, "refine", note)
-            for tell in callbacks:
-                if verdict := tell(Progress(problem, solver, state, trace, best.loss - state.loss)):
-                    return state, verdict
+            if verdict := ask(callbacks, Progress(problem, solver, state, trace, best.loss - state.loss)):
+                return state, verdict
     except KeyboardInterrupt:
         return state, "interrupted"
     if not kept:
@@ -99,10 +98,8 @@ def refine(
 
 def merge_cost(problem: Problem, state: State, a: int, b: int) -> float:
     """What the log-likelihood loses when topics a and b are replaced by their sum, before anything is fitted again."""
-    L, F = _in_counts(state)
-    before = _loss(problem, L, F)
-    L, F = _merged(L, F, a, b)
-    return _loss(problem, np.delete(L, b, axis=1), np.delete(F, b, axis=1)) - before
+    L, F = _merged(*_in_counts(state), a, b)
+    return _loss(problem, np.delete(L, b, axis=1), np.delete(F, b, axis=1)) - _present_loss(problem, state)
 
 
 def split_topic(problem: Problem, state: State, c: int, rng: np.random.Generator) -> Split:
@@ -115,13 +112,12 @@ def split_topic(problem: Problem, state: State, c: int, rng: np.random.Generator
     weights = counts.sample_totals @ parts
     columns = columns * weights + np.outer(left_out, weights / weights.sum())  # what was left out goes to both alike
     columns /= columns.sum(axis=0)
-    before = _loss(problem, L, F)
     after = _loss(
         problem,
         np.hstack([np.delete(L, c, axis=1), L[:, [c]] * parts]),
         np.hstack([np.delete(F, c, axis=1), columns]),
     )
-    return Split(parts, columns, before - after)
+    return Split(parts, columns, _present_loss(problem, state) - after)
 
 
 def _fit_two(problem: Problem, rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -154,6 +150,11 @@ def _allocated(problem: Problem, state: State, c: int) -> tuple[Counts, Floats]:
 def _loss(problem: Problem, L: Floats, F: Floats) -> float:
     """Of the likelihood alone: moves change the number of topics, which a prior may not fit."""
     return replace(problem, prior=None).loss(L, F)
+
+
+def _present_loss(problem: Problem, state: State) -> float:
+    """Of the likelihood alone, without another pass over the data."""
+    return state.loss - (problem.prior.penalty(state.F) if problem.prior else 0.0)
 
 
 def _in_counts(state: State) -> tuple[Floats, Floats]:

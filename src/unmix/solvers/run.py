@@ -102,13 +102,8 @@ def run(
         gain = state.loss - new.loss
         state = new
         trace.add(state, stage, state.note)
-        for tell in callbacks:
-            if verdict := tell(Progress(problem, solver, state, trace, gain)):
-                if verdict not in STATUSES:
-                    raise ValueError(
-                        f"a callback returned {verdict!r}; return None to go on, or one of {', '.join(STATUSES)}"
-                    )
-                return state, verdict
+        if verdict := ask(callbacks, Progress(problem, solver, state, trace, gain)):
+            return state, verdict
         if tol > 0:
             idle = 0 if state.conclusive else idle + 1
             if state.conclusive:
@@ -116,6 +111,18 @@ def run(
             if small >= SMALL_GAINS or idle >= IDLE:
                 return state, "converged"
     return state, "max_iter"
+
+
+def ask(callbacks: Sequence[Callback], progress: Progress) -> str | None:
+    """Tell every callback in turn; the first status that one returns ends the fit."""
+    for tell in callbacks:
+        if verdict := tell(progress):
+            if verdict not in STATUSES:
+                raise ValueError(
+                    f"a callback returned {verdict!r}; return None to go on, or one of {', '.join(STATUSES)}"
+                )
+            return verdict
+    return None
 
 
 def make_fit(
