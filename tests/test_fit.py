@@ -58,13 +58,14 @@ def edited(path: Path, change: Callable[[dict[str, np.ndarray], dict[str, Any]],
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_every_field_survives_the_file(tmp_path: Path, dtype: Any) -> None:
-    fit = a_fit(dtype=dtype)
+    fit = replace(a_fit(dtype=dtype), posterior={"gamma": np.arange(6.0).reshape(2, 3)})
     fit.save(tmp_path / "model.safetensors", resumable=True)
     again = um.load(tmp_path / "model.safetensors")
     for name in ("L", "F"):
         one, two = getattr(fit, name), getattr(again, name)
         assert one.dtype == two.dtype == dtype
         assert one.tobytes() == two.tobytes()
+    assert again.posterior["gamma"].tolist() == fit.posterior["gamma"].tolist()
     assert again.status == fit.status
     assert again.loglik == fit.loglik
     assert again.samples.tolist() == fit.samples.tolist()
@@ -87,6 +88,7 @@ def test_every_field_survives_the_file(tmp_path: Path, dtype: Any) -> None:
         "trace",
         "status",
         "loglik",
+        "posterior",
         "samples",
         "features",
         "metadata",

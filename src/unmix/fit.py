@@ -49,6 +49,9 @@ class Fit:
     samples: NDArray[np.str_] | None = None
     features: NDArray[np.str_] | None = None
     metadata: pd.DataFrame | None = field(default=None, repr=False)  # one row a sample
+    posterior: dict[str, NDArray[Any]] = field(
+        default_factory=dict, repr=False
+    )  # a Bayesian model's parameters, topics on the last axis
     params: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=lambda: versions())
     state: dict[str, Any] | None = field(
@@ -138,6 +141,7 @@ class Fit:
             "versions": self.versions,
             "trace": _table_to_json(self.trace),
         }
+        tensors |= {f"posterior.{key}": value for key, value in self.posterior.items()}
         if self.metadata is not None:
             meta["metadata"] = _table_to_json(self.metadata)
         if resumable and self.state is not None:
@@ -194,7 +198,7 @@ def _from_file(meta: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Fit:
         raise ValueError(f"{len(metadata)} rows of metadata for {len(L)} samples")
     state = meta.get("state")
     if state is not None:
-        state |= {key.removeprefix("state."): value for key, value in tensors.items() if key.startswith("state.")}
+        state |= _within(tensors, "state.")
     return Fit(
         L=L,
         F=F,
@@ -203,10 +207,15 @@ def _from_file(meta: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Fit:
         loglik=float(meta["loglik"]),
         params=dict(meta["params"]),
         versions=dict(meta["versions"]),
+        posterior=_within(tensors, "posterior."),
         state=state,
         metadata=metadata,
         **names,
     )
+
+
+def _within(tensors: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
 
 
 def _table_to_json(table: pd.DataFrame) -> dict[str, Any]:

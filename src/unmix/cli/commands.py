@@ -95,7 +95,7 @@ def fit(
     """Fit topics to counts and write a folder of results."""
     from unmix.data.read import ending_of
     from unmix.data.write import check_folder
-    from unmix.estimators import make_solver
+    from unmix.estimators.likelihood import make_solver
 
     make_solver(solver, extrapolate=True)  # a wrong name is best said before a large file is read
     start = init if init in STARTS else read_model(Path(init), f"--init: choose one of {', '.join(STARTS)}, or a model")

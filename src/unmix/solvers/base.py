@@ -6,7 +6,7 @@ So there is one kind of half-step, and it is told which `Side` of the problem it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from unmix import kernels
 from unmix.counts import Counts, Rows
-from unmix.models.poisson import column_sums, expected_total
+from unmix.models.poisson import column_sums, expected_total, residuals
 from unmix.models.priors import Gamma
 
 Floats = NDArray[Any]
+
+NEGLIGIBLE = 1e-12  # a topic with a smaller share of a sample (or feature) is reported as absent
 
 
 @dataclass(frozen=True)
@@ -71,19 +73,80 @@ class Problem:
         F *= scale.astype(F.dtype)
         return L, F
 
+    def figures(self, state: State) -> dict[str, float]:
+        objective = -state.loss - self.X.log_factorials
+        return {"loglik": objective + (self.prior.penalty(state.F) if self.prior else 0.0), "objective": objective}
+
+    def kkt(self, state: State) -> float:
+        return residuals(self.X, state.L, state.F, self.threads, self.prior).max
+
+    def result(self, state: State) -> Result:
+        L, F = self._without_traces(state)
+        return Result(L, F, self.figures(state)["loglik"])
+
+    def _without_traces(self, state: State) -> tuple[Floats, Floats]:
+        """Entries that the solvers' floor keeps just above zero become zero, unless the likelihood hangs on them, as it may
+        where counts differ by many orders of magnitude."""
+        L, F = cleared(state.L, state.F), cleared(state.F, state.L)
+        harmless = self.prior is None and abs(self.loss(L, F) - state.loss) <= 1e-9 * abs(state.loss)
+        return (L, F) if harmless else (state.L, state.F)
+
 
 @dataclass(frozen=True, kw_only=True)
-class State:
-    """A point on the way: the best factors so far and their loss. Solvers extend it by what they need to go on."""
+class Stage:
+    """A point on the way, whatever is optimised. A kind of problem, or a solver, extends it by what it needs to go on."""
 
-    L: Floats
-    F: Floats
     loss: float
     conclusive: bool = True  # False if a small gain says nothing, as after a rejected extrapolation
     note: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class State(Stage):
+    """Of a `Problem`: the best factors so far and their loss."""
+
+    L: Floats
+    F: Floats
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is left of the last state in a `Fit`: loadings and factors, their Poisson log-likelihood, and for a Bayesian model
+    the parameters of its posterior, topics on the last axis."""
+
+    L: Floats
+    F: Floats
+    loglik: float
+    posterior: dict[str, Floats] = field(default_factory=dict)
+
+
+class Task(Protocol):
+    """What the loop needs to know of that which is optimised: a `Problem`, an inference, an allocation."""
+
+    @property
+    def X(self) -> Counts: ...
+
+    @property
+    def threads(self) -> int: ...
+
+    def figures(self, state: Any) -> dict[str, float]:
+        """Columns of the trace: "loglik" (Poisson, NaN where it would cost too much) and "objective", which rises."""
+        ...
+
+    def kkt(self, state: Any) -> float:
+        """The largest KKT residual; NaN where there is no such thing."""
+        ...
+
+    def result(self, state: Any) -> Result: ...
+
+
+class Stepper(Protocol):
+    """What the loop needs of a solver."""
+
+    def step(self, problem: Any, state: Any) -> Any: ...
 
 
 class HalfStep(Protocol):
@@ -103,3 +166,11 @@ class Solver(Protocol):
     def start(self, problem: Problem, L: Floats, F: Floats) -> State: ...
 
     def step(self, problem: Problem, state: Any) -> State: ...
+
+
+def cleared(moving: Floats, fixed: Floats) -> Floats:
+    """`moving` with entries of a negligible share of their row set to zero."""
+    weights = moving * column_sums(fixed)
+    return np.where(weights < NEGLIGIBLE * weights.sum(axis=1, keepdims=True), 0, moving).astype(
+        moving.dtype, copy=False
+    )

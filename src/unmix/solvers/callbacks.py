@@ -7,7 +7,6 @@ import os
 import time
 from dataclasses import dataclass, field
 
-from unmix.models.poisson import residuals
 from unmix.solvers.run import Progress
 
 logger = logging.getLogger("unmix")
@@ -23,8 +22,7 @@ class StopAtKKT:
     def __call__(self, progress: Progress) -> str | None:
         if progress.row["iteration"] % self.every:
             return None
-        state, problem = progress.state, progress.problem
-        progress.row["kkt"] = residuals(problem.X, state.L, state.F, problem.threads, problem.prior).max
+        progress.row["kkt"] = progress.problem.kkt(progress.state)
         return "converged" if progress.row["kkt"] <= self.threshold else None
 
 
@@ -48,10 +46,10 @@ class Log:
         row = progress.row
         if row["iteration"] % self.every == 0:
             logger.info(
-                "%s %d: log-likelihood %.2f (%+.3g), %.1f s",
+                "%s %d: objective %.2f (%+.3g), %.1f s",
                 row["stage"],
                 row["iteration"],
-                row["loglik"],
+                row["objective"],
                 progress.gain,
                 row["seconds"],
             )
@@ -95,5 +93,5 @@ class ProgressBar:
 
     def __call__(self, progress: Progress) -> None:
         row = progress.row
-        figures = f"{row['iteration']} it · log-lik {row['loglik']:,.2f} ({progress.gain:+.2g}/it)"
+        figures = f"{row['iteration']} it · {row['objective']:,.2f} ({progress.gain:+.2g}/it)"
         self._bar.update(self._task, completed=row["iteration"], description=row["stage"], figures=figures)

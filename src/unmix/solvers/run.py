@@ -11,12 +11,10 @@ import numpy as np
 import pandas as pd
 
 from unmix.fit import STATUSES, Fit
-from unmix.models.poisson import column_sums, residuals
-from unmix.solvers.base import Floats, Problem, Solver, State
+from unmix.solvers.base import Stage, Stepper, Task
 
 # A gain below `tol` this many times in a row ends a fit; so many iterations without a conclusive gain do as well.
 SMALL_GAINS, IDLE = 3, 12
-NEGLIGIBLE = 1e-12  # a topic with a smaller share of a sample (or feature) is reported as absent
 
 COLUMNS = ["iteration", "seconds", "loglik", "objective", "kkt", "stage", "note"]
 
@@ -28,23 +26,14 @@ class Trace:
     `heaviest_first` numbers the topics of the fit by weight; who gives a start knows them by their place in it.
     """
 
-    problem: Problem
+    problem: Task
     heaviest_first: bool = False
     started: float = field(default_factory=time.perf_counter)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, state: State, stage: str, note: str = "", kkt: float = np.nan) -> dict[str, Any]:
-        prior = self.problem.prior
-        objective = -state.loss - self.problem.X.log_factorials
-        row = {
-            "iteration": len(self.rows),
-            "seconds": time.perf_counter() - self.started,
-            "loglik": objective + (prior.penalty(state.F) if prior else 0.0),
-            "objective": objective,
-            "kkt": kkt,
-            "stage": stage,
-            "note": note,
-        }
+    def add(self, state: Stage, stage: str, note: str = "") -> dict[str, Any]:
+        row: dict[str, Any] = {"iteration": len(self.rows), "seconds": time.perf_counter() - self.started}
+        row |= self.problem.figures(state) | {"kkt": np.nan, "stage": stage, "note": note}
         self.rows.append(row)
         return row
 
@@ -56,11 +45,11 @@ class Trace:
 class Progress:
     """What a callback is told after each iteration. It may fill in `row["kkt"]`, and return a status to end the fit."""
 
-    problem: Problem
-    solver: Solver
-    state: State
+    problem: Task
+    solver: Stepper
+    state: Any
     trace: Trace
-    gain: float  # of the log-likelihood (or posterior) in this iteration
+    gain: float  # of the objective in this iteration
 
     @property
     def row(self) -> dict[str, Any]:
@@ -75,9 +64,9 @@ Callback = Callable[[Progress], str | None]
 
 
 def run(
-    problem: Problem,
-    solver: Solver,
-    state: State,
+    problem: Task,
+    solver: Stepper,
+    state: Any,
     trace: Trace,
     *,
     max_iter: int,
@@ -85,7 +74,7 @@ def run(
     stage: str = "fit",
     keep: bool = True,
     callbacks: Sequence[Callback] = (),
-) -> tuple[State, str]:
+) -> tuple[Any, str]:
     """Iterate until the gain per count stays below `tol`, a callback says stop, Ctrl-C, or `max_iter`.
 
     `tol=0` runs exactly `max_iter` iterations. With `keep=False` Ctrl-C is passed on, for runs that are part of another.
@@ -126,9 +115,9 @@ def ask(callbacks: Sequence[Callback], progress: Progress) -> str | None:
 
 
 def make_fit(
-    problem: Problem,
-    solver: Solver,
-    state: State,
+    problem: Task,
+    solver: Stepper,
+    state: Any,
     trace: Trace,
     status: str,
     **about: Any,
@@ -137,35 +126,23 @@ def make_fit(
     X = problem.X
     final = trace.rows[-1]
     if np.isnan(final["kkt"]):
-        final["kkt"] = residuals(X, state.L, state.F, problem.threads, problem.prior).max
-    L, F = _without_traces(problem, state)
+        final["kkt"] = problem.kkt(state)
+    result = problem.result(state)
+    final["loglik"] = result.loglik
+    L, F, posterior = result.L, result.F, result.posterior
     if trace.heaviest_first:
         order = np.argsort(-L.sum(axis=0) * F.sum(axis=0), kind="stable")
         L, F = np.ascontiguousarray(L[:, order]), np.ascontiguousarray(F[:, order])
+        posterior = {name: np.ascontiguousarray(array[..., order]) for name, array in posterior.items()}
     return Fit(
         L=L,
         F=F,
         trace=trace.table(),
         status=status,
-        loglik=final["loglik"],
+        loglik=result.loglik,
+        posterior=posterior,
         samples=X.samples,
         features=X.features,
         state={"solver": repr(solver), "heaviest_first": trace.heaviest_first} | state.as_dict(),
         **about,
-    )
-
-
-def _without_traces(problem: Problem, state: State) -> tuple[Floats, Floats]:
-    """Entries that the solvers' floor keeps just above zero become zero, unless the likelihood hangs on them, as it may
-    where counts differ by many orders of magnitude."""
-    L, F = cleared(state.L, state.F), cleared(state.F, state.L)
-    harmless = problem.prior is None and abs(problem.loss(L, F) - state.loss) <= 1e-9 * abs(state.loss)
-    return (L, F) if harmless else (state.L, state.F)
-
-
-def cleared(moving: Floats, fixed: Floats) -> Floats:
-    """`moving` with entries of a negligible share of their row set to zero."""
-    weights = moving * column_sums(fixed)
-    return np.where(weights < NEGLIGIBLE * weights.sum(axis=1, keepdims=True), 0, moving).astype(
-        moving.dtype, copy=False
     )

@@ -1,25 +1,21 @@
-"""PoissonNMF and TopicModel: parameters in, Fit out, by scikit-learn's conventions. No mathematics here."""
+"""Maximum likelihood and MAP: PoissonNMF and TopicModel. Parameters in, Fit out; no mathematics here."""
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from numbers import Integral, Real
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from unmix import kernels
 from unmix.counts import Counts
+from unmix.estimators.base import CountsEstimator, generator, thread_count
 from unmix.fit import Fit
 from unmix.models.poisson import check_factors, loglik
 from unmix.models.priors import Gamma
@@ -39,9 +35,9 @@ from unmix.solvers import (
     ProgressBar,
 )
 from unmix.solvers import init as starts
-from unmix.solvers.base import Floats, Solver, State
+from unmix.solvers.base import Floats, Solver, State, cleared
 from unmix.solvers.refine import refine
-from unmix.solvers.run import Callback, Trace, cleared, make_fit, run
+from unmix.solvers.run import Callback, Trace, make_fit, run
 
 SOLVERS = {
     "em": EM,
@@ -53,10 +49,9 @@ SOLVERS = {
     "plsi": PLSI,
     "normalized": Normalized,
 }
-STARTS = ("auto", "topic-score", "random")
 
 
-class PoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class PoissonNMF(CountsEstimator):
     """Poisson NMF: x_ij ~ Poisson(Σ_k l_ik f_jk), fitted by maximum likelihood (KL-NMF), or MAP with a prior.
 
     Parameters
@@ -137,11 +132,11 @@ class PoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: None = None) -> PoissonNMF:
+    def fit(self, X: Any, y: None = None) -> Self:
         """Fit the model to counts: anything that `Counts` takes."""
         solver = self._check_parameters()
         problem, trace = self._problem(X, reset=True)
-        rng = _generator(self.random_state)
+        rng = generator(self.random_state)
         with ExitStack() as stack:
             callbacks = list(self.callbacks)
             if self.verbose:
@@ -164,43 +159,13 @@ class PoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                     tol=self.tol,
                     callbacks=callbacks,
                 )
-        about = {key: value for key, value in self.get_params().items() if isinstance(value, str | int | float | bool)}
-        self.result_ = make_fit(
-            problem,
-            solver,
-            state,
-            trace,
-            status,
-            params={"model": type(self).__name__} | about,
-            metadata=problem.X.metadata,
-        )
-        self.n_iter_ = max(len(trace.rows) - 1, 1)
-        self._warn_if_unfinished(trace)
+        result = make_fit(problem, solver, state, trace, status, params=self._about(), metadata=problem.X.metadata)
+        self._keep(result, trace)
         return self
-
-    def _warn_if_unfinished(self, trace: Trace) -> None:
-        status, rows = self.result_.status, trace.rows
-        if status == "max_iter" and self.tol > 0:
-            gain = rows[-1]["objective"] - rows[-2]["objective"]
-            message = f"not converged after {self.max_iter} iterations (the last one gained {gain:.3g}); raise max_iter or tol"
-        elif status == "interrupted":
-            message = f"fit stopped early, after {self.n_iter_} iterations; kept the best so far"
-        else:
-            return
-        warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """n × K loadings of samples, given the fitted factors."""
         return self._loadings(X)
-
-    def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> NDArray[np.float64]:
-        """`fit(X).transform(X)`."""
-        return self.fit(X).transform(X)
-
-    def inverse_transform(self, X: Any) -> NDArray[np.float64]:
-        """Expected counts n × m of samples with these loadings. Dense: mind its size."""
-        check_is_fitted(self)
-        return np.asarray(X, dtype=np.float64) @ self.components_
 
     def score(self, X: Any, y: None = None) -> float:
         """Mean log-likelihood per count, higher is better; new samples get their best loadings first."""
@@ -210,25 +175,6 @@ class PoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _loglik(self, X: Counts, L: Floats) -> Any:
         return loglik(X, L, self.result_.F)
-
-    @property
-    def components_(self) -> NDArray[np.float64]:
-        check_is_fitted(self, "result_")
-        return np.ascontiguousarray(self.result_.F.T)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.result_.n_topics
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "result_")
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
-        tags.transformer_tags.preserves_dtype = ["float64"]
-        return tags
 
     def _loadings(self, X: Any) -> Floats:
         check_is_fitted(self)
@@ -245,24 +191,10 @@ class PoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             problem = replace(problem, X=Counts(problem.X.csr @ sp.diags_array((~impossible).astype(np.float64))))
         return cleared(starts.known_factors(problem, F), F)
 
-    def _counts(self, X: Any) -> Counts:
-        return X if isinstance(X, Counts) else Counts(X)
-
     def _problem(self, X: Any, *, reset: bool) -> tuple[Problem, Trace]:
-        counts = self._counts(X)
-        _check_feature_names(self, X, reset=reset)
-        _check_n_features(self, counts.csr if isinstance(X, Counts) else X, reset=reset)
+        counts = self._checked_counts(X, reset=reset)
         K = self.n_components if reset else self.result_.n_topics
-        if reset and counts.total == 0:
-            raise ValueError("the matrix holds no counts at all (every entry is zero); there is nothing to fit")
-        if reset and min(counts.shape) < K:
-            warnings.warn(
-                f"n_components={K} is more than the {counts.shape[0]} samples or {counts.shape[1]} features; "
-                "some topics will be empty or alike",
-                UserWarning,
-                stacklevel=3,
-            )
-        problem = Problem(counts, K, self.prior if reset else None, _threads(self.n_jobs))
+        problem = Problem(counts, K, self.prior if reset else None, thread_count(self.n_jobs))
         return problem, Trace(problem)
 
     def _start(self, problem: Problem, solver: Solver, rng, trace: Trace, callbacks) -> tuple[State, str | None]:
@@ -331,21 +263,11 @@ class PoissonNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         )
 
     def _check_parameters(self) -> Solver:
-        if not isinstance(self.n_components, Integral) or isinstance(self.n_components, bool) or self.n_components < 1:
-            raise ValueError(f"n_components={self.n_components!r}; give a whole number of topics >= 1")
-        for name, least in (("prefit", 0), ("max_iter", 1), ("refine", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or value < least:
-                raise ValueError(f"{name}={value!r}; give a whole number >= {least}")
-        if not isinstance(self.tol, Real) or not self.tol >= 0:
-            raise ValueError(f"tol={self.tol!r}; give a number >= 0")
+        self._check_common(prefit=0, refine=0)
         if self.dtype not in ("float64", "float32"):
             raise ValueError(f'dtype={self.dtype!r}; choose "float64" or "float32"')
         if self.prior is not None and not isinstance(self.prior, Gamma):
             raise ValueError(f"prior={self.prior!r}; give None or unmix.Gamma(shape, rate)")
-        is_pair = isinstance(self.init, tuple | list) and len(self.init) == 2
-        if not (isinstance(self.init, Fit) or is_pair or (isinstance(self.init, str) and self.init in STARTS)):
-            raise ValueError(f"init={self.init!r}; choose one of {', '.join(STARTS)}, a pair (L0, F0), or a Fit")
         return make_solver(self.solver, self.extrapolate)
 
 
@@ -420,19 +342,3 @@ def _resumed(solver: Solver, fit: Fit, problem: Problem, dtype: str) -> State | 
     # single precision factors were rounded after the loss had been measured
     tolerance = 1e-9 if dtype == "float64" else 1e-6
     return resumed if abs(problem.loss(L, F) - loss) <= tolerance * abs(loss) else None
-
-
-def _threads(n_jobs: int | None) -> int:
-    if n_jobs is None or n_jobs == -1:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not isinstance(n_jobs, Integral) or n_jobs < 1:
-        raise ValueError(f"n_jobs={n_jobs!r}; give a number of threads >= 1, or None or -1 for all cores")
-    return int(n_jobs)
-
-
-def _generator(random_state: Any) -> np.random.Generator:
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    if random_state is None or isinstance(random_state, Integral):
-        return np.random.default_rng(None if random_state is None else int(random_state))
-    return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))

@@ -1,0 +1,61 @@
+// What the bindings share: the array types they take, and the checks before anything is computed.
+#pragma once
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <optional>
+#include <stdexcept>
+
+#include "rows.hpp"
+
+namespace unmix {
+
+namespace nb = nanobind;
+
+template <class T> using In1 = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T> using In2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T> using Out1 = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T> using Out2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Strided2 = nb::ndarray<const double, nb::ndim<2>, nb::device::cpu>;
+using Indptr = In1<int64_t>;
+using Indices = In1<int32_t>;
+using Data = In1<double>;
+
+inline void require(bool ok, const char* what) {
+    if (!ok) throw std::invalid_argument(what);
+}
+
+inline Sparse sparse(const Indptr& indptr, const Indices& indices, const Data& data) {
+    require(indptr.shape(0) >= 1 && indices.shape(0) == data.shape(0), "indptr, indices and data do not fit together");
+    require(indptr.data()[indptr.shape(0) - 1] == static_cast<int64_t>(data.shape(0)), "indptr does not end at the number of nonzeros");
+    return {indptr.data(), indices.data(), data.data(), static_cast<int64_t>(indptr.shape(0)) - 1};
+}
+
+inline void require_indices(const Indices& indices, std::size_t rows) {
+    int32_t low = 0, high = -1;
+    for (std::size_t p = 0; p < indices.shape(0); ++p) {
+        low = std::min(low, indices.data()[p]);
+        high = std::max(high, indices.data()[p]);
+    }
+    require(low >= 0 && high < static_cast<int64_t>(rows), "the matrix has more columns than the fixed factor has rows");
+}
+
+template <int N> struct Number { static constexpr int value = N; };
+
+// Calls f(Number<V>) with the number of 4-topic vectors as a constant for up to 16 topics, and 0 (known at run time) for more.
+template <class F> inline void with_vectors(int topics, F&& f) {
+    switch ((topics + 3) / 4) {
+        case 1: return f(Number<1>{});
+        case 2: return f(Number<2>{});
+        case 3: return f(Number<3>{});
+        case 4: return f(Number<4>{});
+        default: return f(Number<0>{});
+    }
+}
+
+void bind_updates(nb::module_& m);     // updates.cpp: em, cd, newton
+void bind_passes(nb::module_& m);      // passes.cpp: pass_rows, gather_rows
+
+}  // namespace unmix

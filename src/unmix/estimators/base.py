@@ -1,0 +1,138 @@
+"""What every estimator here shares: scikit-learn's conventions, the check of data and parameters, and the closing words."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
+
+from unmix.counts import Counts
+from unmix.fit import Fit
+from unmix.solvers.run import Callback, Trace
+
+STARTS = ("auto", "topic-score", "random")
+
+
+class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """An estimator that takes counts and learns `result_`, a `Fit`."""
+
+    n_components: int
+    init: str | tuple[Any, Any] | Fit
+    max_iter: int
+    tol: float
+    n_jobs: int | None
+    random_state: Any
+    verbose: bool
+    callbacks: Sequence[Callback]
+    result_: Fit
+    n_iter_: int
+
+    def fit(self, X: Any, y: None = None) -> Self:
+        raise NotImplementedError
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+    def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> NDArray[np.float64]:
+        """`fit(X).transform(X)`."""
+        return self.fit(X).transform(X)
+
+    def inverse_transform(self, X: Any) -> NDArray[np.float64]:
+        """Expected counts n × m of samples with these loadings. Dense: mind its size."""
+        check_is_fitted(self)
+        return np.asarray(X, dtype=np.float64) @ self.components_
+
+    @property
+    def components_(self) -> NDArray[np.float64]:
+        check_is_fitted(self, "result_")
+        return np.ascontiguousarray(self.result_.F.T)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.result_.n_topics
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "result_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        tags.transformer_tags.preserves_dtype = ["float64"]
+        return tags
+
+    def _counts(self, X: Any) -> Counts:
+        return X if isinstance(X, Counts) else Counts(X)
+
+    def _checked_counts(self, X: Any, *, reset: bool) -> Counts:
+        """`reset` when fitting: then features are learned, and data that cannot be fitted are refused."""
+        counts = self._counts(X)
+        _check_feature_names(self, X, reset=reset)
+        _check_n_features(self, counts.csr if isinstance(X, Counts) else X, reset=reset)
+        if reset and counts.total == 0:
+            raise ValueError("the matrix holds no counts at all (every entry is zero); there is nothing to fit")
+        if reset and min(counts.shape) < self.n_components:
+            warnings.warn(
+                f"n_components={self.n_components} is more than the {counts.shape[0]} samples or {counts.shape[1]} features; "
+                "some topics will be empty or alike",
+                UserWarning,
+                stacklevel=4,
+            )
+        return counts
+
+    def _about(self) -> dict[str, Any]:
+        """What a `Fit` remembers of the parameters."""
+        simple = {key: value for key, value in self.get_params().items() if isinstance(value, str | int | float | bool)}
+        return {"model": type(self).__name__} | simple
+
+    def _keep(self, result: Fit, trace: Trace) -> None:
+        """Take the fit as the result, and warn if it did not end well."""
+        self.result_ = result
+        self.n_iter_ = max(len(trace.rows) - 1, 1)
+        if result.status == "max_iter" and self.tol > 0:
+            gain = trace.rows[-1]["objective"] - trace.rows[-2]["objective"]
+            message = f"not converged after {self.max_iter} iterations (the last one gained {gain:.3g}); raise max_iter or tol"
+        elif result.status == "interrupted":
+            message = f"fit stopped early, after {self.n_iter_} iterations; kept the best so far"
+        else:
+            return
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+    def _check_common(self, **whole: int) -> None:
+        """The parameters that all estimators have; `whole` names others that are whole numbers, with their least values."""
+        if not isinstance(self.n_components, Integral) or isinstance(self.n_components, bool) or self.n_components < 1:
+            raise ValueError(f"n_components={self.n_components!r}; give a whole number of topics >= 1")
+        for name, least in {"max_iter": 1, **whole}.items():
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < least:
+                raise ValueError(f"{name}={value!r}; give a whole number >= {least}")
+        if not isinstance(self.tol, Real) or not self.tol >= 0:
+            raise ValueError(f"tol={self.tol!r}; give a number >= 0")
+        is_pair = isinstance(self.init, tuple | list) and len(self.init) == 2
+        if not (isinstance(self.init, Fit) or is_pair or (isinstance(self.init, str) and self.init in STARTS)):
+            raise ValueError(f"init={self.init!r}; choose one of {', '.join(STARTS)}, a pair (L0, F0), or a Fit")
+
+
+def thread_count(n_jobs: int | None) -> int:
+    if n_jobs is None or n_jobs == -1:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not isinstance(n_jobs, Integral) or n_jobs < 1:
+        raise ValueError(f"n_jobs={n_jobs!r}; give a number of threads >= 1, or None or -1 for all cores")
+    return int(n_jobs)
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is None or isinstance(random_state, Integral):
+        return np.random.default_rng(None if random_state is None else int(random_state))
+    return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
