@@ -13,16 +13,21 @@ from unmix._version import __version__
 from unmix.counts import Counts
 from unmix.data import datasets
 from unmix.data.read import read
-from unmix.estimators import PoissonNMF, TopicModel
+from unmix.estimators import LDA, BayesianPoissonNMF, GammaPoisson, PoissonNMF, TopicModel
 from unmix.fit import Fit, load
 from unmix.models.poisson import deviance, kkt, loglik
 from unmix.models.priors import Gamma
 from unmix.models.topics import poisson_to_topics, topics_to_poisson
+from unmix.solvers.online import Online
 
 __all__ = [
+    "LDA",
+    "BayesianPoissonNMF",
     "Counts",
     "Fit",
     "Gamma",
+    "GammaPoisson",
+    "Online",
     "PoissonNMF",
     "TopicModel",
     "__version__",

@@ -81,6 +81,17 @@ class Counts:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def take(self, rows: NDArray[np.integer]) -> Counts:
+        """These samples, in this order, with their names and metadata."""
+        part = object.__new__(Counts)
+        csr = self.csr[rows]
+        part.rows = Rows(csr.indptr.astype(np.int64), csr.indices.astype(np.int32, copy=False), csr.data)
+        part.shape = csr.shape
+        part.samples = None if self.samples is None else self.samples[rows]
+        part.features = self.features
+        part.metadata = None if self.metadata is None else self.metadata.iloc[rows]
+        return part
+
     @property
     def nnz(self) -> int:
         return len(self.rows.data)
@@ -119,6 +130,16 @@ class Counts:
     @cached_property
     def feature_totals(self) -> NDArray[np.float64]:
         return np.asarray(self.csr.sum(axis=0)).ravel()
+
+    def require_whole(self, purpose: str) -> None:
+        """Raises if an entry is not a whole number, naming the first."""
+        bad = np.flatnonzero(self.rows.data % 1 != 0)
+        if bad.size:
+            row = int(np.searchsorted(self.rows.indptr, bad[0], side="right")) - 1
+            raise ValueError(
+                f"{purpose} needs whole numbers: the entry at row {row}, column {self.rows.indices[bad[0]]} "
+                f"is {self.rows.data[bad[0]]:g}; round the counts first"
+            )
 
     @cached_property
     def log_factorials(self) -> float:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -17,7 +18,8 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 
 from unmix.counts import Counts
 from unmix.fit import Fit
-from unmix.solvers.run import Callback, Trace
+from unmix.solvers.online import Online, Stream
+from unmix.solvers.run import Callback, Trace, make_fit
 
 STARTS = ("auto", "topic-score", "random")
 
@@ -33,6 +35,8 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     random_state: Any
     verbose: bool
     callbacks: Sequence[Callback]
+    online: Online | None
+    stream_: Stream
     result_: Fit
     n_iter_: int
 
@@ -89,6 +93,19 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             )
         return counts
 
+    def _possible(self, counts: Counts) -> Counts:
+        """Without counts in features that no topic has: given the fitted factors they are impossible."""
+        impossible = (self.result_.F.sum(axis=1) == 0) & (counts.feature_totals > 0)
+        if not impossible.any():
+            return counts
+        warnings.warn(
+            f"{impossible.sum()} features with counts have no weight in any topic (they had no counts in the fit); "
+            "their counts are left aside",
+            UserWarning,
+            stacklevel=4,
+        )
+        return Counts(counts.csr @ sp.diags_array((~impossible).astype(np.float64)))
+
     def _about(self) -> dict[str, Any]:
         """What a `Fit` remembers of the parameters."""
         simple = {key: value for key, value in self.get_params().items() if isinstance(value, str | int | float | bool)}
@@ -107,6 +124,16 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             return
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
+    def _absorb(self, task: Any, solver: Any, first: Callable[[], Any]) -> None:
+        """One step of online learning; `first` makes the state that the first batch starts from."""
+        stream = self.stream_ if hasattr(self, "stream_") else first().stream
+        total = solver.online.total_samples or stream.samples + task.X.shape[0]
+        self.stream_, left = solver.absorb(task, stream, None, total)
+        state, trace = solver.at(task, left, self.stream_), Trace(task)
+        trace.add(state, "online", f"batch {self.stream_.batches}")
+        self.result_ = make_fit(task, solver, state, trace, "max_iter", params=self._about(), metadata=task.X.metadata)
+        self.n_iter_ = self.stream_.batches
+
     def _check_common(self, **whole: int) -> None:
         """The parameters that all estimators have; `whole` names others that are whole numbers, with their least values."""
         if not isinstance(self.n_components, Integral) or isinstance(self.n_components, bool) or self.n_components < 1:
@@ -120,6 +147,13 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         is_pair = isinstance(self.init, tuple | list) and len(self.init) == 2
         if not (isinstance(self.init, Fit) or is_pair or (isinstance(self.init, str) and self.init in STARTS)):
             raise ValueError(f"init={self.init!r}; choose one of {', '.join(STARTS)}, a pair (L0, F0), or a Fit")
+        if not isinstance(getattr(self, "online", None), Online | None):
+            raise ValueError(f"online={self.online!r}; give None or unmix.Online(batch_size=...)")
+
+
+def spread(F: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Topics with a tenth of their weight on all features alike: a later batch may have features that the first had not."""
+    return 0.9 * F / F.sum(axis=0) + 0.1 / len(F)
 
 
 def thread_count(n_jobs: int | None) -> int:

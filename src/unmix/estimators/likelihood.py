@@ -9,13 +9,12 @@ from dataclasses import replace
 from typing import Any, Literal, Self, cast
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from unmix import kernels
 from unmix.counts import Counts
-from unmix.estimators.base import CountsEstimator, generator, thread_count
+from unmix.estimators.base import CountsEstimator, generator, spread, thread_count
 from unmix.fit import Fit
 from unmix.models.poisson import check_factors, loglik
 from unmix.models.priors import Gamma
@@ -36,6 +35,7 @@ from unmix.solvers import (
 )
 from unmix.solvers import init as starts
 from unmix.solvers.base import Floats, Solver, State, cleared
+from unmix.solvers.online import Online, OnlineEM
 from unmix.solvers.refine import refine
 from unmix.solvers.run import Callback, Trace, make_fit, run
 
@@ -75,6 +75,9 @@ class PoissonNMF(CountsEstimator):
         Split–merge moves to try after convergence, to leave a poor local optimum.
     prior
         None, or `unmix.Gamma(shape, rate)` on F (a Dirichlet prior on topics): MAP instead of maximum likelihood.
+    online
+        None, or `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro, instead of those
+        of `solver`. `partial_fit` learns from one batch after the other.
     n_jobs
         Threads; None or −1 for all available cores. The result does not depend on it.
     dtype
@@ -111,6 +114,7 @@ class PoissonNMF(CountsEstimator):
         tol: float = 1e-8,
         refine: int = 0,
         prior: Gamma | None = None,
+        online: Online | None = None,
         n_jobs: int | None = None,
         dtype: Literal["float64", "float32"] = "float64",
         random_state: Any = None,
@@ -126,6 +130,7 @@ class PoissonNMF(CountsEstimator):
         self.tol = tol
         self.refine = refine
         self.prior = prior
+        self.online = online
         self.n_jobs = n_jobs
         self.dtype = dtype
         self.random_state = random_state
@@ -137,6 +142,8 @@ class PoissonNMF(CountsEstimator):
         solver = self._check_parameters()
         problem, trace = self._problem(X, reset=True)
         rng = generator(self.random_state)
+        if self.online is not None:
+            solver = OnlineEM(self.online, int(rng.integers(2**31)))
         with ExitStack() as stack:
             callbacks = list(self.callbacks)
             if self.verbose:
@@ -163,6 +170,24 @@ class PoissonNMF(CountsEstimator):
         self._keep(result, trace)
         return self
 
+    def partial_fit(self, X: Any, y: None = None) -> Self:
+        """Learn from one more batch of samples (online EM).
+
+        Only the factors are kept from batch to batch, so memory does not depend on the number of samples. `result_` then
+        describes the samples of the last batch.
+        """
+        self._check_parameters()
+        problem, trace = self._problem(X, reset=not hasattr(self, "stream_"))
+        solver = OnlineEM(self.online or Online(), 0)
+
+        def first() -> Any:
+            rng = generator(self.random_state)
+            state, _ = self._start(problem, Alternate(EM()), rng, trace, callbacks=[])
+            return solver.start(problem, state.L, spread(state.F))
+
+        self._absorb(problem, solver, first)
+        return self
+
     def transform(self, X: Any) -> NDArray[np.float64]:
         """n × K loadings of samples, given the fitted factors."""
         return self._loadings(X)
@@ -178,23 +203,15 @@ class PoissonNMF(CountsEstimator):
 
     def _loadings(self, X: Any) -> Floats:
         check_is_fitted(self)
-        problem, _ = self._problem(X, reset=False)
+        problem, _ = self._problem(X, reset=False, learning=False)
         F = self.result_.F.astype(np.float64)
-        impossible = (F.sum(axis=1) == 0) & (problem.X.feature_totals > 0)
-        if impossible.any():
-            warnings.warn(
-                f"{impossible.sum()} features with counts have no weight in any topic (they had no counts in the fit); "
-                "their counts are left aside",
-                UserWarning,
-                stacklevel=3,
-            )
-            problem = replace(problem, X=Counts(problem.X.csr @ sp.diags_array((~impossible).astype(np.float64))))
+        problem = replace(problem, X=self._possible(problem.X))
         return cleared(starts.known_factors(problem, F), F)
 
-    def _problem(self, X: Any, *, reset: bool) -> tuple[Problem, Trace]:
+    def _problem(self, X: Any, *, reset: bool, learning: bool = True) -> tuple[Problem, Trace]:
         counts = self._checked_counts(X, reset=reset)
-        K = self.n_components if reset else self.result_.n_topics
-        problem = Problem(counts, K, self.prior if reset else None, thread_count(self.n_jobs))
+        K = self.n_components if learning else self.result_.n_topics
+        problem = Problem(counts, K, self.prior if learning else None, thread_count(self.n_jobs))
         return problem, Trace(problem)
 
     def _start(self, problem: Problem, solver: Solver, rng, trace: Trace, callbacks) -> tuple[State, str | None]:

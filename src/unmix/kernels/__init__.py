@@ -127,6 +127,27 @@ def both_numerators(
     return left_out, right_out, float(xlog.sum())
 
 
+def log_means(shape: Floats, offset: Floats, prior: Floats, *, threads: int) -> tuple[Floats, Floats, float]:
+    """exp E log of Gamma variables: E_ik = ψ(shape_ik) + offset_k; exp(E − max of its row), those maxima, and
+    Σ_ik [log Γ(shape) + (prior − shape) ψ(shape)]. `prior` is broadcast to the shape of `shape`."""
+    shape = np.ascontiguousarray(shape)
+    geometric, shift, term = np.empty(shape.shape), np.empty(len(shape)), np.empty(len(shape))
+    _native.log_means(shape, offset, np.broadcast_to(prior, shape.shape), geometric, shift, term, threads)
+    return geometric, shift, float(term.sum())
+
+
+def infer(
+    rows: Rows, fixed: Floats, scale: Floats, start: Floats, prior: Floats, *, steps: int, enough: float, threads: int
+) -> Floats:
+    """g_ik ← prior_k + b_ik Σ_j x_ij m_jk / (m_j·b_i), b = exp ψ(g), m = fixed · scale, up to `steps` times a row, or until
+    a row changes by at most `enough` of its sum."""
+    out = np.empty(start.shape)
+    _native.infer(
+        *rows, np.ascontiguousarray(fixed), scale, np.ascontiguousarray(start), out, prior, steps, enough, threads
+    )
+    return out
+
+
 def _pass(rows, left, right, threads, *, numerators=None, xlog=None, ratio=None) -> None:
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
     _native.pass_rows(*rows, left, right, numerators, xlog, ratio, threads)

@@ -13,6 +13,7 @@ from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import digamma, gammaln
 
 from unmix.counts import Rows
 
@@ -116,6 +117,28 @@ def both_numerators(rows: Rows, columns: Rows, column_order, left, right, *, thr
     B = np.zeros(right.shape)
     np.add.at(B, rows.indices, (x / rate)[:, None] * left[i].astype(np.float64))
     return A, B, xlog
+
+
+def log_means(shape, offset, prior, *, threads: int = 1) -> tuple[Floats, Floats, float]:
+    """E_ik = ψ(g_ik) + offset_k: exp(E − its row's maximum), the maxima, and Σ log Γ(g) + (prior − g) ψ(g)"""
+    E = digamma(shape) + offset
+    shift = E.max(axis=1)
+    return np.exp(E - shift[:, None]), shift, float((gammaln(shape) + (prior - shape) * digamma(shape)).sum())
+
+
+def infer(rows: Rows, fixed, scale, start, prior, *, steps: int, enough: float, threads: int = 1) -> Floats:
+    """g_k ← prior_k + b_k Σ_j x_j m_jk / (m_j·b),   b = exp(ψ(g) − max ψ(g))"""
+    out = np.tile(prior, (len(start), 1))
+    for i in np.flatnonzero(np.diff(rows.indptr)):
+        nonzeros = slice(rows.indptr[i], rows.indptr[i + 1])
+        x, m, g = rows.data[nonzeros], fixed[rows.indices[nonzeros]] * scale, start[i]
+        for _ in range(steps):
+            b = np.exp(digamma(g) - digamma(g).max())
+            last, g = g, prior + b * (m.T @ (x / (m @ b)))
+            if np.abs(g - last).sum() <= enough * g.sum():
+                break
+        out[i] = g
+    return out
 
 
 def _at_nonzeros(rows: Rows, left, right) -> tuple[Floats, Floats, NDArray[np.intp]]:

@@ -67,6 +67,19 @@ class Gamma:
         return extra.sum(axis=0) / rate
 
 
+def positive(name: str, value: ArrayLike, length: int, what: str) -> Floats:
+    """A hyper-parameter as an array of this length: a positive number for all, or one a `what`."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}={value!r}; give a positive number, or one a {what}") from None
+    if array.ndim > 1 or (array.ndim == 1 and len(array) != length):
+        raise ValueError(f"{name} has shape {array.shape}; give a positive number, or one a {what} ({length})")
+    if not np.isfinite(array).all() or (array <= 0).any():
+        raise ValueError(f"{name}={_few(array)}; it must be positive and finite")
+    return np.broadcast_to(array, (length,)).copy()
+
+
 def _few(values: Floats) -> str:
     return (
         f"{values:g}"

@@ -115,7 +115,7 @@ class State(Stage):
 @dataclass(frozen=True)
 class Result:
     """What is left of the last state in a `Fit`: loadings and factors, their Poisson log-likelihood, and for a Bayesian model
-    the parameters of its posterior, topics on the last axis."""
+    its posterior as arrays, topics (where there are any) on the last axis."""
 
     L: Floats
     F: Floats

@@ -133,7 +133,10 @@ def make_fit(
     if trace.heaviest_first:
         order = np.argsort(-L.sum(axis=0) * F.sum(axis=0), kind="stable")
         L, F = np.ascontiguousarray(L[:, order]), np.ascontiguousarray(F[:, order])
-        posterior = {name: np.ascontiguousarray(array[..., order]) for name, array in posterior.items()}
+        posterior = {
+            name: np.ascontiguousarray(array[..., order]) if array.shape[-1] == len(order) else array
+            for name, array in posterior.items()
+        }
     return Fit(
         L=L,
         F=F,

@@ -1,0 +1,105 @@
+// What variational inference adds to the pass over the nonzeros: geometric means of Gamma (or Dirichlet) variables,
+// and the loop that infers the rows of one factor while the other stays.
+#pragma once
+#include "regression.hpp"
+#include "special.hpp"
+
+namespace unmix {
+
+// E_ik = digamma(g_ik) + offset_k,   shift_i = max_k E_ik,   geometric_ik = exp(E_ik - shift_i),
+// term_i = sum_k [ log Gamma(g_ik) + (prior_ik - g_ik) digamma(g_ik) ].
+// Taking the largest out of each row keeps exp from underflowing where all g of a row are small.
+inline void log_means(const double* shape, int64_t rows, int topics, const double* offset, Shape prior, double* geometric,
+                      double* shift, double* term, int threads) {
+    constexpr int64_t block = 256;
+    std::vector<int64_t> cuts;
+    for (int64_t i = 0; i < rows; i += block) cuts.push_back(i);
+    cuts.push_back(rows);
+    for_row_blocks(cuts, threads, [&] {
+        Buffer<double> digammas, log_gammas;
+        digammas.reserve(block * topics);
+        log_gammas.reserve(block * topics);
+        return [&, psi = std::move(digammas), lgamma = std::move(log_gammas)](int64_t begin, int64_t end) mutable {
+            const double* g = shape + begin * topics;
+            double *p = psi.data(), *l = lgamma.data(), *out = geometric + begin * topics;
+            const int64_t entries = (end - begin) * topics;
+            for (int64_t e = 0; e < entries; ++e) {
+                const Stepped s = stepped(g[e]);
+                const double log_y = fast_log(s.y);
+                p[e] = digamma_of(s, log_y);
+                l[e] = log_gamma_of(s, log_y);
+            }
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t first = (i - begin) * topics;
+                double highest = -std::numeric_limits<double>::infinity(), total = 0;
+                for (int k = 0; k < topics; ++k) {
+                    total += l[first + k] + (prior(i, k) - g[first + k]) * p[first + k];
+                    out[first + k] = p[first + k] + offset[k];
+                    highest = std::max(highest, out[first + k]);
+                }
+                for (int k = 0; k < topics; ++k) out[first + k] -= highest;
+                shift[i] = highest;
+                term[i] = total;
+            }
+            for (int64_t e = 0; e < entries; ++e) out[e] = fast_exp(out[e]);
+        };
+    });
+}
+
+// One row of the loop  g_k <- prior_k + b_k sum_p x_p m_pk / (m_p . b),  b = exp(digamma(g)),  until it stands still.
+template <int V> struct Inference : Regression<double, V> {
+    Buffer<double> g;
+    Inference(const double* fixed, int vectors, int topics, int64_t longest) : Regression<double, V>(fixed, vectors, topics, longest) {
+        g.reserve(4 * vectors + 8);
+        for (int k = 0; k < 4 * vectors; ++k) g[k] = 1;     // padding: any number that digamma takes
+    }
+    void solve(const double* prior, int steps, double enough) {
+        const int padded = 4 * this->v_count(), topics = this->topics;
+        double *b = this->b.data(), *numerator = this->numerator.data();
+        for (int s = 0; s < steps; ++s) {
+            for (int k = 0; k < padded; ++k) b[k] = digamma(g[k]);
+            const double highest = *std::max_element(b, b + topics);
+            for (int k = 0; k < padded; ++k) b[k] = fast_exp(b[k] - highest);
+            for (int k = topics; k < padded; ++k) b[k] = 0;
+            s == 0 ? this->template rates<true>() : this->template rates<>();
+            for (int64_t p = 0; p < this->count; ++p) this->ratio[p] = this->y[p] / this->rate[p];
+            this->numerators();
+            double change = 0, size = 0;
+            for (int k = 0; k < topics; ++k) {
+                const double next = prior[k] + b[k] * numerator[k];
+                change += std::abs(next - g[k]);
+                size += next;
+                g[k] = next;
+            }
+            if (change <= enough * size) break;
+        }
+    }
+};
+
+// Rows without counts get the prior. `scale` multiplies the columns of `fixed`.
+template <int V>
+void infer(const Sparse& X, const double* fixed, int64_t fixed_rows, const double* scale, const double* start, double* out, int topics,
+           int padded, const double* prior, int steps, double enough, int threads) {
+    Padded<double> copy(fixed, fixed_rows, topics, padded, scale, threads);
+    const int64_t longest = X.longest_row();
+    for_row_blocks(row_blocks(X.indptr, X.rows), threads, [&] {
+        return [&, row = Inference<V>(copy.buffer.data(), padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
+            row.index_end = X.indices + X.indptr[X.rows];
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t first = X.indptr[i];
+                row.index = X.indices + first;
+                row.count = X.indptr[i + 1] - first;
+                if (row.count == 0) {
+                    std::copy_n(prior, topics, out + i * topics);
+                    continue;
+                }
+                std::copy_n(X.data + first, row.count, row.y.data());
+                std::copy_n(start + i * topics, topics, row.g.data());
+                row.solve(prior, steps, enough);
+                std::copy_n(row.g.data(), topics, out + i * topics);
+            }
+        };
+    });
+}
+
+}  // namespace unmix

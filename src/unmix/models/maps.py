@@ -1,0 +1,83 @@
+"""Maps between the models: how a fit of one is read as, or starts, another. `docs/family.md` has the diagram.
+
+The map between Poisson NMF and the topic model, on which all others build, is in `topics.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unmix import kernels
+from unmix.counts import Counts
+from unmix.models.bayes import best_scales
+from unmix.models.poisson import column_sums
+from unmix.models.topics import poisson_to_topics
+
+Floats = NDArray[np.float64]
+
+LEAST_SHARE = 1e-8  # of a feature in a topic: a maximum-likelihood zero would stay zero for ever
+
+
+def poisson_to_plsi(L: ArrayLike, F: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    """The triple X/N ≈ C diag(w) Hᵀ of Zhang et al.: columns of C and H, and w, sum to one."""
+    L, F = np.asarray(L, dtype=np.float64), np.asarray(F, dtype=np.float64)
+    u, v = column_sums(F), column_sums(L)
+    return L / v, u * v / (u @ v), F / u
+
+
+def plsi_to_poisson(C: ArrayLike, w: ArrayLike, H: ArrayLike, total: float) -> tuple[Floats, Floats]:
+    """L = N C diag(w), F = H."""
+    return total * np.asarray(C, dtype=np.float64) * np.asarray(w), np.asarray(H, dtype=np.float64)
+
+
+def poisson_to_lda(
+    L: ArrayLike, F: ArrayLike, totals: ArrayLike, alpha: ArrayLike, eta: ArrayLike | None = None
+) -> tuple[Floats, Floats]:
+    """Where LDA starts from a maximum-likelihood fit: γ_ik = α_k + t_i l*_ik, and the topics.
+
+    Without `eta` the topics are F*, no share below 1e-8; with it they are τ_jk = η_j + n_k f*_jk, n_k = Σ_i t_i l*_ik,
+    since at a maximum-likelihood fit n_k f*_jk are the expected counts.
+    """
+    proportions, topics, _, _ = poisson_to_topics(L, F)
+    counts = np.asarray(totals, dtype=np.float64)[:, None] * proportions
+    if eta is None:
+        topics = np.maximum(topics, LEAST_SHARE)
+        return np.asarray(alpha) + counts, topics / topics.sum(axis=0)
+    return np.asarray(alpha) + counts, np.reshape(np.asarray(eta, dtype=np.float64), (-1, 1)) + column_sums(
+        counts
+    ) * topics
+
+
+def lda_to_poisson(gamma: ArrayLike, topics: ArrayLike, totals: ArrayLike) -> tuple[Floats, Floats]:
+    """Posterior means on the Poisson scale: L = t γ / Σγ; F the topics, or the means of their Dirichlets."""
+    gamma, topics = np.asarray(gamma, dtype=np.float64), np.asarray(topics, dtype=np.float64)
+    return np.asarray(totals)[:, None] * gamma / gamma.sum(axis=1, keepdims=True), topics / topics.sum(axis=0)
+
+
+def lda_to_gamma_poisson(gamma: ArrayLike, rate: ArrayLike) -> tuple[Floats, Floats]:
+    """The same q in the other model (lemma E.3): Gamma(γ_ik, 1 + rate_k)."""
+    gamma = np.asarray(gamma, dtype=np.float64)
+    return gamma, np.broadcast_to(1 + np.asarray(rate, dtype=np.float64), gamma.shape[1:]).copy()
+
+
+def gamma_poisson_to_lda(shape: ArrayLike) -> Floats:
+    """Independent Gammas of one rate, divided by their sum, are a Dirichlet: γ is the shape."""
+    return np.array(shape, dtype=np.float64)
+
+
+def poisson_to_gamma_gamma(
+    X: Any, L: ArrayLike, F: ArrayLike, a: float, b: float, c: float, d: float, threads: int = 1
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Where Bayesian factorisation starts from a maximum-likelihood fit: (â, b̂, ĉ, d̂), shapes n × K and m × K, rates K.
+
+    Topics are scaled as the priors like them best; â = a + expected counts, b̂ = b + Σ_j f_jk, and so on.
+    """
+    X = X if isinstance(X, Counts) else Counts(X)
+    L, F = np.asarray(L, dtype=np.float64), np.asarray(F, dtype=np.float64)
+    z = best_scales(L, F, a, b, c, d)
+    L, F = L / z, F * z
+    A, B, _ = kernels.both_numerators(X.rows, X.columns, X.column_order, L, F, threads=threads)
+    return a + L * A, b + column_sums(F), c + F * B, d + column_sums(L)
