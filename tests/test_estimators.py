@@ -102,7 +102,10 @@ def test_unfitted_models_say_so(kind: type[um.PoissonNMF]) -> None:
 
 
 def test_parameters_are_those_promised(kind: type[um.PoissonNMF]) -> None:
-    promised = "n_components solver extrapolate init prefit max_iter tol refine prior n_jobs dtype random_state verbose callbacks"
+    promised = (
+        "n_components solver extrapolate init prefit max_iter tol refine prior loadings_prior online n_jobs dtype "
+        "random_state verbose callbacks"
+    )
     signature = inspect.signature(kind)
     assert list(signature.parameters) == promised.split()
     by_name = [name for name, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY]
@@ -387,8 +390,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "tol": ({"tol": -1e-3}, "tol=-0.001; give a number >= 0"),
     "NaN tol": ({"tol": float("nan")}, "tol=nan"),
     "dtype": ({"dtype": "float16"}, 'dtype=\'float16\'; choose "float64" or "float32"'),
-    "prior": ({"prior": 2.0}, r"prior=2.0; give None or unmix.Gamma\(shape, rate\)"),
-    "prior of another shape": ({"prior": um.Gamma([2.0, 2.0])}, "does not fit 25 features × 3 topics"),
+    "prior": ({"prior": 2.0}, r"prior=2.0; give None, unmix.Gamma\(shape, rate\) or unmix.Dirichlet"),
+    "prior of another shape": ({"prior": um.Gamma([2.0, 2.0])}, "does not fit 25 rows × 3 topics"),
     "no threads": ({"n_jobs": 0}, "n_jobs=0; give a number of threads >= 1"),
     "n_jobs": ({"n_jobs": -2}, "n_jobs=-2"),
     "random_state": ({"random_state": "seed"}, "'seed' cannot be used to seed"),
@@ -441,10 +444,16 @@ def test_too_few_iterations_warn_unless_asked_for() -> None:
 
 def test_public_names_are_exactly_these() -> None:
     assert sorted(um.__all__) == [
+        "BayesianPoissonNMF",
         "Counts",
+        "Dirichlet",
         "Fit",
         "Gamma",
+        "GammaPoisson",
+        "LDA",
+        "Online",
         "PoissonNMF",
+        "SparsePoissonNMF",
         "TopicModel",
         "__version__",
         "datasets",
@@ -452,6 +461,7 @@ def test_public_names_are_exactly_these() -> None:
         "kkt",
         "load",
         "loglik",
+        "maps",
         "poisson_to_topics",
         "read",
         "solvers",

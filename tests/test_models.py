@@ -358,16 +358,16 @@ def test_a_rate_that_is_no_rate_is_refused(rate: Any) -> None:
 
 
 def test_a_prior_of_the_wrong_shape_is_refused() -> None:
-    with pytest.raises(ValueError, match="does not fit 15 features × 3 topics"):
+    with pytest.raises(ValueError, match="does not fit 15 rows × 3 topics"):
         um.Gamma([2.0, 2.0]).broadcast(15, 3)
-    with pytest.raises(ValueError, match="does not fit 15 features × 3 topics"):
+    with pytest.raises(ValueError, match="does not fit 3 topics"):
         um.Gamma(2.0, [1.0, 1.0]).broadcast(15, 3)
 
 
 def test_a_topic_with_shape_one_for_all_features_is_refused() -> None:
-    with pytest.raises(ValueError, match="Gamma shape is 1 for every feature of topic 1: no posterior mode"):
+    with pytest.raises(ValueError, match="Gamma shape is 1 everywhere in topic 1: no posterior mode"):
         um.Gamma([2.0, 1.0, 3.0]).broadcast(15, 3)
-    with pytest.raises(ValueError, match="every feature of topic 1"):
+    with pytest.raises(ValueError, match="everywhere in topic 1"):
         um.PoissonNMF(3, prior=um.Gamma([2.0, 1.0, 3.0]), random_state=0).fit(SMALL)
 
 

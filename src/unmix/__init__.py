@@ -13,10 +13,11 @@ from unmix._version import __version__
 from unmix.counts import Counts
 from unmix.data import datasets
 from unmix.data.read import read
-from unmix.estimators import LDA, BayesianPoissonNMF, GammaPoisson, PoissonNMF, TopicModel
+from unmix.estimators import LDA, BayesianPoissonNMF, GammaPoisson, PoissonNMF, SparsePoissonNMF, TopicModel
 from unmix.fit import Fit, load
+from unmix.models import maps
 from unmix.models.poisson import deviance, kkt, loglik
-from unmix.models.priors import Gamma
+from unmix.models.priors import Dirichlet, Gamma
 from unmix.models.topics import poisson_to_topics, topics_to_poisson
 from unmix.solvers.online import Online
 
@@ -24,11 +25,13 @@ __all__ = [
     "LDA",
     "BayesianPoissonNMF",
     "Counts",
+    "Dirichlet",
     "Fit",
     "Gamma",
     "GammaPoisson",
     "Online",
     "PoissonNMF",
+    "SparsePoissonNMF",
     "TopicModel",
     "__version__",
     "datasets",
@@ -36,6 +39,7 @@ __all__ = [
     "kkt",
     "load",
     "loglik",
+    "maps",
     "poisson_to_topics",
     "read",
     "solvers",

@@ -104,9 +104,10 @@ class Counts:
     @property
     def csr(self) -> sp.csr_array:
         """The counts as a scipy CSR array that shares this object's memory."""
-        return self._csr(self.rows.data)
+        return self.with_data(self.rows.data)
 
-    def _csr(self, data: NDArray[Any]) -> sp.csr_array:
+    def with_data(self, data: NDArray[Any]) -> sp.csr_array:
+        """A CSR array with other values in place of the nonzeros."""
         # scipy wants one type for both index arrays, and would rather widen `indices` than narrow `indptr`
         narrow = self.nnz <= np.iinfo(np.int32).max
         indptr = self.rows.indptr.astype(np.int32) if narrow else self.rows.indptr
@@ -121,7 +122,7 @@ class Counts:
     @cached_property
     def column_order(self) -> NDArray[np.int64]:
         """Where each entry of `columns` stands in `rows`."""
-        return self._csr(np.arange(self.nnz, dtype=np.int64)).tocsc().data
+        return self.with_data(np.arange(self.nnz, dtype=np.int64)).tocsc().data
 
     @cached_property
     def sample_totals(self) -> NDArray[np.float64]:

@@ -1,6 +1,6 @@
 """The models as scikit-learn estimators: parameters in, `Fit` out."""
 
 from unmix.estimators.bayesian import LDA, BayesianPoissonNMF, GammaPoisson
-from unmix.estimators.likelihood import PoissonNMF, TopicModel
+from unmix.estimators.likelihood import PoissonNMF, SparsePoissonNMF, TopicModel
 
-__all__ = ["LDA", "BayesianPoissonNMF", "GammaPoisson", "PoissonNMF", "TopicModel"]
+__all__ = ["LDA", "BayesianPoissonNMF", "GammaPoisson", "PoissonNMF", "SparsePoissonNMF", "TopicModel"]

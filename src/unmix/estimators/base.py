@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
+from unmix import kernels
 from unmix.counts import Counts
 from unmix.fit import Fit
 from unmix.solvers.online import Online, Stream
@@ -54,6 +55,28 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """Expected counts n × m of samples with these loadings. Dense: mind its size."""
         check_is_fitted(self)
         return np.asarray(X, dtype=np.float64) @ self.components_
+
+    def perplexity(self, X: Any, *, held_out: float = 0.5, random_state: Any = 0) -> float:
+        """Held-out perplexity by document completion: lower is better.
+
+        Each count is held out with probability `held_out`. The loadings of a sample are found from what is left, and the
+        held-out counts are predicted from them: exp(−mean log probability), by the multinomial Σ_k l_ik f_jk / Σ_jk l_ik f_jk.
+        No held-out count takes part in finding its own loadings, which is what makes perplexities of models comparable.
+        Infinite if a held-out count has no probability at all; smoothing topics (`eta`, or a prior) helps.
+        """
+        check_is_fitted(self)
+        if not isinstance(held_out, Real) or not 0 < held_out < 1:
+            raise ValueError(f"held_out={held_out!r}; give a probability between 0 and 1")
+        counts = self._possible(self._checked_counts(X, reset=False))
+        counts.require_whole("document completion")
+        hidden = generator(random_state).binomial(counts.rows.data.astype(np.int64), held_out).astype(np.float64)
+        shown, predicted = (Counts(counts.with_data(data)) for data in (counts.rows.data - hidden, hidden))
+        L, F = self.transform(shown), np.ascontiguousarray(self.components_.T)
+        L[L.sum(axis=1) == 0] = 1.0  # nothing is known of the sample
+        weights = L @ F.sum(axis=0)
+        xlogs = kernels.xlogs(predicted.rows, L, F, threads=thread_count(self.n_jobs))
+        loglik = xlogs.sum() - predicted.sample_totals @ np.log(weights)
+        return float(np.exp(-loglik / predicted.total)) if predicted.total > 0 else 1.0
 
     @property
     def components_(self) -> NDArray[np.float64]:

@@ -75,17 +75,27 @@ class Residuals:
         return float(max(self.left.max(initial=0), self.right.max(initial=0)))
 
 
-def residuals(X: Counts, L: Floats, F: Floats, threads: int = 1, prior: Gamma | None = None) -> Residuals:
-    """A rate of zero at a nonzero count makes its residuals infinite. With a prior they are those of the posterior."""
+def residuals(
+    X: Counts,
+    L: Floats,
+    F: Floats,
+    threads: int = 1,
+    prior: Gamma | None = None,
+    loadings_prior: Gamma | None = None,
+    penalty_gradients: tuple[Floats, Floats] | None = None,
+) -> Residuals:
+    """A rate of zero at a nonzero count makes its residuals infinite. With priors or a penalty they are those of the sum."""
     sums = column_sums(L), column_sums(F)
     gradients = [
         np.subtract(sums[1], A := kernels.numerators(X.rows, L, F, threads=threads)[0], out=A),
         np.subtract(sums[0], B := kernels.numerators(X.columns, F, L, threads=threads)[0], out=B),
     ]
     with np.errstate(divide="ignore", invalid="ignore"):
-        if prior:
-            shape, rate = prior.broadcast(*F.shape)
-            gradients[1] += rate - np.where(shape > 0, shape / F, 0.0)
+        for gradient, factor, belief in zip(gradients, (L, F), (loadings_prior, prior), strict=True):
+            if belief:
+                gradient += belief.gradient(factor)
+        if penalty_gradients:
+            gradients = [gradient + more for gradient, more in zip(gradients, penalty_gradients, strict=True)]
         lowest = min(float(np.nanmin(gradient, initial=0)) for gradient in gradients)
         for gradient, factor in zip(gradients, (L, F), strict=True):
             np.abs(np.multiply(gradient, factor, out=gradient), out=gradient)

@@ -1,4 +1,4 @@
-"""A Gamma prior on the factors, which makes a maximum-likelihood fit a MAP fit.
+"""Priors that make a maximum-likelihood fit a MAP fit: Gamma on factors or loadings, Dirichlet on topics or proportions.
 
     f_jk ~ Gamma(shape α_jk, rate β_k):   −log p(F) = −Σ (α_jk − 1) log f_jk + Σ β_k f_jk + const
 
@@ -19,8 +19,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Gamma:
-    """Gamma(shape, rate) on each factor f_jk: `shape` a number or broadcastable to m × K (use (m, 1) for one a feature),
-    `rate` a number or one a topic.
+    """Gamma(shape, rate) on each factor f_jk, or each loading: `shape` a number or broadcastable to m × K (use (m, 1) for one
+    a feature) or n × K, `rate` a number or one a topic.
 
     A posterior mode exists only if shape >= 1 everywhere and somewhere > 1.
     """
@@ -38,18 +38,22 @@ class Gamma:
         if not np.isfinite(rate).all() or (rate <= 0).any() or rate.ndim > 1:
             raise ValueError(f"Gamma rate {_few(rate)}: give a positive number, or one a topic")
 
-    def broadcast(self, n_features: int, n_topics: int) -> tuple[Floats, Floats]:
-        """(shape − 1) as a read-only m × K view, and the rate of each topic."""
+    def broadcast(self, rows: int, n_topics: int) -> tuple[Floats, Floats]:
+        """(shape − 1) as a read-only rows × K view, and the rate of each topic."""
+        extra = _extra(self.shape, rows, n_topics)
         try:
-            extra = np.broadcast_to(np.asarray(self.shape, dtype=np.float64) - 1, (n_features, n_topics))
             rate = np.broadcast_to(np.asarray(self.rate, dtype=np.float64), (n_topics,)).copy()
         except ValueError as error:
-            raise ValueError(f"the prior does not fit {n_features} features × {n_topics} topics: {error}") from None
+            raise ValueError(f"the rate of the prior does not fit {n_topics} topics: {error}") from None
         if (flat := np.flatnonzero(extra.sum(axis=0) <= 0)).size:
-            raise ValueError(
-                f"Gamma shape is 1 for every feature of topic {flat[0]}: no posterior mode; give some shape > 1"
-            )
+            raise ValueError(f"Gamma shape is 1 everywhere in topic {flat[0]}: no posterior mode; give some shape > 1")
         return extra, rate
+
+    def gradient(self, F: Floats) -> Floats:
+        """Of the penalty."""
+        extra, rate = self.broadcast(*F.shape)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return rate - np.where(extra > 0, extra / F, 0.0)
 
     def penalty(self, F: Floats) -> float:
         """−log p(F) without its constant."""
@@ -65,6 +69,47 @@ class Gamma:
         """The column sums Σ_j (α_jk − 1) / β_k that every posterior mode has."""
         extra, rate = self.broadcast(*F.shape)
         return extra.sum(axis=0) / rate
+
+
+@dataclass(frozen=True)
+class Dirichlet:
+    """Dirichlet(concentration) on topics (a number, or one a feature) or on the proportions of a sample (a number, or one a
+    topic).
+
+    A mode inside the simplex exists only if the concentration is >= 1 everywhere and somewhere > 1.
+    """
+
+    concentration: ArrayLike
+
+    def __post_init__(self) -> None:
+        c = np.asarray(self.concentration, dtype=np.float64)
+        if not np.isfinite(c).all() or (c < 1).any() or (c == 1).all() or c.ndim > 1:
+            raise ValueError(
+                f"Dirichlet concentration {_few(c)}: a posterior mode needs numbers >= 1, some of them > 1; "
+                "use no prior for maximum likelihood, or LDA for smaller ones"
+            )
+
+    def on_topics(self) -> Gamma:
+        """The Gamma prior on factors with the same posterior mode of the topics (Carbonetto et al., corollary 2)."""
+        c = np.asarray(self.concentration, dtype=np.float64)
+        return Gamma(c if c.ndim == 0 else c[:, None])
+
+    def broadcast(self, rows: int, n_topics: int) -> tuple[Floats, Floats]:
+        """As the prior of loadings of normalised topics: (concentration − 1) as a rows × K view, and no rate."""
+        return _extra(self.concentration, rows, n_topics), np.zeros(n_topics)
+
+    def penalty(self, L: Floats) -> float:
+        """−log p(proportions) without its constant; a sample without counts says nothing."""
+        L = L[L.sum(axis=1) > 0]
+        extra, _ = self.broadcast(*L.shape)
+        return -float(xlogy(extra, L / L.sum(axis=1, keepdims=True)).sum())
+
+
+def _extra(shape: ArrayLike, rows: int, n_topics: int) -> Floats:
+    try:
+        return np.broadcast_to(np.asarray(shape, dtype=np.float64) - 1, (rows, n_topics))
+    except ValueError as error:
+        raise ValueError(f"the prior does not fit {rows} rows × {n_topics} topics: {error}") from None
 
 
 def positive(name: str, value: ArrayLike, length: int, what: str) -> Floats:

@@ -9,10 +9,14 @@ from unmix.solvers.em import EM
 from unmix.solvers.extrapolate import Extrapolate
 from unmix.solvers.joint import PLSA, Joint
 from unmix.solvers.newton import Newton
+from unmix.solvers.online import OnlineEM, StochasticVI
 from unmix.solvers.plsi import PLSI, Normalized
 from unmix.solvers.run import Progress, Trace, run
+from unmix.solvers.sparse import Shrunk, Sparse
+from unmix.solvers.vi import CAVI, Inference
 
 __all__ = [
+    "CAVI",
     "CCD",
     "EM",
     "PLSA",
@@ -23,15 +27,20 @@ __all__ = [
     "Alternate",
     "Checkpoint",
     "Extrapolate",
+    "Inference",
     "Joint",
     "Log",
     "Newton",
     "Normalized",
+    "OnlineEM",
     "Problem",
     "Progress",
     "ProgressBar",
+    "Shrunk",
     "Side",
+    "Sparse",
     "State",
+    "StochasticVI",
     "StopAfter",
     "StopAtKKT",
     "Trace",

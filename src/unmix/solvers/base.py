@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from unmix import kernels
 from unmix.counts import Counts, Rows
+from unmix.models.bayes import best_scales
 from unmix.models.poisson import column_sums, expected_total, residuals
-from unmix.models.priors import Gamma
+from unmix.models.priors import Dirichlet, Gamma
+from unmix.models.sparse import Sparsity
 
 Floats = NDArray[Any]
 
@@ -40,15 +42,22 @@ class Side:
 
 @dataclass(frozen=True)
 class Problem:
-    """minimise  loss(L, F) = Σ λ − Σ x log λ − log prior(F)   over L, F >= 0,   λ = L Fᵀ."""
+    """minimise  loss(L, F) = Σ λ − Σ x log λ − log prior(F) − log prior(L) + penalty(L, F)   over L, F >= 0,   λ = L Fᵀ."""
 
     X: Counts
     n_topics: int
-    prior: Gamma | None = None
+    prior: Gamma | None = None  # on F
     threads: int = 1
+    loadings_prior: Gamma | Dirichlet | None = None
+    sparsity: Sparsity | None = None
 
     @cached_property
     def left(self) -> Side:
+        """With a Dirichlet prior or a penalty, for factors that are normalised as those ask for."""
+        if self.loadings_prior is not None:
+            return Side(self.X.rows, self.threads, *self.loadings_prior.broadcast(self.X.shape[0], self.n_topics))
+        if self.sparsity is not None:
+            return Side(self.X.rows, self.threads, rate=np.full(self.n_topics, self.sparsity.weight))
         return Side(self.X.rows, self.threads)
 
     @cached_property
@@ -57,28 +66,58 @@ class Problem:
             return Side(self.X.columns, self.threads)
         return Side(self.X.columns, self.threads, *self.prior.broadcast(self.X.shape[1], self.n_topics))
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is maximum likelihood and nothing else."""
+        return self.prior is None and self.loadings_prior is None and self.sparsity is None
+
+    @property
+    def normalised(self) -> bool:
+        """Whether it is one for factors held to a norm, which half-steps do not keep."""
+        return self.sparsity is not None or isinstance(self.loadings_prior, Dirichlet)
+
+    def penalty(self, L: Floats, F: Floats) -> float:
+        """What is added to the negative log-likelihood."""
+        total = self.prior.penalty(F) if self.prior else 0.0
+        total += self.loadings_prior.penalty(L) if self.loadings_prior else 0.0
+        return total + (self.sparsity.penalty(L, F) if self.sparsity else 0.0)
+
     def loss(self, L: Floats, F: Floats, xlog: float | None = None) -> float:
         """`xlog` is Σ x log λ where the caller has it already."""
         if xlog is None:
             xlog = float(kernels.xlogs(self.X.rows, L, F, threads=self.threads).sum())
-        return expected_total(L, F) - xlog + (self.prior.penalty(F) if self.prior else 0.0)
+        return expected_total(L, F) - xlog + self.penalty(L, F)
 
     def rescale(self, L: Floats, F: Floats) -> tuple[Floats, Floats]:
-        """Scales topics alike on both sides, or as the prior likes them best, in place. Rates stay the same."""
-        left, right = column_sums(L) / len(L), column_sums(F) / len(F)
-        target = self.prior.best_scales(F) / len(F) if self.prior else np.sqrt(left * right)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scale = np.where((left > 0) & (right > 0), target / right, 1.0)
+        """Scales topics alike on both sides, or as the priors like them best, in place. Rates stay the same."""
+        scale = self._scales(L, F)
         L /= scale.astype(L.dtype)
         F *= scale.astype(F.dtype)
         return L, F
 
+    def _scales(self, L: Floats, F: Floats) -> NDArray[np.float64]:
+        u, v = column_sums(F), column_sums(L)
+        on_L = self.loadings_prior if isinstance(self.loadings_prior, Gamma) else None
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if self.prior and on_L:
+                scale = best_scales(L, F, on_L.shape, on_L.rate, self.prior.shape, self.prior.rate)
+            elif self.prior:
+                scale = self.prior.best_scales(F) / u
+            elif on_L:
+                scale = v / on_L.best_scales(L)
+            else:
+                scale = np.sqrt((v / len(L)) / (u / len(F)))
+        return np.where((u > 0) & (v > 0), scale, 1.0)
+
     def figures(self, state: State) -> dict[str, float]:
         objective = -state.loss - self.X.log_factorials
-        return {"loglik": objective + (self.prior.penalty(state.F) if self.prior else 0.0), "objective": objective}
+        return {"loglik": objective + self.penalty(state.L, state.F), "objective": objective}
 
     def kkt(self, state: State) -> float:
-        return residuals(self.X, state.L, state.F, self.threads, self.prior).max
+        if isinstance(self.loadings_prior, Dirichlet):
+            return np.nan  # its constraints are others
+        more = self.sparsity.gradients(state.L, state.F) if self.sparsity else None
+        return residuals(self.X, state.L, state.F, self.threads, self.prior, self.loadings_prior, more).max
 
     def result(self, state: State) -> Result:
         L, F = self._without_traces(state)
@@ -88,7 +127,8 @@ class Problem:
         """Entries that the solvers' floor keeps just above zero become zero, unless the likelihood hangs on them, as it may
         where counts differ by many orders of magnitude."""
         L, F = cleared(state.L, state.F), cleared(state.F, state.L)
-        harmless = self.prior is None and abs(self.loss(L, F) - state.loss) <= 1e-9 * abs(state.loss)
+        no_prior = self.prior is None and self.loadings_prior is None
+        harmless = no_prior and abs(self.loss(L, F) - state.loss) <= 1e-9 * abs(state.loss)
         return (L, F) if harmless else (state.L, state.F)
 
 

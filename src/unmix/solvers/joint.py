@@ -5,7 +5,8 @@ With Z_ik = l_ik Σ_j r_ij f_jk and Y_jk = f_jk Σ_i r_ij l_ik, the expected cou
     normalised NMF (algorithm 4)    l_ik ← Z_ik           f*_jk ← Y_jk / n_k
     PLSA           (algorithm 6)    l*_ik ← Z_ik / t_i    f*_jk ← Y_jk / n_k
 
-Both are EM, and their iterates are the same up to L = t L* (their lemma B.1).
+Both are EM, and their iterates are the same up to L = t L* (their lemma B.1). PLSA takes Dirichlet priors, on topics and on
+proportions, by adding (concentration − 1) to the expected counts: l*_ik ∝ Z_ik + α_k − 1, f*_jk ∝ Y_jk + η_j − 1.
 """
 
 from __future__ import annotations
@@ -34,14 +35,18 @@ class Joint:
     """Algorithm 4: columns of F sum to one."""
 
     state_type: ClassVar[type[State]] = Expected
+    takes_priors: ClassVar[bool] = False
 
     def start(self, problem: Problem, L: Floats, F: Floats) -> Expected:
-        refuse_prior(self, problem)
+        if not self.takes_priors:
+            refuse_prior(self, problem)
         scales = column_sums(F)
         return self._at(problem, (L * scales).astype(L.dtype, copy=False), (F / scales).astype(F.dtype, copy=False))
 
     def step(self, problem: Problem, state: Expected) -> Expected:
         Y = state.F * state.B
+        if problem.right.shape is not None:
+            Y += problem.right.shape
         return self._at(problem, self.loadings(problem, state), (Y / Y.sum(axis=0)).astype(state.F.dtype, copy=False))
 
     def loadings(self, problem: Problem, state: Expected) -> Floats:
@@ -58,12 +63,17 @@ class Joint:
 class PLSA(Joint):
     """Algorithm 6: besides, rows of L* = L / t sum to one."""
 
+    takes_priors: ClassVar[bool] = True
+
     def start(self, problem: Problem, L: Floats, F: Floats) -> Expected:
         state = super().start(problem, L, F)
         return self._at(problem, _with_row_sums(state.L, problem.X.sample_totals), state.F)
 
     def loadings(self, problem: Problem, state: Expected) -> Floats:
-        return _with_row_sums(super().loadings(problem, state), problem.X.sample_totals)
+        Z = super().loadings(problem, state)
+        if problem.left.shape is not None:
+            Z = Z + problem.left.shape
+        return _with_row_sums(Z, problem.X.sample_totals)
 
 
 def _with_row_sums(L: Floats, totals: NDArray[np.float64]) -> Floats:
@@ -73,7 +83,7 @@ def _with_row_sums(L: Floats, totals: NDArray[np.float64]) -> Floats:
 
 
 def refuse_prior(solver: object, problem: Problem) -> None:
-    if problem.prior is not None:
+    if not problem.plain:
         raise ValueError(
             f"{type(solver).__name__} fits by maximum likelihood only; use em, scd, sn or newton with a prior"
         )

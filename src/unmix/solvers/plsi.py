@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmix import kernels
-from unmix.models.poisson import column_sums
+from unmix.models.maps import plsi_to_poisson, poisson_to_plsi
 from unmix.solvers.base import Floats, Problem, State
 from unmix.solvers.joint import refuse_prior
 
@@ -35,11 +35,10 @@ class _TripleSolver:
 
     def start(self, problem: Problem, L: Floats, F: Floats) -> Triple:
         refuse_prior(self, problem)
-        u, v = column_sums(F), column_sums(L)
-        return self._at(problem, L / v, u * v / (u @ v), F / u)
+        return self._at(problem, *poisson_to_plsi(L, F))
 
     def _at(self, problem: Problem, C: Floats, w: Floats, H: Floats) -> Triple:
-        L = problem.X.total * C * w
+        L, H = plsi_to_poisson(C, w, H, problem.X.total)
         RH, xlog = kernels.numerators(problem.X.rows, L, H, threads=problem.threads)
         return Triple(L=L, F=H, C=C, w=w, H=H, RH=RH, loss=problem.loss(L, H, xlog))
 

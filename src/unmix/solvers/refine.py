@@ -149,12 +149,12 @@ def _allocated(problem: Problem, state: State, c: int) -> tuple[Counts, Floats]:
 
 def _loss(problem: Problem, L: Floats, F: Floats) -> float:
     """Of the likelihood alone: moves change the number of topics, which a prior may not fit."""
-    return replace(problem, prior=None).loss(L, F)
+    return replace(problem, prior=None, loadings_prior=None).loss(L, F)
 
 
 def _present_loss(problem: Problem, state: State) -> float:
     """Of the likelihood alone, without another pass over the data."""
-    return state.loss - (problem.prior.penalty(state.F) if problem.prior else 0.0)
+    return state.loss - problem.penalty(state.L, state.F)
 
 
 def _in_counts(state: State) -> tuple[Floats, Floats]:
