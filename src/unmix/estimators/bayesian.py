@@ -161,19 +161,14 @@ class VariationalEstimator(CountsEstimator):
     def _first_factors(self, problem: Problem, rng: np.random.Generator) -> tuple[tuple[Floats, Floats], str]:
         if self.init == "random":
             return starts.random(problem, rng), "random"
+        if self.init == "topic-score":
+            return starts.topic_score_or_random(problem, rng)
         if isinstance(self.init, str):
-            quick = PoissonNMF(
-                self.n_components,
-                init=self.init,
-                prefit=5,
-                max_iter=30,
-                tol=1e-6,
-                n_jobs=self.n_jobs,
-                random_state=rng,
-            )
+            quick = PoissonNMF(self.n_components, init="topic-score", n_jobs=self.n_jobs, random_state=rng)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # it need not converge
-                fit = quick.fit(problem.X).result_
+                warnings.filterwarnings("ignore", "Topic-SCORE")  # a random start will do
+                fit = quick.set_params(prefit=5, max_iter=12, tol=1e-6).fit(problem.X).result_
             return (fit.L, fit.F), "maximum likelihood"
         L, F = (self.init.L, self.init.F) if isinstance(self.init, Fit) else self.init
         return check_factors(problem.X.shape, L, F, problem.n_topics), "given"
@@ -205,8 +200,8 @@ class LDA(VariationalEstimator):
     eta
         None: topics are estimated by maximum likelihood. A number, or one a feature: topics ~ Dirichlet(eta).
     init
-        "auto": from a maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al., section 4).
-        Or "random", "topic-score", a pair (L0, F0), or a `Fit` of any model here.
+        "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
+        section 4). Or "random", "topic-score", a pair (L0, F0), or a `Fit` of any model here.
     inner
         Most updates of a sample's proportions before the topics move; a sample that stands still ends sooner.
         0: proportions and topics move together.

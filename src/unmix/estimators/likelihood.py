@@ -274,14 +274,11 @@ class PoissonNMF(CountsEstimator):
             problem = replace(problem, prior=None, loadings_prior=None, sparsity=None)
         if self.init == "auto":
             return starts.Contest()(problem, rng)
-        if self.init == "topic-score":
-            try:
-                return starts.topic_score(problem, rng), "topic-score"
-            except starts.ScoreError as reason:
-                warnings.warn(
-                    f"Topic-SCORE cannot start this fit: {reason}. Starting at random", UserWarning, stacklevel=4
-                )
-        return starts.random(problem, rng), "random"
+        return (
+            starts.topic_score_or_random(problem, rng)
+            if self.init == "topic-score"
+            else (starts.random(problem, rng), "random")
+        )
 
     def _given_start(self, problem: Problem) -> tuple[Floats, Floats]:
         L0, F0 = cast(tuple[Any, Any], self.init)

@@ -37,11 +37,11 @@ def random(problem: Problem, rng: np.random.Generator) -> Pair:
     return L * (problem.X.sample_totals / L.sum(axis=1))[:, None], F / F.sum(axis=0)
 
 
-def known_factors(problem: Problem, F: Floats) -> Floats:
-    """The maximum-likelihood loadings for given factors: a convex problem a sample, solved to its KKT conditions."""
+def known_factors(problem: Problem, F: Floats, rounds: int = 200, enough: float = 1e-11) -> Floats:
+    """The maximum-likelihood loadings for given factors: a convex problem a sample, by default solved to its KKT conditions."""
     totals, scales = problem.X.sample_totals, F.sum(axis=0)
     start = np.divide(totals[:, None], len(scales) * scales, out=np.zeros((len(totals), len(scales))), where=scales > 0)
-    L, _ = Newton(rounds=200, enough=1e-11)(problem.left, F, start)
+    L, _ = Newton(rounds=rounds, enough=enough)(problem.left, F, start)
     return L
 
 
@@ -54,7 +54,16 @@ def topic_score(problem: Problem, rng: np.random.Generator) -> Pair:
     F = score_topics(problem.X, problem.n_topics, rng)
     mix = problem.X.feature_totals / problem.X.total
     F = 0.99 * F + 0.01 * mix[:, None]  # no word may be impossible in a topic: EM could not bring it back
-    return known_factors(problem, F), F
+    return known_factors(problem, F, rounds=5, enough=1e-3), F
+
+
+def topic_score_or_random(problem: Problem, rng: np.random.Generator) -> tuple[Pair, str]:
+    """Topic-SCORE, or where it cannot work a random start and a warning; and which it was."""
+    try:
+        return topic_score(problem, rng), "topic-score"
+    except ScoreError as reason:
+        warnings.warn(f"Topic-SCORE cannot start this fit: {reason}. Starting at random", UserWarning, stacklevel=5)
+        return random(problem, rng), "random"
 
 
 def score_topics(X: Counts, K: int, rng: np.random.Generator, quantile: float = 0.0) -> Floats:
@@ -75,7 +84,7 @@ def score_topics(X: Counts, K: int, rng: np.random.Generator, quantile: float = 
         rmatvec=lambda v: scale * (csr.T @ v.ravel()),
     )
     try:
-        _, values, Vt = svds(weighted, k=K, v0=np.ones(min(X.shape)), return_singular_vectors="vh", rng=rng)
+        _, values, Vt = svds(weighted, k=K, v0=np.ones(min(X.shape)), return_singular_vectors="vh", tol=1e-4, rng=rng)
     except ArpackError as error:
         raise ScoreError(f"no singular vectors ({error})") from None
     V = Vt[np.argsort(-values)].T[used]
@@ -83,7 +92,7 @@ def score_topics(X: Counts, K: int, rng: np.random.Generator, quantile: float = 
     R = V[:, 1:] * np.sign(V[:, 0].sum() or 1) / leading[:, None]
     if not np.isfinite(R).all():
         raise ScoreError("the singular vectors are not finite")
-    heaviest = np.argsort(-X.feature_totals[used], kind="stable")[:10_000]
+    heaviest = np.argsort(-X.feature_totals[used], kind="stable")[:5_000]
     vertices = _hunt_vertices(R[heaviest], K, rng)
     corners = np.column_stack([vertices, np.ones(K)])
     if np.linalg.cond(corners) > 1e10:
@@ -103,10 +112,7 @@ def _hunt_vertices(R: Floats, K: int, rng: np.random.Generator) -> Floats:
     simplex leaves the others least far outside."""
     if len(np.unique(np.round(R / max(np.abs(R).max(), 1e-300), 9), axis=0)) < 3 * K:
         raise ScoreError(f"fewer than {3 * K} distinct features")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # an empty cluster is no harm
-        runs = [kmeans2(R, 3 * K, iter=100, minit="++", rng=rng) for _ in range(4)]
-    centres, _ = min(runs, key=lambda run: float(((R - run[0][run[1]]) ** 2).sum()))
+    centres = min((_cluster(R, 3 * K, rng) for _ in range(4)), key=lambda run: run[0])[1]
     if K == 2:
         return centres[[np.argmin(centres[:, 0]), np.argmax(centres[:, 0])]]
     distance = ((centres[:, None] - centres[None]) ** 2).sum(axis=-1)
@@ -126,6 +132,20 @@ def _hunt_vertices(R: Floats, K: int, rng: np.random.Generator) -> Floats:
         return max((_distance_to_simplex(candidates[c], candidates[list(subset)]) for c in others), default=0.0)
 
     return candidates[list(min(combinations(range(n_candidates), K), key=worst))]
+
+
+def _cluster(R: Floats, clusters: int, rng: np.random.Generator) -> tuple[float, Floats]:
+    """k-means: the sum of squares that is left, and the centres, after 100 iterations or once the sum hardly falls."""
+    left = np.inf
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # an empty cluster is no harm
+        centres, labels = kmeans2(R, clusters, iter=10, minit="++", rng=rng)
+        for _ in range(9):
+            last, left = left, float(((R - centres[labels]) ** 2).sum())
+            if left > (1 - 1e-3) * last:
+                break
+            centres, labels = kmeans2(R, centres, iter=10, minit="matrix")
+    return left, centres
 
 
 def _distance_to_simplex(point: Floats, corners: Floats) -> float:
