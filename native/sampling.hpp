@@ -69,43 +69,10 @@ template <class Task> void for_each_chain(int64_t count, int threads, const Task
     if (error) std::rethrow_exception(error);
 }
 
-// --- drawing a topic --------------------------------------------------------------------------------------------------------
-
-// The lane in which the running sum of four weights passes u; the last if rounding kept it below.
-inline int lane_of(const double* w, double u) {
-    const double c0 = w[0], c1 = c0 + w[1], c2 = c1 + w[2];
-    return (u >= c0) + (u >= c1) + (u >= c2);
-}
-
-// A topic with probability in proportion to w. Blocks of 4 topics are added up first, then groups of 4 blocks, so that no running
-// sum is long: u finds its group, then its block, then its topic.
-template <int V> inline int draw(const double* w, int vectors, double* block_sums, double uniform, int topics) {
-    const int count = V ? V : vectors, groups = (count + 3) / 4;
-    const Vec<double> none = {0, 0, 0, 0};
-    double total = 0;
-    for (int g = 0; g < groups; ++g) {
-        auto at = [&](int b) { return 4 * g + b < count ? load(w + 16 * g + 4 * b) : none; };
-        const Vec<double> s = sums(at(0), at(1), at(2), at(3));
-        store(block_sums + 4 * g, s);
-        total += ((s[0] + s[1]) + s[2]) + s[3];
-    }
-    double u = uniform * total;
-    int g = 0;
-    for (; g + 1 < groups; ++g) {
-        const double* s = block_sums + 4 * g;
-        const double here = ((s[0] + s[1]) + s[2]) + s[3];
-        if (u < here) break;
-        u -= here;
-    }
-    const double* s = block_sums + 4 * g;
-    const int block = std::min(lane_of(s, u), count - 4 * g - 1);
-    const double before[4] = {0, s[0], s[0] + s[1], (s[0] + s[1]) + s[2]};
-    u -= before[block];
-    const int k = 16 * g + 4 * block;
-    return std::min(k + lane_of(w + k, u), topics - 1);
-}
-
 // --- collapsed Gibbs --------------------------------------------------------------------------------------------------------
+//
+// One sweep takes every token out and puts it back with probability in proportion to
+//     w_k = (alpha_j + n_jk) (beta_k + n_ik) / (alpha_sum + n_k),    counts without the token.
 
 typedef int32_t Int4 __attribute__((vector_size(16), aligned(4)));
 typedef int64_t Mask4 __attribute__((vector_size(32)));
@@ -113,11 +80,7 @@ typedef int64_t Mask4 __attribute__((vector_size(32)));
 inline Vec<double> as_double(const int32_t* p) { return __builtin_convertvector(*reinterpret_cast<const Int4*>(p), Vec<double>); }
 inline void store_whole(int32_t* p, Vec<double> v) { *reinterpret_cast<Int4*>(p) = __builtin_convertvector(v, Int4); }
 inline Vec<double> all(double x) { return Vec<double>{x, x, x, x}; }
-// 1 in lane k, 0 elsewhere; `lane` holds the topics' numbers
-inline Vec<double> unit(Vec<double> lane, double k) {
-    const Vec<double> one = {1, 1, 1, 1};
-    return (Vec<double>)((Mask4)(lane == all(k)) & (Mask4)one);
-}
+inline Vec<double> where(Mask4 mask, Vec<double> x) { return (Vec<double>)(mask & (Mask4)x); }          // x, or 0
 
 constexpr int64_t poll_after = 1 << 14, prefetch_ahead = 6;      // tokens between two polls; nonzeros between prefetch and use
 
@@ -128,98 +91,212 @@ inline void prefetch_row(const Sparse& X, int64_t p, const Tables& n) {
     __builtin_prefetch(row + n.stride - 1, 1);
 }
 
-// One sweep over all tokens. Each is taken out and put back with probability in proportion to
-//     w_k = (alpha_j + n_jk) (beta_k + n_ik) / (alpha_sum + n_k),    counts without the token.
-// For up to 16 topics (V vectors) all that a token touches stays in registers.
-template <int V, class Poll> void gibbs_few(const Sparse& X, const Prior& prior, uint16_t* label, const Tables& n, Xoshiro& random, Poll& poll) {
+// Running sums of four numbers:  x0,  x0 + x1,  (x1 + x2) + x0,  (x2 + x3) + (x0 + x1).
+inline Vec<double> running(Vec<double> x) {
+    const Vec<double> none = {0, 0, 0, 0};
+    x += __builtin_shufflevector(none, x, 0, 4, 5, 6);
+    return x + __builtin_shufflevector(none, x, 0, 0, 4, 5);
+}
+
+// Up to 16 topics: V vectors, in registers. The topic drawn stays a mask (`placed`), and its count is added to the tables of the
+// next token only after that token's two possible quotients, with it and without, are under way: no division waits for a draw.
+template <int V> struct Few {
     Vec<double> lane[V], beta[V], of_topic[V], of_row[V], of_column[V];
-    alignas(32) double w[4 * V], block_sums[4];
-    for (int v = 0; v < V; ++v) {
-        lane[v] = Vec<double>{4. * v, 4. * v + 1, 4. * v + 2, 4. * v + 3};
-        std::memcpy(&beta[v], prior.beta + 4 * v, 32);
-        of_topic[v] = as_double(n.by_topic + 4 * v);
+    Vec<double> guard;                 // of the last vector: infinite from the last topic on, which rounding cannot pass
+    Mask4 placed[V];                   // the topic of the last token, not yet counted
+    double alpha_sum;
+
+    Few(const Prior& prior, const Tables& n) : lane{}, beta{}, guard{}, placed{}, alpha_sum(prior.alpha_sum) {
+        constexpr double infinite = std::numeric_limits<double>::infinity();
+        for (int v = 0; v < V; ++v) {
+            of_topic[v] = as_double(n.by_topic + 4 * v);
+            for (int q = 0; q < 4; ++q) {
+                lane[v][q] = 4 * v + q;
+                beta[v][q] = prior.beta[4 * v + q];
+            }
+        }
+        for (int q = 0; q < 4; ++q) guard[q] = 4 * (V - 1) + q < n.topics - 1 ? -infinite : infinite;
     }
-    const Vec<double> alpha_sum = all(prior.alpha_sum);
+    // `in_row`, `in_column`: 1 if the last token was of the same row, of the same nonzero; else 0.
+    int draw(double old, double alpha, double in_row, double in_column, double uniform) {
+        Vec<double> cumulated[V], before = {0, 0, 0, 0};
+        for (int v = 0; v < V; ++v) {
+            const Vec<double> one = where(lane[v] == all(old), all(1.0));
+            of_row[v] -= one; of_column[v] -= one; of_topic[v] -= one;
+            const Vec<double> without = (beta[v] + of_row[v]) / (alpha_sum + of_topic[v]);
+            const Vec<double> with = (beta[v] + (of_row[v] + in_row)) / (alpha_sum + (of_topic[v] + 1.0));
+            of_row[v] += where(placed[v], all(in_row));
+            of_column[v] += where(placed[v], all(in_column));
+            of_topic[v] += where(placed[v], all(1.0));
+            const Vec<double> w = (alpha + of_column[v]) * (placed[v] ? with : without);
+            const Vec<double> sums = running(w);
+            cumulated[v] = before + sums;
+            before += __builtin_shufflevector(sums, sums, 3, 3, 3, 3);
+        }
+        const Vec<double> u = before * uniform;
+        cumulated[V - 1] = cumulated[V - 1] > guard ? cumulated[V - 1] : guard;
+        Mask4 passed_before = {-1, -1, -1, -1}, count = {0, 0, 0, 0};
+        for (int v = 0; v < V; ++v) {
+            const Mask4 passed = cumulated[v] <= u;
+            placed[v] = __builtin_shufflevector(passed_before, passed, 3, 4, 5, 6) & ~passed;
+            passed_before = passed;
+            count -= passed;
+        }
+        return static_cast<int>((count[0] + count[1]) + (count[2] + count[3]));
+    }
+    void settle(Vec<double>* table, int32_t* counts) {
+        for (int v = 0; v < V; ++v) store_whole(counts + 4 * v, table[v] + where(placed[v], all(1.0)));
+    }
+};
+
+template <int V, class Poll> void gibbs_few(const Sparse& X, const Prior& prior, uint16_t* label, const Tables& n, Xoshiro& random, Poll& poll) {
+    Few<V> few(prior, n);
     Xoshiro generator = random;
     int64_t since = 0;
     for (int64_t i = 0; i < X.rows; ++i) {
         int32_t* row = n.by_row + i * n.stride;
-        for (int v = 0; v < V; ++v) of_row[v] = as_double(row + 4 * v);
+        for (int v = 0; v < V; ++v) few.of_row[v] = as_double(row + 4 * v);
+        double in_row = 0;
         for (int64_t p = X.indptr[i]; p < X.indptr[i + 1]; ++p) {
             prefetch_row(X, p, n);
             int32_t* column = n.by_column + static_cast<int64_t>(X.indices[p]) * n.stride;
-            const Vec<double> alpha = all(prior.alpha[X.indices[p]]);
-            for (int v = 0; v < V; ++v) of_column[v] = as_double(column + 4 * v);
+            const double alpha = prior.alpha[X.indices[p]];
+            for (int v = 0; v < V; ++v) few.of_column[v] = as_double(column + 4 * v);
+            double in_column = 0;
             for (const uint16_t* last = label + static_cast<int64_t>(X.data[p]); label < last; ++label) {
-                const double old = *label;
-                for (int v = 0; v < V; ++v) {
-                    const Vec<double> one = unit(lane[v], old);
-                    of_row[v] -= one; of_column[v] -= one; of_topic[v] -= one;
-                    store(w + 4 * v, (alpha + of_column[v]) * ((beta[v] + of_row[v]) / (alpha_sum + of_topic[v])));
-                }
-                const int k = draw<V>(w, V, block_sums, generator.uniform(), n.topics);
-                *label = static_cast<uint16_t>(k);
-                for (int v = 0; v < V; ++v) {
-                    const Vec<double> one = unit(lane[v], k);
-                    of_row[v] += one; of_column[v] += one; of_topic[v] += one;
-                }
+                *label = static_cast<uint16_t>(few.draw(*label, alpha, in_row, in_column, generator.uniform()));
+                in_row = in_column = 1;
             }
             since += static_cast<int64_t>(X.data[p]);
-            for (int v = 0; v < V; ++v) store_whole(column + 4 * v, of_column[v]);
+            few.settle(few.of_column, column);
         }
-        for (int v = 0; v < V; ++v) store_whole(row + 4 * v, of_row[v]);
+        if (in_row) few.settle(few.of_row, row);
         if (since > poll_after || i + 1 == X.rows) {
             since = 0;
-            for (int v = 0; v < V; ++v) store_whole(n.by_topic + 4 * v, of_topic[v]);
+            few.settle(few.of_topic, n.by_topic);
             random = generator;
             poll();
         }
     }
 }
 
-// The same for any number of topics: (beta_k + n_ik) / (alpha_sum + n_k) is kept, and renewed in the blocks a token leaves or enters.
-template <class Poll> void gibbs_many(const Sparse& X, const Prior& prior, uint16_t* label, const Tables& n, Xoshiro& random, Poll& poll) {
-    const int vectors = n.stride / 4;
-    const Vec<double> alpha_sum = all(prior.alpha_sum), lanes = {0, 1, 2, 3};
-    Buffer<double> scratch;
-    scratch.reserve(6 * static_cast<std::size_t>(n.stride) + 64);
-    double *w = scratch.data(), *share = w + n.stride, *of_row = share + n.stride, *of_topic = of_row + n.stride, *beta = of_topic + n.stride,
-           *block_sums = beta + n.stride;                   // rounded up to whole groups
-    std::memcpy(beta, prior.beta, n.stride * sizeof(double));
-    for (int v = 0; v < vectors; ++v) store(of_topic + 4 * v, as_double(n.by_topic + 4 * v));
-    auto renew = [&](int at) { store(share + at, (load(beta + at) + load(of_row + at)) / (alpha_sum + load(of_topic + at))); };
-    auto move = [&](int k, int32_t* column, double sign) {  // whole vectors, which the next loads can take from the store buffer
+// The lane in which the running sum of four weights passes u, the last at most; u is reduced by the sums before it.
+inline int descend(const double* w, double& u) {
+    const double c0 = w[0], c1 = c0 + w[1], c2 = c1 + w[2];
+    const double before[4] = {0.0, c0, c1, c2};
+    const int lane = (u >= c0) + (u >= c1) + (u >= c2);
+    u -= before[lane];                 // not by branches: they cannot be foretold
+    return lane;
+}
+
+// Any number of topics. Sums of 4, 16 and 64 weights are kept beside the weights, so that no running sum is long, and
+// (beta_k + n_ik) / (alpha_sum + n_k) is kept, and renewed in the blocks of 4 that a token leaves or enters. A token is counted in
+// its new topic only after the next one has been weighed, which is then corrected: the bulk of the work waits for no draw.
+class Many {
+  public:
+    double *of_row, *of_topic;
+    Many(const Prior& prior, const Tables& n) : vectors_(n.stride / 4), quarters_((n.stride + 63) / 64), topics_(n.topics), alpha_sum_(all(prior.alpha_sum)) {
+        const std::size_t size = 64 * quarters_;
+        scratch_.reserve(6 * size + 64);
+        std::fill_n(scratch_.data(), 6 * size, 0.0);
+        double* next = scratch_.data();
+        for (double** array : {&w_, &share_, &of_row, &of_topic, &beta_}) { *array = next; next += size; }
+        fours_ = next;
+        sixteens_ = fours_ + size / 4;
+        std::copy_n(prior.beta, n.stride, beta_);
+        for (int at = 0; at < n.stride; at += 4) store(of_topic + at, as_double(n.by_topic + at));
+    }
+    void enter_row(const int32_t* row) {
+        for (int v = 0; v < vectors_; ++v) {
+            store(of_row + 4 * v, as_double(row + 4 * v));
+            renew(4 * v);
+        }
+    }
+    // Whole vectors, which the next loads can take from the store buffer.
+    void move(int k, int32_t* column, double by) {
         const int at = k & ~3;
-        const Vec<double> one = unit(lanes, k & 3) * sign;
+        const Vec<double> lanes = {0, 1, 2, 3}, one = where(lanes == all(k & 3), all(by));
         store(of_row + at, load(of_row + at) + one);
         store(of_topic + at, load(of_topic + at) + one);
         store_whole(column + at, as_double(column + at) + one);
         renew(at);
-    };
+    }
+    // w and its sums of 4, for a token of this column
+    void weigh(const int32_t* column, double alpha) {
+        for (int v = 0; v + 4 <= vectors_; v += 4) {
+            for (int q = v; q < v + 4; ++q) weigh_block(4 * q, column, alpha);
+            sum_blocks(v);
+        }
+        for (int v = vectors_ & ~3; v < vectors_; ++v) weigh_block(4 * v, column, alpha);
+        if (vectors_ % 4) sum_blocks(vectors_ & ~3);
+    }
+    // The same once the counts of topic k have changed.
+    void weigh_again(int k, const int32_t* column, double alpha) {
+        weigh_block(k & ~3, column, alpha);
+        sum_blocks(k / 16 * 4);
+    }
+    int draw(double uniform) {
+        double total = 0;
+        for (int q = 0; q < quarters_; ++q) {
+            const double* four = fours_ + 16 * q;
+            const Vec<double> s = sums(load(four), load(four + 4), load(four + 8), load(four + 12));
+            store(sixteens_ + 4 * q, s);
+            total += sum(s);
+        }
+        double u = uniform * total;
+        int q = 0;
+        for (double here; q + 1 < quarters_ && u >= (here = sum(load(sixteens_ + 4 * q))); ++q) u -= here;
+        int at = 4 * q;
+        at = 4 * (at + descend(sixteens_ + at, u));
+        at = 4 * (at + descend(fours_ + at, u));
+        return std::min(at + descend(w_ + at, u), topics_ - 1);
+    }
+
+  private:
+    void weigh_block(int at, const int32_t* column, double alpha) { store(w_ + at, (alpha + as_double(column + at)) * load(share_ + at)); }
+    void sum_blocks(int v) {
+        const double* w = w_ + 4 * v;
+        store(fours_ + v, sums(load(w), load(w + 4), load(w + 8), load(w + 12)));
+    }
+    void renew(int at) { store(share_ + at, (load(beta_ + at) + load(of_row + at)) / (alpha_sum_ + load(of_topic + at))); }
+    int vectors_, quarters_, topics_;  // a quarter of 256 topics: 64
+    Vec<double> alpha_sum_;
+    Buffer<double> scratch_;
+    double *w_, *share_, *beta_, *fours_, *sixteens_;
+};
+
+template <class Poll> void gibbs_many(const Sparse& X, const Prior& prior, uint16_t* label, const Tables& n, Xoshiro& random, Poll& poll) {
+    Many many(prior, n);
+    Xoshiro generator = random;
     int64_t since = 0;
     for (int64_t i = 0; i < X.rows; ++i) {
         int32_t* row = n.by_row + i * n.stride;
-        for (int v = 0; v < vectors; ++v) {
-            store(of_row + 4 * v, as_double(row + 4 * v));
-            renew(4 * v);
-        }
+        many.enter_row(row);
+        int placed = -1;               // the topic of the last token, not yet counted in its column
+        int32_t* its_column = nullptr;
         for (int64_t p = X.indptr[i]; p < X.indptr[i + 1]; ++p) {
             prefetch_row(X, p, n);
             int32_t* column = n.by_column + static_cast<int64_t>(X.indices[p]) * n.stride;
-            const Vec<double> alpha = all(prior.alpha[X.indices[p]]);
             for (const uint16_t* last = label + static_cast<int64_t>(X.data[p]); label < last; ++label) {
-                move(*label, column, -1);
-                for (int v = 0; v < vectors; ++v) store(w + 4 * v, (alpha + as_double(column + 4 * v)) * load(share + 4 * v));
-                const int k = draw<0>(w, vectors, block_sums, random.uniform(), n.topics);
-                *label = static_cast<uint16_t>(k);
-                move(k, column, 1);
+                const double alpha = prior.alpha[X.indices[p]];
+                many.move(*label, column, -1);
+                many.weigh(column, alpha);
+                if (placed >= 0) {
+                    many.move(placed, its_column, 1);
+                    many.weigh_again(placed, column, alpha);
+                }
+                placed = many.draw(generator.uniform());
+                its_column = column;
+                *label = static_cast<uint16_t>(placed);
             }
             since += static_cast<int64_t>(X.data[p]);
         }
-        for (int v = 0; v < vectors; ++v) store_whole(row + 4 * v, load(of_row + 4 * v));
+        if (placed >= 0) many.move(placed, its_column, 1);
+        for (int at = 0; at < n.stride; at += 4) store_whole(row + at, load(many.of_row + at));
         if (since > poll_after || i + 1 == X.rows) {
             since = 0;
-            for (int v = 0; v < vectors; ++v) store_whole(n.by_topic + 4 * v, load(of_topic + 4 * v));
+            for (int at = 0; at < n.stride; at += 4) store_whole(n.by_topic + at, load(many.of_topic + at));
+            random = generator;
             poll();
         }
     }

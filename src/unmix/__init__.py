@@ -13,13 +13,14 @@ from unmix._version import __version__
 from unmix.counts import Counts
 from unmix.data import datasets
 from unmix.data.read import read
-from unmix.estimators import PoissonNMF, TopicModel
+from unmix.estimators import AllocationModel, PoissonNMF, TopicModel
 from unmix.fit import Fit, load
 from unmix.models.poisson import deviance, kkt, loglik
 from unmix.models.priors import Gamma
 from unmix.models.topics import poisson_to_topics, topics_to_poisson
 
 __all__ = [
+    "AllocationModel",
     "Counts",
     "Fit",
     "Gamma",

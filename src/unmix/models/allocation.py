@@ -136,5 +136,7 @@ def _vector(name: str, value: ArrayLike, size: int, what: str) -> Floats:
     if array.ndim > 1 or array.size not in (1, size):
         raise ValueError(f"{name} has shape {array.shape} for {size} {what}s; give a number, or one a {what}")
     if not (np.isfinite(array) & (array > 0)).all():
-        raise ValueError(f"{name} holds {array.ravel()[~(np.isfinite(array) & (array > 0)).ravel()][0]:g}; it must be > 0")
+        raise ValueError(
+            f"{name} holds {array.ravel()[~(np.isfinite(array) & (array > 0)).ravel()][0]:g}; it must be > 0"
+        )
     return np.ascontiguousarray(np.broadcast_to(array.ravel(), (size,)).copy() if array.size == 1 else array)
