@@ -5,6 +5,8 @@ NB_MODULE(UNMIX_MODULE, m) {
     unmix::bind_updates(m);
     unmix::bind_passes(m);
     unmix::bind_beliefs(m);
+    unmix::bind_sampling(m);
+    unmix::bind_special(m);
     m.def("cpu_supports", [](const std::string& isa) {
 #if defined(__x86_64__)
         if (isa == "avx2") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

@@ -1,0 +1,153 @@
+// Python bindings of the label samplers. Labels, tables and generators of several chains stand one after another.
+#include "sampling.hpp"
+
+#include "arrays.hpp"
+
+namespace unmix {
+
+template <class T> using Out3 = nb::ndarray<T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Labels = Out2<uint16_t>;         // chains x tokens
+using ByMember = Out3<int32_t>;        // chains x columns (or rows) x stride
+using ByTopic = Out2<int32_t>;         // chains x stride
+using Generators = Out2<uint64_t>;     // chains x 4
+
+namespace {
+
+struct Model {
+    std::vector<double> beta;
+    Prior prior;
+    int topics, stride;
+    Model(const In1<double>& alpha, const In1<double>& beta_) : topics(static_cast<int>(beta_.shape(0))), stride(round_up(topics, 4)) {
+        require(topics >= 1 && topics < 1 << 16, "labels are numbers of 16 bits; give between 1 and 65,535 topics");
+        beta.assign(stride, 0.0);
+        std::copy_n(beta_.data(), topics, beta.begin());
+        double sum = 0;
+        for (std::size_t j = 0; j < alpha.shape(0); ++j) sum += alpha.data()[j];
+        prior = {alpha.data(), sum, beta.data()};
+    }
+};
+
+struct Chains {
+    Labels labels;
+    ByMember by_column, by_row;
+    ByTopic by_topic;
+    int topics, stride;
+    Chains(const Sparse& X, const Indices& indices, std::size_t columns, int topics, Labels& z, ByMember& c, ByMember& r, ByTopic& t)
+        : labels(z), by_column(c), by_row(r), by_topic(t), topics(topics), stride(round_up(topics, 4)) {
+        const auto width = static_cast<std::size_t>(stride);
+        require_indices(indices, columns);
+        double tokens = 0;
+        for (int64_t p = 0; p < X.indptr[X.rows]; ++p) tokens += static_cast<double>(static_cast<int64_t>(X.data[p]));
+        require(static_cast<double>(z.shape(1)) == tokens, "give a label to every token");
+        require(c.shape(1) == columns && c.shape(2) == width && r.shape(1) == static_cast<std::size_t>(X.rows) && r.shape(2) == width && t.shape(1) == width,
+                "the tables do not fit the matrix");
+        require(c.shape(0) == count() && r.shape(0) == count() && t.shape(0) == count(), "give tables to every chain");
+        uint16_t highest = 0;
+        for (std::size_t q = 0; q < z.size(); ++q) highest = std::max(highest, z.data()[q]);
+        require(highest < topics, "a label is not the number of a topic");
+    }
+    std::size_t count() const { return labels.shape(0); }
+    uint16_t* label(int64_t c) const { return labels.data() + c * static_cast<int64_t>(labels.shape(1)); }
+    Tables tables(int64_t c) const {
+        return {by_column.data() + c * static_cast<int64_t>(by_column.shape(1)) * stride, by_row.data() + c * static_cast<int64_t>(by_row.shape(1)) * stride,
+                by_topic.data() + c * stride, topics, stride};
+    }
+};
+
+Xoshiro& generator(Generators& random, int64_t c) { return *reinterpret_cast<Xoshiro*>(random.data() + 4 * c); }
+
+void gibbs(Indptr indptr, Indices indices, Data data, In1<double> alpha, In1<double> beta, Labels labels, ByMember by_column, ByMember by_row,
+           ByTopic by_topic, Generators random, int sweeps, int threads) {
+    const Sparse X = sparse(indptr, indices, data);
+    const Model model(alpha, beta);
+    const Chains chains(X, indices, alpha.shape(0), model.topics, labels, by_column, by_row, by_topic);
+    require(random.shape(0) == chains.count() && random.shape(1) == 4, "give a generator to every chain");
+    nb::gil_scoped_release release;
+    with_vectors(model.topics, [&](auto v) {
+        for_each_chain(chains.count(), threads, [&](int64_t c, auto& poll) {
+            for (int s = 0; s < sweeps; ++s)
+                gibbs_sweep<decltype(v)::value>(X, model.prior, chains.label(c), chains.tables(c), generator(random, c), poll);
+        });
+    });
+}
+
+int64_t icm(Indptr indptr, Indices indices, Data data, In1<double> alpha, In1<double> beta, Labels labels, ByMember by_column, ByMember by_row, ByTopic by_topic) {
+    const Sparse X = sparse(indptr, indices, data);
+    const Model model(alpha, beta);
+    const Chains chains(X, indices, alpha.shape(0), model.topics, labels, by_column, by_row, by_topic);
+    nb::gil_scoped_release release;
+    std::atomic<int64_t> moved{0};
+    for_each_chain(chains.count(), 1, [&](int64_t c, auto& poll) { moved += icm_sweep(X, model.prior, chains.label(c), chains.tables(c), poll); });
+    return moved;
+}
+
+void greedy_start(Indptr indptr, Indices indices, Data data, In1<double> alpha, In1<double> beta, In1<int64_t> order, Labels labels, ByMember by_column,
+                  ByMember by_row, ByTopic by_topic) {
+    const Sparse X = sparse(indptr, indices, data);
+    const Model model(alpha, beta);
+    const Chains chains(X, indices, alpha.shape(0), model.topics, labels, by_column, by_row, by_topic);
+    require(order.shape(0) == data.shape(0), "order needs a number a nonzero");
+    std::vector<int64_t> row(data.shape(0)), first(data.shape(0));
+    int64_t tokens = 0;
+    for (int64_t i = 0; i < X.rows; ++i)
+        for (int64_t p = X.indptr[i]; p < X.indptr[i + 1]; ++p) {
+            row[p] = i;
+            first[p] = tokens;
+            tokens += static_cast<int64_t>(X.data[p]);
+        }
+    for (std::size_t q = 0; q < order.shape(0); ++q)
+        require(order.data()[q] >= 0 && order.data()[q] < static_cast<int64_t>(row.size()), "order must be a permutation of the nonzeros");
+    nb::gil_scoped_release release;
+    for_each_chain(chains.count(), 1, [&](int64_t c, auto& poll) {
+        greedy(X, model.prior, order.data(), row.data(), first.data(), chains.label(c), chains.tables(c), poll);
+    });
+}
+
+void tally_labels(Indptr indptr, Indices indices, Data data, int topics, Labels labels, ByMember by_column, ByMember by_row, ByTopic by_topic, int threads) {
+    const Sparse X = sparse(indptr, indices, data);
+    const Chains chains(X, indices, by_column.shape(1), topics, labels, by_column, by_row, by_topic);
+    nb::gil_scoped_release release;
+    for_each_chain(chains.count(), threads, [&](int64_t c, auto&) { tally(X, chains.label(c), chains.tables(c)); });
+}
+
+void sum_log_factorials(Indptr indptr, Indices indices, Data data, int topics, Labels labels, Out1<double> out, int threads) {
+    const Sparse X = sparse(indptr, indices, data);
+    require(out.shape(0) == labels.shape(0), "give a number to every chain");
+    nb::gil_scoped_release release;
+    for_each_chain(out.shape(0), threads, [&](int64_t c, auto&) {
+        out.data()[c] = log_factorials(X, labels.data() + c * static_cast<int64_t>(labels.shape(1)), topics);
+    });
+}
+
+void filter(In1<int64_t> rows, In1<int32_t> columns, In1<double> alpha, In1<double> beta, Generators random, Out1<double> out, int particles, int threads) {
+    const Model model(alpha, beta);
+    require(particles >= 1, "give one particle or more");
+    require(rows.shape(0) == columns.shape(0), "give a row and a column to every token");
+    require(random.shape(0) == out.shape(0) && random.shape(1) == 4, "give a generator to every run");
+    require_indices(columns, alpha.shape(0));
+    nb::gil_scoped_release release;
+    for_each_chain(out.shape(0), threads, [&](int64_t c, auto& poll) {
+        Filter run(model.prior, particles, alpha.shape(0), model.topics, model.stride, generator(random, c));
+        out.data()[c] = run.run(rows.data(), columns.data(), rows.shape(0), poll);
+    });
+}
+
+}  // namespace
+
+void bind_sampling(nb::module_& m) {
+    using namespace nb::literals;
+    m.def("gibbs", &gibbs, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "alpha"_a.noconvert(), "beta"_a.noconvert(),
+          "labels"_a.noconvert(), "by_column"_a.noconvert(), "by_row"_a.noconvert(), "by_topic"_a.noconvert(), "random"_a.noconvert(), "sweeps"_a, "threads"_a);
+    m.def("icm", &icm, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "alpha"_a.noconvert(), "beta"_a.noconvert(),
+          "labels"_a.noconvert(), "by_column"_a.noconvert(), "by_row"_a.noconvert(), "by_topic"_a.noconvert());
+    m.def("greedy", &greedy_start, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "alpha"_a.noconvert(), "beta"_a.noconvert(),
+          "order"_a.noconvert(), "labels"_a.noconvert(), "by_column"_a.noconvert(), "by_row"_a.noconvert(), "by_topic"_a.noconvert());
+    m.def("tally", &tally_labels, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "topics"_a, "labels"_a.noconvert(),
+          "by_column"_a.noconvert(), "by_row"_a.noconvert(), "by_topic"_a.noconvert(), "threads"_a);
+    m.def("log_factorials", &sum_log_factorials, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "topics"_a, "labels"_a.noconvert(),
+          "out"_a.noconvert(), "threads"_a);
+    m.def("filter", &filter, "rows"_a.noconvert(), "columns"_a.noconvert(), "alpha"_a.noconvert(), "beta"_a.noconvert(), "random"_a.noconvert(),
+          "out"_a.noconvert(), "particles"_a, "threads"_a);
+}
+
+}  // namespace unmix

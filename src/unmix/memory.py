@@ -1,0 +1,30 @@
+"""How much memory there is, asked before something large is made."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def available() -> int:
+    """Bytes that could be used without swapping; where the system does not tell, all that is installed."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 62
+
+
+def require(needed: float, what: str, remedy: str) -> None:
+    """Refuse what would not fit, and say how much it would need."""
+    if needed > (free := available()):
+        raise ValueError(f"{what} would need {gigabytes(needed)} of memory, {gigabytes(free)} are free; {remedy}")
+
+
+def gigabytes(size: float) -> str:
+    return f"{size / 2**30:,.1f} GB" if size >= 0.05 * 2**30 else f"{size / 2**20:,.1f} MB"
