@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 import unmix as um
 from unmix.cli import main
+from unmix.cli.commands import ESTIMATORS, Model
 from unmix.cli.commands import fit as fit_command
 from unmix.solvers import Extrapolate
 
@@ -132,10 +133,59 @@ def test_options_reach_the_estimator(options, counts, model, run):
         assert params[name] == value
 
 
-def test_defaults_of_the_command_are_those_of_the_estimator():
-    command, estimator = inspect.signature(fit_command).parameters, um.TopicModel().get_params()
-    for name in ("solver", "init", "refine", "max_iter", "tol"):
-        assert command[name].default == estimator[name]
+def test_defaults_of_the_command_are_those_of_the_estimator(counts, run):
+    assert inspect.signature(fit_command).parameters["init"].default == um.TopicModel().init
+    assert run("fit", counts, "-k", 2, "-o", "out")[0] == 0
+    params, defaults = um.load("out/model.safetensors").params, um.TopicModel().get_params()
+    for name in ("solver", "refine", "max_iter", "tol", "prefit", "extrapolate"):
+        assert params[name] == defaults[name]
+
+
+@pytest.mark.parametrize("name", [model.value for model in Model if model != Model.allocation])
+def test_every_model_is_fitted_described_and_used(name, counts, run):
+    code, out, _ = run("fit", counts, "-k", 2, "-o", "out", "--model", name)
+    assert code == 0
+    assert sorted(path.name for path in Path("out").iterdir()) == FILES
+    fit = um.load("out/model.safetensors")
+    assert fit.params["model"] == ESTIMATORS[Model(name)]
+    assert "nan" not in out
+    code, out, _ = run("info", "out")
+    assert code == 0
+    assert fit.params["model"] in out
+    assert "nan" not in out
+    assert run("transform", "out", counts, "-o", "new.csv")[0] == 0
+    again, fitted = (pd.read_csv(file, index_col=0) for file in ("new.csv", "out/proportions.csv"))
+    np.testing.assert_allclose(again.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(again, fitted, atol=0.02)
+
+
+def test_parameters_of_a_model_are_set_by_name(counts, run):
+    settings = ["--set", "alpha=0.5,0.25", "--set", "eta=0.1", "--set", "inner=3"]
+    assert run("fit", counts, "-k", 2, "-o", "out", "--model", "lda", *settings)[0] == 0
+    fit = um.load("out/model.safetensors")
+    assert fit.posterior["L_prior"].tolist() == [0.5, 0.25]
+    assert (fit.params["eta"], fit.params["inner"]) == (0.1, 3)
+    assert run("fit", counts, "-k", 2, "-o", "two", "--model", "lda", "--set", "alpha=auto")[0] == 0
+    assert um.load("two/model.safetensors").params["alpha"] == "auto"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model", "lda", "--set", "alfa=1"], "--model lda has no parameter alfa; it has alpha, eta, inner"),
+        (["--model", "lda", "--solver", "scd"], "--model lda has no parameter solver"),
+        (["--set", "alpha"], "--set alpha: give a parameter and its value"),
+        (["--model", "lda", "--set", "alpha=-1"], "counts.csv: alpha=-1; it must be positive"),
+        (["--model", "bayes", "--set", "a=many"], "counts.csv: a='many'"),
+        (["--model", "sparse", "--set", "penalty=-2"], "counts.csv: penalty=-2"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(options, message, counts, run):
+    code, _, err = run("fit", counts, "-k", 2, "-o", "out", *options)
+    assert code == 2
+    assert err.startswith(f"error: {message}")
+    assert err.count("\n") == 1
+    assert not Path("out").exists()
 
 
 def test_a_fit_that_did_not_converge_says_what_to_do(counts, run):

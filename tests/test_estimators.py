@@ -444,6 +444,7 @@ def test_too_few_iterations_warn_unless_asked_for() -> None:
 
 def test_public_names_are_exactly_these() -> None:
     assert sorted(um.__all__) == [
+        "AllocationModel",
         "BayesianPoissonNMF",
         "Counts",
         "Dirichlet",

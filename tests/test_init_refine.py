@@ -71,7 +71,7 @@ def test_a_topic_score_start_makes_no_count_impossible() -> None:
     L, F = starts.topic_score(problem, np.random.default_rng(0))
     assert (F[noisy.sum(axis=0) > 0] > 0).all()
     assert np.isfinite(problem.loss(L, F))
-    np.testing.assert_allclose(L @ F.sum(axis=0), noisy.sum(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(L @ F.sum(axis=0), noisy.sum(axis=1), rtol=1e-3)
 
 
 @pytest.mark.parametrize(

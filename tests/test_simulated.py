@@ -166,6 +166,17 @@ def test_on_the_papers_own_draw_of_b_coordinate_descent_is_done_long_before_em()
     assert um.loglik(X, em.L, em.F, model="multinomial") < -33_600
 
 
+def test_on_the_papers_own_draw_of_b_lda_ends_far_higher_from_coordinate_descent_than_from_em() -> None:
+    """Carbonetto et al., figure 1 (B4): α = 1, no smoothing, 400 iterations from each start."""
+    with np.load(shared_data("smallsim/B.npz"), allow_pickle=False) as file:
+        X, after_50_em = file["X"], (file["pre_L"], file["pre_F"])
+    scd = fit_from(X, after_50_em, "scd", False, 950)
+    ends = [
+        um.LDA(6, alpha=1.0, init=start, max_iter=400, tol=0).fit(X).elbo_ for start in (after_50_em, (scd.L, scd.F))
+    ]
+    assert ends[1] >= ends[0] + 1000
+
+
 @pytest.mark.parametrize("name", ["A", "B"])
 def test_on_fresh_draws_coordinate_descent_ends_no_lower_than_em(name: Literal["A", "B"]) -> None:
     as_good = 0

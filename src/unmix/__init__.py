@@ -13,7 +13,15 @@ from unmix._version import __version__
 from unmix.counts import Counts
 from unmix.data import datasets
 from unmix.data.read import read
-from unmix.estimators import LDA, AllocationModel, BayesianPoissonNMF, GammaPoisson, PoissonNMF, SparsePoissonNMF, TopicModel
+from unmix.estimators import (
+    LDA,
+    AllocationModel,
+    BayesianPoissonNMF,
+    GammaPoisson,
+    PoissonNMF,
+    SparsePoissonNMF,
+    TopicModel,
+)
 from unmix.fit import Fit, load
 from unmix.models import maps
 from unmix.models.poisson import deviance, kkt, loglik

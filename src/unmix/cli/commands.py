@@ -15,6 +15,7 @@ from unmix.cli import show
 
 if TYPE_CHECKING:
     from unmix.counts import Counts
+    from unmix.estimators.base import CountsEstimator
     from unmix.fit import Fit
 
 app = typer.Typer(
@@ -31,6 +32,22 @@ TIME_COLUMNS = ("year", "date", "time")  # a numeric column of this name orders 
 class Model(StrEnum):
     topics = "topics"
     poisson_nmf = "poisson-nmf"
+    sparse = "sparse"
+    lda = "lda"
+    gamma_poisson = "gamma-poisson"
+    bayes = "bayes"
+    allocation = "allocation"
+
+
+ESTIMATORS = {
+    Model.topics: "TopicModel",
+    Model.poisson_nmf: "PoissonNMF",
+    Model.sparse: "SparsePoissonNMF",
+    Model.lda: "LDA",
+    Model.gamma_poisson: "GammaPoisson",
+    Model.bayes: "BayesianPoissonNMF",
+    Model.allocation: "AllocationModel",
+}
 
 
 class Simulation(StrEnum):
@@ -71,7 +88,7 @@ def demo(
     check_folder(output)
     counts = datasets.sotu()
     show.say(f"State of the Union addresses, 1790–2021: {show.described(counts)}")
-    tell_and_write(counts, fit_model(counts, Model.topics, n_components=8, random_state=0), output)
+    tell_and_write(counts, fitted(estimator_of(Model.topics, n_components=8, random_state=0), counts), output)
     show.say(f"look at {output / 'structure.png'} first: the topics of 232 years at a glance")
 
 
@@ -83,11 +100,22 @@ def fit(
         Path | None, typer.Option("-o", "--output", help="Folder of the results.", show_default="INPUT-kK")
     ] = None,
     model: Annotated[Model, typer.Option(help="What to fit.")] = Model.topics,
-    solver: Annotated[str, typer.Option(help="newton, scd, ccd, sn, em, joint, plsi or normalized.")] = "newton",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the model, such as alpha=0.1 or alpha=auto."),
+    ] = None,
+    solver: Annotated[
+        str | None, typer.Option(help="newton, scd, ccd, sn, em, joint, plsi or normalized.", show_default="newton")
+    ] = None,
     init: Annotated[str, typer.Option(help="auto, random, topic-score, or a model to go on from.")] = "auto",
-    refine: Annotated[int, typer.Option(min=0, help="Split-merge moves to try after convergence.")] = 0,
-    max_iter: Annotated[int, typer.Option(min=1, help="Most iterations.")] = 500,
-    tol: Annotated[float, typer.Option(min=0, help="Stop at a smaller gain per count; 0 for never.")] = 1e-8,
+    refine: Annotated[
+        int | None, typer.Option(min=0, help="Split-merge moves to try after convergence.", show_default="0")
+    ] = None,
+    max_iter: Annotated[int | None, typer.Option(min=1, help="Most iterations.", show_default="the model's")] = None,
+    tol: Annotated[
+        float | None,
+        typer.Option(min=0, help="Stop at a smaller gain per count; 0 for never.", show_default="the model's"),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random starts.")] = 0,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads.", show_default="all cores")] = None,
     force: Annotated[bool, typer.Option("--force", help="Write into a folder that holds other things.")] = False,
@@ -97,18 +125,19 @@ def fit(
     from unmix.data.write import check_folder
     from unmix.estimators.likelihood import make_solver
 
-    make_solver(solver, extrapolate=True)  # a wrong name is best said before a large file is read
+    options = {"solver": solver, "refine": refine, "max_iter": max_iter, "tol": tol}
+    options = {name: value for name, value in options.items() if value is not None} | parsed(settings or [])
+    estimator = estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **options)
+    if solver is not None:
+        make_solver(solver, extrapolate=True)  # a wrong name is best said before a large file is read
     start = init if init in STARTS else read_model(Path(init), f"--init: choose one of {', '.join(STARTS)}, or a model")
     if output is None:
         stem = input.name[: len(input.name) - len(ending_of(input) or "")]
         output = Path(f"{stem}-k{topics}")
     check_folder(output, force=force)
     counts = read_counts(input)
-    stop = {"refine": refine, "max_iter": max_iter, "tol": tol}
     try:
-        result = fit_model(
-            counts, model, n_components=topics, solver=solver, init=start, n_jobs=threads, random_state=seed, **stop
-        )
+        result = fitted(estimator.set_params(init=start), counts)
     except ValueError as error:
         raise ValueError(f"{input}: {error}") from error
     tell_and_write(counts, result, output, force=force)
@@ -123,7 +152,8 @@ def transform(
     """Proportions of the topics of a model in new samples."""
     from unmix.cli.match import match_features
     from unmix.data.write import write_proportions
-    from unmix.estimators import TopicModel
+    from unmix.estimators import restored
+    from unmix.models.topics import poisson_to_topics
 
     check_file(output, ".csv")
     known = read_model(model)
@@ -138,9 +168,9 @@ def transform(
         show.note(f"{show.plural(matched.unknown, 'feature')} of {input} unknown to the model: left out")
     if empty := int((matched.counts.sample_totals == 0).sum()):
         show.note(f"{show.plural(empty, 'sample')} without any counts; all topics get the same proportion there")
-    estimator = TopicModel(known.n_topics)
-    estimator.result_ = known
-    write_proportions(estimator.transform(matched.counts), counts.samples, output)
+    estimator = restored(known)
+    proportions, *_ = poisson_to_topics(estimator.transform(matched.counts), estimator.components_.T)
+    write_proportions(proportions, counts.samples, output)
     show.say(f"wrote {output}: {counts.shape[0]:,} samples × {known.n_topics} topics")
 
 
@@ -205,15 +235,50 @@ def check_file(path: Path, ending: str) -> None:
         raise ValueError(f"{path}: no permission to write in {path.parent}; give another place")
 
 
-def fit_model(counts: Counts, model: Model, **parameters: Any) -> Fit:
+def parsed(settings: list[str]) -> dict[str, Any]:
+    """["alpha=0.1", "method=gibbs"] as parameters: numbers where they are numbers, lists of them where there are commas."""
+    parameters: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals or not name.isidentifier():
+            raise ValueError(f"--set {setting}: give a parameter and its value, such as alpha=0.1")
+        values = [_value(part) for part in text.split(",")]
+        parameters[name] = values if len(values) > 1 else values[0]
+    return parameters
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def estimator_of(model: Model, **parameters: Any) -> CountsEstimator:
+    """The estimator behind a name, or an error that says which parameters it has."""
+    from unmix import estimators
+
+    kind = getattr(estimators, ESTIMATORS[model])
+    known = kind().get_params()
+    if unknown := [name for name in parameters if name not in known]:
+        choice = ", ".join(
+            sorted(set(known) - {"callbacks", "init", "n_components", "n_jobs", "random_state", "verbose"})
+        )
+        raise ValueError(f"--model {model} has no parameter {unknown[0]}; it has {choice}")
+    return kind(**parameters, verbose=sys.stdout.isatty())
+
+
+def fitted(estimator: CountsEstimator, counts: Counts) -> Fit:
     from sklearn.exceptions import ConvergenceWarning
 
-    from unmix.estimators import PoissonNMF, TopicModel
-
-    kind = {Model.topics: TopicModel, Model.poisson_nmf: PoissonNMF}[model]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # told later, in the words of the command line
-        return kind(**parameters, verbose=sys.stdout.isatty()).fit(counts).result_
+        return estimator.fit(counts).result_
 
 
 def tell_and_write(counts: Counts, result: Fit, output: Path, *, force: bool = False) -> None:

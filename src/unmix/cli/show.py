@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from math import isnan
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 
 WORDS_SHOWN = 8
 ALMOST_NOTHING = 0.05  # of the average topic's share
+OBJECTIVES = {
+    "LDA": "Lower bound of log p(X)",
+    "GammaPoisson": "Lower bound of log p(X)",
+    "BayesianPoissonNMF": "Lower bound of log p(X)",
+    "AllocationModel": "log p(S)",
+}
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -79,8 +86,14 @@ def outcome(fit: Fit) -> str:
     verb = {"converged": "converged", "max_iter": "stopped", "interrupted": "interrupted"}[fit.status]
     return (
         f"{verb} after {plural(last['iteration'], 'iteration')}, {last['seconds']:.1f} s. "
-        f"Poisson log-likelihood {fit.loglik:,.1f}, KKT {fit.kkt:.1g}."
+        f"{objective(fit)}Poisson log-likelihood {fit.loglik:,.1f}{'' if isnan(fit.kkt) else f', KKT {fit.kkt:.1g}'}."
     )
+
+
+def objective(fit: Fit) -> str:
+    """What was maximised, where that is not the likelihood."""
+    name = OBJECTIVES.get(fit.params.get("model", ""))
+    return f"{name} {fit.trace['objective'].iloc[-1]:,.1f}. " if name else ""
 
 
 def advice(counts: Counts, fit: Fit) -> Iterator[str]:
@@ -93,7 +106,7 @@ def advice(counts: Counts, fit: Fit) -> Iterator[str]:
         which = f"topic {light[0] + 1} has" if len(light) == 1 else f"{len(light)} topics each have"
         yield f"{which} almost no weight: K may be too large"
     if fit.status == "max_iter" and fit.params.get("tol", 0) > 0:
-        gains = fit.trace["loglik"].diff()
+        gains = fit.trace["objective"].diff()
         yield f"not converged: the fit still gains {gains[gains > 0].iloc[-1]:.2g} an iteration; raise --max-iter"
 
 
@@ -125,8 +138,8 @@ def describe_fit(fit: Fit) -> dict[str, str]:
         "model": f"{model} with {plural(fit.n_topics, 'topic')}",
         "samples": f"{len(fit.L):,}" + _examples(fit.samples),
         "features": f"{len(fit.F):,}" + _examples(fit.features),
-        "log-likelihood": f"{fit.loglik:,.2f} (Poisson)",
-        "KKT residual": f"{fit.kkt:.2g}",
+        "log-likelihood": f"{objective(fit)}{fit.loglik:,.2f} (Poisson)",
+        "KKT residual": "none for this model" if isnan(fit.kkt) else f"{fit.kkt:.2g}",
         "status": f"{fit.status} after {last['iteration']} iterations, {last['seconds']:.1f} s",
         "parameters": ", ".join(f"{key}={value}" for key, value in fit.params.items() if key != "model"),
         "versions": ", ".join(f"{name} {version}" for name, version in fit.versions.items()),

@@ -391,7 +391,7 @@ class SparsePoissonNMF(PoissonNMF):
 
     >>> import unmix as um
     >>> X = um.datasets.digits()
-    >>> models = [um.SparsePoissonNMF(5, penalty=w, random_state=0).fit(X) for w in (0, 5)]
+    >>> models = [um.SparsePoissonNMF(5, penalty=w, tol=1e-6, random_state=0).fit(X) for w in (0, 5)]
     >>> none, sparse = ((model.transform(X) == 0).mean() for model in models)
     >>> bool(sparse > none)
     True

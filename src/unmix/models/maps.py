@@ -68,6 +68,23 @@ def gamma_poisson_to_lda(shape: ArrayLike) -> Floats:
     return np.array(shape, dtype=np.float64)
 
 
+def lda_to_allocation(gamma: ArrayLike, tau: ArrayLike, alpha: ArrayLike, eta: ArrayLike) -> tuple[Floats, Floats]:
+    """Expected counts of each topic in every sample, S_ik = γ_ik − α_k, and in every feature, S_jk = τ_jk − η_j.
+
+    LDA's α, the prior of proportions, is the allocation model's β, and LDA's η its α.
+    """
+    counts = np.asarray(gamma, dtype=np.float64) - np.asarray(alpha)
+    return counts, np.asarray(tau, dtype=np.float64) - np.reshape(np.asarray(eta, dtype=np.float64), (-1, 1))
+
+
+def allocation_to_lda(
+    sample_counts: ArrayLike, feature_counts: ArrayLike, alpha: ArrayLike, beta: ArrayLike
+) -> tuple[Floats, Floats]:
+    """The Dirichlet posteriors of proportions and topics given S: γ_ik = β_k + S_ik, τ_jk = α_j + S_jk."""
+    tau = np.reshape(np.asarray(alpha, dtype=np.float64), (-1, 1)) + np.asarray(feature_counts)
+    return np.asarray(beta, dtype=np.float64) + np.asarray(sample_counts), tau
+
+
 def poisson_to_gamma_gamma(
     X: Any, L: ArrayLike, F: ArrayLike, a: float, b: float, c: float, d: float, threads: int = 1
 ) -> tuple[Floats, Floats, Floats, Floats]:
