@@ -77,9 +77,9 @@ def test_one_sample_of_two_features_is_an_integral() -> None:
     oracle = Oracle(x, alpha, beta, a=2.3, b=0.8)
     topic, topic_weight = gauss_beta(*alpha)
     share, share_weight = gauss_beta(*beta)
-    l, w1, w2 = np.meshgrid(share, topic, topic, indexing="ij")
+    part, w1, w2 = np.meshgrid(share, topic, topic, indexing="ij")
     weight = share_weight[:, None, None] * topic_weight[:, None] * topic_weight
-    chance = l * w1 + (1 - l) * w2
+    chance = part * w1 + (1 - part) * w2
     want = (weight * comb(4, 3) * chance**3 * (1 - chance)).sum()
     assert oracle.log_evidence_lda == pytest.approx(np.log(want), abs=1e-12)
 
