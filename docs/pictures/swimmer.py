@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -24,18 +25,19 @@ def counts_by_topic(fit: um.Fit) -> np.ndarray:
 
 
 def ghost(counts: np.ndarray) -> float:
-    """The part of the torso's counts that topics of limbs hold."""
+    """The part of the torso's counts that topics hold which are mostly limb."""
     torso = counts[PARTS[:, 16] > 0].sum(axis=0)
-    return float(torso[:16].sum() / torso.sum())
+    return float(torso[torso < 0.5 * counts.sum(axis=0)].sum() / torso.sum())
 
 
-def draw(panel, counts: np.ndarray, title: str) -> None:
+def draw(panel: Any, counts: np.ndarray, title: str) -> None:
+    """One image a topic, brightness by the square root of the counts, and the number in the last place."""
     axes = panel.subplots(ROWS, COLUMNS, gridspec_kw={"wspace": 0.06, "hspace": 0.06}).ravel()
     for k, axis in enumerate(axes):
         axis.set_axis_off()
         if k < 17:
             image = counts[:, k].reshape(32, 32)[3:29, 5:28]
-            axis.imshow(image / image.max(), cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
+            axis.imshow(np.sqrt(image / image.max()), cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
     axes[17].text(0.5, 0.5, f"{100 * ghost(counts):.0f} %", ha="center", va="center", fontsize=17, weight="bold")
     axes[17].text(
         0.5, 0.22, "of the torso\nin limbs", ha="center", va="center", fontsize=8, transform=axes[17].transAxes
