@@ -38,7 +38,7 @@ def draw(panel: Any, counts: np.ndarray, title: str) -> None:
         if k < 17:
             image = counts[:, k].reshape(32, 32)[3:29, 5:28]
             axis.imshow(np.sqrt(image / image.max()), cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
-    axes[17].text(0.5, 0.5, f"{100 * ghost(counts):.0f} %", ha="center", va="center", fontsize=17, weight="bold")
+    axes[17].text(0.5, 0.5, f"{100 * ghost(counts):.0f} %", ha="center", va="center", fontsize=15, weight="bold")
     axes[17].text(
         0.5, 0.22, "of the torso\nin limbs", ha="center", va="center", fontsize=8, transform=axes[17].transAxes
     )
