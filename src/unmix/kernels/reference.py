@@ -8,14 +8,16 @@ Tests compare the two. A row of a half-step is solved in shares, as in `native/r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import accumulate
 from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, gammaln
+from scipy.special import gammaln, psi
 
 from unmix.counts import Rows
+from unmix.kernels.sampling import Labels
 
 Floats = NDArray[np.float64]
 
@@ -121,9 +123,9 @@ def both_numerators(rows: Rows, columns: Rows, column_order, left, right, *, thr
 
 def log_means(shape, offset, prior, *, threads: int = 1) -> tuple[Floats, Floats, float]:
     """E_ik = ψ(g_ik) + offset_k: exp(E − its row's maximum), the maxima, and Σ log Γ(g) + (prior − g) ψ(g)"""
-    E = digamma(shape) + offset
+    E = psi(shape) + offset
     shift = E.max(axis=1)
-    return np.exp(E - shift[:, None]), shift, float((gammaln(shape) + (prior - shape) * digamma(shape)).sum())
+    return np.exp(E - shift[:, None]), shift, float((gammaln(shape) + (prior - shape) * psi(shape)).sum())
 
 
 def infer(rows: Rows, fixed, scale, start, prior, *, steps: int, enough: float, threads: int = 1) -> Floats:
@@ -133,7 +135,7 @@ def infer(rows: Rows, fixed, scale, start, prior, *, steps: int, enough: float, 
         nonzeros = slice(rows.indptr[i], rows.indptr[i + 1])
         x, m, g = rows.data[nonzeros], fixed[rows.indices[nonzeros]] * scale, start[i]
         for _ in range(steps):
-            b = np.exp(digamma(g) - digamma(g).max())
+            b = np.exp(psi(g) - psi(g).max())
             last, g = g, prior + b * (m.T @ (x / (m @ b)))
             if np.abs(g - last).sum() <= enough * g.sum():
                 break
@@ -212,3 +214,155 @@ def _quadratic_step(g: Floats, H: Floats, low: Floats) -> Floats:
         if sum(visit(k) for k in free) <= 1e-4 * first:
             break
     return d
+
+
+# --- labels of single counts: native/sampling.hpp ------------------------------------------------------------------------------
+
+
+class Xoshiro:
+    """xoshiro256++ of Blackman and Vigna, in whole numbers modulo 2^64; moves the four words it was given."""
+
+    def __init__(self, words: NDArray[np.uint64]) -> None:
+        self.words = words
+
+    def uniform(self) -> float:
+        s0, s1, s2, s3 = (int(word) for word in self.words)
+        result = (_rotated((s0 + s3) % 2**64, 23) + s0) % 2**64
+        s2, s3 = s2 ^ s0, s3 ^ s1
+        self.words[:] = [s0 ^ s3, s1 ^ s2, s2 ^ (s1 << 17) % 2**64, _rotated(s3, 45)]
+        return (result >> 11) * 2.0**-53
+
+
+def _rotated(x: int, by: int) -> int:
+    return (x << by | x >> (64 - by)) % 2**64
+
+
+def gibbs(rows: Rows, alpha, beta, state: Labels, random, *, sweeps: int = 1, threads: int = 1) -> None:
+    """Token after token: out, then back to topic k with probability ∝ (α_j + n_jk)(β_k + n_ik) / (α₊ + n_k)."""
+    alpha_sum = _serial(alpha.tolist())
+    for chain in range(state.chains):
+        generator = Xoshiro(random[chain])
+        for _ in range(sweeps):
+            for i, j, t in _tokens(rows):
+                _count(state, chain, i, j, int(state.labels[chain, t]), -1)
+                of_column, of_row, of_topic = (table[: state.topics] for table in _of_token(state, chain, i, j))
+                weights = (alpha[j] + of_column) * ((beta + of_row) / (alpha_sum + of_topic))
+                draw = _draw_few if state.topics <= 16 else _draw_many
+                state.labels[chain, t] = k = draw(weights, generator.uniform())
+                _count(state, chain, i, j, k, 1)
+
+
+def _draw_few(weights: Floats, uniform: float) -> int:
+    """The topic at which the running sum passes u; sums run within blocks of 4, and over them."""
+    blocks = _padded(weights, 4).reshape(-1, 4)
+    before, cumulated = 0.0, []
+    for x0, x1, x2, x3 in blocks.tolist():
+        running = [x0, x0 + x1, (x1 + x2) + x0, (x2 + x3) + (x0 + x1)]
+        cumulated += [before + sum for sum in running]
+        before += running[3]
+    u = before * uniform
+    return min(sum(c <= u for c in cumulated), len(weights) - 1)
+
+
+def _draw_many(weights: Floats, uniform: float) -> int:
+    """The 64 topics in which u falls, then the 16, the 4, the topic."""
+    levels = [_padded(weights, 64)]
+    for _ in range(3):
+        four = levels[-1].reshape(-1, 4)
+        levels.append((four[:, 0] + four[:, 1]) + (four[:, 2] + four[:, 3]))
+    # the sums of 64 are added in another order than those of 4 and 16
+    sixteens = levels[2].reshape(-1, 4)
+    tops = (sixteens[:, 0] + sixteens[:, 2]) + (sixteens[:, 1] + sixteens[:, 3])
+    u = uniform * _serial(tops.tolist())
+    at = 0
+    while at + 1 < len(tops) and u >= tops[at]:
+        u -= tops[at]
+        at += 1
+    for level in (levels[2], levels[1], levels[0]):
+        sums = [0.0, *accumulate(level[4 * at : 4 * at + 3].tolist())]
+        lane = sum(u >= c for c in sums[1:])
+        u -= sums[lane]
+        at = 4 * at + lane
+    return min(at, len(weights) - 1)
+
+
+def icm(rows: Rows, alpha, beta, state: Labels) -> int:
+    """Token after token: to the topic of the largest (α_j + S_jk)(β_k + S_ik) / ((α₊ + S_k)(S_ijk + 1)), if it gains."""
+    labels, moved = state.labels[0], 0
+    for i, j, first, x in _nonzeros(rows):
+        here = np.bincount(labels[first : first + x], minlength=state.topics)
+        for t in range(first, first + x):
+            old = int(labels[t])
+            _count(state, 0, i, j, old, -1)
+            here[old] -= 1
+            gains = _gains(alpha, beta, state, i, j, here)
+            best = int(np.argmax(gains))
+            now = best if gains[best] > (1 + 1e-12) * gains[old] else old
+            moved += now != old
+            labels[t] = now
+            _count(state, 0, i, j, now, 1)
+            here[now] += 1
+    return moved
+
+
+def greedy(rows: Rows, alpha, beta, order, state: Labels) -> None:
+    """Nonzeros in this order, each token where it gains most."""
+    nonzeros = list(_nonzeros(rows))
+    for i, j, first, x in (nonzeros[p] for p in order):
+        here = np.zeros(state.topics, dtype=np.int64)
+        for t in range(first, first + x):
+            state.labels[0, t] = k = int(np.argmax(_gains(alpha, beta, state, i, j, here)))
+            _count(state, 0, i, j, k, 1)
+            here[k] += 1
+
+
+def log_factorials(rows: Rows, state: Labels, *, threads: int = 1) -> Floats:
+    """Σ_ijk log S_ijk!"""
+    cells = [slice(first, first + x) for _, _, first, x in _nonzeros(rows)]
+    return np.array([sum(gammaln(np.bincount(chain[cell]) + 1.0).sum() for cell in cells) for chain in state.labels])
+
+
+def digamma(x: Floats, *, threads: int = 1) -> Floats:
+    return psi(x)
+
+
+def log_gamma(x: Floats, *, threads: int = 1) -> Floats:
+    return gammaln(x)
+
+
+def _gains(alpha, beta, state: Labels, i: int, j: int, here) -> Floats:
+    of_column, of_row, of_topic = (table[: state.topics] for table in _of_token(state, 0, i, j))
+    return (alpha[j] + of_column) * (beta + of_row) / ((_serial(alpha.tolist()) + of_topic) * (here + 1))
+
+
+def _nonzeros(rows: Rows) -> Iterator[tuple[int, int, int, int]]:
+    """Row, column, place of the first token and number of tokens of every nonzero."""
+    first = 0
+    for i in range(len(rows.indptr) - 1):
+        for p in range(rows.indptr[i], rows.indptr[i + 1]):
+            yield i, int(rows.indices[p]), first, int(rows.data[p])
+            first += int(rows.data[p])
+
+
+def _tokens(rows: Rows) -> Iterator[tuple[int, int, int]]:
+    return ((i, j, t) for i, j, first, x in _nonzeros(rows) for t in range(first, first + x))
+
+
+def _of_token(state: Labels, chain: int, i: int, j: int):
+    return state.by_feature[chain, j], state.by_sample[chain, i], state.by_topic[chain]
+
+
+def _count(state: Labels, chain: int, i: int, j: int, k: int, by: int) -> None:
+    for table in _of_token(state, chain, i, j):
+        table[k] += by
+
+
+def _padded(values: Floats, multiple: int) -> Floats:
+    return np.append(values, np.zeros(-len(values) % multiple))
+
+
+def _serial(values: list[float]) -> float:
+    total = 0.0
+    for value in values:
+        total += value
+    return total

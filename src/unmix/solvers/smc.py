@@ -107,6 +107,6 @@ def exact_evidence(X: Counts, model: Allocation) -> Evidence:
 
 def compositions(x: int, parts: int) -> NDArray[np.int32]:
     """All ways to write x as a sum of `parts` whole numbers >= 0, one a row: bars among x + parts − 1 places."""
-    bars = np.array(list(combinations(range(x + parts - 1), parts - 1)), dtype=np.int32).reshape(-1, parts - 1)
+    bars = np.array(list(combinations(range(x + parts - 1), parts - 1)), dtype=np.int32)
     ends = np.full((len(bars), 1), x + parts - 1, np.int32)
     return (np.diff(np.hstack([np.full_like(ends, -1), bars, ends]), axis=1) - 1).astype(np.int32)
