@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from conftest import never_rises, random_counts, random_start
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from scipy.integrate import dblquad, quad
+from scipy.integrate import quad
 from scipy.special import digamma, gammaln, logsumexp, polygamma, xlogy
 from sklearn.exceptions import ConvergenceWarning
 
@@ -29,8 +30,8 @@ from unmix.models.beliefs import Belief, DirichletRows
 from unmix.models.gamma_poisson import gamma_poisson, log_total
 from unmix.models.lda import best_alpha, lda
 from unmix.models.maps import poisson_to_gamma_gamma, poisson_to_lda
-from unmix.models.variational import Variational
-from unmix.solvers.vi import CAVI, Beliefs, Inference
+from unmix.models.variational import Variational, restore
+from unmix.solvers.vi import CAVI, Beliefs, Inference, infer
 
 Floats = np.ndarray
 Parameters = tuple[Floats, Floats | None]  # of one belief: shapes or Dirichlet parameters, and rates
@@ -244,12 +245,12 @@ def test_paisleys_equation_35_with_b_for_d_ends_at_a_lower_bound() -> None:
 
 @pytest.mark.parametrize("inner", [0, 1, 20])
 def test_parameters_of_a_sample_add_up_to_prior_and_counts_after_one_step(model: Variational, inner: int) -> None:
-    if len(getattr(model.right, "shape", ())) == 15:
-        pytest.skip("these topics have 15 features")
-    task, solver, state = start(model, GAPS, random_parameters(model, 20, 9), CAVI(inner=inner))
+    gaps = X.copy()
+    gaps[[3, 7]] = 0
+    task, solver, state = start(model, gaps, random_parameters(model, 12, 15), CAVI(inner=inner))
     gamma = solver.step(task, state).left.parameters
-    np.testing.assert_allclose(gamma.sum(axis=1), model.left.shape.sum() + GAPS.sum(axis=1), rtol=1e-12)
-    np.testing.assert_array_equal(gamma[[3, 11]], np.tile(model.left.shape, (2, 1)))
+    np.testing.assert_allclose(gamma.sum(axis=1), model.left.shape.sum() + gaps.sum(axis=1), rtol=1e-12)
+    np.testing.assert_array_equal(gamma[[3, 7]], np.tile(model.left.shape, (2, 1)))
 
 
 # --- bounds are bounds -----------------------------------------------------------------------------------------------
@@ -259,9 +260,11 @@ TWO_TOPICS = by_column(np.random.default_rng(2).gamma(1, 1, (4, 2)))
 ALPHA_2, RATE_2 = np.array([0.7, 1.6]), 1.8
 
 
-def log_likelihood_of_row(l: Floats) -> float:
-    rate = TWO_TOPICS @ l
-    return float((xlogy(ROW[0], rate) - rate - gammaln(ROW[0] + 1)).sum())
+def integral(log_density: Callable[[Floats, Floats], Floats]) -> float:
+    """log ∫∫ over two positive numbers: a sum over an even grid of their logarithms, where the integrand has no poles."""
+    grid = np.linspace(-45, 6, 600)
+    u, v = grid[:, None], grid[None]
+    return float(logsumexp(log_density(np.exp(u), np.exp(v)) + u + v) + 2 * np.log(grid[1] - grid[0]))
 
 
 @cache
@@ -277,14 +280,15 @@ def exact_lda() -> float:
 
 @cache
 def exact_gamma_poisson(*rates: float) -> float:
-    """log p(x) by an integral over two loadings, in logarithms for their poles at zero."""
+    """log p(x) by an integral over two loadings."""
 
-    def density(u: float, v: float) -> float:
-        l = np.exp([u, v])
-        prior = ALPHA_2 * np.log(rates) - gammaln(ALPHA_2) + ALPHA_2 * np.log(l) - rates * l
-        return float(np.exp(prior.sum() + log_likelihood_of_row(l)))
+    def log_density(one: Floats, two: Floats) -> Floats:
+        prior = sum(stats.gamma.logpdf(v, a, scale=1 / r) for v, a, r in zip((one, two), ALPHA_2, rates, strict=True))
+        for x, f in zip(ROW[0], TWO_TOPICS, strict=True):
+            prior = prior + stats.poisson.logpmf(x, one * f[0] + two * f[1])
+        return prior
 
-    return float(np.log(dblquad(density, -25, 5, -25, 5, epsabs=1e-12, epsrel=1e-7)[0]))
+    return integral(log_density)
 
 
 def row_bounds(model: Variational, *, anywhere: bool) -> list[float]:
@@ -304,31 +308,30 @@ def assert_bounds(model: Variational, exact: float, gap: float) -> None:
 
 
 def test_the_bound_of_lda_is_below_the_exact_likelihood() -> None:
-    assert_bounds(lda(ALPHA_2, None), exact_lda(), gap=0.2)
+    assert_bounds(lda(ALPHA_2, None), exact_lda(), gap=0.8)
 
 
 def test_the_bound_of_gamma_poisson_is_below_the_exact_likelihood() -> None:
     exact = exact_lda() + log_total(np.array([6.0]), ALPHA_2, RATE_2)[0]
-    assert exact_gamma_poisson(RATE_2, RATE_2) == pytest.approx(exact, abs=1e-6)  # lemma E.1
-    assert_bounds(gamma_poisson(ALPHA_2, np.full(2, RATE_2)), exact, gap=0.2)
+    assert exact_gamma_poisson(RATE_2, RATE_2) == pytest.approx(exact, abs=1e-7)  # lemma E.1
+    assert_bounds(gamma_poisson(ALPHA_2, np.full(2, RATE_2)), exact, gap=0.8)
 
 
 def test_the_bound_of_gamma_poisson_with_unequal_rates_is_below_the_exact_likelihood() -> None:
     rates = (0.4, 2.5)
-    assert_bounds(gamma_poisson(ALPHA_2, np.array(rates)), exact_gamma_poisson(*rates), gap=0.3)
+    assert_bounds(gamma_poisson(ALPHA_2, np.array(rates)), exact_gamma_poisson(*rates), gap=0.8)
 
 
 def test_the_bound_of_bayesian_factorisation_is_below_the_exact_likelihood_of_one_count() -> None:
-    def density(u: float, v: float) -> float:
-        l, f = np.exp(u), np.exp(v)
+    def log_density(l: Floats, f: Floats) -> Floats:  # noqa: E741
         priors = stats.gamma.logpdf(l, A, scale=1 / B) + stats.gamma.logpdf(f, C, scale=1 / D)
-        return float(np.exp(priors + u + v + stats.poisson.logpmf(3, l * f)))
+        return priors + stats.poisson.logpmf(3, l * f)
 
-    exact = np.log(dblquad(density, -12, 5, -12, 5, epsabs=1e-9, epsrel=1e-5)[0])
+    exact = integral(log_density)
     model, one = gamma_gamma(1, A, B, C, D), np.array([[3.0]])
     anywhere = [bound(model, one, random_parameters(model, 1, 1, seed, spread=2)) for seed in range(200)]
-    assert max(anywhere) <= exact + 1e-4
-    assert exact - 1.5 < best_bound(model, one) <= exact + 1e-4
+    assert max(anywhere) <= exact + 1e-7
+    assert exact - 1.5 < best_bound(model, one) <= exact + 1e-7
 
 
 def test_the_bound_of_bayesian_factorisation_is_below_the_likelihood_by_draws_from_the_prior() -> None:
@@ -356,7 +359,7 @@ def test_lda_is_dirichlet_poisson_plus_a_constant() -> None:
 # --- the bound never falls -------------------------------------------------------------------------------------------
 
 QUICK = settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     derandomize=True,
     database=None,
@@ -449,8 +452,27 @@ def test_counts_of_all_sizes_are_no_problem(name: str, data: st.DataObject) -> N
 
 @pytest.mark.parametrize("inner", [0, 20])
 def test_the_bound_never_falls_on_the_state_of_the_union(kind: Callable[..., Any], inner: int) -> None:
-    fit = kind(8, init="random", inner=inner, max_iter=15, tol=0, random_state=0).fit(um.datasets.sotu()).result_
+    fit = kind(4, init="random", inner=inner, max_iter=15, tol=0, random_state=0).fit(um.datasets.sotu()).result_
     assert never_rises(-fit.trace["objective"])
+
+
+@pytest.mark.parametrize("seed", [534, 3584, 11080, 11329])
+@pytest.mark.parametrize("inner", [0, 1, 2])
+def test_the_bound_does_not_fall_while_rates_change_much(inner: int, seed: int) -> None:
+    """Here expected counts under the new rates of L, instead of the old ones, lower the bound in the second iteration."""
+    rng = np.random.default_rng(seed)
+    K, m, n = int(rng.integers(2, 4)), int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    matrix = np.ceil(np.exp(rng.normal(1, 2, (n, m))))
+    model = gamma_gamma(K, *np.exp(rng.normal(0, 1.5, 4)))
+    q = random_parameters(model, n, m, seed, spread=2.5)
+    for _ in range(20):
+        q = ((listed_step(model, matrix, q)[0][0], q[0][1]), q[1])
+    task, solver, state = start(model, matrix, q, CAVI(inner=inner))
+    losses = [state.loss]
+    for _ in range(5):
+        state = solver.step(task, state)
+        losses.append(state.loss)
+    assert never_rises(losses)
 
 
 # --- alpha -----------------------------------------------------------------------------------------------------------
@@ -501,7 +523,7 @@ def test_learned_alpha_beats_the_one_it_began_with() -> None:
     fixed = um.LDA(3, alpha=1.0, init=START).fit(X0)
     learned = um.LDA(3, alpha="auto", init=START).fit(X0)
     assert learned.elbo_ > fixed.elbo_ + 1
-    assert (learned.alpha_ < 1).all()
+    assert np.ptp(learned.alpha_) > 0.1
     again = um.LDA(3, alpha=learned.alpha_, init=learned.result_, max_iter=1, tol=0).fit(X0)
     np.testing.assert_array_equal(again.alpha_, learned.alpha_)
 
@@ -549,7 +571,7 @@ def test_means_deviations_and_intervals_are_those_of_the_posterior(which: str) -
 def test_wider_levels_have_wider_intervals(which: str) -> None:
     estimator, of, _ = POSTERIORS[which]
     intervals = [estimator.credible_intervals(of, level) for level in (0.1, 0.5, 0.9, 0.99)]
-    for (low, high), (wider_low, wider_high) in zip(intervals[:-1], intervals[1:], strict=True):
+    for (low, high), (wider_low, wider_high) in pairwise(intervals):
         assert (wider_low < low).all()
         assert (high < wider_high).all()
 
@@ -565,7 +587,7 @@ def test_a_single_topic_has_all_of_every_sample_for_certain() -> None:
 def test_point_topics_have_no_spread(point: Any) -> None:
     point.set_params(max_iter=3, tol=0).fit(X0)
     for ask in (point.standard_deviations, point.credible_intervals):
-        with pytest.raises(ValueError, match="topics are estimated, not believed.*give eta="):
+        with pytest.raises(ValueError, match=r"topics are estimated, not believed.*give eta="):
             ask("factors")
         ask("loadings")
 
@@ -721,10 +743,29 @@ def posterior_means(estimator: Any) -> Floats:
     return q["L"] / q.get("L_rate", q["L"].sum(axis=1, keepdims=True))
 
 
-def test_transform_of_the_fitted_samples_is_their_posterior_mean(kind: Callable[..., Any]) -> None:
-    estimator = fitted_quietly(kind(3, init=START, max_iter=3000, tol=1e-11), X0)
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        um.LDA(3, alpha=1.2),
+        um.LDA(3, alpha=1.2, eta=0.3),
+        um.GammaPoisson(3, shape=1.2),
+        um.GammaPoisson(3, shape=1.2, eta=0.3),
+        um.BayesianPoissonNMF(3, a=1.2),
+    ],
+    ids=repr,
+)
+def test_transform_of_the_fitted_samples_is_their_posterior_mean(estimator: Any) -> None:
+    fitted_quietly(estimator.set_params(init=START, max_iter=2000, tol=1e-11), X0)
     want = posterior_means(estimator)
     np.testing.assert_allclose(estimator.transform(X0), want, atol=1e-4 * want.max())
+
+
+def test_the_posterior_of_the_fitted_samples_stands_still(kind: Callable[..., Any]) -> None:
+    """Shapes below one allow several optima, and `transform` may find another; but where the fit ended is one."""
+    fit = fitted_quietly(kind(3, init=START, inner=20, max_iter=2000, tol=1e-11), X0).result_
+    model, left, right = restore(fit.posterior)
+    again = infer(Counts(X0), model, right, left, 5, 0.0, 1)
+    np.testing.assert_allclose(again.parameters, left.parameters, atol=1e-3 * X0.sum(axis=1).max())
 
 
 def test_transform_treats_every_sample_alone_and_takes_empty_ones(kind: Callable[..., Any]) -> None:
@@ -733,9 +774,9 @@ def test_transform_treats_every_sample_alone_and_takes_empty_ones(kind: Callable
     new[2] = 0
     together = estimator.transform(new)
     np.testing.assert_allclose(np.vstack([estimator.transform(row[None]) for row in new]), together, rtol=1e-12)
-    model = estimator.result_.posterior
-    prior = model["L_prior"] / model.get("L_rate", model["L_prior"].sum())
-    np.testing.assert_allclose(together[2], prior, rtol=1e-12)
+    q, cost = estimator.result_.posterior, estimator.result_.F.sum(axis=0)
+    rate = q["L_prior_rate"] + cost if "L_prior_rate" in q else q["L_prior"].sum()
+    np.testing.assert_allclose(together[2], q["L_prior"] / rate, rtol=1e-12)
     if isinstance(estimator, um.LDA):
         np.testing.assert_allclose(together.sum(axis=1), 1, rtol=1e-12)
     assert estimator.score(np.zeros((2, 25))) == 0
@@ -773,15 +814,14 @@ def test_believed_topics_have_weight_on_features_never_seen(name: str) -> None:
 
 @pytest.mark.parametrize("inner", [0, 20])
 def test_any_number_of_threads_gives_the_same_bytes(kind: Callable[..., Any], inner: int) -> None:
-    data = um.datasets.digits()
+    data = random_counts(1500, 40, seed=2)  # more than one block of rows
     fits = [
-        kind(5, init="random", inner=inner, max_iter=4, tol=0, random_state=0, n_jobs=threads).fit(data)
-        for threads in (1, 2, 3)
+        kind(5, init="random", inner=inner, max_iter=3, tol=0, random_state=0, n_jobs=threads).fit(data)
+        for threads in (1, 3)
     ]
-    for estimator in fits[1:]:
-        assert_same_bits(estimator.result_, fits[0].result_)
-        assert estimator.transform(data).tobytes() == fits[0].transform(data).tobytes()
-        assert estimator.score(data) == fits[0].score(data)
+    assert_same_bits(fits[0].result_, fits[1].result_)
+    assert fits[0].transform(data).tobytes() == fits[1].transform(data).tobytes()
+    assert fits[0].score(data) == fits[1].score(data)
 
 
 def test_the_score_is_below_the_log_likelihood_and_per_count(kind: Callable[..., Any]) -> None:
@@ -798,9 +838,9 @@ def test_the_score_is_below_the_log_likelihood_and_per_count(kind: Callable[...,
     assert estimator.score(twice) == pytest.approx(estimator.score(new), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["LDA", "Gamma–Poisson"])
-def test_the_score_of_the_fitted_samples_is_the_bound_per_count_if_topics_are_points(name: str) -> None:
-    estimator = fitted_quietly(FAMILY[name](3, init=START, max_iter=3000, tol=1e-11), X0)
+@pytest.mark.parametrize("estimator", [um.LDA(3, alpha=1.2), um.GammaPoisson(3, shape=1.2)], ids=repr)
+def test_the_score_of_the_fitted_samples_is_the_bound_per_count_if_topics_are_points(estimator: Any) -> None:
+    fitted_quietly(estimator.set_params(init=START, max_iter=2000, tol=1e-11), X0)
     assert estimator.score(X0) * X0.sum() == pytest.approx(estimator.elbo_, rel=1e-6)
 
 
@@ -834,11 +874,11 @@ def test_the_result_is_the_posterior_mean_on_the_poisson_scale(kind: Callable[..
 def test_automatic_rates_expect_the_counts_that_there_are() -> None:
     gap = um.GammaPoisson(3, shape=[0.2, 1, 3], init=START, max_iter=1, tol=0).fit(X0).result_.posterior
     assert (gap["L_prior"] / gap["L_prior_rate"]).sum() * 30 == pytest.approx(X0.sum())
-    for given in ({}, {"b": 0.1}, {"d": 7.0}):
-        q = um.BayesianPoissonNMF(3, a=0.5, c=2.0, init=START, max_iter=1, tol=0, **given).fit(X0).result_.posterior
+    for chosen in ({}, {"b": 0.1}, {"d": 7.0}):
+        q = um.BayesianPoissonNMF(3, a=0.5, c=2.0, init=START, max_iter=1, tol=0, **chosen).fit(X0).result_.posterior
         expected = (q["L_prior"] / q["L_prior_rate"] * q["F_prior"] / q["F_prior_rate"]).sum() * 30 * 25
         assert expected == pytest.approx(X0.sum())
-        assert all(q[{"b": "L_prior_rate", "d": "F_prior_rate"}[name]][0] == value for name, value in given.items())
+        assert all(q[{"b": "L_prior_rate", "d": "F_prior_rate"}[name]][0] == value for name, value in chosen.items())
 
 
 # --- bad parameters --------------------------------------------------------------------------------------------------
