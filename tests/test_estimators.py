@@ -39,7 +39,7 @@ def kind(request: pytest.FixtureRequest) -> type[um.PoissonNMF]:
         um.TopicModel(2),
         um.TopicModel(2, solver="em", extrapolate=False),
         um.LDA(2),
-        um.LDA(2, alpha="auto", eta=0.5),
+        um.LDA(2, alpha="auto", eta=0.5, max_iter=50),
         um.GammaPoisson(2),
         um.BayesianPoissonNMF(2),
     ]
@@ -112,7 +112,10 @@ def test_unfitted_models_say_so(kind: type[um.PoissonNMF]) -> None:
 
 
 def test_parameters_are_those_promised(kind: type[um.PoissonNMF]) -> None:
-    promised = "n_components solver extrapolate init prefit max_iter tol refine prior online n_jobs dtype random_state verbose callbacks"
+    promised = (
+        "n_components solver extrapolate init prefit max_iter tol refine prior online "
+        "n_jobs dtype random_state verbose callbacks"
+    )
     signature = inspect.signature(kind)
     assert list(signature.parameters) == promised.split()
     by_name = [name for name, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY]

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from unmix import kernels
@@ -80,6 +81,7 @@ class VariationalEstimator(CountsEstimator):
         self._keep(result, trace)
         return self
 
+    @available_if(lambda self: self._check_online() is None)
     def partial_fit(self, X: Any, y: None = None) -> Self:
         """Learn from one more batch of samples (online variational inference).
 
@@ -87,7 +89,6 @@ class VariationalEstimator(CountsEstimator):
         describes the samples of the last batch.
         """
         self._check_common(inner=0)
-        self._check_online()
         counts = self._checked_counts(X, reset=not hasattr(self, "stream_"))
         threads = thread_count(self.n_jobs)
         # priors that were chosen by the data stay those of the first batch
