@@ -33,7 +33,17 @@ def kind(request: pytest.FixtureRequest) -> type[um.PoissonNMF]:
 # --- scikit-learn ----------------------------------------------------------------------------------------------------
 
 
-@parametrize_with_checks([um.PoissonNMF(2), um.TopicModel(2), um.TopicModel(2, solver="em", extrapolate=False)])
+@parametrize_with_checks(
+    [
+        um.PoissonNMF(2),
+        um.TopicModel(2),
+        um.TopicModel(2, solver="em", extrapolate=False),
+        um.LDA(2),
+        um.LDA(2, alpha="auto", eta=0.5, max_iter=50),
+        um.GammaPoisson(2),
+        um.BayesianPoissonNMF(2),
+    ]
+)
 @pytest.mark.filterwarnings("ignore:not converged after:sklearn.exceptions.ConvergenceWarning")
 def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -118,6 +128,7 @@ def test_parameters_are_those_promised(kind: type[um.PoissonNMF]) -> None:
         "init": "auto",
         "refine": 0,
         "prior": None,
+        "online": None,
         "n_jobs": None,
         "dtype": "float64",
         "random_state": None,
@@ -497,6 +508,16 @@ def test_names_promised_inside_the_public_objects_exist() -> None:
         ("poisson_to_topics", "L F"),
         ("topics_to_poisson", "Lstar Fstar sizes scales"),
         ("Gamma", "shape rate"),
+        ("Online", "batch_size offset decay total_samples"),
+        ("LDA", "n_components alpha eta init inner max_iter tol online n_jobs random_state verbose callbacks"),
+        (
+            "GammaPoisson",
+            "n_components shape rate eta init inner max_iter tol online n_jobs random_state verbose callbacks",
+        ),
+        (
+            "BayesianPoissonNMF",
+            "n_components a b c d init inner max_iter tol online n_jobs random_state verbose callbacks",
+        ),
         ("load", "path"),
     ],
 )

@@ -13,10 +13,26 @@ import numpy as np
 import pytest
 from conftest import dense_loss, never_rises, problem_of, random_counts, random_start, shared_data
 from scipy import stats
-from scipy.special import xlogy
+from scipy.integrate import dblquad, quad
+from scipy.optimize import minimize_scalar
+from scipy.special import digamma, gammaln, xlogy
 
 import unmix as um
+from unmix.models.bayes import best_scales
+from unmix.models.gamma_poisson import gamma_poisson, log_total
+from unmix.models.lda import lda
+from unmix.models.maps import (
+    gamma_poisson_to_lda,
+    lda_to_gamma_poisson,
+    lda_to_poisson,
+    plsi_to_poisson,
+    poisson_to_gamma_gamma,
+    poisson_to_lda,
+    poisson_to_plsi,
+)
+from unmix.models.variational import Variational
 from unmix.solvers import EM, PLSA, PLSI, SN, Alternate, Joint, Newton, Normalized, Problem
+from unmix.solvers.vi import CAVI, Beliefs, Inference
 
 X = random_counts(12, 15, K=3, seed=0)
 T, N = X.sum(axis=1), X.sum()
@@ -382,3 +398,142 @@ def test_em_is_equivariant_under_rescaling_of_topics() -> None:
     d = np.array([3.0, 0.2, 7.0])
     one, two = em_half(PROBLEM, L0, F0) @ F0.T, em_half(PROBLEM, L0 * d, F0 / d) @ (F0 / d).T
     np.testing.assert_allclose(one, two, rtol=1e-12)
+
+
+# --- Geiger and Park, variational ------------------------------------------------------------------------------------
+
+SHAPES, ONE_RATE = np.array([0.6, 1.3, 2.1]), 2.7
+GAMMA0 = np.random.default_rng(7).gamma(2, 1, (12, 3)) + 0.1
+
+
+def start_of(model: Variational, rates: Floats | None = None) -> tuple[Inference, Beliefs]:
+    task = Inference(PROBLEM.X, model)
+    return task, CAVI().start(task, model.left.at(GAMMA0, rates), model.right.at(by_column(F0)))
+
+
+def test_geiger_park_algorithm_3_equals_5_responsibilities_need_not_be_stored() -> None:
+    task, state = start_of(lda(SHAPES, None))
+    gamma, topics = GAMMA0, by_column(F0)
+    for _ in range(30):
+        state = CAVI().step(task, state)
+        weights = np.exp(digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True)))
+        stored = weights[:, None] * topics[None]
+        stored *= (X / stored.sum(axis=2))[:, :, None]
+        gamma, topics = SHAPES + stored.sum(axis=1), by_column(stored.sum(axis=0))
+        np.testing.assert_allclose(state.left.parameters, gamma, rtol=1e-10)
+        np.testing.assert_allclose(state.right.parameters, topics, rtol=1e-10, atol=1e-14)
+
+
+def test_geiger_park_lemma_e1_gamma_poisson_is_lda_times_a_negative_binomial() -> None:
+    shapes, topics, x = SHAPES[:2], by_column(F0[:4, :2]), np.array([3.0, 0, 2, 1])
+
+    def given_totals(share: float) -> float:
+        return stats.beta.pdf(share, *shapes) * stats.multinomial.pmf(x, 6, topics @ [share, 1 - share])
+
+    def with_totals(log_one: float, log_two: float) -> float:
+        loadings = np.exp([log_one, log_two])
+        rate = topics @ loadings
+        priors = shapes * np.log(ONE_RATE * loadings) - gammaln(shapes) - ONE_RATE * loadings
+        return np.exp(priors.sum() + (xlogy(x, rate) - rate - gammaln(x + 1)).sum())
+
+    totals = log_total(np.array([6.0]), shapes, ONE_RATE)[0]
+    want = np.log(quad(given_totals, 0, 1, epsabs=1e-12, limit=200)[0]) + totals
+    got = np.log(dblquad(with_totals, -20, 4, -20, 4, epsabs=1e-12, epsrel=1e-6)[0])
+    assert got == pytest.approx(want, abs=1e-5)
+    # p(t): the sum of Gammas of one rate is a Gamma, and a Poisson with such a rate a negative binomial
+    A = shapes.sum()
+    assert totals == pytest.approx(stats.nbinom.logpmf(6, A, ONE_RATE / (1 + ONE_RATE)), rel=1e-10)
+
+
+def test_geiger_park_lemma_e3_lda_and_gamma_poisson_have_the_same_iterates() -> None:
+    rates = np.full(3, ONE_RATE)
+    task, a = start_of(lda(SHAPES, None))
+    other, b = start_of(gamma_poisson(SHAPES, rates), 1 + rates)
+    gap = log_total(T, SHAPES, ONE_RATE).sum()
+    for _ in range(80):
+        a, b = CAVI().step(task, a), CAVI().step(other, b)
+        np.testing.assert_allclose(b.left.parameters, a.left.parameters, rtol=1e-10)
+        np.testing.assert_allclose(b.right.parameters, a.right.parameters, rtol=1e-10, atol=1e-14)
+        assert a.loss - b.loss == pytest.approx(gap, rel=1e-8)
+    lda_like = CAVI().step(other, start_of(gamma_poisson(SHAPES, np.array([0.5, 1, 4])), np.array([1.5, 2, 5]))[1])
+    assert np.abs(lda_like.left.parameters - CAVI().step(*start_of(lda(SHAPES, None))).left.parameters).max() > 1e-3
+
+
+def test_geiger_park_lemma_e3_holds_for_the_estimators() -> None:
+    options = {"init": (L0, F0), "max_iter": 25, "tol": 0}
+    a = um.LDA(3, alpha=SHAPES, **options).fit(X)
+    b = um.GammaPoisson(3, shape=SHAPES, rate=ONE_RATE, **options).fit(X)
+    np.testing.assert_allclose(b.shape_, a.gamma_, rtol=1e-10)
+    np.testing.assert_allclose(b.components_, a.components_, rtol=1e-10, atol=1e-14)
+    assert b.elbo_ - a.elbo_ == pytest.approx(log_total(T, SHAPES, ONE_RATE).sum(), rel=1e-8)
+
+
+# --- maps between the models -----------------------------------------------------------------------------------------
+
+
+def test_the_plsi_triple_and_poisson_factors_are_the_same_rates() -> None:
+    C, w, H = poisson_to_plsi(L0, F0)
+    for sums in (C.sum(axis=0), H.sum(axis=0), w.sum()):
+        np.testing.assert_allclose(sums, 1, rtol=1e-12)
+    total = (L0 @ F0.T).sum()
+    L, F = plsi_to_poisson(C, w, H, total)
+    np.testing.assert_allclose(L @ F.T, L0 @ F0.T, rtol=1e-12)
+    for got, want in zip(poisson_to_plsi(L, F), (C, w, H), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_lda_and_gamma_poisson_beliefs_map_to_each_other() -> None:
+    shape, rates = lda_to_gamma_poisson(GAMMA0, ONE_RATE)
+    np.testing.assert_array_equal(gamma_poisson_to_lda(shape), GAMMA0)
+    np.testing.assert_array_equal(rates, np.full(3, 1 + ONE_RATE))
+    # loadings of one rate, divided by their sums, have the moments of the Dirichlet
+    draws = np.random.default_rng(0).gamma(shape[0], 1 / rates, (200_000, 3))
+    shares = draws / draws.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(shares.mean(axis=0), stats.dirichlet.mean(GAMMA0[0]), atol=3e-3)
+    np.testing.assert_allclose(shares.var(axis=0), stats.dirichlet.var(GAMMA0[0]), atol=1e-3)
+
+
+def test_a_topic_model_survives_the_way_to_lda_and_back_as_alpha_vanishes() -> None:
+    Lstar, Fstar, _, _ = um.poisson_to_topics(L0, F0)
+    for eta in (None, np.full(15, 1e-9)):
+        gamma, topics = poisson_to_lda(L0, F0, T, np.full(3, 1e-9), eta)
+        L, F = lda_to_poisson(gamma, topics, T)
+        np.testing.assert_allclose(L, T[:, None] * Lstar, rtol=1e-7)
+        np.testing.assert_allclose(F, Fstar, rtol=1e-7)
+    counts = poisson_to_lda(L0, F0, T, SHAPES, np.ones(15))
+    np.testing.assert_allclose((counts[0] - SHAPES).sum(axis=1), T, rtol=1e-12)
+    np.testing.assert_allclose((counts[1] - 1).sum(), N, rtol=1e-12)
+
+
+def test_a_zero_of_maximum_likelihood_does_not_stay_zero_in_lda() -> None:
+    F = F0.copy()
+    F[2] = 0
+    topics = poisson_to_lda(L0, F, T, SHAPES)[1]
+    np.testing.assert_allclose(topics.sum(axis=0), 1, rtol=1e-12)
+    np.testing.assert_allclose(topics[2], 1e-8, rtol=1e-6)
+
+
+@pytest.mark.parametrize("hyper", [(0.4, 0.9, 1.6, 2.2), (3.0, 0.2, 0.5, 7.0), (1.0, 1.0, 1.0, 1.0)], ids=str)
+def test_the_way_to_gamma_gamma_scales_topics_as_the_priors_like_them_best(hyper: tuple[float, ...]) -> None:
+    a, b, c, d = hyper
+    z = best_scales(L0, F0, a, b, c, d)
+    for k in range(3):
+
+        def cost(log_z: float, k: int = k) -> float:
+            L, F = L0[:, k] / np.exp(log_z), F0[:, k] * np.exp(log_z)
+            return -(stats.gamma.logpdf(L, a, scale=1 / b).sum() + stats.gamma.logpdf(F, c, scale=1 / d).sum())
+
+        assert np.log(z[k]) == pytest.approx(minimize_scalar(cost).x, abs=1e-6)
+    L, L_rates, F, F_rates = poisson_to_gamma_gamma(X, L0, F0, a, b, c, d)
+    R = ratio(X, L0, F0)
+    np.testing.assert_allclose(L, a + L0 * (R @ F0), rtol=1e-12)
+    np.testing.assert_allclose(F, c + F0 * (R.T @ L0), rtol=1e-12)
+    np.testing.assert_allclose(L_rates, b + z * F0.sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(F_rates, d + L0.sum(axis=0) / z, rtol=1e-12)
+
+
+def test_the_way_to_gamma_gamma_does_not_mind_the_scale_of_topics() -> None:
+    d = np.array([1e-3, 1.0, 50.0])
+    one, two = (poisson_to_gamma_gamma(X, L0 * s, F0 / s, 0.4, 0.9, 0.6, 2.2) for s in (1.0, d))
+    for got, want in zip(two, one, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9)

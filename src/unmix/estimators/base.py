@@ -137,6 +137,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _keep(self, result: Fit, trace: Trace) -> None:
         """Take the fit as the result, and warn if it did not end well."""
         self.result_ = result
+        self.__dict__.pop("stream_", None)  # a stream that `partial_fit` began ends here
         self.n_iter_ = max(len(trace.rows) - 1, 1)
         if result.status == "max_iter" and self.tol > 0:
             gain = trace.rows[-1]["objective"] - trace.rows[-2]["objective"]
@@ -172,11 +173,6 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             raise ValueError(f"init={self.init!r}; choose one of {', '.join(STARTS)}, a pair (L0, F0), or a Fit")
         if not isinstance(getattr(self, "online", None), Online | None):
             raise ValueError(f"online={self.online!r}; give None or unmix.Online(batch_size=...)")
-
-
-def spread(F: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Topics with a tenth of their weight on all features alike: a later batch may have features that the first had not."""
-    return 0.9 * F / F.sum(axis=0) + 0.1 / len(F)
 
 
 def thread_count(n_jobs: int | None) -> int:

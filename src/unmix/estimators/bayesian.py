@@ -10,11 +10,12 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from unmix import kernels
 from unmix.counts import Counts
-from unmix.estimators.base import CountsEstimator, generator, spread, thread_count
+from unmix.estimators.base import CountsEstimator, generator, thread_count
 from unmix.estimators.likelihood import PoissonNMF
 from unmix.fit import Fit
 from unmix.models.bayes import gamma_gamma
@@ -27,7 +28,7 @@ from unmix.models.priors import positive
 from unmix.models.variational import Variational, restore
 from unmix.solvers import Problem, ProgressBar
 from unmix.solvers import init as starts
-from unmix.solvers.online import Online, StochasticVI
+from unmix.solvers.online import Online, StochasticVI, spread
 from unmix.solvers.run import Callback, Trace, make_fit, run
 from unmix.solvers.vi import CAVI, Beliefs, Inference, infer
 
@@ -56,6 +57,9 @@ class VariationalEstimator(CountsEstimator):
         """Whether hyper-parameters differ by topic."""
         return False
 
+    def _check_online(self) -> None:
+        """Raises if the model cannot be learned from mini-batches."""
+
     # What they share
 
     def fit(self, X: Any, y: None = None) -> Self:
@@ -77,6 +81,7 @@ class VariationalEstimator(CountsEstimator):
         self._keep(result, trace)
         return self
 
+    @available_if(lambda self: self._check_online() is None)
     def partial_fit(self, X: Any, y: None = None) -> Self:
         """Learn from one more batch of samples (online variational inference).
 
@@ -85,7 +90,10 @@ class VariationalEstimator(CountsEstimator):
         """
         self._check_common(inner=0)
         counts = self._checked_counts(X, reset=not hasattr(self, "stream_"))
-        task = Inference(counts, self._model(counts), thread_count(self.n_jobs))
+        threads = thread_count(self.n_jobs)
+        # priors that were chosen by the data stay those of the first batch
+        model = restore(self.result_.posterior, threads)[0] if hasattr(self, "stream_") else self._model(counts)
+        task = Inference(counts, model, threads)
         solver = StochasticVI(self.online or Online(), 0, max(self.inner, 1), ENOUGH)
 
         def first() -> Any:
@@ -147,6 +155,7 @@ class VariationalEstimator(CountsEstimator):
     def _solver(self, rng: np.random.Generator) -> Any:
         if self.online is None:
             return CAVI(inner=self.inner, enough=ENOUGH)
+        self._check_online()
         return StochasticVI(self.online, int(rng.integers(2**31)), max(self.inner, 1), ENOUGH)
 
     def _start(self, task: Inference, solver: Any, rng: np.random.Generator, trace: Trace) -> tuple[Any, str]:
@@ -185,7 +194,16 @@ def _resumed(task: Inference, solver: Any, fit: Fit) -> Beliefs | None:
         return None
     resumed = solver.resume(task, state)
     same = abs(resumed.loss - float(state.get("loss", np.nan))) <= 1e-9 * abs(resumed.loss)
-    return resumed if same else None
+    return resumed if same and _same_priors(task.model, resumed.model, but_left=solver.learn_alpha) else None
+
+
+def _same_priors(one: Variational, two: Variational, but_left: bool) -> bool:
+    """Of the same kind with the same parameters; `but_left` leaves out those of L, which were learned."""
+    pairs = [(one.right, two.right)] if but_left else [(one.left, two.left), (one.right, two.right)]
+    return type(one.left) is type(two.left) and all(
+        type(a) is type(b) and all(np.array_equal(value, vars(b)[name]) for name, value in vars(a).items())
+        for a, b in pairs
+    )
 
 
 class LDA(VariationalEstimator):
@@ -282,11 +300,13 @@ class LDA(VariationalEstimator):
         return np.ndim(self.alpha) > 0
 
     def _solver(self, rng: np.random.Generator) -> Any:
-        if not self._learns_alpha():
-            return super()._solver(rng)
-        if self.online is not None:
-            raise ValueError('alpha="auto" is learned from all samples; give a number with online=')
-        return CAVI(inner=self.inner, enough=ENOUGH, learn_alpha=True)
+        if self.online is None and self._learns_alpha():
+            return CAVI(inner=self.inner, enough=ENOUGH, learn_alpha=True)
+        return super()._solver(rng)
+
+    def _check_online(self) -> None:
+        if self._learns_alpha():
+            raise ValueError('alpha="auto" is learned from all samples; give a number for online learning')
 
 
 class GammaPoisson(VariationalEstimator):
@@ -424,13 +444,13 @@ class BayesianPoissonNMF(VariationalEstimator):
         a, c = (float(positive(name, getattr(self, name), 1, "model")[0]) for name in "ac")
         (n, m), K = X.shape, self.n_components
         product = K * a * c * n * m / X.total  # b d for which the prior expects this total
-        b, d = self.b, self.d
+        b, d = (
+            None if (value := getattr(self, name)) is None else float(positive(name, value, 1, "model")[0])
+            for name in "bd"
+        )
         if b is None:
             b = np.sqrt(product) if d is None else product / d
-        if d is None:
-            d = product / b
-        b, d = (float(positive(name, value, 1, "model")[0]) for name, value in (("b", b), ("d", d)))
-        return gamma_gamma(K, a, b, c, d)
+        return gamma_gamma(K, a, b, c, product / b if d is None else d)
 
     def _beliefs(self, task: Inference, L: Floats, F: Floats) -> tuple[Belief, Belief]:
         left, right = task.model.left, task.model.right

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unmix import kernels
 from unmix.counts import Counts
-from unmix.estimators.base import CountsEstimator, generator, spread, thread_count
+from unmix.estimators.base import CountsEstimator, generator, thread_count
 from unmix.fit import Fit
 from unmix.models.poisson import check_factors, loglik
 from unmix.models.priors import Dirichlet, Gamma
@@ -38,7 +38,7 @@ from unmix.solvers import (
 )
 from unmix.solvers import init as starts
 from unmix.solvers.base import Floats, Solver, State, cleared
-from unmix.solvers.online import Online, OnlineEM
+from unmix.solvers.online import Online, OnlineEM, spread
 from unmix.solvers.refine import refine
 from unmix.solvers.run import Callback, Trace, make_fit, run
 from unmix.solvers.sparse import Shrunk, Sparse

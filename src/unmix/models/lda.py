@@ -27,6 +27,8 @@ def best_alpha(alpha: Floats, belief: Belief) -> Floats:
 
     objective = n [log Γ(Σα) − Σ log Γ(α_k)] + Σ_k α_k g_k,   g_k = Σ_i [ψ(γ_ik) − ψ(Σ_k γ_ik)]
     """
+    if len(alpha) == 1:
+        return alpha  # a single topic has all of every sample, whatever α is
     gamma = belief.parameters
     n = len(gamma)
     g = (digamma(gamma) - digamma(gamma.sum(axis=1))[:, None]).sum(axis=0)

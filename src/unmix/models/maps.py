@@ -96,5 +96,9 @@ def poisson_to_gamma_gamma(
     L, F = np.asarray(L, dtype=np.float64), np.asarray(F, dtype=np.float64)
     z = best_scales(L, F, a, b, c, d)
     L, F = L / z, F * z
-    A, B, _ = kernels.both_numerators(X.rows, X.columns, X.column_order, L, F, threads=threads)
+    A, B, xlog = kernels.both_numerators(X.rows, X.columns, X.column_order, L, F, threads=threads)
+    if not np.isfinite(xlog):
+        raise ValueError(
+            "a count has a rate of zero, so it is impossible; give its sample and feature some weight in init"
+        )
     return a + L * A, b + column_sums(F), c + F * B, d + column_sums(L)

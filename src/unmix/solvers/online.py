@@ -45,7 +45,8 @@ class Online:
             raise ValueError(f"offset={self.offset!r}; give a number >= 0")
         if not isinstance(self.decay, Real) or not 0.5 < self.decay <= 1:
             raise ValueError(f"decay={self.decay!r}; the steps converge for decay in (0.5, 1]")
-        if self.total_samples is not None and not self.total_samples > 0:
+        known = isinstance(self.total_samples, Real) and 0 < self.total_samples < np.inf
+        if self.total_samples is not None and not known:
             raise ValueError(f"total_samples={self.total_samples!r}; give a positive number, or None")
 
     def step_size(self, batches: int) -> float:
@@ -68,6 +69,13 @@ class Stream:
         """From loadings and factors whose expected counts, as at any maximum-likelihood fit, are f_jk Σ_i l_ik."""
         return cls(right, F * column_sums(L), sums)
 
+    def before(self, batch: Counts) -> Stream:
+        """With some weight on all features, if the batch has one that no topic has: a step of one forgets all before it."""
+        if not ((self.right.geometric.sum(axis=1) == 0) & (batch.feature_totals > 0)).any():
+            return self
+        F = spread(self.right.parameters)
+        return replace(self, right=replace(self.right, parameters=F, geometric=F))
+
     def absorb(
         self, batch: Counts, prior: Prior, geometric: Floats, sums: Floats, total: float, step: float, threads: int
     ) -> Stream:
@@ -78,6 +86,11 @@ class Stream:
         sums = (1 - step) * self.sums + (step * weight) * sums
         right = prior.believe(counts, sums, threads)
         return Stream(right, counts, sums, self.batches + 1, self.samples + batch.shape[0])
+
+
+def spread(F: Floats) -> Floats:
+    """Topics with a tenth of their weight on all features alike: a later batch may have features that the first had not."""
+    return 0.9 * F / F.sum(axis=0) + 0.1 / len(F)
 
 
 def batches(X: Counts, size: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
@@ -113,7 +126,7 @@ class StochasticVI:
 
     def absorb(self, batch: Inference, stream: Stream, start: Floats | None, total: float) -> tuple[Stream, Belief]:
         """The stream after one more batch, of `total` samples in all, and q of the batch's loadings."""
-        model, threads = batch.model, batch.threads
+        model, threads, stream = batch.model, batch.threads, stream.before(batch.X)
         left = infer(batch.X, model, stream.right, start, self.inner, self.enough, threads)
         step = self.online.step_size(stream.batches)
         return stream.absorb(batch.X, model.right, left.geometric, left.sums, total, step, threads), left
@@ -154,6 +167,7 @@ class OnlineEM:
 
     def absorb(self, batch: Problem, stream: Stream, start: Floats | None, total: float) -> tuple[Stream, Floats]:
         """The stream after one more batch, of `total` samples in all, and the batch's loadings."""
+        stream = stream.before(batch.X)
         F = stream.right.parameters
         L = _loadings(batch, F, batch.X.sample_totals[:, None] / np.ones(F.shape[1]) if start is None else start)
         step = self.online.step_size(stream.batches)

@@ -79,7 +79,7 @@ class CAVI:
     def step(self, task: Inference, s: Beliefs) -> Beliefs:
         X, threads, model = task.X, task.threads, s.model
         if self.inner:
-            left = infer(X, model, s.right, s.left.parameters, self.inner, self.enough, threads)
+            left = infer(X, model, s.right, s.left, self.inner, self.enough, threads)
             B, _ = kernels.numerators(X.columns, s.right.geometric, left.geometric, threads=threads)
         else:
             assert s.A is not None
@@ -106,15 +106,29 @@ class CAVI:
 
 
 def infer(
-    X: Counts, model: Variational, right: Belief, start: Floats | None, steps: int, enough: float, threads: int
+    X: Counts,
+    model: Variational,
+    right: Belief,
+    start: Belief | Floats | None,
+    steps: int,
+    enough: float,
+    threads: int,
 ) -> Belief:
-    """q(L) given q(F): the loop γ ← prior + expected counts, row by row, from `start` or from counts spread evenly."""
+    """q(L) given q(F): the loop γ ← prior + expected counts, row by row, from a belief, from parameters (with the rates that
+    are best now), or from counts spread evenly."""
     prior = model.left.shape
+    rates = np.ones(len(prior)) if isinstance(model.left, DirichletRows) else model.left.rate + right.sums
+
+    def loop(parameters: Floats, rates: Floats, steps: int) -> Floats:
+        return kernels.infer(
+            X.rows, right.geometric, 1 / rates, parameters, prior, steps=steps, enough=enough, threads=threads
+        )
+
     if start is None:
         start = prior + X.sample_totals[:, None] / len(prior)
-    cost = right.sums
-    rates = model.left.rate + cost if not isinstance(model.left, DirichletRows) else np.ones(len(prior))
-    parameters = kernels.infer(
-        X.rows, right.geometric, 1 / rates, start, prior, steps=steps, enough=enough, threads=threads
-    )
-    return model.left.at(parameters, rates, threads)
+    elif isinstance(start, Belief):
+        # the first expected counts are those under the old rates, or the bound might fall
+        old, start = start.rates, start.parameters
+        if not np.array_equal(old, rates):
+            start, steps = loop(start, old, 1), steps - 1
+    return model.left.at(loop(start, rates, steps) if steps else start, rates, threads)
