@@ -91,7 +91,7 @@ class AllocationModel(CountsEstimator):
     >>> X = um.datasets.correlated_topics("A")
     >>> model = um.AllocationModel(6, alpha=0.1, random_state=0, max_iter=20, tol=0).fit(X)
     >>> model.components_.shape, bool(model.log_joint_ < 0)
-    ((6, 393), True)
+    ((6, 381), True)
     """
 
     samples_: pd.DataFrame
