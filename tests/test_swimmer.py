@@ -25,8 +25,8 @@ def purities(by_feature: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return share[part, topic], topic
 
 
-# the factored form costs twice as much; two starts of it are enough
-@pytest.mark.parametrize(("seed", "free"), [*((seed, True) for seed in range(10)), (0, False), (1, False)])
+# the factored form costs twice as much; one start of it is enough
+@pytest.mark.parametrize(("seed", "free"), [*((seed, True) for seed in range(10)), (0, False)])
 def test_every_default_start_finds_all_parts(seed: int, free: bool) -> None:
     model = um.AllocationModel(17, a=100, b=1, alpha=0.05, beta=BETA, free=free, tol=1e-6, random_state=seed, n_jobs=1)
     model.fit(X)
