@@ -19,7 +19,7 @@ from unmix import memory
 from unmix.counts import Counts
 from unmix.kernels import reference, sampling
 from unmix.kernels.sampling import Labels
-from unmix.models.allocation import Allocation, check_whole
+from unmix.models.allocation import Allocation, check_labelable
 from unmix.solvers.bld import AllocationTask, FactoredBLD, FreeBLD, parts, row_of_nonzeros, shares
 from unmix.solvers.diagnostics import diagnose
 from unmix.solvers.gibbs import matching
@@ -236,10 +236,8 @@ def test_bld_on_speeches_rises_and_means_what_it_says(free: bool) -> None:
     assert model.log_joint_ == pytest.approx(objective[-1])
     np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-12)
     fit = model.result_
-    np.testing.assert_allclose(
-        fit.proportions, fit.posterior["proportions"] / fit.posterior["proportions"].sum(axis=1)[:, None]
-    )
-    np.testing.assert_allclose(fit.topics, fit.posterior["topics"] / fit.posterior["topics"].sum(axis=0))
+    np.testing.assert_allclose(fit.proportions, fit.posterior["L"] / fit.posterior["L"].sum(axis=1)[:, None])
+    np.testing.assert_allclose(fit.topics, fit.posterior["F"] / fit.posterior["F"].sum(axis=0))
     assert (np.diff(fit.shares) <= 0).all()  # heaviest first
 
 
@@ -371,10 +369,8 @@ def test_long_gibbs_fits_give_exact_posterior_means_and_deviations() -> None:
     np.testing.assert_allclose(fit.topics, TINY.topics, atol=0.01)
     np.testing.assert_allclose(fit.proportions, TINY.proportions, atol=0.01)
     squares = TINY.mean(lambda S: TINY_MODEL.topics(S.sum(axis=0)).sd ** 2 + TINY.topics_given(S) ** 2)
-    np.testing.assert_allclose(fit.posterior["topics_sd"], np.sqrt(squares - TINY.topics**2), atol=0.01)
-    np.testing.assert_allclose(
-        fit.posterior["topics"] - TINY.alpha[:, None], TINY.mean(lambda S: S.sum(axis=0)), atol=0.04
-    )
+    np.testing.assert_allclose(fit.posterior["F_sd"], np.sqrt(squares - TINY.topics**2), atol=0.01)
+    np.testing.assert_allclose(fit.posterior["F"] - TINY.alpha[:, None], TINY.mean(lambda S: S.sum(axis=0)), atol=0.04)
     assert model.log_joint_ == pytest.approx(float(TINY.posterior @ TINY.log_joints), abs=0.02)
     assert model.diagnostics_.rhat < 1.01
     assert model.diagnostics_.ess > 2000
@@ -563,7 +559,8 @@ def test_transform_is_a_fixed_point_and_treats_every_sample_alone() -> None:
     np.testing.assert_allclose(np.vstack([model.transform(X[[i]]) for i in range(20)]), got, rtol=1e-9)
     gamma = got * (4.5 + X.sum(axis=1))[:, None]
     weights = np.exp(psi(gamma))
-    F = model.result_.F
+    tau = model.result_.posterior["F"]
+    F = np.exp(psi(tau) - psi(tau.sum(axis=0)))
     want = model.beta + weights * ((X / (weights @ F.T)) @ F)
     np.testing.assert_allclose(gamma, want, rtol=1e-6)
 
@@ -601,14 +598,14 @@ def test_an_interrupted_run_keeps_what_it_has() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"a": 0}, "a=0; give a finite number > 0"),
-        ({"a": "x"}, "a='x'; give a number > 0"),
-        ({"b": -1}, "b=-1; give a finite number > 0"),
-        ({"alpha": 0}, "alpha holds 0; it must be > 0"),
-        ({"alpha": [1, 2]}, r"alpha has shape \(2,\) for 15 features; give a number, or one a feature"),
-        ({"alpha": "x"}, "alpha='x'; give a number > 0, or one a feature"),
-        ({"beta": [1, 1]}, r"beta has shape \(2,\) for 3 topics; give a number, or one a topic"),
-        ({"beta": [1, np.nan, 1]}, "beta holds nan; it must be > 0"),
+        ({"a": 0}, "a=0; give a positive number"),
+        ({"a": "x"}, "a='x'; give a positive number"),
+        ({"b": -1}, "b=-1; give a positive number"),
+        ({"alpha": 0}, "alpha=0; it must be positive and finite"),
+        ({"alpha": [1, 2]}, r"alpha has shape \(2,\); give a positive number, or one a feature \(15\)"),
+        ({"alpha": "x"}, "alpha='x'; give a positive number, or one a feature"),
+        ({"beta": [1, 1]}, r"beta has shape \(2,\); give a positive number, or one a topic \(3\)"),
+        ({"beta": [1, np.nan, 1]}, "beta=.*; it must be positive and finite"),
         ({"beta": [1, 0.5, 1]}, 'beta=0.5: .*use method="gibbs" or "icm", or beta >= 1'),
         ({"method": "vb"}, "method='vb'; choose one of bld, gibbs, icm"),
         ({"method": "gibbs", "sweeps": 0}, "sweeps=0; give a whole number >= 1"),
@@ -638,12 +635,12 @@ def test_fractions_cannot_be_labelled(method: Any) -> None:
     X = random_counts()
     X[4, 7] = 2.5
     with pytest.raises(
-        ValueError, match=r'the count 2.5 at row 4, column 7 is not a whole number; method="\w+" labels single'
+        ValueError, match=r'method="\w+" needs whole numbers: the entry at row 4, column 7 is 2.5; give raw counts'
     ):
         um.AllocationModel(3, method=method).fit(X)
     X[4, 7] = 3e9
-    with pytest.raises(ValueError, match="the count 3000000000 at row 4, column 7 is too large to label"):
-        check_whole(Counts(X), "it")
+    with pytest.raises(ValueError, match="the largest count is 3000000000; it labels single counts"):
+        check_labelable(Counts(X), "it")
 
 
 def test_what_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

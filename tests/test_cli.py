@@ -141,7 +141,7 @@ def test_defaults_of_the_command_are_those_of_the_estimator(counts, run):
         assert params[name] == defaults[name]
 
 
-@pytest.mark.parametrize("name", [model.value for model in Model if model != Model.allocation])
+@pytest.mark.parametrize("name", [model.value for model in Model])
 def test_every_model_is_fitted_described_and_used(name, counts, run):
     code, out, _ = run("fit", counts, "-k", 2, "-o", "out", "--model", name)
     assert code == 0

@@ -30,7 +30,7 @@ def purities(by_feature: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def test_every_default_start_finds_all_parts(seed: int, free: bool) -> None:
     model = um.AllocationModel(17, a=100, b=1, alpha=0.05, beta=BETA, free=free, tol=1e-6, random_state=seed, n_jobs=1)
     model.fit(X)
-    purity, topic = purities(model.result_.posterior["topics"] - 0.05)
+    purity, topic = purities(model.result_.posterior["F"] - 0.05)
     assert (purity > 0.5).all()
     assert purity.mean() >= 0.97
     assert topic[16] == 16

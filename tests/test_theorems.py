@@ -18,7 +18,6 @@ from scipy.optimize import minimize_scalar
 from scipy.special import digamma, gammaln, xlogy
 
 import unmix as um
-from unmix.models.bayes import best_scales
 from unmix.models.gamma_poisson import gamma_poisson, log_total
 from unmix.models.lda import lda
 from unmix.models.maps import (
@@ -30,6 +29,7 @@ from unmix.models.maps import (
     poisson_to_lda,
     poisson_to_plsi,
 )
+from unmix.models.scales import best_scales
 from unmix.models.variational import Variational
 from unmix.solvers import EM, PLSA, PLSI, SN, Alternate, Joint, Newton, Normalized, Problem
 from unmix.solvers.vi import CAVI, Beliefs, Inference

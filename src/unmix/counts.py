@@ -132,14 +132,14 @@ class Counts:
     def feature_totals(self) -> NDArray[np.float64]:
         return np.asarray(self.csr.sum(axis=0)).ravel()
 
-    def require_whole(self, purpose: str) -> None:
+    def require_whole(self, purpose: str, remedy: str = "") -> None:
         """Raises if an entry is not a whole number, naming the first."""
         bad = np.flatnonzero(self.rows.data % 1 != 0)
         if bad.size:
             row = int(np.searchsorted(self.rows.indptr, bad[0], side="right")) - 1
             raise ValueError(
                 f"{purpose} needs whole numbers: the entry at row {row}, column {self.rows.indices[bad[0]]} "
-                f"is {self.rows.data[bad[0]]:g}; round the counts first"
+                f"is {self.rows.data[bad[0]]:.10g}; give raw counts, or round them first{', ' if remedy else ''}{remedy}"
             )
 
     @cached_property

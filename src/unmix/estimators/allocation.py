@@ -11,15 +11,15 @@ from typing import Any, Literal, Self, cast
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
-from unmix import kernels, memory
-from unmix.counts import Counts, Rows
-from unmix.estimators.base import CountsEstimator, generator, thread_count
+from unmix import memory
+from unmix.counts import Counts
+from unmix.estimators.base import generator, thread_count
+from unmix.estimators.posterior import PosteriorEstimator
 from unmix.fit import Fit
-from unmix.kernels.sampling import Labels, digamma, seeds
-from unmix.models.allocation import Allocation
-from unmix.models.poisson import check_factors, loglik
+from unmix.kernels.sampling import Labels, seeds
+from unmix.models.allocation import Allocation, matched_quantile
+from unmix.models.poisson import check_factors
 from unmix.models.topics import poisson_to_topics
 from unmix.solvers import EM, Alternate, Extrapolate, Newton, Problem, ProgressBar
 from unmix.solvers import init as starts
@@ -38,7 +38,7 @@ METHODS = ("bld", "gibbs", "icm")
 PRIOR_SHARE = 0.1  # of the prior's mean in a start from given or fitted factors, so that no topic starts at zero
 
 
-class AllocationModel(CountsEstimator):
+class AllocationModel(PosteriorEstimator):
     """The allocation model: sizes s_i ~ Gamma(a, b), topics f*_k ~ Dirichlet(alpha), proportions l*_i ~ Dirichlet(beta), and
     every single count has a topic of its own, S_ijk ~ Poisson(s_i l*_ik f*_jk), x_ij = Σ_k S_ijk.
 
@@ -80,8 +80,8 @@ class AllocationModel(CountsEstimator):
     ----------
     components_ : K × m array, posterior mean topics; rows sum to one
     result_ : the `Fit`: F are the posterior mean topics, L the mean proportions times the mean sizes; `posterior` has the
-        Dirichlet parameters "topics" (m × K) and "proportions" (n × K), and standard deviations "topics_sd", "proportions_sd".
-        For "gibbs" all are averages over sweeps, and over chains once their topics are matched to the first chain's.
+        Dirichlet parameters of topics, "F" (m × K), and of proportions, "L" (n × K). For "gibbs" they are averages over sweeps,
+        and over chains once their topics are matched to the first chain's, beside standard deviations "F_sd" and "L_sd".
     log_joint_ : log p(S) of the answer; for "gibbs" the mean over kept sweeps
     samples_ : for "gibbs", a table of log p(S) after every sweep of every chain
     diagnostics_ : for "gibbs", effective sample size and split R̂ of log p(S)
@@ -153,25 +153,31 @@ class AllocationModel(CountsEstimator):
             if self.verbose:
                 callbacks.append(stack.enter_context(ProgressBar(total)))
             task, solver, state, trace, status = fit(counts, model, rng, threads, callbacks)
-        self._model_ = model
         result = make_fit(task, solver, state, trace, status, params=self._about(), metadata=counts.metadata)
         self._keep(result, trace)
         return self
 
-    def transform(self, X: Any) -> Floats:
-        """n × K posterior mean proportions of samples, given the fitted topics; rows sum to one."""
-        check_is_fitted(self)
-        counts = self._checked_counts(X, reset=False)
-        gamma = _fold_in(counts, self._ordered_beta(), self.result_.F, thread_count(self.n_jobs))
-        return gamma / gamma.sum(axis=1, keepdims=True)
+    def standard_deviations(self, of: Literal["loadings", "factors"] = "loadings") -> Floats:
+        """Of the posterior: n × K for the proportions of the samples of the fit, m × K for the topics."""
+        sampled = self._sampled(of)
+        return super().standard_deviations(of) if sampled is None else sampled[1]
 
-    def score(self, X: Any, y: None = None) -> float:
-        """Mean multinomial log-likelihood per count at the posterior means, higher is better."""
-        proportions = self.transform(X)
-        counts = self._counts(X)
-        L = proportions * counts.sample_totals[:, None]
-        total = float(loglik(counts, L, self.result_.F, model="multinomial"))
-        return total / counts.total if counts.total > 0 else 0.0
+    def credible_intervals(
+        self, of: Literal["loadings", "factors"] = "loadings", level: float = 0.9
+    ) -> tuple[Floats, Floats]:
+        """Lower and upper ends of central intervals that hold each entry with probability `level`: given S for "bld" and "icm",
+        by Beta distributions with the sampled means and standard deviations for "gibbs"."""
+        given = super().credible_intervals(of, level)
+        sampled = self._sampled(of)
+        if sampled is None:
+            return given
+        return matched_quantile(*sampled, (1 - level) / 2), matched_quantile(*sampled, (1 + level) / 2)
+
+    def _sampled(self, of: str) -> tuple[Floats, Floats] | None:
+        """Mean and standard deviation over kept sweeps, if there were any."""
+        prior, belief = self._belief_of(of)
+        sd = self.result_.posterior.get("L_sd" if of == "loadings" else "F_sd")
+        return None if sd is None else (prior.mean(belief) if of == "loadings" else self.result_.F, sd)
 
     def log_evidence(
         self,
@@ -324,10 +330,6 @@ class AllocationModel(CountsEstimator):
     def _model(self, X: Counts) -> Allocation:
         return Allocation.for_data(X, self.n_components, self.a, self.b, self.alpha, self.beta)
 
-    def _ordered_beta(self) -> Floats:
-        """Topics are only ever reordered where all beta are the same."""
-        return self._model_.beta
-
     def _check_parameters(self) -> None:
         self._check_common(sweeps=1, burn_in=0, thin=1, chains=1)
         if not isinstance(self.method, str) or self.method not in METHODS:
@@ -376,29 +378,3 @@ def _with_prior(L: Floats, F: Floats, model: Allocation) -> Pair:
     P = (1 - PRIOR_SHARE) * proportions + PRIOR_SHARE * model.beta / model.beta.sum()
     Q = (1 - PRIOR_SHARE) * topics + PRIOR_SHARE * (model.alpha / model.alpha.sum())[:, None]
     return P, Q
-
-
-def _fold_in(X: Counts, beta: Floats, topics: Floats, threads: int, *, most: int = 1000, still: float = 1e-9) -> Floats:
-    """Dirichlet parameters of the proportions of new samples, given topics: the variational fixed point
-
-        γ_ik ← β_k + l̃_ik Σ_j r_ij f_jk,    l̃_ik = exp ψ(γ_ik),    r_ij = x_ij / Σ_k l̃_ik f_jk,
-
-    each sample until it stands still.
-    """
-    topics = np.ascontiguousarray(topics, dtype=np.float64)
-    gamma = beta + X.sample_totals[:, None] / len(beta)
-    active, rows = np.arange(X.shape[0]), X.rows
-    for _ in range(most):
-        weights = digamma(gamma[active], threads=threads)
-        weights = np.exp(weights - weights.max(axis=1, keepdims=True))
-        A, _ = kernels.numerators(rows, weights, topics, threads=threads)
-        new = beta + weights * A
-        moving = np.abs(new - gamma[active]).max(axis=1) > still * new.sum(axis=1)
-        gamma[active] = new
-        if not moving.any():
-            break
-        if not moving.all():
-            active = active[moving]
-            part = X.csr[active]
-            rows = Rows(part.indptr.astype(np.int64), part.indices.astype(np.int32), part.data)
-    return gamma

@@ -13,32 +13,31 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from unmix import kernels
 from unmix.counts import Counts
-from unmix.estimators.base import CountsEstimator, generator, thread_count
+from unmix.estimators.base import generator, thread_count
 from unmix.estimators.likelihood import PoissonNMF
+from unmix.estimators.posterior import PosteriorEstimator
 from unmix.fit import Fit
 from unmix.models.bayes import gamma_gamma
-from unmix.models.beliefs import Belief, Gammas, Prior
+from unmix.models.beliefs import Belief, Gammas
 from unmix.models.gamma_poisson import gamma_poisson
 from unmix.models.lda import lda
 from unmix.models.maps import poisson_to_gamma_gamma, poisson_to_lda
 from unmix.models.poisson import check_factors
-from unmix.models.priors import positive
+from unmix.models.priors import positive, positive_number
 from unmix.models.variational import Variational, restore
 from unmix.solvers import Problem, ProgressBar
 from unmix.solvers import init as starts
 from unmix.solvers.online import Online, StochasticVI, spread
 from unmix.solvers.run import Callback, Trace, make_fit, run
-from unmix.solvers.vi import CAVI, Beliefs, Inference, infer
+from unmix.solvers.vi import CAVI, Beliefs, Inference
 
 Floats = NDArray[np.float64]
 
 ENOUGH = 1e-4  # a row's inner iterations end once they change it by less than this part of its sum
-STEPS, ENOUGH_NEW = 1000, 1e-7  # the same for new samples
 
 
-class VariationalEstimator(CountsEstimator):
+class VariationalEstimator(PosteriorEstimator):
     """Fit by coordinate ascent on the evidence lower bound, or by mini-batches; see `LDA` for the parameters."""
 
     inner: int
@@ -104,53 +103,11 @@ class VariationalEstimator(CountsEstimator):
         self._absorb(task, solver, first)
         return self
 
-    def transform(self, X: Any) -> Floats:
-        """n × K posterior means of samples, given the fitted topics."""
-        _, model, left, _ = self._infer(X)
-        return model.left.mean(left)
-
-    def score(self, X: Any, y: None = None) -> float:
-        """A lower bound of the log-likelihood per count of samples, given the fitted topics; higher is better."""
-        counts, model, left, right = self._infer(X)
-        xlog = float(
-            kernels.xlogs(counts.rows, left.geometric, right.geometric, threads=thread_count(self.n_jobs)).sum()
-        )
-        bound = model.elbo(counts, left, right, xlog) - right.bound
-        return bound / counts.total if counts.total > 0 else 0.0
-
     @property
     def elbo_(self) -> float:
         """The evidence lower bound at the end of the fit, all constants included."""
         check_is_fitted(self)
         return float(self.result_.trace["objective"].iloc[-1])
-
-    def standard_deviations(self, of: Literal["loadings", "factors"] = "loadings") -> Floats:
-        """Of the posterior: n × K for what `transform` gives of the samples of the fit, m × K for the factors or topics."""
-        prior, belief = self._belief_of(of)
-        return prior.deviation(belief)
-
-    def credible_intervals(
-        self, of: Literal["loadings", "factors"] = "loadings", level: float = 0.9
-    ) -> tuple[Floats, Floats]:
-        """Lower and upper ends of central intervals that hold each entry with probability `level`, by the posterior."""
-        if not 0 < level < 1:
-            raise ValueError(f"level={level!r}; give a probability between 0 and 1")
-        prior, belief = self._belief_of(of)
-        return prior.quantile(belief, (1 - level) / 2), prior.quantile(belief, (1 + level) / 2)
-
-    def _belief_of(self, of: str) -> tuple[Prior, Belief]:
-        check_is_fitted(self)
-        model, left, right = restore(self.result_.posterior, thread_count(self.n_jobs))
-        if of not in ("loadings", "factors"):
-            raise ValueError(f'of={of!r}; choose "loadings" or "factors"')
-        return (model.left, left) if of == "loadings" else (model.right, right)
-
-    def _infer(self, X: Any) -> tuple[Counts, Variational, Belief, Belief]:
-        """The counts that the model can explain, the model, and q of their loadings and of the fitted factors."""
-        check_is_fitted(self)
-        counts, threads = self._possible(self._checked_counts(X, reset=False)), thread_count(self.n_jobs)
-        model, _, right = restore(self.result_.posterior, threads)
-        return counts, model, infer(counts, model, right, None, STEPS, ENOUGH_NEW, threads), right
 
     def _solver(self, rng: np.random.Generator) -> Any:
         if self.online is None:
@@ -441,13 +398,10 @@ class BayesianPoissonNMF(VariationalEstimator):
         self.callbacks = callbacks
 
     def _model(self, X: Counts) -> Variational:
-        a, c = (float(positive(name, getattr(self, name), 1, "model")[0]) for name in "ac")
+        a, c = (positive_number(name, getattr(self, name)) for name in "ac")
         (n, m), K = X.shape, self.n_components
         product = K * a * c * n * m / X.total  # b d for which the prior expects this total
-        b, d = (
-            None if (value := getattr(self, name)) is None else float(positive(name, value, 1, "model")[0])
-            for name in "bd"
-        )
+        b, d = (None if (value := getattr(self, name)) is None else positive_number(name, value) for name in "bd")
         if b is None:
             b = np.sqrt(product) if d is None else product / d
         return gamma_gamma(K, a, b, c, product / b if d is None else d)

@@ -1,4 +1,4 @@
-"""The allocation model (Cemgil et al.): every count is labelled with the topic it came from.
+"""The allocation model: every count is labelled with the topic it came from.
 
     s_i ~ Gamma(a, b)    f*_k ~ Dirichlet(α)    l*_i ~ Dirichlet(β)    S_ijk ~ Poisson(s_i l*_ik f*_jk)    x_ij = Σ_k S_ijk
 
@@ -20,10 +20,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln
+from scipy.special import betaincinv, gammaln
 
 from unmix.counts import Counts
 from unmix.kernels.sampling import log_gamma
+from unmix.models.priors import positive, positive_number
 
 Floats = NDArray[np.float64]
 
@@ -47,14 +48,10 @@ class Allocation:
     @classmethod
     def for_data(cls, X: Counts, n_topics: int, a: Any, b: Any, alpha: ArrayLike, beta: ArrayLike) -> Self:
         """Numbers become vectors, and `b=None` the rate at which the prior expects samples of the size they have."""
-        shape = _positive("a", a)
-        mean = X.total / X.shape[0]
-        rate = _positive("b", b) if b is not None else shape / mean if mean > 0 else 1.0
+        shape, mean = positive_number("a", a), X.total / X.shape[0]
+        rate = positive_number("b", b) if b is not None else shape / mean if mean > 0 else 1.0
         return cls(
-            shape,
-            rate,
-            _vector("alpha", alpha, X.shape[1], "feature"),
-            _vector("beta", beta, n_topics, "topic"),
+            shape, rate, positive("alpha", alpha, X.shape[1], "feature"), positive("beta", beta, n_topics, "topic")
         )
 
     @property
@@ -92,6 +89,11 @@ class Allocation:
         """Of l*_i given S, one sample a row."""
         return dirichlet_moments(self.beta + by_sample, axis=1)
 
+    def posterior(self, by_feature: Floats, by_sample: Floats) -> dict[str, Floats]:
+        """Dirichlet parameters of topics and proportions given S, and their priors, in the form of the variational models."""
+        q, p = self.alpha[:, None] + by_feature, self.beta + by_sample
+        return {"L": p, "L_prior": self.beta, "F": q, "F_prior": self.alpha[:, None]}
+
     def sizes(self, totals: Floats) -> Moments:
         """Of s_i given t_i."""
         shape, rate = self.a + totals, self.b + 1
@@ -104,39 +106,18 @@ def dirichlet_moments(parameters: Floats, axis: int) -> Moments:
     return Moments(mean, np.sqrt(mean * (1 - mean) / (total + 1)))
 
 
-def check_whole(X: Counts, purpose: str) -> None:
-    """Labels go to whole counts: say where there is another, and what to do."""
-    data = X.rows.data
-    if len(data) and data.max() >= 2**31:
-        bad, why = int(data.argmax()), "is too large to label"
-    elif (fractions := data != np.floor(data)).any():
-        bad, why = int(np.argmax(fractions)), "is not a whole number"
-    else:
-        return
-    row = int(np.searchsorted(X.rows.indptr, bad, side="right")) - 1
-    raise ValueError(
-        f"the count {data[bad]:.10g} at row {row}, column {X.rows.indices[bad]} {why}; {purpose} labels single counts: "
-        'give raw counts, or round them first, or use method="bld"'
-    )
+def matched_quantile(mean: Floats, sd: Floats, probability: float) -> Floats:
+    """Of the Beta distribution with this mean and standard deviation."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        concentration = mean * (1 - mean) / sd**2 - 1
+        quantile = betaincinv(mean * concentration, (1 - mean) * concentration, probability)
+    return np.where(sd > 0, quantile, mean)
 
 
-def _positive(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not np.isscalar(value) or not isinstance(value, int | float | np.number):
-        raise ValueError(f"{name}={value!r}; give a number > 0")
-    if not 0 < float(value) < np.inf:
-        raise ValueError(f"{name}={value!r}; give a finite number > 0")
-    return float(value)
-
-
-def _vector(name: str, value: ArrayLike, size: int, what: str) -> Floats:
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name}={value!r}; give a number > 0, or one a {what}") from None
-    if array.ndim > 1 or array.size not in (1, size):
-        raise ValueError(f"{name} has shape {array.shape} for {size} {what}s; give a number, or one a {what}")
-    if not (np.isfinite(array) & (array > 0)).all():
+def check_labelable(X: Counts, purpose: str) -> None:
+    """Labels go to whole counts of no more than 31 bits."""
+    X.require_whole(purpose, 'or use method="bld"')
+    if X.nnz and X.rows.data.max() >= 2**31:
         raise ValueError(
-            f"{name} holds {array.ravel()[~(np.isfinite(array) & (array > 0)).ravel()][0]:g}; it must be > 0"
+            f'the largest count is {X.rows.data.max():.10g}; {purpose} labels single counts: use method="bld"'
         )
-    return np.ascontiguousarray(np.broadcast_to(array.ravel(), (size,)).copy() if array.size == 1 else array)

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from unmix import kernels
 from unmix.counts import Counts
-from unmix.models.bayes import best_scales
 from unmix.models.poisson import column_sums
+from unmix.models.scales import best_scales
 from unmix.models.topics import poisson_to_topics
 
 Floats = NDArray[np.float64]

@@ -9,6 +9,8 @@ With a flat prior on L this is the topic model with f*_k ~ Dirichlet(α_·k) (Ca
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -118,11 +120,20 @@ def positive(name: str, value: ArrayLike, length: int, what: str) -> Floats:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name}={value!r}; give a positive number, or one a {what}") from None
+    if value is None:
+        raise ValueError(f"{name}=None; give a positive number, or one a {what}")
     if array.ndim > 1 or (array.ndim == 1 and len(array) != length):
         raise ValueError(f"{name} has shape {array.shape}; give a positive number, or one a {what} ({length})")
     if not np.isfinite(array).all() or (array <= 0).any():
         raise ValueError(f"{name}={_few(array)}; it must be positive and finite")
     return np.broadcast_to(array, (length,)).copy()
+
+
+def positive_number(name: str, value: Any) -> float:
+    """A hyper-parameter that is a single number."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
+        raise ValueError(f"{name}={value!r}; give a positive number")
+    return float(value)
 
 
 def _few(values: Floats) -> str:

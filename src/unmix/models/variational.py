@@ -10,6 +10,7 @@ from scipy.special import gammaln
 
 from unmix.counts import Counts
 from unmix.models.beliefs import Belief, Columns, DirichletColumns, DirichletRows, Gammas, Prior
+from unmix.models.scales import bound_scales
 
 Floats = NDArray[np.float64]
 
@@ -29,6 +30,17 @@ class Variational:
         if self.totals_given:
             value += gammaln(X.sample_totals + 1).sum() + X.shape[0]
         return float(value)
+
+    def rescaled(
+        self, left: Belief, right: Belief, n: float, sums: Floats, threads: int = 1
+    ) -> tuple[Belief, Belief, Floats]:
+        """With Gammas on both sides: q with the best scale of each topic, for n samples whose E l sum to `sums`; and by what the
+        loadings were divided."""
+        if not (isinstance(self.left, Gammas) and isinstance(self.right, Gammas)):
+            return left, right, np.ones(len(sums))
+        z = bound_scales(self.left, self.right, right, n, sums)
+        left = self.left.at(left.parameters, left.rates * z, threads)
+        return left, self.right.at(right.parameters, right.rates / z, threads), z
 
     def factors(self, X: Counts, left: Belief, right: Belief) -> tuple[Floats, Floats]:
         """Posterior means on the Poisson scale."""

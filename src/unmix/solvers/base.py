@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from unmix import kernels
 from unmix.counts import Counts, Rows
-from unmix.models.bayes import best_scales
 from unmix.models.poisson import column_sums, expected_total, residuals
 from unmix.models.priors import Dirichlet, Gamma
+from unmix.models.scales import best_scales
 from unmix.models.sparse import Sparsity
 
 Floats = NDArray[Any]

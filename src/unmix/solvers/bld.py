@@ -1,4 +1,4 @@
-"""Best latent decomposition (Kurutmaz et al.): the S, real instead of whole, of the highest log p(S).
+"""Best latent decomposition: the S, real instead of whole, of the highest log p(S).
 
 With S_ijk = x_ij ρ_ijk, Σ_k ρ_ijk = 1, the gradient of ℓ(S) by S_ijk is a difference of two parts, none negative if β >= 1:
 
@@ -101,13 +101,9 @@ class AllocationTask:
         model, X = self.model, self.X
         topics, proportions = model.topics(state.by_feature), model.proportions(state.by_sample)
         L = proportions.mean * model.sizes(X.sample_totals).mean[:, None]
-        posterior = {
-            "topics": model.alpha[:, None] + state.by_feature,
-            "proportions": model.beta + state.by_sample,
-            "topics_sd": topics.sd,
-            "proportions_sd": proportions.sd,
-        }
-        return Result(L, topics.mean, float(loglik(X, L, topics.mean)), posterior)
+        return Result(
+            L, topics.mean, float(loglik(X, L, topics.mean)), model.posterior(state.by_feature, state.by_sample)
+        )
 
 
 def parts(x: Floats, rho: Floats, plus: Floats, minus: Floats, threads: int = 1) -> tuple[Floats, Floats]:

@@ -82,11 +82,10 @@ class GibbsTask(LabelTask):
         mean = partial(_mean, kept=sums.kept, order=order)
         topics, proportions = mean(sums.topics), mean(sums.proportions)
         L = proportions * model.sizes(X.sample_totals).mean[:, None]
-        posterior = {
-            "topics": model.alpha[:, None] + mean(sums.counts),
-            "proportions": proportions * (model.beta.sum() + X.sample_totals)[:, None],
-            "topics_sd": _sd(mean(sums.topics_squared), topics),
-            "proportions_sd": _sd(mean(sums.proportions_squared), proportions),
+        by_sample = proportions * (model.beta.sum() + X.sample_totals)[:, None] - model.beta
+        posterior = model.posterior(mean(sums.counts), by_sample) | {
+            "L_sd": _sd(mean(sums.proportions_squared), proportions),
+            "F_sd": _sd(mean(sums.topics_squared), topics),
         }
         return Result(L, topics, float(loglik(X, L, topics)), posterior)
 

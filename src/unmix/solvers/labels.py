@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from unmix import memory
 from unmix.counts import Counts
 from unmix.kernels.sampling import Labels
-from unmix.models.allocation import Allocation, check_whole
+from unmix.models.allocation import Allocation, check_labelable
 from unmix.solvers.base import Stage
 from unmix.solvers.bld import blocks
 
@@ -35,7 +35,7 @@ class Labelled(Stage):
 
 def check_labels(X: Counts, n_topics: int, chains: int, purpose: str) -> None:
     """Refuse counts that cannot be labelled, and more labels than memory can hold."""
-    check_whole(X, purpose)
+    check_labelable(X, purpose)
     if X.total >= 2**31 or n_topics >= 2**16:
         raise ValueError(
             f"{X.total:,.0f} counts and {n_topics:,} topics; {purpose} labels up to {2**31 - 1:,} counts with "

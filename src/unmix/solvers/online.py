@@ -129,7 +129,9 @@ class StochasticVI:
         model, threads, stream = batch.model, batch.threads, stream.before(batch.X)
         left = infer(batch.X, model, stream.right, start, self.inner, self.enough, threads)
         step = self.online.step_size(stream.batches)
-        return stream.absorb(batch.X, model.right, left.geometric, left.sums, total, step, threads), left
+        stream = stream.absorb(batch.X, model.right, left.geometric, left.sums, total, step, threads)
+        left, right, scale = model.rescaled(left, stream.right, total, stream.sums, threads)
+        return replace(stream, right=right, sums=stream.sums / scale), left
 
     def at(self, task: Inference, left: Belief, stream: Stream) -> Streamed:
         xlog = kernels.xlogs(task.X.rows, left.geometric, stream.right.geometric, threads=task.threads).sum()

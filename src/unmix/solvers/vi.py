@@ -3,7 +3,8 @@
     joint  (inner=0):  counts of both factors from one pass; q(L), then q(F), from them        (Geiger & Park, algorithms 3, 5, 7)
     VEM    (inner>0):  q(L) again and again, each row until it stands still; then q(F)
 
-Both maximise the bound over one block at a time, so it never falls.
+Both maximise the bound over one block at a time, so it never falls. With Gammas on both sides the scale of each topic is one
+more block.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ class CAVI:
             assert isinstance(model.left, DirichletRows)
             model = replace(model, left=DirichletRows(best_alpha(model.left.shape, left)))
             left = model.left.at(left.parameters, threads=threads)
-        return self._at(task, model, left, model.right.believe(counts, left.sums, threads))
+        right = model.right.believe(counts, left.sums, threads)
+        left, right, _ = model.rescaled(left, right, X.shape[0], left.sums, threads)
+        return self._at(task, model, left, right)
 
     def _at(self, task: Inference, model: Variational, left: Belief, right: Belief) -> Beliefs:
         X = task.X
