@@ -9,7 +9,24 @@ from pathlib import Path
 from benchmarks.data import SHAPES, default_folder
 from benchmarks.measure import TaskError
 
-COMMANDS = ("fit", "kernels", "memory", "startup", "restarts")
+OPTIONS = {
+    "data": {"choices": list(SHAPES), "default": "newsgroups", "help": "data set"},
+    "data-folder": {"type": Path, "default": default_folder(), "help": "or set UNMIX_DATA"},
+    "k": {"type": int, "default": 10, "help": "number of topics (default 10)"},
+    "threads": {"type": int, "default": 2, "help": "threads of every program (default 2)"},
+}
+# Which of these each command takes
+COMMANDS = {
+    "fit": OPTIONS.keys(),
+    "kernels": OPTIONS.keys(),
+    "memory": OPTIONS.keys(),
+    "startup": (),
+    "restarts": OPTIONS.keys(),
+    "lda": OPTIONS.keys(),
+    "online": OPTIONS.keys(),
+    "gibbs": ("data", "data-folder", "threads"),
+    "starts": ("data-folder", "threads"),
+}
 BUSY = 0.5
 DEFAULT_OUTPUT = Path(__file__).parent / "out"
 
@@ -17,16 +34,13 @@ DEFAULT_OUTPUT = Path(__file__).parent / "out"
 def build_parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m benchmarks", description=__doc__)
     subparsers = parser.add_subparsers(dest="command", required=True)
-    for command in COMMANDS:
+    for command, options in COMMANDS.items():
         module = import_module(f"benchmarks.commands.{command}")
         subparser = subparsers.add_parser(command, help=module.__doc__.splitlines()[0], description=module.__doc__)
         subparser.set_defaults(main=module.main)
         subparser.add_argument("--out", type=Path, default=DEFAULT_OUTPUT, help="folder of tables and pictures")
-        if command != "startup":
-            subparser.add_argument("--data", choices=list(SHAPES), default="newsgroups", help="data set")
-            subparser.add_argument("--data-folder", type=Path, default=default_folder(), help="or set UNMIX_DATA")
-            subparser.add_argument("--k", type=int, default=10, help="number of topics (default 10)")
-            subparser.add_argument("--threads", type=int, default=2, help="threads of every program (default 2)")
+        for option in options:
+            subparser.add_argument(f"--{option}", **OPTIONS[option])
         module.add_arguments(subparser)
     return parser
 

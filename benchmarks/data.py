@@ -37,19 +37,30 @@ class Case:
 
     @property
     def title(self) -> str:
-        return f"{self.name}{' (simulated)' if self.simulated else ''}, K = {self.K}"
+        return f"{title(self.name, self.simulated)}, K = {self.K}"
+
+
+def title(name: str, simulated: bool) -> str:
+    return f"{name} (simulated)" if simulated else name
+
+
+def find_matrix(name: str, folder: Path, out: Path) -> tuple[Path, bool]:
+    """The file of the matrix, and whether it had to be simulated, under `out`."""
+    matrix = folder / name / "counts.npz"
+    if matrix.exists():
+        return matrix, False
+    matrix = out / f"{name}_simulated.npz"
+    if not matrix.exists():
+        print(f"{name} is not in {folder}: simulating a matrix of its shape and density")
+        out.mkdir(parents=True, exist_ok=True)
+        sp.save_npz(matrix, simulate(*SHAPES[name]))
+    return matrix, True
 
 
 def make_case(name: str, K: int, folder: Path, out: Path) -> Case:
     """The case, with whatever has to be simulated or prefitted saved under `out`."""
     out.mkdir(parents=True, exist_ok=True)
-    matrix = folder / name / "counts.npz"
-    simulated = not matrix.exists()
-    if simulated:
-        matrix = out / f"{name}_simulated.npz"
-        if not matrix.exists():
-            print(f"{name} is not in {folder}: simulating a matrix of its shape and density")
-            sp.save_npz(matrix, simulate(*SHAPES[name]))
+    matrix, simulated = find_matrix(name, folder, out)
     start = folder / name / f"start_k{K}.npz"
     stored_start = start.exists() and not simulated
     if not stored_start:

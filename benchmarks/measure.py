@@ -3,6 +3,8 @@
 The log-likelihood is computed here in plain NumPy over the nonzeros, so that no program marks its own work:
 
     log p(X | L, F) = Σ_nonzero (x log λ − log x!) − Σ_k (Σ_i L_ik)(Σ_j F_jk),    λ = (L Fᵀ)_ij
+
+and so is the lower bound of LDA, `lda_bound`.
 """
 
 import json
@@ -18,7 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import gammaln
+from scipy.special import digamma, gammaln
 
 PROJECT_ROOT = Path(__file__).resolve().parents[1]
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -62,6 +64,15 @@ def in_fresh_process(
     if "failure" in content:
         raise TaskError(content["failure"])
     return content["result"]
+
+
+def attempt(name: str, task: str, **arguments: Any) -> Any:
+    """The same, or None, with the reason printed, if the task fails: a peer may not be installed."""
+    try:
+        return in_fresh_process(task, **arguments)
+    except TaskError as failure:
+        print(f"{name} skipped: {failure}", flush=True)
+        return None
 
 
 def threads_allowed() -> int:
@@ -130,6 +141,32 @@ def poisson_loglik(X: sp.csr_matrix, L: np.ndarray, F: np.ndarray) -> float:
     with np.errstate(divide="ignore"):
         fitted = counts @ np.log(rates_at_nonzeros(X, L, F))
     return float(fitted - gammaln(counts + 1).sum() - L.sum(axis=0) @ F.sum(axis=0))
+
+
+def lda_bound(X: sp.csr_matrix, gamma: np.ndarray, tau: np.ndarray, alpha: float, eta: float) -> float:
+    """Evidence lower bound of log p(X | sample totals), all constants included.
+
+    q: proportions of sample i ~ Dirichlet(gamma[i]), topic k ~ Dirichlet(tau[:, k]). With l̃ = exp E log l, f̃ = exp E log f:
+
+        Σ_nonzero (x log Σ_k l̃_ik f̃_jk − log x!) + Σ_i log t_i! + Σ_i D(gamma[i], alpha) + Σ_k D(tau[:, k], eta)
+    """
+    log_l, log_f = expected_log(gamma), expected_log(tau.T)
+    counts, totals = X.data.astype(np.float64), np.asarray(X.sum(axis=1)).ravel()
+    fitted = counts @ np.log(rates_at_nonzeros(X, np.exp(log_l), np.exp(log_f.T)))
+    constants = gammaln(totals + 1.0).sum() - gammaln(counts + 1).sum()
+    return float(fitted + constants + dirichlet_gap(gamma, log_l, alpha) + dirichlet_gap(tau.T, log_f, eta))
+
+
+def expected_log(parameters: np.ndarray) -> np.ndarray:
+    return digamma(parameters) - digamma(parameters.sum(axis=1, keepdims=True))
+
+
+def dirichlet_gap(parameters: np.ndarray, logs: np.ndarray, prior: float) -> float:
+    """D = E log p − E log q of every row, summed: p the symmetric Dirichlet, q the one with these parameters."""
+    rows, columns = parameters.shape
+    normaliser_p = rows * (gammaln(columns * prior) - columns * gammaln(prior))
+    normaliser_q = gammaln(parameters.sum(axis=1)).sum() - gammaln(parameters).sum()
+    return float(normaliser_p - normaliser_q + ((prior - parameters) * logs).sum())
 
 
 def score(X: sp.csr_matrix, L: np.ndarray, F: np.ndarray) -> tuple[float, bool]:

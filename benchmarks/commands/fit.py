@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.data import Case, load_counts, load_start, make_case
-from benchmarks.measure import TaskError, in_fresh_process, poisson_loglik, score, timed
+from benchmarks.measure import attempt, poisson_loglik, score, timed
 from benchmarks.peers import Peer, TracedPeer, all_peers
 from benchmarks.plot import gap_against_time
 from benchmarks.table import publish
@@ -34,22 +34,20 @@ def main(arguments: Namespace) -> None:
     case = make_case(arguments.data, arguments.k, arguments.data_folder, arguments.out)
     curves = {}
     for name in arguments.peers:
-        try:
-            curves[name] = in_fresh_process(
-                "benchmarks.commands.fit:measure_curve",
-                threads=arguments.threads,
-                timeout=10 * arguments.budget + 60,
-                peer=name,
-                matrix=str(case.matrix),
-                start=str(case.start),
-                iterations=arguments.iterations,
-                budget=arguments.budget,
-            )
-            print(
-                f"{name}: {curves[name]['iterations']} iterations, best {max(curves[name]['loglik']):,.0f}", flush=True
-            )
-        except TaskError as failure:
-            print(f"{name} skipped: {failure}", flush=True)
+        curve = attempt(
+            name,
+            "benchmarks.commands.fit:measure_curve",
+            threads=arguments.threads,
+            timeout=10 * arguments.budget + 60,
+            peer=name,
+            matrix=str(case.matrix),
+            start=str(case.start),
+            iterations=arguments.iterations,
+            budget=arguments.budget,
+        )
+        if curve:
+            curves[name] = curve
+            print(f"{name}: {curve['iterations']} iterations, best {max(curve['loglik']):,.0f}", flush=True)
     if not curves:
         raise SystemExit("no program ran: install the peers with pip install '.[bench]'")
     target = arguments.target or default_target(case, curves)

@@ -1,4 +1,4 @@
-"""unmix itself: the default, and each solver with and without extrapolation. No other file calls its estimators."""
+"""unmix itself: the default, and each solver with and without extrapolation. No other file calls `PoissonNMF`."""
 
 from dataclasses import dataclass, field
 from typing import Any
