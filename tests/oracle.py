@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import product
 
 import numpy as np
+from scipy.integrate import quad
 from scipy.special import gammaln, logsumexp
 
 
@@ -44,6 +45,38 @@ def log_urn(counts: np.ndarray, prior: np.ndarray) -> float:
     """log of the chance that Pólya's urn gives one sequence with these counts: Γ(Σp)/Γ(Σp + N) Π Γ(p + c)/Γ(p)."""
     total = gammaln(prior.sum()) - gammaln(prior.sum() + counts.sum())
     return float(total + (gammaln(prior + counts) - gammaln(prior)).sum())
+
+
+def log_evidence_gamma_gamma(X: np.ndarray, K: int, a: float, b: float, c: float, d: float) -> float:
+    """log p(X) for l_ik ~ Gamma(a, b), f_jk ~ Gamma(c, d), x_ij ~ Poisson(Σ_k l_ik f_jk).
+
+    Given S, topics are independent. With u = Σ_j f_jk ~ Gamma(m c, d), f / u ~ Dirichlet(c), and l integrated out,
+
+        p(S_··k) = Π_i [b^a Γ(a+S_ik)/Γ(a)] · Urn(S_jk; c) · ∫ Gamma(u; m c, d) u^S_k Π_i (b+u)^−(a+S_ik) du / Π S_ijk!
+    """
+    m = X.shape[1]
+
+    def log_topic(S: np.ndarray) -> float:
+        rows, columns = S.sum(axis=1), S.sum(axis=0)
+
+        def integrand(log_u: float) -> float:
+            u = np.exp(log_u)
+            density = m * c * (np.log(d) + log_u) - gammaln(m * c) - d * u
+            return float(np.exp(density + S.sum() * log_u - ((a + rows) * np.log(b + u)).sum()))
+
+        integral = quad(integrand, -60, 12, points=[-6, -2, 0, 2, 5], limit=400, epsabs=0, epsrel=1e-10)[0]
+        loadings = (a * np.log(b) + gammaln(a + rows) - gammaln(a)).sum()
+        return float(loadings + log_urn(columns, np.full(m, c)) + np.log(integral) - gammaln(S + 1.0).sum())
+
+    known: dict[bytes, float] = {}
+    terms = []
+    for S in tensors(X, K):
+        parts = [S[:, :, k] for k in range(K)]
+        for part in parts:
+            if part.tobytes() not in known:
+                known[part.tobytes()] = log_topic(part)
+        terms.append(sum(known[part.tobytes()] for part in parts))
+    return float(logsumexp(terms))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from math import comb
 
 import numpy as np
 import pytest
-from oracle import Oracle, log_sizes, tensors
+from oracle import Oracle, log_evidence_gamma_gamma, log_sizes, tensors
+from scipy import stats
 from scipy.integrate import quad
 from scipy.special import gammaln, logsumexp, roots_jacobi
 from scipy.stats import beta as beta_distribution
@@ -101,3 +102,24 @@ def test_posterior_mean_is_the_ratio_of_two_evidences() -> None:
         # the new count may be any of the x_0j + 1 of that cell, or any of the t_0 + 1 of the sample
         change = after.log_evidence_lda - TINY.log_evidence_lda + np.log(more[0, j] / more[0].sum())
         assert np.exp(change) == pytest.approx(chance[j], rel=1e-10)
+
+
+def test_the_gamma_gamma_evidence_is_the_double_integral() -> None:
+    a, b, c, d, x = 0.7, 0.9, 1.3, 2.2, 3
+
+    def density(log_f: np.ndarray, log_l: np.ndarray) -> np.ndarray:
+        prior = stats.gamma.logpdf(np.exp(log_l), a, scale=1 / b) + stats.gamma.logpdf(np.exp(log_f), c, scale=1 / d)
+        return np.exp(prior + stats.poisson.logpmf(x, np.exp(log_f + log_l)) + log_l + log_f)
+
+    grid = np.linspace(-25, 6, 800)
+    total = density(*np.meshgrid(grid, grid)).sum() * (grid[1] - grid[0]) ** 2
+    assert log_evidence_gamma_gamma(np.array([[x]]), 1, a, b, c, d) == pytest.approx(np.log(total), abs=1e-6)
+
+
+def test_the_gamma_gamma_evidence_agrees_with_draws_from_the_prior() -> None:
+    X, hyper, rng = np.array([[2, 0], [1, 3]]), (1.4, 0.9, 1.6, 2.2), np.random.default_rng(0)
+    a, b, c, d = hyper
+    loadings, factors = rng.gamma(a, 1 / b, (300_000, 2, 2)), rng.gamma(c, 1 / d, (300_000, 2, 2))
+    likelihood = np.exp(stats.poisson.logpmf(X, np.einsum("sik,sjk->sij", loadings, factors)).sum(axis=(1, 2)))
+    error = likelihood.std() / np.sqrt(len(likelihood))
+    assert abs(np.exp(log_evidence_gamma_gamma(X, 2, *hyper)) - likelihood.mean()) < 4 * error
