@@ -57,7 +57,7 @@ def gensim_lda(documents: Any, m: int, K: int, passes: int) -> Any:
 def around(X: sp.csr_matrix, tau: np.ndarray) -> Any:
     """unmix's LDA with these topics (τ, m × K), as if fitted to X: q(L) is inferred until every sample stands still."""
     import unmix as um
-    from unmix.estimators.bayesian import ENOUGH_NEW, STEPS
+    from unmix.estimators.posterior import ENOUGH, STEPS
     from unmix.solvers.run import Trace, make_fit
     from unmix.solvers.vi import CAVI, Inference, infer
 
@@ -66,7 +66,7 @@ def around(X: sp.csr_matrix, tau: np.ndarray) -> Any:
     counts, solver = um.Counts(X), CAVI(inner=1)
     task = Inference(counts, estimator._model(counts), threads)
     right = task.model.right.at(np.ascontiguousarray(tau, dtype=np.float64), threads=threads)
-    left = infer(counts, task.model, right, None, STEPS, ENOUGH_NEW, threads)
+    left = infer(counts, task.model, right, None, STEPS, ENOUGH, threads)
     trace, state = Trace(task), solver.start(task, left, right)
     trace.add(state, "given")
     estimator.result_ = make_fit(task, solver, state, trace, "max_iter")

@@ -28,7 +28,7 @@ from unmix.models.priors import positive, positive_number
 from unmix.models.variational import Variational, restore
 from unmix.solvers import Problem, ProgressBar
 from unmix.solvers import init as starts
-from unmix.solvers.online import Online, StochasticVI, spread
+from unmix.solvers.online import Online, StochasticVI, spread, start_weight
 from unmix.solvers.run import Callback, Trace, make_fit, run
 from unmix.solvers.vi import CAVI, Beliefs, Inference
 
@@ -93,7 +93,7 @@ class VariationalEstimator(PosteriorEstimator):
         # priors that were chosen by the data stay those of the first batch
         model = restore(self.result_.posterior, threads)[0] if hasattr(self, "stream_") else self._model(counts)
         task = Inference(counts, model, threads)
-        solver = StochasticVI(self.online or Online(), 0, max(self.inner, 1), ENOUGH)
+        solver = StochasticVI(self.online or Online(), 0, max(self.inner, 1), ENOUGH, start_weight(self.init))
 
         def first() -> Any:
             problem = Problem(counts, self.n_components, None, task.threads)
@@ -113,7 +113,7 @@ class VariationalEstimator(PosteriorEstimator):
         if self.online is None:
             return CAVI(inner=self.inner, enough=ENOUGH)
         self._check_online()
-        return StochasticVI(self.online, int(rng.integers(2**31)), max(self.inner, 1), ENOUGH)
+        return StochasticVI(self.online, int(rng.integers(2**31)), max(self.inner, 1), ENOUGH, start_weight(self.init))
 
     def _start(self, task: Inference, solver: Any, rng: np.random.Generator, trace: Trace) -> tuple[Any, str]:
         if isinstance(self.init, Fit) and (resumed := _resumed(task, solver, self.init)) is not None:
@@ -134,7 +134,7 @@ class VariationalEstimator(PosteriorEstimator):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # it need not converge
                 warnings.filterwarnings("ignore", "Topic-SCORE")  # a random start will do
-                fit = quick.set_params(prefit=5, max_iter=12, tol=1e-6).fit(problem.X).result_
+                fit = quick.set_params(prefit=4, max_iter=10, tol=1e-6).fit(problem.X).result_
             return (fit.L, fit.F), "maximum likelihood"
         L, F = (self.init.L, self.init.F) if isinstance(self.init, Fit) else self.init
         return check_factors(problem.X.shape, L, F, problem.n_topics), "given"

@@ -38,7 +38,7 @@ from unmix.solvers import (
 )
 from unmix.solvers import init as starts
 from unmix.solvers.base import Floats, Solver, State, cleared
-from unmix.solvers.online import Online, OnlineEM, spread
+from unmix.solvers.online import Online, OnlineEM, spread, start_weight
 from unmix.solvers.refine import refine
 from unmix.solvers.run import Callback, Trace, make_fit, run
 from unmix.solvers.sparse import Shrunk, Sparse
@@ -153,7 +153,7 @@ class PoissonNMF(CountsEstimator):
         problem, trace = self._problem(X, reset=True)
         rng = generator(self.random_state)
         if self.online is not None:
-            solver = OnlineEM(self.online, int(rng.integers(2**31)))
+            solver = OnlineEM(self.online, int(rng.integers(2**31)), start_weight(self.init))
         with ExitStack() as stack:
             callbacks = list(self.callbacks)
             if self.verbose:
@@ -188,7 +188,7 @@ class PoissonNMF(CountsEstimator):
         """
         self._check_parameters()
         problem, trace = self._problem(X, reset=not hasattr(self, "stream_"))
-        solver = OnlineEM(self.online or Online(), 0)
+        solver = OnlineEM(self.online or Online(), 0, start_weight(self.init))
 
         def first() -> Any:
             rng = generator(self.random_state)

@@ -54,6 +54,12 @@ class Online:
         return min(1.0, float((self.offset + batches + 1) ** -self.decay))
 
 
+def start_weight(init: Any) -> float:
+    """Of a start in the running total. All of its counts, for a start that knows something of the data; a random one would
+    outweigh what the first batches say."""
+    return 0.1 if isinstance(init, str) and init == "random" else 1.0
+
+
 @dataclass(frozen=True, eq=False)
 class Stream:
     """What is kept between batches: its size does not depend on the number of samples."""
@@ -65,9 +71,10 @@ class Stream:
     samples: int = 0
 
     @classmethod
-    def beginning(cls, right: Belief, sums: Floats, L: Floats, F: Floats) -> Stream:
-        """From loadings and factors whose expected counts, as at any maximum-likelihood fit, are f_jk Σ_i l_ik."""
-        return cls(right, F * column_sums(L), sums)
+    def beginning(cls, right: Belief, sums: Floats, L: Floats, F: Floats, weight: float) -> Stream:
+        """From loadings and factors whose expected counts, as at any maximum-likelihood fit, are f_jk Σ_i l_ik. `weight` is
+        what they are worth: little, if they are random."""
+        return cls(right, weight * F * column_sums(L), weight * sums)
 
     def before(self, batch: Counts) -> Stream:
         """With some weight on all features, if the batch has one that no topic has: a step of one forgets all before it."""
@@ -112,9 +119,11 @@ class StochasticVI:
     seed: int
     inner: int
     enough: float
+    start_weight: float = 1.0
 
     def start(self, task: Inference, left: Belief, right: Belief) -> Streamed:
-        return self.at(task, left, Stream.beginning(right, left.sums, *task.model.factors(task.X, left, right)))
+        L, F = task.model.factors(task.X, left, right)
+        return self.at(task, left, Stream.beginning(right, left.sums, L, F, self.start_weight))
 
     def step(self, task: Inference, s: Streamed) -> Streamed:
         stream, parameters = s.stream, s.left.parameters.copy()
@@ -153,12 +162,15 @@ class OnlineEM:
 
     online: Online
     seed: int
+    start_weight: float = 1.0
     state_type: ClassVar[type[State]] = StreamedFactors
 
     def start(self, problem: Problem, L: Floats, F: Floats) -> StreamedFactors:
         scales = column_sums(F)
         L, F = L * scales, F / scales
-        return self.at(problem, L, Stream.beginning(topics_prior(problem).at(F), column_sums(L), L, F))
+        return self.at(
+            problem, L, Stream.beginning(topics_prior(problem).at(F), column_sums(L), L, F, self.start_weight)
+        )
 
     def step(self, problem: Problem, s: StreamedFactors) -> StreamedFactors:
         stream, L = s.stream, s.L * column_sums(s.F)
