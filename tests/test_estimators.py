@@ -42,8 +42,13 @@ def kind(request: pytest.FixtureRequest) -> type[um.PoissonNMF]:
         um.LDA(2, alpha="auto", eta=0.5, max_iter=50),
         um.GammaPoisson(2),
         um.BayesianPoissonNMF(2),
+        um.SparsePoissonNMF(2),
+        um.SparsePoissonNMF(2, norm="l1"),
+        um.TopicModel(2, loadings_prior=um.Dirichlet(1.1)),
+        um.PoissonNMF(2, loadings_prior=um.Gamma(1.1)),
     ]
 )
+@pytest.mark.filterwarnings("ignore:with norm=.l1. the penalty only divides:UserWarning")
 @pytest.mark.filterwarnings("ignore:not converged after:sklearn.exceptions.ConvergenceWarning")
 def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
     check(estimator)

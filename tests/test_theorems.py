@@ -537,3 +537,18 @@ def test_the_way_to_gamma_gamma_does_not_mind_the_scale_of_topics() -> None:
     one, two = (poisson_to_gamma_gamma(X, L0 * s, F0 / s, 0.4, 0.9, 0.6, 2.2) for s in (1.0, d))
     for got, want in zip(two, one, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-9)
+
+
+# --- the allocation model --------------------------------------------------------------------------------------------
+
+
+def test_the_allocation_model_and_lda_have_the_same_posteriors_given_the_counts_of_topics() -> None:
+    fit = um.AllocationModel(3, alpha=0.2, beta=[1.0, 1.5, 2.0], init=(L0, F0), max_iter=20, tol=0).fit(X).result_
+    gamma, tau = fit.posterior["L"], fit.posterior["F"]
+    by_sample, by_feature = um.maps.lda_to_allocation(gamma, tau, [1.0, 1.5, 2.0], 0.2 * np.ones(15))
+    np.testing.assert_allclose(by_sample.sum(axis=1), T, rtol=1e-10)
+    np.testing.assert_allclose(by_feature.sum(axis=1), X.sum(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(by_sample.sum(axis=0), by_feature.sum(axis=0), rtol=1e-10)
+    again = um.maps.allocation_to_lda(by_sample, by_feature, 0.2 * np.ones(15), [1.0, 1.5, 2.0])
+    np.testing.assert_allclose(again[0], gamma, rtol=1e-12)
+    np.testing.assert_allclose(again[1], tau, rtol=1e-12)

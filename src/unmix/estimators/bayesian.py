@@ -176,7 +176,8 @@ class LDA(VariationalEstimator):
         None: topics are estimated by maximum likelihood. A number, or one a feature: topics ~ Dirichlet(eta).
     init
         "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
-        section 4). Or "random", "topic-score", a pair (L0, F0), or a `Fit` of any model here.
+        section 4). Or "random" (which for alpha < 1 often ends in a poor optimum), "topic-score", a pair (L0, F0), or a `Fit` of
+        any model here, the best choice of all if it was fitted long: it starts from its factors.
     inner
         Most updates of a sample's proportions before the topics move; a sample that stands still ends sooner.
         0: proportions and topics move together.

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from unmix import kernels
@@ -153,6 +154,7 @@ class PoissonNMF(CountsEstimator):
         problem, trace = self._problem(X, reset=True)
         rng = generator(self.random_state)
         if self.online is not None:
+            self._check_online()
             solver = OnlineEM(self.online, int(rng.integers(2**31)), start_weight(self.init))
         with ExitStack() as stack:
             callbacks = list(self.callbacks)
@@ -180,6 +182,7 @@ class PoissonNMF(CountsEstimator):
         self._keep(result, trace)
         return self
 
+    @available_if(lambda self: self._check_online() is None)
     def partial_fit(self, X: Any, y: None = None) -> Self:
         """Learn from one more batch of samples (online EM).
 
@@ -320,6 +323,10 @@ class PoissonNMF(CountsEstimator):
                 "(a Dirichlet is for the proportions of TopicModel)"
             )
 
+    def _check_online(self) -> None:
+        if self.loadings_prior is not None:
+            raise ValueError("online learning takes no prior on loadings; use loadings_prior=None, or LDA")
+
     def _solver(self) -> Solver:
         return make_solver(self.solver, self.extrapolate)
 
@@ -439,7 +446,8 @@ class SparsePoissonNMF(PoissonNMF):
             )
         return self
 
-    partial_fit = None  # type: ignore[assignment]
+    def _check_online(self) -> None:
+        raise AttributeError("a penalty on loadings is not learned from mini-batches; use PoissonNMF or TopicModel")
 
     def _solver(self) -> Solver:
         if not isinstance(self.penalty, Real) or not 0 <= self.penalty < np.inf:

@@ -38,7 +38,8 @@ class Trace:
         return row
 
     def table(self) -> pd.DataFrame:
-        return pd.DataFrame(self.rows, columns=COLUMNS)
+        more = [name for name in self.rows[0] if name not in COLUMNS] if self.rows else []
+        return pd.DataFrame(self.rows, columns=COLUMNS + more)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ Exactly: p(X) = Σ_S p(S) over all Π C(x + K − 1, K − 1) tensors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations
 from math import comb, prod
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +28,23 @@ Floats = NDArray[np.float64]
 MOST_TENSORS = 10**6
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """log p(X), and the standard error of the estimate on this scale (0 if exact, NaN if there was a single run)."""
+class Evidence(float):
+    """log p(X), a number, with the standard error of the estimate on this scale (0 if exact, NaN if there was a single run)."""
 
-    value: float
     standard_error: float
-    runs: tuple[float, ...] = ()
+    runs: tuple[float, ...]  # the estimate of each
 
-    def __float__(self) -> float:
-        return self.value
+    def __new__(cls, value: float, standard_error: float, runs: tuple[float, ...] = ()) -> Self:
+        evidence = super().__new__(cls, value)
+        evidence.standard_error, evidence.runs = standard_error, runs
+        return evidence
+
+    def __repr__(self) -> str:
+        return f"Evidence({float(self):.4f} ± {self.standard_error:.2g})"
+
+    @property
+    def value(self) -> float:
+        return float(self)
 
 
 def smc_evidence(

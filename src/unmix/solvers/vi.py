@@ -35,7 +35,7 @@ class Inference:
     threads: int = 1
 
     def figures(self, state: Beliefs) -> dict[str, float]:
-        return {"loglik": np.nan, "objective": -state.loss}
+        return {"loglik": np.nan, "objective": -state.loss, "elbo": -state.loss}
 
     def kkt(self, state: Beliefs) -> float:
         return np.nan
