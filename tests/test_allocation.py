@@ -660,3 +660,22 @@ def test_what_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 def test_memory_is_known() -> None:
     assert memory.available() > 2**20
     assert memory.gigabytes(3 * 2**30) == "3.0 GB"
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"free": False}, {"method": "icm"}, {"method": "gibbs", "sweeps": 4, "thin": 2}]
+)
+def test_a_fit_of_other_data_is_no_state_to_go_on_from(options: dict[str, Any]) -> None:
+    X = random_counts(10, 9, seed=1)
+    fit = um.AllocationModel(3, random_state=0, max_iter=3, tol=0, **options).fit(X).result_
+    with pytest.raises(ValueError, match=r"L has shape \(10, 3\); 7 samples need shape"):
+        um.AllocationModel(3, init=fit, max_iter=3, tol=0, **options).fit(X[:7])
+    with pytest.raises(ValueError, match="need shape"):
+        um.AllocationModel(2, init=fit, max_iter=3, tol=0, **options).fit(X)
+    fewer = X.copy()
+    fewer[0] = 1
+    started = um.AllocationModel(3, init=fit, max_iter=3, tol=0, random_state=0, **options).fit(fewer).result_
+    note = (
+        "given" if options.get("free", True) else "resumed"
+    )  # P and Q are as good a start for any counts of this shape
+    assert started.trace["note"][0] == note

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from numbers import Integral
@@ -220,7 +219,9 @@ class AllocationModel(PosteriorEstimator):
         task = AllocationTask(X, model, threads)
         trace = Trace(task, heaviest_first=self._topics_have_no_place(model))
         solver = FreeBLD() if self.free else FactoredBLD()
-        factors, note = self._resumable(trace, solver, ("rho",) if self.free else ("P", "Q")), "resumed"
+        (n, m), K = X.shape, model.n_topics
+        shapes = {"rho": (X.nnz, K)} if self.free else {"P": (n, K), "Q": (m, K)}
+        factors, note = self._resumable(trace, solver, shapes), "resumed"
         if factors is None:
             L, F, note = self._factors(X, model, rng, threads)
             L, F = _with_prior(L, F, model)
@@ -235,7 +236,7 @@ class AllocationModel(PosteriorEstimator):
         task = LabelTask(X, model, threads)
         trace = Trace(task, heaviest_first=self._topics_have_no_place(model))
         solver = ICM()
-        labels, note = self._resumable(trace, solver, ("labels",)), "resumed"
+        labels, note = self._resumable(trace, solver, {"labels": (1, int(X.total))}), "resumed"
         if labels is not None:
             state = solver.start(task, Labels.of(X.rows, X.shape, model.n_topics, labels[0].copy(), threads=threads))
         elif self.init == "random":
@@ -253,7 +254,7 @@ class AllocationModel(PosteriorEstimator):
         task = GibbsTask(X, model, threads)
         trace = Trace(task, heaviest_first=self._topics_have_no_place(model))
         burn, sample = Gibbs(), Gibbs(thin=self.thin)
-        labels, note = self._resumable(trace, sample, ("labels",)), "resumed"
+        labels, note = self._resumable(trace, sample, {"labels": (self.chains, int(X.total))}), "resumed"
         if labels is not None:
             held = Labels.of(X.rows, X.shape, model.n_topics, labels[0].copy(), threads=threads)
         elif isinstance(self.init, str) and self.init in ("auto", "random"):
@@ -283,13 +284,15 @@ class AllocationModel(PosteriorEstimator):
         """Then they are numbered by weight: unless beta, or a start, tells one topic from another."""
         return isinstance(self.init, str) and bool(np.ptp(model.beta) == 0)
 
-    def _resumable(self, trace: Trace, solver: object, names: tuple[str, ...]) -> tuple[Any, ...] | None:
-        """What the same solver left in the fit that is given as a start, if it did."""
+    def _resumable(self, trace: Trace, solver: object, shapes: dict[str, tuple[int, int]]) -> tuple[Any, ...] | None:
+        """What the same solver left in the fit that is given as a start, if it did, of data and topics of this shape."""
         left = (self.init.state or {}) if isinstance(self.init, Fit) else {}
-        if left.get("solver") != repr(solver) or any(name not in left for name in names):
+        if left.get("solver") != repr(solver) or self.init.n_topics != self.n_components:  # type: ignore[union-attr]
+            return None
+        if any(name not in left or left[name].shape != shape for name, shape in shapes.items()):
             return None
         trace.heaviest_first = bool(left.get("heaviest_first"))
-        return tuple(left[name] for name in names)
+        return tuple(left[name] for name in shapes)
 
     def _factors(
         self, X: Counts, model: Allocation, rng: np.random.Generator, threads: int
@@ -303,12 +306,8 @@ class AllocationModel(PosteriorEstimator):
         if self.init == "auto":
             return *_placed(*_most_likely(problem, rng), model.beta), "maximum likelihood"
         if self.init == "topic-score":
-            try:
-                return *_placed(*starts.topic_score(problem, rng), model.beta), "topic-score"
-            except starts.ScoreError as reason:
-                warnings.warn(
-                    f"Topic-SCORE cannot start this fit: {reason}. Starting at random", UserWarning, stacklevel=4
-                )
+            pair, note = starts.topic_score_or_random(problem, rng)
+            return *_placed(*pair, model.beta), note
         return *starts.random(problem, rng), "random"
 
     @staticmethod

@@ -24,6 +24,7 @@ from scipy.special import betaincinv, gammaln
 
 from unmix.counts import Counts
 from unmix.kernels.sampling import log_gamma
+from unmix.models.beliefs import dirichlet_deviation
 from unmix.models.priors import positive, positive_number
 
 Floats = NDArray[np.float64]
@@ -83,11 +84,13 @@ class Allocation:
 
     def topics(self, by_feature: Floats) -> Moments:
         """Of f*_k given S, one topic a column."""
-        return dirichlet_moments(self.alpha[:, None] + by_feature, axis=0)
+        parameters = self.alpha[:, None] + by_feature
+        return Moments(parameters / parameters.sum(axis=0), dirichlet_deviation(parameters, axis=0))
 
     def proportions(self, by_sample: Floats) -> Moments:
         """Of l*_i given S, one sample a row."""
-        return dirichlet_moments(self.beta + by_sample, axis=1)
+        parameters = self.beta + by_sample
+        return Moments(parameters / parameters.sum(axis=1, keepdims=True), dirichlet_deviation(parameters, axis=1))
 
     def posterior(self, by_feature: Floats, by_sample: Floats) -> dict[str, Floats]:
         """Dirichlet parameters of topics and proportions given S, and their priors, in the form of the variational models."""
@@ -98,12 +101,6 @@ class Allocation:
         """Of s_i given t_i."""
         shape, rate = self.a + totals, self.b + 1
         return Moments(shape / rate, np.sqrt(shape) / rate)
-
-
-def dirichlet_moments(parameters: Floats, axis: int) -> Moments:
-    total = parameters.sum(axis=axis, keepdims=True)
-    mean = parameters / total
-    return Moments(mean, np.sqrt(mean * (1 - mean) / (total + 1)))
 
 
 def matched_quantile(mean: Floats, sd: Floats, probability: float) -> Floats:

@@ -111,7 +111,7 @@ class DirichletRows:
         return belief.parameters / belief.parameters.sum(axis=1, keepdims=True)
 
     def deviation(self, belief: Belief) -> Floats:
-        return _beta_deviation(belief.parameters, axis=1)
+        return dirichlet_deviation(belief.parameters, axis=1)
 
     def quantile(self, belief: Belief, probability: float) -> Floats:
         return _beta_quantile(belief.parameters, 1, probability)
@@ -141,7 +141,7 @@ class DirichletColumns:
         return belief.parameters / column_sums(belief.parameters)
 
     def deviation(self, belief: Belief) -> Floats:
-        return _beta_deviation(belief.parameters, axis=0)
+        return dirichlet_deviation(belief.parameters, axis=0)
 
     def quantile(self, belief: Belief, probability: float) -> Floats:
         return _beta_quantile(belief.parameters, 0, probability)
@@ -185,7 +185,7 @@ class Columns:
         return {"": belief.parameters}
 
 
-def _beta_deviation(parameters: Floats, axis: int) -> Floats:
+def dirichlet_deviation(parameters: Floats, axis: int) -> Floats:
     """One entry of a Dirichlet is Beta(parameter, sum of the others)."""
     total = parameters.sum(axis=axis, keepdims=True)
     share = parameters / total
