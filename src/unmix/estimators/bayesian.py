@@ -126,7 +126,7 @@ class VariationalEstimator(PosteriorEstimator):
 
     def _first_factors(self, problem: Problem, rng: np.random.Generator) -> tuple[tuple[Floats, Floats], str]:
         if self.init == "random":
-            return starts.random(problem, rng), "random"
+            return starts.almost_even(problem, rng), "random"
         if self.init == "topic-score":
             return starts.topic_score_or_random(problem, rng)
         if isinstance(self.init, str):
@@ -135,6 +135,8 @@ class VariationalEstimator(PosteriorEstimator):
                 warnings.simplefilter("ignore", ConvergenceWarning)  # it need not converge
                 warnings.filterwarnings("ignore", "Topic-SCORE")  # a random start will do
                 fit = quick.set_params(prefit=4, max_iter=10, tol=1e-6).fit(problem.X).result_
+            if fit.status == "interrupted":
+                raise KeyboardInterrupt
             return (fit.L, fit.F), "maximum likelihood"
         L, F = (self.init.L, self.init.F) if isinstance(self.init, Fit) else self.init
         return check_factors(problem.X.shape, L, F, problem.n_topics), "given"
@@ -176,7 +178,7 @@ class LDA(VariationalEstimator):
         None: topics are estimated by maximum likelihood. A number, or one a feature: topics ~ Dirichlet(eta).
     init
         "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
-        section 4). Or "random" (which for alpha < 1 often ends in a poor optimum), "topic-score", a pair (L0, F0), or a `Fit` of
+        section 4). Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of
         any model here, the best choice of all if it was fitted long: it starts from its factors.
     inner
         Most updates of a sample's proportions before the topics move; a sample that stands still ends sooner.

@@ -37,6 +37,14 @@ def random(problem: Problem, rng: np.random.Generator) -> Pair:
     return L * (problem.X.sample_totals / L.sum(axis=1))[:, None], F / F.sum(axis=0)
 
 
+def almost_even(problem: Problem, rng: np.random.Generator) -> Pair:
+    """Every topic almost the same (10% of noise), all of them in every sample alike: a random start for Bayesian models. With
+    sparse proportions, samples would at once choose between clearly different random topics, and hold on to them."""
+    n, m = problem.X.shape
+    F = rng.gamma(100, 0.01, (m, problem.n_topics))
+    return np.tile(problem.X.sample_totals[:, None] / problem.n_topics, problem.n_topics), F / F.sum(axis=0)
+
+
 def known_factors(problem: Problem, F: Floats, rounds: int = 200, enough: float = 1e-11) -> Floats:
     """The maximum-likelihood loadings for given factors: a convex problem a sample, by default solved to its KKT conditions."""
     totals, scales = problem.X.sample_totals, F.sum(axis=0)
