@@ -269,10 +269,10 @@ import numpy as np
 from unmix import kernels
 from unmix.counts import Counts
 rng = np.random.default_rng(0)
-X = Counts(rng.poisson(1.0, (3000, 200)))
-L, F = rng.random((3000, 10)), rng.random((200, 10))
+X = Counts(rng.poisson(1.0, (30_000, 200)))
+L, F = rng.random((30_000, 10)), rng.random((200, 10))
 print("ready", flush=True)
-kernels.em(X.rows, F, L, F.sum(axis=0), None, steps=100_000, threads=2)
+kernels.em(X.rows, F, L, F.sum(axis=0), None, steps=2_000, threads=2)
 print("finished", flush=True)
 """
 

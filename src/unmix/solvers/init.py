@@ -40,8 +40,7 @@ def random(problem: Problem, rng: np.random.Generator) -> Pair:
 def almost_even(problem: Problem, rng: np.random.Generator) -> Pair:
     """Every topic almost the same (10% of noise), all of them in every sample alike: a random start for Bayesian models. With
     sparse proportions, samples would at once choose between clearly different random topics, and hold on to them."""
-    n, m = problem.X.shape
-    F = rng.gamma(100, 0.01, (m, problem.n_topics))
+    F = rng.gamma(100, 0.01, (problem.X.shape[1], problem.n_topics))
     return np.tile(problem.X.sample_totals[:, None] / problem.n_topics, problem.n_topics), F / F.sum(axis=0)
 
 
