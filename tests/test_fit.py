@@ -386,3 +386,11 @@ def test_no_source_file_unpickles_anything() -> None:
                 for keyword in node.keywords:
                     if keyword.arg == "allow_pickle":
                         assert ast.unparse(keyword.value) == "False", f"{source}: line {node.lineno}"
+
+
+@pytest.mark.parametrize("value", [np.nan, -1.0, np.inf])
+def test_a_posterior_that_is_none_is_refused(tmp_path: Path, value: float) -> None:
+    path = tmp_path / "model.safetensors"
+    replace(a_fit(), posterior={"L": np.array([[1.0, value]])}).save(path)
+    with pytest.raises(ValueError, match=r"damaged or foreign model file .posterior L has entries"):
+        um.load(path)

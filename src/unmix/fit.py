@@ -189,6 +189,10 @@ def _from_file(meta: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Fit:
             names[key] = np.array(json.loads(tensors[key].tobytes()), dtype=str)
             if len(names[key]) != rows:
                 raise ValueError(f"{len(names[key])} names for {rows} {key}")
+    posterior = _within(tensors, "posterior.")
+    for name, array in posterior.items():
+        if array.dtype.kind != "f" or not np.isfinite(array).all() or (array < 0).any():
+            raise ValueError(f"posterior {name} has entries that are not finite numbers >= 0")
     if meta["status"] not in STATUSES:
         raise ValueError(f"unknown status {meta['status']!r}")
     trace = _table_from_json(meta["trace"])
@@ -207,7 +211,7 @@ def _from_file(meta: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Fit:
         loglik=float(meta["loglik"]),
         params=dict(meta["params"]),
         versions=dict(meta["versions"]),
-        posterior=_within(tensors, "posterior."),
+        posterior=posterior,
         state=state,
         metadata=metadata,
         **names,
