@@ -83,17 +83,13 @@ def topics(fit: Fit) -> None:
 def outcome(fit: Fit) -> str:
     """How the fit ended, in one line."""
     last = fit.trace.iloc[-1]
+    name = OBJECTIVES.get(fit.params.get("model", ""))
+    maximised = f"{name} {last['objective']:,.1f}. " if name else ""
     verb = {"converged": "converged", "max_iter": "stopped", "interrupted": "interrupted"}[fit.status]
     return (
         f"{verb} after {plural(last['iteration'], 'iteration')}, {last['seconds']:.1f} s. "
-        f"{objective(fit)}Poisson log-likelihood {fit.loglik:,.1f}{'' if isnan(fit.kkt) else f', KKT {fit.kkt:.1g}'}."
+        f"{maximised}Poisson log-likelihood {fit.loglik:,.1f}{'' if isnan(fit.kkt) else f', KKT {fit.kkt:.1g}'}."
     )
-
-
-def objective(fit: Fit) -> str:
-    """What was maximised, where that is not the likelihood."""
-    name = OBJECTIVES.get(fit.params.get("model", ""))
-    return f"{name} {fit.trace['objective'].iloc[-1]:,.1f}. " if name else ""
 
 
 def advice(counts: Counts, fit: Fit) -> Iterator[str]:
@@ -138,7 +134,8 @@ def describe_fit(fit: Fit) -> dict[str, str]:
         "model": f"{model} with {plural(fit.n_topics, 'topic')}",
         "samples": f"{len(fit.L):,}" + _examples(fit.samples),
         "features": f"{len(fit.F):,}" + _examples(fit.features),
-        "log-likelihood": f"{objective(fit)}{fit.loglik:,.2f} (Poisson)",
+        **({name: f"{fit.trace['objective'].iloc[-1]:,.2f}"} if (name := OBJECTIVES.get(model)) else {}),
+        "log-likelihood": f"{fit.loglik:,.2f} (Poisson)",
         "KKT residual": "none for this model" if isnan(fit.kkt) else f"{fit.kkt:.2g}",
         "status": f"{fit.status} after {last['iteration']} iterations, {last['seconds']:.1f} s",
         "parameters": ", ".join(f"{key}={value}" for key, value in fit.params.items() if key != "model"),

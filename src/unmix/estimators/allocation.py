@@ -113,7 +113,7 @@ class AllocationModel(PosteriorEstimator):
         chains: int = 2,
         init: str | tuple[Any, Any] | Fit = "auto",
         max_iter: int = 300,
-        tol: float = 1e-8,
+        tol: float = 1e-6,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: bool = False,
