@@ -339,6 +339,9 @@ class AllocationModel(PosteriorEstimator):
     def _check_data(self, X: Counts, model: Allocation) -> None:
         if self.method != "bld":
             check_labels(X, model.n_topics, self.chains if self.method == "gibbs" else 1, f'method="{self.method}"')
+            if self.method == "gibbs":
+                sweeps = self.burn_in + self.sweeps
+                memory.require(1000.0 * sweeps, f"the trace of {sweeps:,} sweeps", "use fewer sweeps")
         elif (low := model.beta < 1).any():
             raise ValueError(
                 f"beta={model.beta[low][0]:g}: BLD's gradient has no positive parts below 1; "
