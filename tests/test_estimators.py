@@ -538,3 +538,30 @@ def test_every_public_class_and_function_has_a_docstring() -> None:
     for name in um.__all__:
         if name != "__version__":
             assert (getattr(um, name).__doc__ or "").strip()
+
+
+FAMILY = {
+    "PoissonNMF": lambda **o: um.PoissonNMF(3, **o),
+    "TopicModel": lambda **o: um.TopicModel(3, **o),
+    "MAP": lambda **o: um.TopicModel(3, loadings_prior=um.Dirichlet(1.2), **o),
+    "sparse": lambda **o: um.SparsePoissonNMF(3, **o),
+    "LDA": lambda **o: um.LDA(3, **o),
+    "smoothed LDA": lambda **o: um.LDA(3, eta=0.2, **o),
+    "GammaPoisson": lambda **o: um.GammaPoisson(3, **o),
+    "Bayes": lambda **o: um.BayesianPoissonNMF(3, **o),
+    "BLD": lambda **o: um.AllocationModel(3, **o),
+    "Gibbs": lambda **o: um.AllocationModel(3, method="gibbs", sweeps=5, thin=1, burn_in=0, **o),
+}
+
+
+@pytest.mark.parametrize("second", FAMILY)
+def test_any_fit_starts_any_model(second: str) -> None:
+    for first, make in FAMILY.items():
+        fit = make(random_state=0, max_iter=5, tol=0).fit(X0).result_
+        started = FAMILY[second](init=fit, max_iter=3, tol=0, random_state=0).fit(X0).result_
+        same = first == second or {first, second} == {
+            "PoissonNMF",
+            "TopicModel",
+        }  # which differ only in how they are read
+        assert started.trace["note"][0] == ("resumed" if same else "given"), first
+        assert np.isfinite(started.loglik)
