@@ -651,7 +651,9 @@ def test_what_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(ValueError, match=r"2 chain\(s\) of \d+ labels would need"):
         um.AllocationModel(3, method="gibbs").fit(X)
     monkeypatch.setattr(memory, "available", lambda: 100_000)
-    with pytest.raises(ValueError, match=r"the trace of 2,000,200 sweeps would need 1\.9 GB of memory"):
+    with pytest.raises(
+        ValueError, match=r"the averages of 2 chain\(s\) and the trace of 2,000,200 sweeps would need 1\.9 GB"
+    ):
         um.AllocationModel(3, method="gibbs", sweeps=2_000_000).fit(X)
     with pytest.raises(
         ValueError, match=r"1,000,000 particles of 15 features × 3 topics would need .* use fewer particles"

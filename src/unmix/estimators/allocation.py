@@ -340,8 +340,10 @@ class AllocationModel(PosteriorEstimator):
         if self.method != "bld":
             check_labels(X, model.n_topics, self.chains if self.method == "gibbs" else 1, f'method="{self.method}"')
             if self.method == "gibbs":
-                sweeps = self.burn_in + self.sweeps
-                memory.require(1000.0 * sweeps, f"the trace of {sweeps:,} sweeps", "use fewer sweeps")
+                sweeps, (n, m) = self.burn_in + self.sweeps, X.shape
+                averages = 2 * 8.0 * self.chains * model.n_topics * (3 * m + 2 * n)
+                what = f"the averages of {self.chains} chain(s) and the trace of {sweeps:,} sweeps"
+                memory.require(averages + 1000.0 * sweeps, what, "use fewer chains, topics or sweeps")
         elif (low := model.beta < 1).any():
             raise ValueError(
                 f"beta={model.beta[low][0]:g}: BLD's gradient has no positive parts below 1; "

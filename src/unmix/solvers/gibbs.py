@@ -48,7 +48,9 @@ class Averages:
 @dataclass(frozen=True, kw_only=True)
 class Chains(Labelled):
     random: NDArray[np.uint64]
-    history: tuple[tuple[float, ...], ...]  # log p(S) of every chain after every sweep
+    history: list[
+        tuple[float, ...]
+    ]  # log p(S) of every chain after every sweep; one list, which grows with the last state
     burnt: int  # sweeps before the first that counts
     averages: Averages | None = None
 
@@ -97,13 +99,14 @@ class Gibbs:
     thin: int | None = None
 
     def start(self, task: GibbsTask, held: Labels, random: NDArray[np.uint64]) -> Chains:
-        return Chains(loss=-float(np.mean(task.log_joints(held))), held=held, random=random, history=(), burnt=0)
+        return Chains(loss=-float(np.mean(task.log_joints(held))), held=held, random=random, history=[], burnt=0)
 
     def step(self, task: GibbsTask, state: Chains) -> Chains:
         held, random = state.held.copy(), state.random.copy()
         sampling.gibbs(task.X.rows, task.model.alpha, task.model.beta, held, random, threads=task.threads)
         log_joints = task.log_joints(held)
-        history = (*state.history, log_joints)
+        history = state.history
+        history.append(log_joints)
         averages = state.averages
         if self.thin is not None and (len(history) - state.burnt) % self.thin == 0:
             now = task.moments(held)
