@@ -5,7 +5,8 @@ from __future__ import annotations
 from unmix.estimators.allocation import AllocationModel
 from unmix.estimators.base import CountsEstimator
 from unmix.estimators.bayesian import LDA, BayesianPoissonNMF, GammaPoisson
-from unmix.estimators.likelihood import PoissonNMF, SparsePoissonNMF, TopicModel
+from unmix.estimators.likelihood import PoissonNMF, TopicModel
+from unmix.estimators.sparse import SparsePoissonNMF
 from unmix.fit import Fit
 
 __all__ = [

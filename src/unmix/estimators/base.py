@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any, Self
@@ -25,7 +26,7 @@ from unmix.solvers.run import Callback, Trace, make_fit
 STARTS = ("auto", "topic-score", "random")
 
 
-class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """An estimator that takes counts and learns `result_`, a `Fit`."""
 
     n_components: int
@@ -41,11 +42,11 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     result_: Fit
     n_iter_: int
 
-    def fit(self, X: Any, y: None = None) -> Self:
-        raise NotImplementedError
+    @abstractmethod
+    def fit(self, X: Any, y: None = None) -> Self: ...
 
-    def transform(self, X: Any) -> NDArray[np.float64]:
-        raise NotImplementedError
+    @abstractmethod
+    def transform(self, X: Any) -> NDArray[np.float64]: ...
 
     def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> NDArray[np.float64]:
         """`fit(X).transform(X)`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, Literal, Self
@@ -44,13 +45,13 @@ class VariationalEstimator(PosteriorEstimator):
 
     # What a member of the family says of itself
 
+    @abstractmethod
     def _model(self, X: Counts) -> Variational:
         """The priors, checked, for data of this shape."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _beliefs(self, task: Inference, L: Floats, F: Floats) -> tuple[Belief, Belief]:
         """q(L) and q(F) from maximum-likelihood factors."""
-        raise NotImplementedError
 
     def _topics_keep_their_place(self) -> bool:
         """Whether hyper-parameters differ by topic."""

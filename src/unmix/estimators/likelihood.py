@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from numbers import Real
 from typing import Any, Literal, Self, cast
 
 import numpy as np
@@ -42,7 +40,6 @@ from unmix.solvers.base import Floats, Solver, State, cleared
 from unmix.solvers.online import Online, OnlineEM, spread, start_weight
 from unmix.solvers.refine import refine
 from unmix.solvers.run import Callback, Trace, make_fit, run
-from unmix.solvers.sparse import Shrunk, Sparse
 
 SOLVERS = {
     "em": EM,
@@ -375,89 +372,6 @@ class TopicModel(PoissonNMF):
     def components_(self) -> NDArray[np.float64]:
         check_is_fitted(self, "result_")
         return np.ascontiguousarray(self.result_.topics.T)
-
-
-class SparsePoissonNMF(PoissonNMF):
-    """Poisson NMF with an l1 penalty on loadings: minimise KL(X ‖ L Fᵀ) + penalty · Σ l_ik, columns of F held to norm one.
-
-    Parameters
-    ----------
-    penalty
-        Its weight; 0 is maximum likelihood.
-    norm
-        "l2": columns of F have Euclidean norm one. Loadings become sparser as the penalty grows.
-        "l1": columns of F sum to one. Then the penalty only divides the loadings by 1 + penalty: no topic leaves any sample
-        (Geiger and Park, lemma 6.1). It is here to show that, and says so when it is used.
-    n_components, extrapolate, init, max_iter, tol, n_jobs, random_state, verbose, callbacks
-        As in `PoissonNMF`.
-
-    Attributes
-    ----------
-    components_ : K × m array, the factors Fᵀ, rows of norm one
-    result_ : the `Fit`
-
-    >>> import unmix as um
-    >>> X = um.datasets.digits()
-    >>> models = [um.SparsePoissonNMF(5, penalty=w, tol=1e-6, random_state=0).fit(X) for w in (0, 5)]
-    >>> none, sparse = ((model.transform(X) == 0).mean() for model in models)
-    >>> bool(sparse > none)
-    True
-    """
-
-    prefit, refine, prior, loadings_prior, online = 0, 0, None, None, None
-    dtype: Literal["float64", "float32"] = "float64"
-
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        penalty: float = 1.0,
-        norm: Literal["l1", "l2"] = "l2",
-        extrapolate: bool = True,
-        init: str | tuple[Any, Any] | Fit = "auto",
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-        callbacks: Sequence[Callback] = (),
-    ) -> None:
-        self.n_components = n_components
-        self.penalty = penalty
-        self.norm = norm
-        self.extrapolate = extrapolate
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-
-    def fit(self, X: Any, y: None = None) -> Self:
-        """Fit the model to counts: anything that `Counts` takes."""
-        super().fit(X)
-        if self.norm == "l1" and self.penalty > 0:
-            warnings.warn(
-                f'with norm="l1" the penalty only divides the loadings by {1 + self.penalty:g}; '
-                'use norm="l2" for sparse loadings',
-                UserWarning,
-                stacklevel=2,
-            )
-        return self
-
-    def _check_online(self) -> None:
-        raise AttributeError("a penalty on loadings is not learned from mini-batches; use PoissonNMF or TopicModel")
-
-    def _solver(self) -> Solver:
-        if not isinstance(self.penalty, Real) or not 0 <= self.penalty < np.inf:
-            raise ValueError(f"penalty={self.penalty!r}; give a number >= 0")
-        if self.norm not in ("l1", "l2"):
-            raise ValueError(f'norm={self.norm!r}; choose "l1" or "l2"')
-        return make_solver(Shrunk() if self.norm == "l1" else Sparse(), self.extrapolate)
-
-    def _sparsity(self) -> Sparsity:
-        return Sparsity(float(self.penalty), self.norm)
 
 
 def make_solver(solver: str | Any, extrapolate: bool) -> Solver:
