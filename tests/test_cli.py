@@ -193,7 +193,7 @@ def test_a_fit_that_did_not_converge_says_what_to_do(counts, run):
     assert code == 0
     assert "stopped after" in out
     assert err.startswith("note: not converged: the fit still gains")
-    assert "raise --max-iter" in err
+    assert "raise max_iter" in err
     assert err.count("\n") == 1
 
 

@@ -72,6 +72,8 @@ def test_every_field_survives_the_file(tmp_path: Path, dtype: Any) -> None:
     assert again.features.tolist() == fit.features.tolist()
     assert again.params == fit.params
     assert again.versions == fit.versions
+    assert again.data == fit.data
+    assert again.text == fit.text
     pd.testing.assert_frame_equal(again.trace, fit.trace, check_exact=True)
     pd.testing.assert_frame_equal(again.metadata, fit.metadata, check_exact=True, check_dtype=False)
     assert fit.state is not None
@@ -88,6 +90,8 @@ def test_every_field_survives_the_file(tmp_path: Path, dtype: Any) -> None:
         "trace",
         "status",
         "loglik",
+        "data",
+        "text",
         "posterior",
         "samples",
         "features",
@@ -231,7 +235,7 @@ def test_a_file_of_another_version_is_refused(file: Path) -> None:
     def newer(tensors: Any, meta: Any) -> None:
         meta["format"] = 99
 
-    with pytest.raises(ValueError, match="format 99, this version of unmix reads 1; upgrade unmix"):
+    with pytest.raises(ValueError, match="format 99, this version of unmix reads 2; upgrade unmix"):
         um.load(edited(file, newer))
 
 
@@ -273,7 +277,7 @@ NONSENSE: dict[str, tuple[Callable[[Any, Any], None], str]] = {
     ),
     "params is a list": (set_meta("params", [1]), "damaged or foreign model file"),
     "metadata too short": (
-        set_meta("metadata", {"columns": ["a"], "data": [[1]]}),
+        set_tensor("metadata", np.frombuffer(b'{"columns": ["a"], "data": [[1]]}', dtype=np.uint8)),
         "1 rows of metadata for 20 samples",
     ),
     "names are no list": (

@@ -8,6 +8,9 @@ Poisson NMF, the multinomial topic model and their relatives share one likelihoo
 'converged'
 """
 
+from importlib import import_module
+from types import ModuleType
+
 from unmix import solvers
 from unmix._version import __version__
 from unmix.counts import Counts
@@ -49,8 +52,17 @@ __all__ = [
     "load",
     "loglik",
     "maps",
+    "plot",
     "poisson_to_topics",
     "read",
     "solvers",
     "topics_to_poisson",
 ]
+
+ON_DEMAND = {"plot"}  # rooms that import much
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in ON_DEMAND:
+        return import_module(f"unmix.{name}")
+    raise AttributeError(f"module 'unmix' has no attribute {name!r}")

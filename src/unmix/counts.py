@@ -6,6 +6,7 @@ of float64 counts with names. Nothing behind this point checks data again.
 
 from __future__ import annotations
 
+import hashlib
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -35,6 +36,9 @@ class Counts:
         Names; by default those of the DataFrame, or none.
     metadata
         A table with one row a sample, carried along untouched.
+    text
+        If the counts are of words in texts: how they were counted (as `unmix.read` says it), so that new texts can be
+        treated alike.
 
     >>> Counts([[1, 0, 2], [0, 3, 0]], features=["ant", "bee", "cat"])
     Counts(2 samples × 3 features, 3 nonzeros, total 6)
@@ -45,6 +49,7 @@ class Counts:
     samples: NDArray[np.str_] | None
     features: NDArray[np.str_] | None
     metadata: pd.DataFrame | None
+    text: dict[str, Any] | None
 
     def __init__(
         self,
@@ -52,11 +57,13 @@ class Counts:
         samples: ArrayLike | None = None,
         features: ArrayLike | None = None,
         metadata: pd.DataFrame | None = None,
+        text: dict[str, Any] | None = None,
     ) -> None:
         if isinstance(matrix, Counts):
             samples = matrix.samples if samples is None else samples
             features = matrix.features if features is None else features
             metadata = matrix.metadata if metadata is None else metadata
+            text = matrix.text if text is None else text
             self.rows, self.shape = matrix.rows, matrix.shape
         else:
             if isinstance(matrix, pd.DataFrame):
@@ -71,6 +78,7 @@ class Counts:
         if metadata is not None and len(metadata) != n:
             raise ValueError(f"metadata has {len(metadata)} rows for {n} samples; give one row a sample")
         self.metadata = metadata
+        self.text = text
         if not np.isfinite(self.total):
             raise ValueError("the counts are too large: their sum overflows; divide them by a constant")
 
@@ -90,6 +98,7 @@ class Counts:
         part.samples = None if self.samples is None else self.samples[rows]
         part.features = self.features
         part.metadata = None if self.metadata is None else self.metadata.iloc[rows]
+        part.text = self.text
         return part
 
     @property
@@ -131,6 +140,21 @@ class Counts:
     @cached_property
     def feature_totals(self) -> NDArray[np.float64]:
         return np.asarray(self.csr.sum(axis=0)).ravel()
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What a fit remembers of its data: size, oddities, and a checksum by which to know them again."""
+        checksum = hashlib.sha256(repr(self.shape).encode())
+        for array in self.rows:
+            checksum.update(np.ascontiguousarray(array).view(np.uint8).data)
+        return {
+            "nonzeros": self.nnz,
+            "total": self.total,
+            "empty_samples": int((self.sample_totals == 0).sum()),
+            "empty_features": int((self.feature_totals == 0).sum()),
+            "fractional": float((self.rows.data % 1 != 0).mean()) if self.nnz else 0.0,
+            "checksum": f"sha256:{checksum.hexdigest()}",
+        }
 
     def require_whole(self, purpose: str, remedy: str = "") -> None:
         """Raises if an entry is not a whole number, naming the first."""

@@ -25,8 +25,9 @@ from unmix.models.topics import poisson_to_topics
 
 Floats = NDArray[np.float64]
 
-FORMAT = 1
+FORMAT = 2
 STATUSES = ("converged", "max_iter", "interrupted")
+ALMOST_NOTHING = 0.05  # of the average topic's share
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,8 @@ class Fit:
     )  # a Bayesian model's parameters, topics on the last axis
     params: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=lambda: versions())
+    data: dict[str, Any] = field(default_factory=dict, repr=False)  # `Counts.facts`, and where the counts came from
+    text: dict[str, Any] | None = field(default=None, repr=False)  # how words were counted, as in `Counts`
     state: dict[str, Any] | None = field(
         default=None, repr=False
     )  # what the solver needs to go on exactly where it stopped
@@ -126,24 +129,44 @@ class Fit:
             )
         return pd.concat(tables, ignore_index=True)
 
+    def advice(self) -> list[str]:
+        """What a person may want to know or do about this fit, a sentence each."""
+        said = []
+        if empty := self.data.get("empty_samples", 0):
+            said.append(
+                f"{empty:,} sample{'s' * (empty > 1)} without any counts; all topics get the same proportion there"
+            )
+        if fractional := self.data.get("fractional", 0):
+            said.append(f"{fractional:.1%} of the values are not whole numbers; unmix models counts")
+        if len(light := (self.shares < ALMOST_NOTHING / self.n_topics).nonzero()[0]):
+            which = f"topic {light[0] + 1} has" if len(light) == 1 else f"{len(light)} topics each have"
+            said.append(f"{which} almost no weight: K may be too large")
+        if self.status == "max_iter" and self.params.get("tol", 0) > 0:
+            gains = self.trace["objective"].diff()
+            last = gains[gains > 0].iloc[-1:].sum()
+            said.append(f"not converged: the fit still gains {last:.2g} an iteration; raise max_iter")
+        return said
+
     def save(self, path: str | os.PathLike[str], *, resumable: bool = False) -> None:
         """Write the fit to one file, atomically. `resumable` adds the solver's own state, so that a warm start from the
         loaded fit goes on exactly where this one stopped."""
         tensors = {"L": self.L, "F": self.F}
         for key in ("samples", "features"):
             if (names := getattr(self, key)) is not None:
-                tensors[key] = np.frombuffer(json.dumps(names.tolist()).encode(), dtype=np.uint8)
+                tensors[key] = _as_bytes(names.tolist())
+        if self.metadata is not None:
+            tensors["metadata"] = _as_bytes(_table_to_json(self.metadata))
         meta: dict[str, Any] = {
             "format": FORMAT,
             "status": self.status,
             "loglik": self.loglik,
             "params": self.params,
             "versions": self.versions,
+            "data": self.data,
+            "text": self.text,
             "trace": _table_to_json(self.trace),
         }
         tensors |= {f"posterior.{key}": value for key, value in self.posterior.items()}
-        if self.metadata is not None:
-            meta["metadata"] = _table_to_json(self.metadata)
         if resumable and self.state is not None:
             arrays = {key: value for key, value in self.state.items() if isinstance(value, np.ndarray)}
             tensors |= {f"state.{key}": value for key, value in arrays.items()}
@@ -197,7 +220,7 @@ def _from_file(meta: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Fit:
         raise ValueError(f"unknown status {meta['status']!r}")
     trace = _table_from_json(meta["trace"])
     trace = trace.astype({column: float for column in trace.columns if column not in ("iteration", "stage", "note")})
-    metadata = _table_from_json(meta["metadata"]) if "metadata" in meta else None
+    metadata = _table_from_json(json.loads(tensors["metadata"].tobytes())) if "metadata" in tensors else None
     if metadata is not None and len(metadata) != len(L):
         raise ValueError(f"{len(metadata)} rows of metadata for {len(L)} samples")
     state = meta.get("state")
@@ -211,6 +234,8 @@ def _from_file(meta: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Fit:
         loglik=float(meta["loglik"]),
         params=dict(meta["params"]),
         versions=dict(meta["versions"]),
+        data=dict(meta["data"]),
+        text=None if meta["text"] is None else dict(meta["text"]),
         posterior=posterior,
         state=state,
         metadata=metadata,
@@ -220,6 +245,11 @@ def _from_file(meta: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Fit:
 
 def _within(tensors: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
     return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+
+
+def _as_bytes(value: Any) -> NDArray[np.uint8]:
+    """JSON as an array of bytes; names and tables may be larger than the header of a file may be."""
+    return np.frombuffer(json.dumps(value, default=str).encode(), dtype=np.uint8)
 
 
 def _table_to_json(table: pd.DataFrame) -> dict[str, Any]:

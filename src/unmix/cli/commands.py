@@ -287,7 +287,7 @@ def tell_and_write(counts: Counts, result: Fit, output: Path, *, force: bool = F
 
     show.topics(result)
     show.say(show.outcome(result))
-    for text in show.advice(counts, result):
+    for text in result.advice():
         show.note(text)
     write_fit(result, output, pictures={"structure.png": lambda path: draw_structure(result, path)}, force=force)
     show.say(f"wrote {output}{os.sep}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import isnan
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from unmix.fit import Fit
 
 WORDS_SHOWN = 8
-ALMOST_NOTHING = 0.05  # of the average topic's share
 OBJECTIVES = {
     "LDA": "Lower bound of log p(X)",
     "GammaPoisson": "Lower bound of log p(X)",
@@ -92,29 +91,10 @@ def outcome(fit: Fit) -> str:
     )
 
 
-def advice(counts: Counts, fit: Fit) -> Iterator[str]:
-    """What the person may want to know or do about this fit."""
-    if empty := int((counts.sample_totals == 0).sum()):
-        yield f"{plural(empty, 'sample')} without any counts; all topics get the same proportion there"
-    if fractions := fractional(counts):
-        yield f"{fractions:.1%} of the values are not whole numbers; unmix models counts"
-    if len(light := (fit.shares < ALMOST_NOTHING / fit.n_topics).nonzero()[0]):
-        which = f"topic {light[0] + 1} has" if len(light) == 1 else f"{len(light)} topics each have"
-        yield f"{which} almost no weight: K may be too large"
-    if fit.status == "max_iter" and fit.params.get("tol", 0) > 0:
-        gains = fit.trace["objective"].diff()
-        yield f"not converged: the fit still gains {gains[gains > 0].iloc[-1]:.2g} an iteration; raise --max-iter"
-
-
-def fractional(counts: Counts) -> float:
-    """The part of the nonzeros that are not whole numbers."""
-    return float((counts.rows.data % 1 != 0).mean()) if counts.nnz else 0.0
-
-
 def describe_counts(counts: Counts) -> dict[str, str]:
     n, m = counts.shape
-    fractions = fractional(counts)
-    no_samples, no_features = int((counts.sample_totals == 0).sum()), int((counts.feature_totals == 0).sum())
+    known = counts.facts
+    fractions, no_samples, no_features = (known[key] for key in ("fractional", "empty_samples", "empty_features"))
     facts = {
         "samples": f"{n:,}" + _examples(counts.samples),
         "features": f"{m:,}" + _examples(counts.features),

@@ -152,7 +152,7 @@ class AllocationModel(PosteriorEstimator):
             if self.verbose:
                 callbacks.append(stack.enter_context(ProgressBar(total)))
             task, solver, state, trace, status = fit(counts, model, rng, threads, callbacks)
-        result = make_fit(task, solver, state, trace, status, params=self._about(), metadata=counts.metadata)
+        result = make_fit(task, solver, state, trace, status, params=self._about())
         self._keep(result, trace)
         return self
 

@@ -156,7 +156,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.stream_, left = solver.absorb(task, stream, None, total)
         state, trace = solver.at(task, left, self.stream_), Trace(task)
         trace.add(state, "online", f"batch {self.stream_.batches}")
-        self.result_ = make_fit(task, solver, state, trace, "max_iter", params=self._about(), metadata=task.X.metadata)
+        self.result_ = make_fit(task, solver, state, trace, "max_iter", params=self._about())
         self.n_iter_ = self.stream_.batches
 
     def _check_common(self, **whole: int) -> None:

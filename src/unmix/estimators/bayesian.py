@@ -77,7 +77,7 @@ class VariationalEstimator(PosteriorEstimator):
             state, note = self._start(task, solver, rng, trace)
             trace.add(state, "start", note)
             state, status = run(task, solver, state, trace, max_iter=self.max_iter, tol=self.tol, callbacks=callbacks)
-        result = make_fit(task, solver, state, trace, status, params=self._about(), metadata=counts.metadata)
+        result = make_fit(task, solver, state, trace, status, params=self._about())
         self._keep(result, trace)
         return self
 

@@ -175,7 +175,7 @@ class PoissonNMF(CountsEstimator):
                     tol=self.tol,
                     callbacks=callbacks,
                 )
-        result = make_fit(problem, solver, state, trace, status, params=self._about(), metadata=problem.X.metadata)
+        result = make_fit(problem, solver, state, trace, status, params=self._about())
         self._keep(result, trace)
         return self
 

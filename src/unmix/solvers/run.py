@@ -147,6 +147,9 @@ def make_fit(
         posterior=posterior,
         samples=X.samples,
         features=X.features,
+        metadata=X.metadata,
+        data=X.facts,
+        text=X.text,
         state={"solver": repr(solver), "heaviest_first": trace.heaviest_first} | state.as_dict(),
         **about,
     )
