@@ -479,6 +479,7 @@ def test_public_names_are_exactly_these() -> None:
         "load",
         "loglik",
         "maps",
+        "plot",
         "poisson_to_topics",
         "read",
         "solvers",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+import warnings
 from dataclasses import dataclass, field
 
 from unmix.solvers.run import Progress
@@ -57,16 +58,27 @@ class Log:
 
 @dataclass
 class Checkpoint:
-    """Save a resumable fit to `path` at most every `seconds`. Start again from it with `init=um.load(path)`."""
+    """Save a resumable fit to `path` at most every `seconds`; `model.resume(X, um.load(path))` goes on from it.
+
+    If it cannot be written, the fit goes on with a warning.
+    """
 
     path: str | os.PathLike[str]
     seconds: float = 60.0
     _last: float = field(default_factory=time.monotonic, repr=False)
 
     def __call__(self, progress: Progress) -> None:
-        if time.monotonic() - self._last >= self.seconds:
+        if time.monotonic() - self._last < self.seconds:
+            return
+        try:
             progress.fit().save(self.path, resumable=True)
-            self._last = time.monotonic()
+        except OSError as error:
+            warnings.warn(
+                f"{self.path}: the checkpoint could not be written ({error.strerror}); the fit goes on without it",
+                UserWarning,
+                stacklevel=2,
+            )
+        self._last = time.monotonic()
 
 
 class ProgressBar:
