@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from unmix.plot import topic_colours
 if TYPE_CHECKING:
     from anndata import AnnData
 
+Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 
 SOURCE = (
@@ -67,7 +69,7 @@ def write(
         "loglik": float(fit.loglik),
         "kkt": fit.kkt,
         "shares": fit.shares,
-        "scales": fit.F.sum(axis=0, dtype=np.float64),
+        "scales": scales_of(fit),
         "versions": dict(fit.versions),
         "data": dict(fit.data),
         "colors": palette,
@@ -92,13 +94,9 @@ def to_fit(adata: AnnData, key: str = "topics") -> Fit:
         )
     mask = f"{key}_mask"
     genes = np.flatnonzero(adata.var[mask]) if mask in adata.var else np.arange(adata.n_vars)
-    L, F = np.array(adata.obsm[f"{key}_loadings"]), np.asarray(adata.varm[f"{key}_factors"])[genes]
-    scales, left = record["scales"], F.sum(axis=0, dtype=np.float64)
-    if not np.allclose(left, scales, rtol=CLOSE, atol=0):
-        L = (L * np.divide(scales, left, out=np.ones_like(left), where=left > 0)).astype(L.dtype)
-    return Fit(
-        L=L,
-        F=F,
+    fit = Fit(
+        L=np.array(adata.obsm[f"{key}_loadings"]),
+        F=np.asarray(adata.varm[f"{key}_factors"])[genes],
         trace=record["trace"].reset_index(drop=True),
         status=str(record["status"]),
         loglik=float(record["loglik"]),
@@ -111,6 +109,22 @@ def to_fit(adata: AnnData, key: str = "topics") -> Fit:
         data=_plain(record["data"]),
         text=json.loads(record["text"]) if "text" in record else None,
     )
+    return _settled(fit, record["scales"])
+
+
+def restricted(fit: Fit, features: Integers) -> Fit:
+    """The fit over some of its features: topics are taken over those, and proportions are as they were."""
+    posterior = {
+        name: array[features] if name.startswith("F") and array.ndim == 2 else array
+        for name, array in fit.posterior.items()
+    }
+    names = None if fit.features is None else fit.features[features]
+    return _settled(replace(fit, F=fit.F[features], features=names, posterior=posterior), scales_of(fit))
+
+
+def scales_of(fit: Fit) -> Floats:
+    """u_k = Σ_j f_jk"""
+    return fit.F.sum(axis=0, dtype=np.float64)
 
 
 def source_of(adata: AnnData, key: str) -> dict[str, Any]:
@@ -142,6 +156,20 @@ def colours_of(adata: AnnData, key: str) -> list[str]:
         if len(chosen) == len(categories):
             colours |= {int(name) - 1: colour for name, colour in zip(categories, chosen, strict=True)}
     return [str(colours[k]) for k in sorted(colours)]
+
+
+def _settled(fit: Fit, scales: Floats) -> Fit:
+    """A fit whose F has lost features since its columns summed to `scales`, with l_ik u_k, and so the proportions, as then."""
+    left = scales_of(fit)
+    if np.allclose(left, scales, rtol=CLOSE, atol=0):
+        return fit
+    lost = np.divide(scales, left, out=np.ones_like(left), where=left > 0)
+    if "F" not in fit.posterior or "F_rate" in fit.posterior:  # F has a scale of its own, or one for all features
+        return replace(fit, L=(fit.L * lost).astype(fit.L.dtype))
+    posterior = dict(fit.posterior)  # a model of topics that sum to one
+    if "F_prior" not in posterior:  # and are estimated; a Dirichlet over some features needs no change
+        posterior["F"] = posterior["F"] * lost
+    return replace(fit, F=fit.F * lost, posterior=posterior)
 
 
 def _clear(adata: AnnData, key: str) -> None:

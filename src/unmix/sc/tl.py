@@ -31,7 +31,7 @@ from unmix.fit import Fit, load
 from unmix.models.topics import poisson_to_topics, topics_to_poisson
 from unmix.plot import topic_colours
 from unmix.sc.counts import counts_of
-from unmix.sc.slots import colours_of, source_of, to_fit, write
+from unmix.sc.slots import colours_of, restricted, scales_of, source_of, to_fit, write
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -133,8 +133,9 @@ def project(
 ) -> AnnData | None:
     """Find the topics of a model in the cells of `adata`.
 
-    Genes are matched by name: those of the model that `adata` does not have count 0 in every cell, others are left out,
-    and a warning says how many there are of each.
+    Genes are matched by name. Those of the model that `adata` does not have were not measured, which is not to say that they
+    were 0: proportions are found from the others. Those that the model does not know are left out. A warning says how many
+    there are of each.
 
     Parameters
     ----------
@@ -158,21 +159,23 @@ def project(
     _check_writable(adata, copy)
     counts = counts_of(adata, layer, use_raw)
     known = estimator.result_
-    matched = match_features(counts, known)
-    if matched.missing or matched.unknown:
+    places = np.arange(len(known.F)) if known.features is None else adata.var_names.get_indexer(known.features)
+    missing = int((places < 0).sum())
+    if 0 < missing < len(places):
+        estimator = type(estimator)(**estimator.get_params(deep=False))
+        estimator.result_ = restricted(known, np.flatnonzero(places >= 0))
+    matched = match_features(counts, estimator.result_)
+    if missing or matched.unknown:
         warnings.warn(
-            f"{matched.missing:,} genes of the model are not in adata and taken as 0 in every cell; "
+            f"{missing:,} genes of the model are not in adata: topics are found by the others; "
             f"{matched.unknown:,} genes of adata are unknown to the model and left out",
             UserWarning,
             stacklevel=2,
         )
     _warn_of_empty_cells(matched.counts)
-    proportions, *_ = poisson_to_topics(estimator.transform(matched.counts), estimator.components_.T)
-    scales = known.F.sum(axis=0, dtype=np.float64)
-    L, _ = topics_to_poisson(proportions, known.topics, matched.counts.sample_totals, scales)
     fit = replace(
         known,
-        L=L,
+        L=_loadings(estimator, matched.counts, known, known.F[places >= 0].sum(axis=0, dtype=np.float64)),
         trace=known.trace.iloc[:0],
         loglik=float("nan"),
         samples=counts.samples,
@@ -181,9 +184,8 @@ def project(
         data=matched.counts.facts,
         state=None,
     )
-    places = np.arange(len(known.F)) if known.features is None else adata.var_names.get_indexer(known.features)
     source: dict[str, Any] = {"layer": layer, "use_raw": use_raw or None, "projected": True}
-    source |= {"missing_genes": matched.missing, "unknown_genes": matched.unknown}
+    source |= {"missing_genes": missing, "unknown_genes": matched.unknown}
     return _written(adata, fit, key_added, places, source, copy, colours)
 
 
@@ -228,6 +230,20 @@ def _fitted(model: Any, key: str) -> tuple[CountsEstimator, list[str]]:
     raise TypeError(
         f"model is {type(model).__name__}; give an AnnData with topics, a Fit, a fitted estimator, or a path"
     )
+
+
+def _loadings(estimator: CountsEstimator, counts: Counts, known: Fit, left: NDArray[np.float64]) -> NDArray[np.float64]:
+    """L of the topics of `known` in new cells, by an estimator that may have some of its features only.
+
+    With u_k and v_k (`left`) the sums of column k of F over all features and over those, the part v_k / u_k of the counts of
+    topic k falls on the latter. If of a cell's counts there topic k explains the part p_ik, then l*_ik ∝ p_ik u_k / v_k.
+    """
+    parts, *_ = poisson_to_topics(estimator.transform(counts), estimator.components_.T)
+    scales = scales_of(known)
+    weights = parts * np.divide(scales, left, out=np.zeros_like(left), where=left > 0)
+    sums = weights.sum(axis=1, keepdims=True)
+    L, _ = topics_to_poisson(weights / np.where(sums > 0, sums, 1.0), known.topics, counts.sample_totals, scales)
+    return L
 
 
 def _genes(adata: AnnData, mask_var: str | NDArray[np.bool_] | None) -> NDArray[np.intp] | None:
