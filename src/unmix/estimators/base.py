@@ -50,7 +50,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def resume(self, X: Any, fit: Fit) -> Self:
         """Go on with a fit of the same data that was interrupted, or that `unmix.solvers.Checkpoint` saved on its way, and end
         where it would have ended: with the same numbers, to the last bit. `max_iter` may be larger than it was."""
-        self._check_same(X, fit)
+        self.check_resumable(X, fit)
         if fit.status == "converged":
             self.result_, self.n_iter_ = fit, max(len(fit.trace) - 1, 1)
             self._checked_counts(X, reset=True)
@@ -160,8 +160,8 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 about[name] = np.asarray(value, dtype=float).tolist()
         return about
 
-    def _check_same(self, X: Any, fit: Fit) -> None:
-        """Whether this is the model and these are the data of a fit that is to go on."""
+    def check_resumable(self, X: Any, fit: Fit) -> None:
+        """Raises if `resume` could not go on with this fit: one of another model, of other data, or without its state."""
         here = self._about()
         for name in (here.keys() | fit.params.keys()) - MAY_CHANGE:
             if here.get(name) != fit.params.get(name):

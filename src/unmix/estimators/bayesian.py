@@ -72,7 +72,7 @@ class VariationalEstimator(PosteriorEstimator):
         with ExitStack() as stack:
             callbacks = list(self.callbacks)
             if self.verbose:
-                callbacks.append(stack.enter_context(ProgressBar(self.max_iter)))
+                callbacks.append(stack.enter_context(ProgressBar(self.max_iter, self.tol)))
             if left_off is None:
                 state, note = self._start(task, solver, rng, trace)
                 trace.add(state, "start", note)

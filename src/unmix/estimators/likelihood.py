@@ -156,7 +156,7 @@ class PoissonNMF(CountsEstimator):
         with ExitStack() as stack:
             callbacks = list(self.callbacks)
             if self.verbose:
-                callbacks.append(stack.enter_context(ProgressBar(self.max_iter)))
+                callbacks.append(stack.enter_context(ProgressBar(self.max_iter, self.tol)))
             if left_off is None:
                 state, stage = self._start(problem, solver, rng, trace)
             else:
