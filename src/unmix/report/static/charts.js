@@ -14,7 +14,7 @@ function showTime() {
   $("time-column").addEventListener("change", (event) => update({ time: event.target.value }));
   const line = () => lines.find(({ column }) => column === state.time) ?? lines[0];
   const mean = (bin, k) => line().codes[bin * K + k] / 65535;
-  const usual = () => `Mean proportions, every sample counting alike; gaps where there are none. ${grouped(line().samples.reduce((a, b) => a + b, 0))} samples in ${line().labels.length} bins.`;
+  const usual = () => `Mean proportions, every sample counting alike; gaps where there are none. ${counted(line().samples.reduce((a, b) => a + b, 0), "sample")} in ${line().labels.length} bins.`;
 
   function draw() {
     const { context, width, height } = sharp(canvas);
@@ -64,7 +64,7 @@ function showTime() {
     if (at === null) said.textContent = usual();
     else {
       const best = page.order.slice().sort((a, b) => mean(at, b) - mean(at, a)).slice(0, 3);
-      said.textContent = `${labels[at]}: ${sizes[at] ? `${grouped(sizes[at])} sample${sizes[at] > 1 ? "s" : ""}; ` + best.map((k) => `${k + 1} ${nameOf(k)} ${percent(mean(at, k))}`).join("; ") : "no samples"}`;
+      said.textContent = `${labels[at]}: ${sizes[at] ? `${counted(sizes[at], "sample")}; ` + best.map((k) => `${k + 1} ${nameOf(k)} ${percent(mean(at, k))}`).join("; ") : "no samples"}`;
     }
     draw();
   }
@@ -114,7 +114,7 @@ function showFit() {
   const starts = trace.notes.filter((note, i) => trace.stages[i] === "start" && note);
   const kkt = trace.kkt.filter((value) => value !== null);
   const facts = [["ended", { converged: "converged", max_iter: "stopped at the largest number of iterations", interrupted: "interrupted" }[page.status]]];
-  if (last >= 0) facts.push(["took", `${grouped(trace.iterations[last])} iterations, ${(trace.seconds[last] ?? 0).toPrecision(3)} s`]);
+  if (last >= 0) facts.push(["took", `${counted(trace.iterations[last], "iteration")}, ${(trace.seconds[last] ?? 0).toPrecision(3)} s`]);
   if (starts.length) facts.push(["started from", starts.join(", ")]);
   if (page.objective) facts.push([page.objective.name, page.objective.value === null ? "unknown" : minus(grouped(page.objective.value, 2))]);
   if (page.loglik !== null) facts.push(["log-likelihood", minus(grouped(page.loglik, 2))]);

@@ -24,6 +24,7 @@ function svg(tag, properties = {}, ...children) {
 
 const grouped = (number, digits = 0) =>
   number.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+const counted = (number, thing) => `${grouped(number)} ${thing}${number === 1 ? "" : "s"}`;
 const minus = (text) => text.replace("-", "−");
 function percent(part) {
   const hundredths = 100 * part;

@@ -4,12 +4,15 @@ const distances = uint16(page.map.distances);
 const distance = (a, b) => distances[a * K + b] / 65535;
 
 function showMap() {
+  if (K === 1) {
+    $("map").hidden = true;
+    return;
+  }
   views.push((keys) => {
     if (!["topic", "names", "theme", "print"].some((key) => keys.has(key))) return;
     drawPlaces();
   });
-  if (K > 1) showHeat();
-  else $("heat").parentElement.hidden = $("map-table").hidden = true;
+  showHeat();
   unfolding("map-table", () => grid(["topic", ...page.order.map((k) => String(k + 1))],
     page.order.map((a) => [`${a + 1} ${nameOf(a)}`, ...page.order.map((b) => distance(a, b).toFixed(2))])));
 }
@@ -25,8 +28,9 @@ function drawPlaces() {
     const { colour, share } = page.topics[k], radius = Math.max(3, full * Math.sqrt(share / largest));
     const [x, y] = [at(xs, xs[k]), size - at(ys, ys[k])];
     const number = svg("text", radius > 9 ? { x, y } : { x, y: y - radius - 7 }, String(k + 1));
-    number.style.fill = radius > 9 ? readableOn(colour) : "var(--ink)";
-    const group = svg("g", { class: state.topic === null || state.topic === k ? "" : "dim" }, svg("circle", { cx: x, cy: y, r: radius, fill: colour }), number);
+    const dim = state.topic !== null && state.topic !== k;
+    number.style.fill = radius > 9 && !dim ? readableOn(colour) : "var(--ink)";
+    const group = svg("g", { class: dim ? "dim" : "" }, svg("circle", { cx: x, cy: y, r: radius, fill: colour }), number);
     group.addEventListener("click", () => focusTopic(k));
     group.addEventListener("pointermove", (event) => showTip(event.clientX, event.clientY, ...topicTip(k)));
     group.addEventListener("pointerleave", hideTip);
@@ -45,7 +49,7 @@ function topicTip(k) {
 
 function showHeat() {
   const heat = $("heat"), canvas = heat.querySelector("canvas"), said = $("heat-said");
-  const usual = "Hellinger distances: dark where topics share much, pale where nothing. Hover, or use the arrow keys.";
+  const usual = "Hellinger distances: the stronger the colour, the more two topics share. Hover, or use the arrow keys.";
   let cell = null;
   said.textContent = usual;
   heat.setAttribute("aria-label", "Heat map of the distances between topics; the table below holds the same numbers");
@@ -56,12 +60,13 @@ function showHeat() {
     const { context, width } = sharp(canvas);
     const { left, side } = geometry(width);
     const [surface, accent] = [themed("--surface"), themed("--accent")];
-    const nearest = Math.min(...page.order.flatMap((a) => page.order.filter((b) => b !== a).map((b) => distance(a, b))));
+    const all = page.order.flatMap((a) => page.order.filter((b) => b !== a).map((b) => distance(a, b)));
+    const [nearest, farthest] = [Math.min(...all), Math.max(...all)];
     context.font = `${Math.min(11, side)}px system-ui, sans-serif`;
     context.textAlign = "center";
     context.textBaseline = "middle";
     page.order.forEach((a, row) => page.order.forEach((b, column) => {
-      const near = a === b ? 1 : 0.85 * ((1 - distance(a, b)) / Math.max(1 - nearest, 1e-9));
+      const near = 0.06 + (0.84 * (farthest - distance(a, b))) / Math.max(farthest - nearest, 1e-9);
       context.fillStyle = a === b ? page.topics[a].colour : rgb(mixed(accent, surface, near));
       context.fillRect(left + column * side, left + row * side, Math.max(side - 1, 0.8 * side), Math.max(side - 1, 0.8 * side));
     }));

@@ -3,30 +3,30 @@
 function showReproduce() {
   const { command, python, params, versions, data } = page.reproduce;
   const card = $("reproduce");
-  const code = (title, text) => [
+  const code = (title, text) => el("div", {},
     el("h3", {}, title, el("button", { type: "button", class: "small", "aria-label": `Copy: ${title}`, onclick: (event) => copyText(text, event.currentTarget) }, "Copy")),
-    el("pre", {}, el("code", {}, text)),
-  ];
+    el("pre", {}, el("code", {}, text)));
   const table = (title, pairs) => {
-    if (!pairs.length) return [];
     const list = el("dl", { class: "facts" });
     definitions(list, pairs);
-    return [el("h3", {}, title), list];
+    return el("div", {}, el("h3", {}, title), list);
   };
+  const take = el("div", { class: "controls" },
+    el("h3", {}, "Take the numbers along"),
+    el("div", { class: "row" },
+      el("button", { type: "button", id: "download-proportions", onclick: () => download("proportions.csv", proportionsCsv()) }, "Proportions (CSV)"),
+      el("button", { type: "button", id: "download-topics", onclick: () => download("topics.csv", topicsCsv()) }, "Topics (CSV)")),
+    el("p", { class: "hint" }, "As this page holds them: proportions to 1/65535, weights to 0.03%. Names that a spreadsheet would take for a formula get an apostrophe in front."),
+    ...page.notes.map((note) => el("p", { class: "hint" }, note)));
   card.append(
     el("div", { class: "title-row" }, el("h2", { id: "reproduce-title" }, "Reproduce")),
-    ...(command ? code("Command line", command) : []),
-    ...code("Python", python),
-    ...table("Parameters", [["model", page.model], ...params]),
-    ...table("Data", [["shape", `${grouped(N_ALL)} samples × ${grouped(M_ALL)} features`], ...data]),
-    ...table("Versions", versions),
-    el("div", { class: "controls" },
-      el("h3", {}, "Take the numbers along"),
-      el("div", { class: "row" },
-        el("button", { type: "button", id: "download-proportions", onclick: () => download("proportions.csv", proportionsCsv()) }, "Proportions (CSV)"),
-        el("button", { type: "button", id: "download-topics", onclick: () => download("topics.csv", topicsCsv()) }, "Topics (CSV)")),
-      el("p", { class: "hint" }, "As this page holds them: proportions to 1/65535, weights to 0.03%. Names that a spreadsheet would take for a formula get an apostrophe in front.")),
-    ...page.notes.map((note) => el("p", { class: "hint" }, note)));
+    el("div", { class: "columns" },
+      ...(command ? [code("Command line", command)] : []),
+      code("Python", python),
+      table("Data", [["shape", `${counted(N_ALL, "sample")} × ${counted(M_ALL, "feature")}`], ...data]),
+      table("Parameters", [["model", page.model], ...params]),
+      ...(versions.length ? [table("Versions", versions)] : []),
+      take));
 }
 
 // A cell of CSV. Spreadsheets run what begins with = + - @ or a tab, unless it is a plain number.

@@ -1,6 +1,11 @@
 // What the reader has chosen. It lives in the fragment of the address, so that a reload, or a link, shows the same view.
 
-const DEFAULTS = { order: "similarity", group: "", topic: null, sample: null, lambda: 0.6, sort: "relevance", theme: "", time: "" };
+// The first view: along time where a column tells it, else by the first column of groups, like beside like.
+const firstGroups = columns.find((column) => column.groups && column.kind === "text" && column.levels.length > 1);
+const DEFAULTS = {
+  order: page.time.length ? `column:${page.time[0].column}` : "similarity", group: page.time.length ? "" : firstGroups?.name ?? "",
+  topic: null, sample: null, lambda: 0.3, sort: "relevance", theme: "", time: "",
+};
 const SORTS = ["relevance", "share", "lift"];
 const state = { ...DEFAULTS, names: {} };
 const views = []; // functions of the set of keys that changed
@@ -9,12 +14,12 @@ const whole = (text, most) => (/^\d+$/.test(text ?? "") && Number(text) >= 1 && 
 const columnNamed = (name) => columns.find((column) => column.name === name);
 
 function readFragment() {
-  let given;
-  given = new URLSearchParams(location.hash.slice(1));
+  const given = new URLSearchParams(location.hash.slice(1));
   const order = given.get("order") ?? "";
-  const known = order === "file" || columnNamed(order.replace(/^column:/, "")) || whole(order.replace(/^topic:/, ""), K) !== null;
+  const known = ["similarity", "file"].includes(order) || columnNamed(order.replace(/^column:/, "")) || whole(order.replace(/^topic:/, ""), K) !== null;
   state.order = known ? order : DEFAULTS.order;
-  state.group = columnNamed(given.get("group"))?.groups ? given.get("group") : "";
+  const group = given.get("group") ?? DEFAULTS.group;
+  state.group = columnNamed(group)?.groups ? group : "";
   state.topic = whole(given.get("topic"), K);
   state.sample = whole(given.get("sample"), samples.n);
   const lambda = Number(given.get("lambda") ?? DEFAULTS.lambda);

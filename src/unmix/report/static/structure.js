@@ -176,7 +176,7 @@ function drawAxis() {
   const labels = state.group ? groupLabels(from, to, toX) : tickLabels(toX, width);
   const spans = labels.map(({ x, text, title }) => {
     const span = el("span", { title }, text);
-    span.style.left = `${x}px`;
+    span.style.left = `${(100 * x) / width}%`;
     return span;
   });
   axis.append(...spans);
@@ -202,7 +202,7 @@ function groupLabels(from, to, toX) {
   return plot.groups
     .map((block) => ({ block, a: Math.max(block.start, from), b: Math.min(block.start + block.size, to) }))
     .filter(({ a, b }) => b > a)
-    .map(({ block, a, b }) => ({ x: toX((a + b) / 2), size: b - a, text: block.label, title: `${block.label}: ${grouped(block.size)} samples` }));
+    .map(({ block, a, b }) => ({ x: toX((a + b) / 2), size: b - a, text: block.label, title: `${block.label}: ${counted(block.size, "sample")}` }));
 }
 
 // Under a column of numbers or dates: round values at the first sample that reaches them.
@@ -397,7 +397,7 @@ function showStructure() {
     }
     drawMarks();
     $("stage").setAttribute("aria-label",
-      `Proportions of ${grouped(K)} topics in ${grouped(samples.n)} samples, ordered by ${$("order").selectedOptions[0]?.textContent}` +
+      `Proportions of ${counted(K, "topic")} in ${counted(samples.n, "sample")}, ordered by ${$("order").selectedOptions[0]?.textContent}` +
       (state.group ? `, grouped by ${state.group}` : "") + ". Use the arrow keys to walk over samples.");
   });
 }

@@ -100,7 +100,7 @@ function showTopicCards() {
         el("button", { type: "button", class: "link", title: nameOf(k), onclick: () => focusTopic(k) }, nameOf(k)),
         el("span", { class: "share" }, percent(page.topics[k].share))),
       el("table", { class: "bars" }, el("tbody", {}, ...rows(k, FEW))),
-      typical(k, 3));
+      el("h3", { class: "over-list" }, "Typical samples"), typical(k, 3));
   }
   function wideCard(k) {
     const input = el("input", { type: "text", maxlength: 80, "aria-label": `Name of topic ${k + 1}` });
