@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike
 
 from unmix.fit import Fit
 from unmix.plot.labels import place_labels
+from unmix.plot.match import Floats
 from unmix.plot.palette import palette
 from unmix.plot.samples import Scale, fair_sample, groups, scale, values_of
 from unmix.plot.style import MANY_POINTS, figure_of, new_axes, shades, tidy
-from unmix.plot.topics import Floats, Integers, short, topic_colours, topic_names, topic_place
+from unmix.plot.topics import Integers, short, topic_colours, topic_names, topic_place
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

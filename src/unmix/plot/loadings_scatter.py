@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmix.fit import Fit
+from unmix.plot.match import Floats, check_same, match_proportions
 from unmix.plot.style import MANY_POINTS, literal, new_grid, shades, tidy
-from unmix.plot.topics import Floats, matched, topic_colours, topic_names, topic_places
+from unmix.plot.topics import topic_colours, topic_names, topic_places
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +43,7 @@ def loadings_scatter(
 
     Returns an array of Axes, one a topic, or the one given.
     """
-    _check_samples(one, two)
+    check_same("sample", (len(one.L), len(two.L)), (one.samples, two.samples))
     partners = match_proportions(one.proportions, two.proportions)
     shown = [k for k in topic_places(one, topics) if k in partners]
     if not shown:
@@ -73,26 +74,6 @@ def loadings_scatter(
     )
     literal(legend.get_texts())
     return ax
-
-
-def match_proportions(one: Floats, two: Floats) -> dict[int, int]:
-    """For topics of fit one those of fit two that bring the proportions closest, in sum of squared Hellinger distances.
-
-    As Σ (√p − √q)² = Σ p + Σ q − 2 Σ √(p q), and a topic without a partner costs its own Σ p, that is the matching of the
-    largest Σ √(p q).
-    """
-    return matched(np.sqrt(one).T @ np.sqrt(two))
-
-
-def _check_samples(one: Fit, two: Fit) -> None:
-    if len(one.L) != len(two.L):
-        raise ValueError(f"fit one has {len(one.L)} samples and fit two {len(two.L)}; give fits of the same samples")
-    if one.samples is not None and two.samples is not None and len(other := np.flatnonzero(one.samples != two.samples)):
-        i = other[0]
-        raise ValueError(
-            f"sample {i + 1} is {one.samples[i]!r} in fit one and {two.samples[i]!r} in fit two; "
-            "give fits of the same samples in the same order"
-        )
 
 
 def _points(ax: Axes, x: Floats, y: Floats, colour: str) -> None:

@@ -66,6 +66,8 @@ def scale(values: pd.Series) -> Scale | None:
         return Scale(values.to_numpy(dtype=np.float64, na_value=np.nan), dates=False)
     if isinstance(values.dtype, pd.PeriodDtype):
         values = values.dt.to_timestamp()
+    if not pd.api.types.is_datetime64_any_dtype(values):
+        values = values.astype(object).map(str, na_action="ignore")  # a date of Python's reads as ISO text too
     try:
         dates = pd.to_datetime(values, format="ISO8601", utc=True)
     except (ValueError, TypeError):  # not all of them dates

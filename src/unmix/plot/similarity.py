@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unmix.fit import Fit
+from unmix.plot.match import Floats, check_same, matched, similarities
 from unmix.plot.style import figure_of, new_axes
-from unmix.plot.topics import Floats, Integers, matched, topic_names, topic_order
+from unmix.plot.topics import Integers, topic_names, topic_order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +24,8 @@ def similarity(fit: Fit, other: Fit | None = None, ax: Axes | None = None) -> Ax
     row of its match; those without one come last. The matching is the one to one that makes matched topics most similar.
     """
     against = fit if other is None else other
-    alike, rows = similarities(fit, against), topic_order(fit)
+    check_same("feature", (len(fit.F), len(against.F)), (fit.features, against.features))
+    alike, rows = similarities(fit.topics, against.topics), topic_order(fit)
     columns = rows if other is None else _beside(rows, matched(alike), topic_order(against))
     if ax is None:
         ax = new_axes(5 + 0.36 * len(columns), (2 if other is None else 3.2) + 0.32 * len(rows))
@@ -41,28 +43,6 @@ def similarity(fit: Fit, other: Fit | None = None, ax: Axes | None = None) -> Ax
         _write_numbers(ax, alike[np.ix_(rows, columns)])
     figure_of(ax).colorbar(image, ax=ax, label="similarity", shrink=0.8).outline.set_visible(False)
     return ax
-
-
-def similarities(one: Fit, two: Fit) -> Floats:
-    """1 − √(1 − Σ √(f g)) for each topic f of fit one (rows) and g of fit two (columns)."""
-    _check_features(one, two)
-    overlap = np.sqrt(one.topics).T @ np.sqrt(two.topics)
-    return 1 - np.sqrt(np.clip(1 - overlap, 0, 1))
-
-
-def _check_features(one: Fit, two: Fit) -> None:
-    if len(one.F) != len(two.F):
-        raise ValueError(
-            f"one fit has {len(one.F)} features and the other {len(two.F)}; give fits of the same features"
-        )
-    if one.features is None or two.features is None:
-        return
-    if len(different := np.flatnonzero(one.features != two.features)):
-        j = different[0]
-        raise ValueError(
-            f"feature {j + 1} is {one.features[j]!r} in one fit and {two.features[j]!r} in the other; "
-            "give fits of the same features in the same order"
-        )
 
 
 def _beside(rows: Integers, partners: dict[int, int], order: Integers) -> Integers:

@@ -8,8 +8,9 @@ import numpy as np
 
 from unmix.fit import Fit
 from unmix.plot.labels import place_labels
+from unmix.plot.match import Floats
 from unmix.plot.style import MANY_POINTS, new_axes, tidy
-from unmix.plot.topics import Floats, feature_names, short, topic_colours, topic_names, topic_place
+from unmix.plot.topics import feature_names, short, topic_colours, topic_names, topic_place
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

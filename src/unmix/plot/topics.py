@@ -7,7 +7,6 @@ from operator import index
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from unmix.fit import Fit
 from unmix.plot.palette import palette
@@ -15,7 +14,6 @@ from unmix.plot.palette import palette
 LONGEST_FEATURE = 16  # letters of a name
 
 Integers = NDArray[np.intp]
-Floats = NDArray[np.float64]
 
 
 def topic_order(fit: Fit) -> Integers:
@@ -62,12 +60,6 @@ def topic_places(fit: Fit, numbers: int | Iterable[int] | None) -> list[int]:
     if not places:
         raise ValueError("topics: the list is empty; give at least one number, or None for all topics")
     return places
-
-
-def matched(closeness: Floats) -> dict[int, int]:
-    """For rows of a matrix their columns: the pairs, each row and each column in one at most, of the largest sum."""
-    rows, columns = linear_sum_assignment(closeness, maximize=True)
-    return dict(zip(rows.tolist(), columns.tolist(), strict=True))
 
 
 def short(name: str, longest: int) -> str:
