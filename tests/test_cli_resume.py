@@ -113,7 +113,7 @@ def test_another_command_does_not_resume(change, problem, folder, tmp_path, monk
     assert run(*fit) == 0
     before = (tmp_path / "out" / "model.safetensors").read_bytes()
     assert run(*fit, "--resume", *change) == 2
-    out, err = capsys.readouterr()
+    err = capsys.readouterr().err
     assert problem in err
     assert err.count("\n") == 1
     assert (tmp_path / "out" / "model.safetensors").read_bytes() == before

@@ -129,9 +129,11 @@ class ProgressBar:
 
     def __call__(self, progress: Progress) -> None:
         row, rows = progress.row, progress.trace.rows
-        kkt = next((earlier["kkt"] for earlier in reversed(rows) if not isnan(earlier["kkt"])), None)
-        figures = f"{row['iteration']} it · {row['objective']:,.2f} ({progress.gain:+.2g}/it)"
-        figures += f" · KKT {kkt:.1g}" if kkt is not None else ""
+        kkt = next((past["kkt"] for past in reversed(rows) if not isnan(past["kkt"])), None)
+        earlier = rows[-min(len(rows), SPAN + 1)]
+        gain = (row["objective"] - earlier["objective"]) / max(1, row["iteration"] - earlier["iteration"])
+        figures = f"{row['iteration']} it · {row['objective']:,.2f} ({'+' * (gain >= 0)}{_brief(gain)}/it)"
+        figures += f" · KKT {_brief(kkt)}" if kkt is not None else ""
         seconds = time_left(progress, self._max_iter, self._tol)
         known = {} if seconds is None else {"total": row["seconds"] + seconds, "completed": row["seconds"]}
         left = "" if seconds is None else f"~{_duration(seconds)} left"
@@ -152,6 +154,10 @@ def time_left(progress: Progress, max_iter: int, tol: float) -> float | None:
     if enough > 0 and 0 < lately < before:
         iterations = min(iterations, max(0.0, SPAN * log(lately / enough) / log(before / lately)))
     return iterations * an_iteration
+
+
+def _brief(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 10 else f"{number:.2g}"
 
 
 def _duration(seconds: float) -> str:
