@@ -466,7 +466,7 @@ def test_unknown_genes_are_left_out_and_counted() -> None:
     reference, query = fitted(), cells(NEW)
     more = cells(np.hstack([NEW, 9 * NEW[:, :4]]))
     um.sc.tl.project(query, reference)
-    with pytest.warns(UserWarning, match=r"^0 genes of the model are not in adata.* 4 genes of adata are unknown"):
+    with pytest.warns(UserWarning, match=r"^4 genes of adata are unknown to the model: left out$"):
         um.sc.tl.project(more, reference)
     np.testing.assert_array_equal(more.obsm["X_topics"], query.obsm["X_topics"])
     assert more.var["topics_mask"].tolist() == [True] * M + [False] * 4
@@ -484,9 +484,7 @@ def test_missing_genes_are_not_zeros(model: str) -> None:
     kept = np.argsort(-reference.varm["topics"][:, 0])[M // 3 :]  # without the main genes of the first topic
     assert reference.varm["topics"][kept].sum(axis=0)[0] < 0.5
     few = query[:, kept].copy()
-    with pytest.warns(
-        UserWarning, match=r"^10 genes of the model are not in adata: topics are found by the others; 0 "
-    ):
+    with pytest.warns(UserWarning, match=r"^10 genes of the model are not in adata: topics are found by the others$"):
         um.sc.tl.project(few, reference)
     np.testing.assert_allclose(few.obsm["X_topics"], truth, atol=0.01)
     filled = query.copy()
@@ -495,6 +493,17 @@ def test_missing_genes_are_not_zeros(model: str) -> None:
     assert np.abs(filled.obsm["X_topics"] - truth).max() > 0.1
     np.testing.assert_array_equal(few.varm["topics"], reference.varm["topics"][kept])
     np.testing.assert_allclose(um.sc.to_fit(few).proportions, few.obsm["X_topics"], rtol=1e-9, atol=1e-15)
+
+
+def test_missing_and_unknown_genes_are_told_at_once() -> None:
+    query = cells(NEW)
+    query.var_names = [*query.var_names[:-2], "new", "newer"]
+    with pytest.warns(
+        UserWarning, match=r"^2 genes of the model .* the others; 2 genes of adata are unknown .* left out$"
+    ):
+        um.sc.tl.project(query, fitted())
+    params = query.uns["topics"]["params"]
+    assert (params["missing_genes"], params["unknown_genes"]) == (2, 2)
 
 
 def test_other_genes_altogether_are_refused() -> None:

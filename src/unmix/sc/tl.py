@@ -166,13 +166,10 @@ def project(
         estimator = type(estimator)(**estimator.get_params(deep=False))
         estimator.result_ = restricted(known, np.flatnonzero(places >= 0))
     matched = match_features(counts, estimator.result_)
-    if missing or matched.unknown:
-        warnings.warn(
-            f"{missing:,} genes of the model are not in adata: topics are found by the others; "
-            f"{matched.unknown:,} genes of adata are unknown to the model and left out",
-            UserWarning,
-            stacklevel=2,
-        )
+    said = [f"{missing:,} genes of the model are not in adata: topics are found by the others"] if missing else []
+    said += [f"{matched.unknown:,} genes of adata are unknown to the model: left out"] if matched.unknown else []
+    if said:
+        warnings.warn("; ".join(said), UserWarning, stacklevel=2)
     _warn_of_empty_cells(matched.counts)
     fit = replace(
         known,
