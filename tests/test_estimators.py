@@ -482,7 +482,6 @@ def test_public_names_are_exactly_these() -> None:
         "plot",
         "poisson_to_topics",
         "read",
-        "sc",
         "solvers",
         "topics_to_poisson",
         "write_report",

@@ -55,7 +55,6 @@ __all__ = [
     "plot",
     "poisson_to_topics",
     "read",
-    "sc",
     "solvers",
     "topics_to_poisson",
     "write_report",
