@@ -53,4 +53,4 @@ def _beside(rows: Integers, partners: dict[int, int], order: Integers) -> Intege
 
 def _write_numbers(ax: Axes, values: Floats) -> None:
     for (i, j), value in np.ndenumerate(values):
-        ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7.5, color="white" if value > 0.6 else "0.2")
+        ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7.5, color="white" if value > 0.65 else "0.1")
