@@ -19,7 +19,7 @@ from unmix.plot.topics import Integers, short, topic_colours, topic_names, topic
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_POINTS = {"pca": 20_000, "umap": 5_000}  # what can be seen; what takes seconds, not minutes
+MOST_POINTS = {"pca": 20_000, "umap": 4_000}  # to 4,096 points UMAP compares all pairs, which is quick
 MOST_GROUPS_OF_NUMBERS = 12  # a column of more different numbers is a scale of colours, not a colour each
 LONGEST_GROUP = 24
 
@@ -30,20 +30,21 @@ def embedding(
     colour: str | int | ArrayLike | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw each sample as a point. On the scale of square roots, distance between samples is Hellinger distance.
+    """Draw each sample as a point, by the square roots of its proportions, between which distances are Hellinger's.
 
     Parameters
     ----------
     method
         "pca": the two directions in which samples differ most, which keeps distances as far as a plane can. "umap": keeps
-        neighbours together and shows clusters; distances between clusters mean little. Needs `umap-learn`.
+        neighbours together and shows clusters; distances between clusters mean little. It needs `umap-learn`, whose
+        first use in a session takes a minute.
     colour
         None: the colour of the largest topic of each sample. A number: how much of that topic. A column of `fit.metadata`
         or one value a sample: numbers and dates of more than 12 different values as a scale, all else a colour a group.
     ax
         Where to draw; by default a new figure.
 
-    Groups are named at their middle, as far as there is room. Of more than 20,000 samples (5,000 for UMAP) a fair part
+    Groups are named at their middle, as far as there is room. Of more than 20,000 samples (4,000 for UMAP) a fair part
     is shown: the same share of each group, the same ones every time.
     """
     if method not in ("pca", "umap"):
