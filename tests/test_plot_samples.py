@@ -137,10 +137,10 @@ def test_samples_without_a_value_are_grey():
 
 
 def test_of_very_many_samples_a_fair_part_is_shown_and_said():
-    n = 2 * MOST_POINTS["pca"]
+    n = 2 * MOST_POINTS
     rare = np.where(np.arange(n) < 10, "rare", "common")
     ax = embedding(make_fit(n=n), colour=rare)
-    assert len(places(ax)) == MOST_POINTS["pca"]
+    assert len(places(ax)) == MOST_POINTS
     assert {text.get_text() for text in ax.texts} == {"rare", "common"}
     assert f"(20,000 of {n:,} samples)" in ax.get_xlabel()
     assert ax.collections[0].get_rasterized()
@@ -169,7 +169,11 @@ def test_umap_gets_roots_of_proportions_and_a_fixed_seed(monkeypatch):
     ax = embedding(make_fit(n=10), method="umap")
     np.testing.assert_allclose((asked["points"] ** 2).sum(axis=1), 1)
     np.testing.assert_allclose(places(ax), asked["points"][:, :2])
-    assert (asked["random_state"], asked["n_neighbors"]) == (0, 9)
+    assert (asked["random_state"], asked["n_neighbors"]) == (0, 10)
+    indices, distances, _ = asked["precomputed_knn"]
+    np.testing.assert_array_equal(indices[:, 0], np.arange(10))
+    apart = np.linalg.norm(asked["points"][:, None] - asked["points"], axis=2)
+    np.testing.assert_allclose(distances, np.sort(apart, axis=1), atol=1e-7)
 
 
 @pytest.mark.parametrize(

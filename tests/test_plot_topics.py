@@ -47,6 +47,12 @@ def test_labels_of_crowded_points_do_not_overlap_and_stay_inside():
     points = ax.transData.transform(np.column_stack([x, y]))
     assert not any(box.count_contains(points) for box in boxes), "no word hides a point"
     assert labels[0].get_text() == "name 0", "the first name has the first choice"
+    leading = [label for label in labels if label.arrow_patch is not None]
+    assert leading, "some had to move away"
+    for label in leading:
+        line = label.arrow_patch.get_path().transformed(label.arrow_patch.get_transform())
+        others = [Text.get_window_extent(other) for other in labels if other is not label]
+        assert not any(line.intersects_bbox(box, filled=False) for box in others), "no line crosses a word"
 
 
 def test_labels_without_any_room_are_left_out_and_the_first_stay():
@@ -99,13 +105,19 @@ def test_topic_features_draws_frequency_against_change():
     np.testing.assert_allclose(ax.collections[1].get_facecolor()[0][:3], to_rgb(topic_colours(fit)[0]))
 
 
+def test_a_feature_hardly_ever_used_does_not_stretch_the_picture():
+    ax = topic_features(fit_of([[60, 20]], [[0.5, 0], [0.5, 1], [1e-200, 0], [0, 0]]), 1)
+    shown = np.asarray(ax.collections[0].get_offsets())[:, 0]
+    np.testing.assert_allclose(shown, [30 / 80, 50 / 80, 1e-3 / 4])
+
+
 def test_many_features_get_names_that_do_not_overlap():
     rng = np.random.default_rng(0)
     names = np.array([f"word{j}" for j in range(3000)])
     fit = fit_of(rng.gamma(0.3, 300, (50, 4)), rng.dirichlet(np.full(3000, 0.1), 4).T, features=names)
     ax = topic_features(fit, 2, n=40)
     ax.figure.draw_without_rendering()
-    assert len(ax.texts) > 20
+    assert len(ax.texts) > 10
     assert none_overlap(text_boxes(ax.texts))
     assert ax.collections[0].get_rasterized()
 

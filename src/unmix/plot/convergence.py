@@ -56,8 +56,10 @@ def convergence(
         _draw(panels[0], named, "gap")
         _draw(panels[1], named, "kkt")
         panels[0].set_xlabel("")
-        if panels[1].get_legend() and panels[0].get_legend():
-            panels[1].get_legend().remove()
+        if len(named) > 1:  # one legend is enough: that of the panel with more lines
+            _, spare = sorted(panels, key=lambda panel: -len(panel.get_lines()))
+            if spare.get_legend():
+                spare.get_legend().remove()
         return panels
     ax = new_axes(7, 4) if ax is None else ax
     _draw(ax, named, what or "gap")

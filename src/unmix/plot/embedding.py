@@ -19,7 +19,7 @@ from unmix.plot.topics import Integers, short, topic_colours, topic_names, topic
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_POINTS = {"pca": 20_000, "umap": 5_000}  # what can be seen; what takes seconds, not minutes
+MOST_POINTS = 20_000  # more would not show
 MOST_GROUPS_OF_NUMBERS = 12  # a column of more different numbers is a scale of colours, not a colour each
 LONGEST_GROUP = 24
 
@@ -30,27 +30,28 @@ def embedding(
     colour: str | int | ArrayLike | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw each sample as a point. On the scale of square roots, distance between samples is Hellinger distance.
+    """Draw each sample as a point, by the square roots of its proportions, between which distances are Hellinger's.
 
     Parameters
     ----------
     method
         "pca": the two directions in which samples differ most, which keeps distances as far as a plane can. "umap": keeps
-        neighbours together and shows clusters; distances between clusters mean little. Needs `umap-learn`.
+        neighbours together and shows clusters; distances between clusters mean little. It needs `umap-learn`,
+        which compiles itself when first used: the first picture of a session takes half a minute longer.
     colour
         None: the colour of the largest topic of each sample. A number: how much of that topic. A column of `fit.metadata`
         or one value a sample: numbers and dates of more than 12 different values as a scale, all else a colour a group.
     ax
         Where to draw; by default a new figure.
 
-    Groups are named at their middle, as far as there is room. Of more than 20,000 samples (5,000 for UMAP) a fair part
-    is shown: the same share of each group, the same ones every time.
+    Groups are named at their middle, as far as there is room. Of more than 20,000 samples a fair part is shown: the same
+    share of each group, the same ones every time.
     """
     if method not in ("pca", "umap"):
         raise ValueError(f"method: {method!r} is unknown; choose 'pca' or 'umap'")
     meaning = _meaning(fit, colour)
     labels = meaning.labels if isinstance(meaning, Groups) else np.zeros(len(fit.L), dtype=np.intp)
-    shown = fair_sample(labels, MOST_POINTS[method])
+    shown = fair_sample(labels, MOST_POINTS)
     shown = np.random.default_rng(0).permutation(shown)  # so that no group lies on top of the others
     places, axis_names = (_pca if method == "pca" else _umap)(np.sqrt(fit.proportions[shown]))
     ax = new_axes(8, 6) if ax is None else ax
@@ -120,6 +121,8 @@ def _pca(points: Floats) -> tuple[Floats, tuple[str, str]]:
 
 
 def _umap(points: Floats) -> tuple[Floats, tuple[str, str]]:
+    from sklearn.neighbors import NearestNeighbors
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it tells of other optional packages
         try:
@@ -128,8 +131,17 @@ def _umap(points: Floats) -> tuple[Floats, tuple[str, str]]:
             raise ImportError(
                 "method='umap' needs umap-learn; install it with: pip install 'unmix[umap]', or use method='pca'"
             ) from None
-        neighbours = max(2, min(15, len(points) - 1))
-        reducer = UMAP(n_neighbors=neighbours, init="pca", random_state=0, n_jobs=1)
+        # Exact neighbours, found here: UMAP's own search is slow for few points and compiles longer for many.
+        n_neighbors = min(15, len(points))
+        distances, indices = NearestNeighbors(n_neighbors=n_neighbors).fit(points).kneighbors(points)
+        reducer = UMAP(
+            n_neighbors=n_neighbors,
+            precomputed_knn=(indices, distances, None),
+            force_approximation_algorithm=True,  # or else it ignores them where there are few points
+            init="pca",
+            random_state=0,
+            n_jobs=1,
+        )
         return reducer.fit_transform(points).astype(float), ("UMAP 1", "UMAP 2")
 
 

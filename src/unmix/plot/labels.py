@@ -1,8 +1,12 @@
-"""Words beside points, none over another: each takes the nearest free place, the first ones first."""
+"""Words beside points, none over another: each takes the nearest free place, the first ones first.
+
+A word that is not beside its point has a line to it, which crosses no other word.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from math import cos, radians, sin
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +21,14 @@ if TYPE_CHECKING:
 
 # Right, left, above, below, then between; the same further away, where a line leads back to the point.
 DIRECTIONS = [(cos(radians(a)), sin(radians(a))) for a in (0, 180, 90, 270, 30, 150, 330, 210, 60, 120, 300, 240)]
-DISTANCES = (3, 9, 17, 27, 39, 53)  # this and all lengths below in points of 1/72 inch
-LEADER_FROM = 9
+NEAR = 3
+DISTANCES = (NEAR, 9, 17, 27, 39, 53)  # this and all lengths below in points of 1/72 inch
 LEADER: dict[str, Any] = {"arrowstyle": "-", "color": QUIET, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2}
 SIZE, DOT = 8, 2  # of letters; of half a point that no label may hide
 BETWEEN, PADDING = 1.0, 2.0  # room around a label, and inside its box
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
+Line = tuple[float, float, float, float]  # x and y of one end and of the other
 
 
 def place_labels(
@@ -51,21 +56,45 @@ def place_labels(
     style: dict[str, Any] = {"fontsize": SIZE, "parse_math": False, "ha": "center", "va": "center"}
     if boxes is None:
         style["path_effects"] = [withStroke(linewidth=2, foreground="white")]
+    room = Room(frame, taken, lines_may_cross=on_top)
     written = []
     for i, name in enumerate(names):
         width, height = (points * length + 2 * (BETWEEN + PADDING * (boxes is not None)) for length in _size(ax, name))
         for distance, dx, dy in _offsets(width, height, on_top):
-            box = _box(spots[i][0] + dx, spots[i][1] + dy, width, height)
-            if _within(box, frame) and not any(_overlap(box, other) for other in taken):
-                taken.append(box)
+            line = (*spots[i], spots[i][0] + dx, spots[i][1] + dy)
+            if room.take(_box(line[2], line[3], width, height), line if distance > NEAR else None):
                 if boxes is not None:
                     style["bbox"] = {"boxstyle": f"round,pad={PADDING / SIZE}", "ec": boxes[i], "fc": (1, 1, 1, 0.85)}
-                leader = LEADER if distance > LEADER_FROM else None
+                leader = LEADER if distance > NEAR else None
+                style["zorder"] = 4 - i / len(names)  # earlier words lie over later lines
                 written.append(
                     ax.annotate(name, places[i], (dx, dy), textcoords="offset points", arrowprops=leader, **style)
                 )
                 break
     return written
+
+
+@dataclass
+class Room:
+    """What is taken inside a frame: by points, by words and by the lines that lead to them."""
+
+    frame: Box
+    points: list[Box]
+    lines_may_cross: bool  # earlier words, under them: it cannot be avoided where words lie on the points
+    words: list[Box] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+
+    def take(self, box: Box, line: Line | None) -> bool:
+        """Take the box and the line for a word, if they are free."""
+        if not _within(box, self.frame) or any(_overlap(box, other) for other in (*self.points, *self.words)):
+            return False
+        if any(_crosses(other, box) for other in self.lines):
+            return False
+        if line is not None and not self.lines_may_cross and any(_crosses(line, other) for other in self.words):
+            return False
+        self.words.append(box)
+        self.lines += [line] if line is not None else []
+        return True
 
 
 def _size(ax: Axes, name: str) -> tuple[float, float]:
@@ -96,3 +125,17 @@ def _within(box: Box, frame: Box) -> bool:
 
 def _overlap(one: Box, other: Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _crosses(line: Line, box: Box) -> bool:
+    """Is a part of the line inside the box? It is where it has entered both strips that make the box, and left neither."""
+    enter, leave = 0.0, 1.0
+    for axis in (0, 1):
+        start, way = line[axis], line[axis + 2] - line[axis]
+        low, high = box[axis] - start, box[axis + 2] - start
+        if way == 0:
+            if not low < 0 < high:
+                return False
+            continue
+        enter, leave = max(enter, min(low / way, high / way)), min(leave, max(low / way, high / way))
+    return enter < leave

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,51 +49,63 @@ def loadings_scatter(
     if not shown:
         raise ValueError("none of these topics has a match, as the other fit has fewer topics; choose others")
     colours, names = topic_colours(one), topic_names(one, 2)
-    if ax is None:
-        panels = new_grid(len(shown), COLUMNS, (PANEL, PANEL + 0.35), sharex=True, sharey=True)
-        for k, panel in zip(shown, panels, strict=True):
-            _points(panel, one.proportions[:, k], two.proportions[:, partners[k]], colours[k])
-            r = _correlation(one.proportions[:, k], two.proportions[:, partners[k]])
-            title = f"{names[k]}\nwith {partners[k] + 1} of fit two, {r}"
-            panel.set_title(title, fontsize=8.5, loc="left", parse_math=False)
-        _name_outer_axes(panels)
-        return panels
-    handles = []
-    for k in shown:
-        x, y = one.proportions[:, k], two.proportions[:, partners[k]]
-        many = len(x) > MANY_POINTS
-        handles.append(
-            ax.scatter(x, y, s=3 if many else 10, color=colours[k], alpha=0.5, linewidths=0, rasterized=many)
-        )
+    pairs = [
+        Pair(names[k], partners[k] + 1, colours[k], one.proportions[:, k], two.proportions[:, partners[k]])
+        for k in shown
+    ]
+    if ax is not None:
+        _all_in_one(ax, pairs)
+        return ax
+    panels = new_grid(len(pairs), COLUMNS, (PANEL, PANEL + 0.35), sharex=True, sharey=True)
+    for panel, pair in zip(panels, pairs, strict=True):
+        _one_panel(panel, pair)
+    _name_outer_axes(panels)
+    return panels
+
+
+class Pair(NamedTuple):
+    """A topic of fit one, the number of its match in fit two, and the proportions of both."""
+
+    name: str
+    match: int
+    colour: str
+    x: Floats
+    y: Floats
+
+    @property
+    def correlation(self) -> str:
+        if self.x.std() == 0 or self.y.std() == 0:
+            return "r undefined"
+        return f"r = {np.corrcoef(self.x, self.y)[0, 1]:.2f}"
+
+
+def _one_panel(ax: Axes, pair: Pair) -> None:
+    if len(pair.x) > MANY_POINTS:
+        cells: dict[str, Any] = {"gridsize": 40, "extent": (0, 1, 0, 1), "mincnt": 1, "linewidths": 0.1}
+        ax.hexbin(pair.x, pair.y, bins="log", cmap=shades(pair.colour), **cells)
+    else:
+        ax.scatter(pair.x, pair.y, s=9, color=pair.colour, alpha=0.6, linewidths=0)
+    _frame(ax)
+    title = f"{pair.name}\nwith {pair.match} of fit two, {pair.correlation}"
+    ax.set_title(title, fontsize=8.5, loc="left", parse_math=False)
+
+
+def _all_in_one(ax: Axes, pairs: list[Pair]) -> None:
+    for pair in pairs:
+        many = len(pair.x) > MANY_POINTS
+        look: dict[str, Any] = {"color": pair.colour, "alpha": 0.5, "linewidths": 0, "rasterized": many}
+        ax.scatter(pair.x, pair.y, s=3 if many else 10, label=f"{pair.name} ({pair.correlation})", **look)
     _frame(ax)
     ax.set_xlabel("proportion in fit one")
     ax.set_ylabel("proportion in fit two")
-    says = [f"{names[k]} ({_correlation(one.proportions[:, k], two.proportions[:, partners[k]])})" for k in shown]
-    legend = ax.legend(
-        handles, says, loc="upper left", bbox_to_anchor=(1.0, 1.03), frameon=False, fontsize=8, markerscale=2
-    )
+    legend = ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.03), frameon=False, fontsize=8, markerscale=2)
     literal(legend.get_texts())
-    return ax
-
-
-def _points(ax: Axes, x: Floats, y: Floats, colour: str) -> None:
-    if len(x) > MANY_POINTS:
-        ax.hexbin(x, y, gridsize=40, extent=(0, 1, 0, 1), bins="log", mincnt=1, cmap=shades(colour), linewidths=0.1)
-    else:
-        ax.scatter(x, y, s=9, color=colour, alpha=0.6, linewidths=0)
-    _frame(ax)
 
 
 def _frame(ax: Axes) -> None:
     ax.plot([0, 1], [0, 1], color="0.3", linewidth=0.6, zorder=3)
     ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal", xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
     tidy(ax)
-
-
-def _correlation(x: Floats, y: Floats) -> str:
-    if x.std() == 0 or y.std() == 0:
-        return "r undefined"
-    return f"r = {np.corrcoef(x, y)[0, 1]:.2f}"
 
 
 def _name_outer_axes(panels: NDArray[np.object_]) -> None:

@@ -20,8 +20,8 @@ MOST_WITH_NUMBERS = 12  # topics; beyond that figures in the cells are too small
 def similarity(fit: Fit, other: Fit | None = None, ax: Axes | None = None) -> Axes:
     """A cell for each pair of topics: 1 where they are the same, 0 where they share no feature.
 
-    Rows are the topics of `fit`, the heaviest first. Columns are the same, or the topics of the `other` fit, each below the
-    row of its match; those without one come last. The matching is the one to one that makes matched topics most similar.
+    Rows are the topics of `fit`, the heaviest first. Columns are the same, or the topics of the `other` fit, each on the
+    diagonal with its match; those without one come last. Topics are matched one to one, so that matches are most similar.
     """
     against = fit if other is None else other
     check_same("feature", (len(fit.F), len(against.F)), (fit.features, against.features))
@@ -53,4 +53,4 @@ def _beside(rows: Integers, partners: dict[int, int], order: Integers) -> Intege
 
 def _write_numbers(ax: Axes, values: Floats) -> None:
     for (i, j), value in np.ndenumerate(values):
-        ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7.5, color="white" if value > 0.6 else "0.2")
+        ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7.5, color="white" if value > 0.65 else "0.1")

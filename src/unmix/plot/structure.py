@@ -170,11 +170,12 @@ def _label_scale(ax: Axes, places: Scale) -> None:
         return
     ticks, labels = (_round_dates if places.dates else _round_numbers)(known)
     columns = np.searchsorted(known, ticks) + 0.5
-    width, size = _column_width(ax), 10
+    size = 10
+    halves = [0.35 * size * len(label) for label in labels]  # of their widths, in points like all here
+    centres = columns * _column_width(ax)
     kept: list[int] = []
-    for i, column in enumerate(columns):
-        room = (column - columns[kept[-1]]) * width if kept else np.inf
-        if room > 0.35 * size * (len(labels[i]) + len(labels[kept[-1]]) if kept else 0) + size / 2:
+    for i, centre in enumerate(centres):
+        if not kept or centre - halves[i] - size / 2 > centres[kept[-1]] + halves[kept[-1]]:
             kept.append(i)
     ax.set_xticks(columns[kept], [labels[i] for i in kept], fontsize=size)
 
@@ -194,10 +195,10 @@ def _round_dates(known: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[
     locator = AutoDateLocator(maxticks=12)
     ticks = np.asarray(locator.tick_values(num2date(known[0]), num2date(known[-1])), dtype=float)
     ticks = ticks[(ticks >= known[0]) & (ticks <= known[-1])]
-    finest = "%Y" if (np.diff(ticks) >= 365).all() else "%Y-%m" if (np.diff(ticks) >= 28).all() else "%Y-%m-%d"
-    if len(ticks) and (ticks != np.floor(ticks)).any():
-        finest = "%Y-%m-%d %H:%M"
-    return ticks, [num2date(tick).strftime(finest) for tick in ticks]
+    closest = np.diff(ticks).min() if len(ticks) > 1 else 1.0
+    forms = {365: "%Y", 28: "%Y-%m", 1: "%Y-%m-%d", 0.9 / 1440: "%Y-%m-%d %H:%M", 0: "%H:%M:%S"}  # by least days
+    form = next(form for days, form in forms.items() if closest >= days)
+    return ticks, [num2date(tick).strftime(form) for tick in ticks]
 
 
 def _axis_title(group: str | ArrayLike | None, order: str | ArrayLike | None) -> str:

@@ -16,17 +16,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LONGEST_LABEL = 20
+LEAST = 1e-3  # of the average frequency, where the picture ends
 
 
 def topic_features(
     fit: Fit,
     topic: int,
     against: Literal["rest", "next"] = "rest",
-    n: int = 25,
+    n: int = 20,
     pseudocount: float = 1.0,
     ax: Axes | None = None,
 ) -> Axes:
     """A point a feature: its frequency in all samples (across), and log₂ of how much more the topic uses it (up).
+
+    Frequencies below a thousandth of the average are shown as that.
 
     Parameters
     ----------
@@ -46,6 +49,7 @@ def topic_features(
     k = topic_place(fit, topic)
     changes, overall = log_fold_change(fit, k, against, pseudocount), fit.topics @ fit.shares
     seen = np.flatnonzero(overall > 0)
+    overall = np.maximum(overall, LEAST / len(overall))
     # The most distinctive ones are far up, and more so the more counts there are to prove it.
     strength = np.where(changes > 0, changes * np.sqrt(fit.topics[:, k]), 0)
     named = np.argsort(-strength, kind="stable")[: max(n, 0)]
