@@ -213,7 +213,7 @@ BAD_FILES: dict[str, tuple[Make, str]] = {
     "latin.csv": (content(b",a,b\nx,1,2\n" + "café,3,4\n".encode("latin-1")), "line 3 is not UTF-8"),
     "latin.tsv.gz": (content(b"\ta\nx\t1\n" + "café\t3\n".encode("latin-1")), "line 3 is not UTF-8"),
     "zeros.csv": (content(",a,b\nx,0,0\n"), "no counts at all"),
-    "nested.parquet": (nested, "'words' holds lists or records"),
+    "nested.parquet": (nested, "lists or records in 'words'"),
     # matrices
     "dense.npz": (lambda path: np.savez(path, x=np.eye(2)), "holds 'x' but no sparse matrix of scipy"),
     "negative.npz": (npz([[1, 0], [0, -2]]), "-2 at row 1, column 1"),

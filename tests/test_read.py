@@ -182,7 +182,7 @@ LAYOUTS = {
     "10x-new": (save_new_10x, False),
     "10x-mixed": (save_mixed_10x, False),
 }
-EXPECTED_NOTES = {"wide": "hold text: metadata", "transposed": "rows look like features"}
+EXPECTED_NOTES = {"wide": "taken as metadata, being text", "transposed": "rows look like features"}
 
 
 def read_quietly(path, **options):
@@ -328,6 +328,7 @@ ROWS_ARE_SAMPLES = {
     "nothing": "name,a,b\nfoo,1,2\nbar,3,4\n",
     "mutation types on top": "gene,A[C>A]A,T[T>G]C\nfoo,1,2\nbar,3,4\n",
     "barcodes below each other": "gene,a,b\nAAACCTGAGAAACCAT-1,1,2\nAAACCTGAGAAACCGC-1,3,4\n",
+    "stretches of a genome": "name,ACGTACGTACGTAC,ACGTACGTACGTAG\nfoo,1,2\nbar,3,4\n",
     "capitals are not enough": ",A1,B2\nTP53,1,2\nXYZ,3,4\n",
 }
 
@@ -361,13 +362,16 @@ def test_what_describes_features_is_left_out_and_said(tmp_path):
     counts, said = read_quietly(tmp_path / "counts.csv")
     assert counts.csr.toarray().tolist() == [[1, 3], [2, 4]]
     assert counts.metadata is None
-    assert any("'chromosome' describe" in note and "left out" in note for note in said)
+    assert any("left out, as features have no room for more than a name: 'chromosome'" in note for note in said)
 
 
 def test_numbers_among_the_metadata_of_a_wide_table_are_counts_and_it_is_said(tmp_path):
     (tmp_path / "counts.csv").write_text("sample,sex,age,stage,a,b\nx,f,50,I,1,2\ny,m,60,II,3,4\n")
-    with pytest.warns(UserWarning, match="'sex', 'stage' hold text: metadata; 'age' among them holds numbers"):
-        counts = read(tmp_path / "counts.csv")
+    counts, said = read_quietly(tmp_path / "counts.csv")
+    assert [note.partition(": ")[2] for note in said] == [
+        "taken as metadata, being text: 'sex', 'stage'",
+        "taken as counts, being numbers, though it stands among metadata: 'age'",
+    ]
     assert counts.features.tolist() == ["age", "a", "b"]
     assert counts.metadata.to_dict("list") == {"sex": ["f", "m"], "stage": ["I", "II"]}
 
@@ -622,6 +626,17 @@ def test_the_same_texts_in_any_format_become_the_same_counts_of_words(name, tmp_
     assert (None if counts.metadata is None else counts.metadata.to_dict("list")) == metadata
     assert "1 of 3 documents have no word that is counted: kept, without counts" in said[0]
     assert len(said) == 1 + ("jsonl" in name), "lists in JSON are left out, and it is said"
+
+
+def test_a_column_of_texts_may_hold_numbers_and_long_texts(tmp_path):
+    (tmp_path / "a.csv").write_text("text,note\n1984,x\n" + "bee " * 50_000 + ",\nwasp,y\n")
+    counts, _ = read_quietly(tmp_path / "a.csv")
+    assert counts.csr.toarray().tolist() == [[0, 0], [50_000, 0], [0, 1]]
+
+
+def test_a_feature_called_text_is_a_feature(tmp_path):
+    (tmp_path / "a.csv").write_text(",text,image\nx,1,2\ny,3,4\n")
+    assert read(tmp_path / "a.csv").features.tolist() == ["text", "image"]
 
 
 def texts(tmp_path, *lines):
