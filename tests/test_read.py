@@ -260,6 +260,25 @@ def test_a_matrix_market_file_that_says_integer_keeps_fractions(tmp_path):
     assert read(tmp_path / "m.mtx").csr.toarray().tolist() == [[1.5, 2]]
 
 
+MARKET = {
+    "integer": ("coordinate integer general\n% a comment\n\n2 2 2\n1 1 1\n2 1 3\n", [[1, 0], [3, 0]]),
+    "real": ("coordinate real general\n2 2 2\n 1  1  1.5e0 \n2\t1\t3\n", [[1.5, 0], [3, 0]]),
+    "twice": ("coordinate real general\n2 2 2\n1 1 1\n1 1 3\n", [[4, 0], [0, 0]]),
+    "pattern": ("coordinate pattern general\n2 2 2\n1 1\n2 1\n", [[1, 0], [1, 0]]),
+    "symmetric": ("coordinate integer symmetric\n2 2 2\n1 1 1\n2 1 3\n", [[1, 3], [3, 0]]),
+    "array": ("array integer general\n2 2\n1\n3\n0\n5\n", [[1, 0], [3, 5]]),
+    "many digits": ("coordinate real general\n1 2 1\n1 2 1.000000000000000000000000000000000\n", [[0, 1]]),
+    "nothing": ("coordinate real general\n1 2 0\n", [[0, 0]]),
+}
+
+
+@pytest.mark.parametrize("kind", MARKET)
+def test_matrix_market_files_of_every_kind(kind, tmp_path):
+    text, matrix = MARKET[kind]
+    (tmp_path / "m.mtx").write_text("%%MatrixMarket matrix " + text)
+    assert read(tmp_path / "m.mtx").csr.toarray().tolist() == matrix
+
+
 CSV_LAYOUTS = {
     "pandas with an index": (",ant,bee\n0,1,2\n1,3,4\n", ["0", "1"]),
     "pandas without an index": ("ant,bee\n1,2\n3,4\n", None),
