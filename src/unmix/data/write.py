@@ -83,7 +83,7 @@ def write_counts(counts: Counts, path: str | os.PathLike[str]) -> None:
     """A `.npz` file of scipy with further members: names as JSON and metadata as CSV, both as bytes in UTF-8."""
     named = {name: getattr(counts, name) for name in ("samples", "features")}
     members = {name: json.dumps(names.tolist()) for name, names in named.items() if names is not None}
-    if counts.metadata is not None:
+    if counts.metadata is not None and len(counts.metadata.columns):
         members["metadata"] = counts.metadata.to_csv(index=False, lineterminator="\n")
     with replacing(path) as temporary:
         sp.save_npz(temporary, counts.csr)

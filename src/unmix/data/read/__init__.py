@@ -80,10 +80,11 @@ def read(
         if its header is empty or says so (such as `id`, `sample`), or if it holds text; further columns of text are
         metadata. Where labels say for certain that rows are features (the header `gene`, mutation types, cell barcodes
         on top …) the table is transposed, with a warning. Long: three columns whose headers say sample, feature and
-        count (or cell, gene, umi; doc, word, n; …).
+        count (or cell, gene, umi; doc, word, n; …). A `.txt` of numbers between tabs is a table too.
     Texts
-        A folder of `.txt` files; a `.txt[.gz]` with one document a line; `.jsonl[.gz]` with a field `text`; a table
-        with a column `text`. Fields `id`, `name` or `title` name the documents, the others are metadata.
+        A folder of `.txt` files, or of folders of them; a `.txt[.gz]` with one document a line; `.jsonl[.gz]` with a
+        field `text`; a table with a column `text`. Fields `id`, `name` or `title` name the documents, the others are
+        metadata.
 
     Text is UTF-8 throughout. Names that come twice are told apart with -1, -2, …, with a warning.
 

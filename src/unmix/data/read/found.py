@@ -47,14 +47,15 @@ class Found:
         """Rows become columns. A table that described the rows has no place then, and is left out."""
         notes = list(self.notes)
         if self.metadata is not None and len(self.metadata.columns):
-            notes.append(f"{listed(self.metadata.columns)} describe features, which have no place for them: left out")
+            notes.append(f"left out, as features have no room for more than a name: {listed(self.metadata.columns)}")
         return Found(self.matrix.T, self.features, self.samples, None, self.text, notes, self.bare)
 
 
 def require_room(samples: int, features: int, nonzeros: int) -> None:
     """Refuse what a header declares if it is larger than memory, before any of it is made."""
     # 8 bytes a value and 4 an index, once as read and once as kept; 8 bytes for the start of each row and column
-    require(24 * nonzeros + 16 * (samples + features), f"a matrix of {samples:,} × {features:,}", SMALLER)
+    what = f"a matrix of {samples:,} × {features:,} with {nonzeros:,} entries"
+    require(24 * nonzeros + 16 * (samples + features), what, SMALLER)
 
 
 def with_sound_indices(matrix: Any) -> Any:

@@ -55,7 +55,7 @@ def _read(file: Any, asked: Asked) -> Found:
 
 def _matrices(file: Any) -> dict[str, Any]:
     """The matrices in a file by the words for them: X, layer 'counts', raw."""
-    found = {"X": file["X"]} if "X" in file else {}
+    found = {"X": file["X"]} if "X" in file and file["X"].attrs.get("encoding-type") != "null" else {}
     found |= {f"layer {name!r}": element for name, element in file.get("layers", {}).items()}
     return found | ({"raw": file["raw/X"]} if "raw/X" in file else {})
 

@@ -30,7 +30,8 @@ FEATURE_PATTERNS = {
     "Ensembl genes": r"ENS[A-Z]{0,6}[GT]\d{11}(?:\.\d+)?(?:_\w+)?",
 }
 SAMPLE_PATTERNS = {
-    "cell barcodes": r"(?:\w{1,30}[_:.#-])?[ACGT]{12,24}(?:[-._]\w{1,20})?",
+    # with a number after or a sample before it; without, it may be a stretch of a genome
+    "cell barcodes": r"(?:\w{1,30}[_:.#-])?[ACGT]{14,24}[-._]\d{1,3}(?:[-_]\w{1,20})?|\w{1,30}[_:#][ACGT]{14,24}x?",
     "TCGA barcodes": r"TCGA[-.]\w{2}[-.]\w{4}(?:[-.]\w+)*",
 }
 # Genes that are in nearly every table of genes; three of them together are no accident.

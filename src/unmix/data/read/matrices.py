@@ -1,4 +1,4 @@
-"""Plain matrices: `.npz` (scipy), `.npy` and MatrixMarket. Their names may lie in files beside them."""
+"""Plain matrices: `.npz` (scipy) and `.npy`. Their names may lie in files beside them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import IO, Any
 
 import numpy as np
 import pandas as pd
-import scipy.io
 import scipy.sparse as sp
 
-from unmix.data.read.files import first_line, opened
+from unmix.data.read.files import first_line
 from unmix.data.read.found import SMALLER, Asked, Found, listed, require_room, with_sound_indices
 from unmix.memory import require
 
@@ -98,39 +97,3 @@ def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
     if dtype.hasobject:
         raise ValueError("it holds Python objects, which unmix never unpickles (allow_pickle=False)")
     return shape, dtype
-
-
-def load_mtx(path: Path) -> Any:
-    """The matrix in a MatrixMarket file, after its size line has been found to fit into memory."""
-    with opened(path) as file:
-        banner, header = file.readline(1000), b""
-        words = banner.lower().split()
-        if len(words) != 5 or words[0] != b"%%matrixmarket":
-            raise ValueError("not a MatrixMarket file; its first line must begin with %%MatrixMarket matrix")
-        while (line := file.readline()) and (line.startswith(b"%") or not line.strip()):
-            header += line
-        try:
-            rows, columns, *nonzeros = map(int, line.split())
-        except ValueError as error:
-            raise ValueError(
-                "not a readable MatrixMarket file: no line with numbers of rows, columns and entries"
-            ) from error
-        if min(rows, columns, *nonzeros) >= 0:  # the other case is mmread's to explain
-            require_room(rows, columns, nonzeros[0] if nonzeros else rows * columns)
-        # as "integer", scipy would cut 1.5 down to 1 without a word
-        banner = banner.lower().replace(b"integer", b"real").replace(b"%%matrixmarket", b"%%MatrixMarket")
-        try:
-            return scipy.io.mmread(_Joined(banner + header + line, file))
-        except (ValueError, OverflowError) as error:
-            raise ValueError(f"not a readable MatrixMarket file ({first_line(error)}); it may be cut short") from error
-
-
-class _Joined:
-    """A file whose first bytes have been read already."""
-
-    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
-        self.head, self.rest = head, rest
-
-    def read(self, size: int = -1) -> bytes:
-        head, self.head = self.head, b""
-        return head or self.rest.read(size)

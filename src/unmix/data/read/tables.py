@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from unmix.data.read.text import TEXT_FIELD, counted, name_field
 from unmix.memory import require
 
 MISSING = {"nan", "na", "n/a", "null", "none", "-", "."}
+BLOCK = 1000  # columns that are made sparse at once
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
@@ -39,11 +41,15 @@ def read_parquet(path: Path, asked: Asked) -> Found:
         with parquet.ParquetFile(path) as file:
             schema, size = file.schema_arrow, file.metadata
             if nested := [field.name for field in schema if pyarrow.types.is_nested(field.type)]:
-                raise ValueError(f"{listed(nested)} holds lists or records; unmix needs one number or text a cell")
+                raise ValueError(f"lists or records in {listed(nested)}; unmix needs one number or text a cell")
             require(16 * size.num_rows * size.num_columns, f"{size.num_rows:,} × {size.num_columns:,} cells", SMALLER)
             frame = file.read().to_pandas()
     except pyarrow.ArrowException as error:
         raise ValueError(f"not a readable Parquet file ({first_line(error)}); it may be cut short") from error
+    except (ValueError, OSError, MemoryError):
+        raise
+    except Exception as error:  # what pandas wrote into it about its columns may be damaged too
+        raise ValueError(f"not a readable Parquet file ({first_line(error)})") from error
     named = not isinstance(frame.index, pd.RangeIndex)
     if named:
         frame = frame.reset_index(names=["" if name is None else str(name) for name in frame.index.names])
@@ -56,7 +62,7 @@ def read_parquet(path: Path, asked: Asked) -> Found:
 def _cells(path: Path, separators: str) -> tuple[list[str], pd.DataFrame]:
     """The first row as text, and the others as pandas understands them; what may be names stays text."""
     with opened_text(path) as file:
-        separator = _separator(file.readline(), separators)
+        separator = _separator(file.readline(csv.field_size_limit()), separators)
     with opened_text(path) as file:
         header: list[str] = []
         try:
@@ -103,11 +109,15 @@ def _refuse_short_rows(path: Path, separator: str, width: int) -> None:
     with opened_text(path) as file:
         reader = csv.reader(file, delimiter=separator)
         next(reader)
-        for row, cells in enumerate((cells for cells in reader if cells), start=1):
-            if len(cells) < width:
-                raise ValueError(
-                    f"row {row} (line {reader.line_num}) has {len(cells)} cells, others {width}; every row needs as many"
-                )
+        row = 0
+        with suppress(csv.Error):  # a cell too long for Python's reader, though not for that of pandas
+            for cells in reader:
+                row += bool(cells)
+                if 0 < len(cells) < width:
+                    raise ValueError(
+                        f"row {row} (line {reader.line_num}) has {len(cells)} cells, others {width}; "
+                        "every row needs as many"
+                    )
 
 
 def found_in(header: list[str], table: pd.DataFrame, asked: Asked, named: bool | None = None) -> Found:
@@ -129,8 +139,8 @@ def _text_column(header: list[str], table: pd.DataFrame, asked: Asked) -> int | 
             raise ValueError(f"no column {wanted!r} to take texts from; there are {listed(header)}")
         return header.index(wanted)
     for column, name in enumerate(header):
-        if name.strip().lower() == TEXT_FIELD and _all_text(table[column]):
-            return column
+        if name.strip().lower() == TEXT_FIELD and np.isnan(_numbers(table[column])[0]).mean() > 0.5:
+            return column  # a text may be "1984", and a count may be mistyped
     return None
 
 
@@ -169,7 +179,8 @@ def _wide(header: list[str], table: pd.DataFrame, asked: Asked, named: bool | No
         named = _first_column_names(header[0], table[0], notes)
     samples = as_names(table[0]) if named else None
     columns = range(int(named), len(header))
-    described = [column for column in columns if named and _all_text(table[column])]
+    plain = _plain_columns(table)
+    described = [column for column in columns if named and not plain[column] and _all_text(table[column])]
     counts = [column for column in columns if column not in set(described)]
     features = [header[column] for column in counts]
     _refuse_other_layouts(header, features, described)
@@ -183,8 +194,8 @@ def _wide(header: list[str], table: pd.DataFrame, asked: Asked, named: bool | No
         return found.transposed()
     if described:
         among = [header[column] for column in counts if column < described[-1]] if described[0] == 1 else []
-        but = f"; {listed(among)} among them hold{'s' * (len(among) == 1)} numbers, taken as counts" if among else ""
-        notes.append(f"{listed(header[j] for j in described)} hold{'s' * (len(described) == 1)} text: metadata{but}")
+        notes.append(f"taken as metadata, being text: {listed(header[column] for column in described)}")
+        notes += [f"taken as counts, being numbers, though it stands among metadata: {name!r}" for name in among[:1]]
     return found
 
 
@@ -224,16 +235,25 @@ def _refuse_other_layouts(header: list[str], features: list[str], described: lis
 
 
 def _sparse(table: pd.DataFrame, columns: list[int], header: list[str], samples: list[str] | None) -> sp.csc_array:
-    """The numbers of a table, a column at a time, so that no second table of its size is made."""
-    values, rows, starts = [], [], [0]
-    for number, column in enumerate(columns, start=1):
-        dense = _counts(table[column], number - 1, header[column], samples)
-        nonzero = np.flatnonzero(dense)
-        rows.append(nonzero)
-        values.append(dense[nonzero])
-        starts.append(starts[-1] + len(nonzero))
-    shape = (len(table), len(columns))
-    return sp.csc_array((np.concatenate(values), np.concatenate(rows), np.array(starts)), shape=shape)
+    """The numbers of a table, some columns at a time, so that no second table of its size is made."""
+    chosen = np.array(columns)
+    plain = _plain_columns(table)[chosen]
+    blocks = []
+    for start in range(0, len(chosen), BLOCK):
+        part = slice(start, start + BLOCK)
+        values = np.zeros((len(table), len(chosen[part])))
+        values[:, plain[part]] = table.iloc[:, chosen[part][plain[part]]].to_numpy(dtype=np.float64)
+        fine = plain[part] & ((values >= 0) & (values < np.inf)).all(axis=0)
+        for number in np.flatnonzero(~fine).tolist():  # text that may yet be a number, or a cell to complain about
+            column = columns[start + number]
+            values[:, number] = _counts(table[column], start + number, header[column], samples)
+        blocks.append(sp.csc_array(values))
+    return sp.hstack(blocks, format="csc")
+
+
+def _plain_columns(table: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which columns hold numbers and nothing else, as numpy has them."""
+    return np.array([isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in table.dtypes])
 
 
 def _counts(cells: pd.Series, column: int, header: str, samples: list[str] | None) -> NDArray[np.float64]:

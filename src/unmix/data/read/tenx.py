@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from unmix.data.read.files import extra, first_line, lines_of
 from unmix.data.read.found import Asked, Found, listed, require_room, with_sound_indices
-from unmix.data.read.matrices import load_mtx
+from unmix.data.read.market import load_mtx
 
 MATRIX, BARCODES, FEATURES, GENES = "matrix.mtx", "barcodes.tsv", "features.tsv", "genes.tsv"
 EXPRESSION = "Gene Expression"

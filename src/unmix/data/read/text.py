@@ -54,11 +54,10 @@ def is_table(path: Path) -> bool:
 
 
 def text_files(folder: Path) -> list[Path]:
-    """The .txt files in a folder and in those below it, 2 before 10; hidden ones are not looked at."""
-    files = []
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        files += [Path(place, name) for name in names if _is_text(name)]
+    """The .txt files in a folder and in the folders in it, 2 before 10; hidden ones are not looked at."""
+    entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+    entries += [file for entry in entries if entry.is_dir() for file in entry.iterdir()]
+    files = [entry for entry in entries if _is_text(entry.name) and entry.is_file()]
     return sorted(files, key=lambda file: _natural_order(file.relative_to(folder).as_posix()))
 
 
@@ -115,7 +114,7 @@ def read_jsonl(path: Path, asked: Asked) -> Found:
     samples = None if name is None else complete[name]
     found = counted(texts, asked, samples=samples, metadata=metadata, column=field)
     if nested:
-        found.notes.append(f"{listed(nested)} hold{'s' * (len(nested) == 1)} lists or records: left out")
+        found.notes.append(f"left out, being lists or records: {listed(nested)}")
     return found
 
 

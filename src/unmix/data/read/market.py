@@ -1,0 +1,109 @@
+"""MatrixMarket files (https://math.nist.gov/MatrixMarket/formats.html).
+
+Read with pandas rather than `scipy.io.mmread`, which takes 1.5 for 1 in a file that says `integer` and brings Python down
+over some damaged files (scipy issue 19949 is one such).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from unmix.data.read.files import first_line, opened
+from unmix.data.read.found import require_room
+
+BANNER = b"%%matrixmarket"
+FIELDS, SYMMETRIES = ("real", "integer", "pattern", "double"), ("general", "symmetric")
+
+
+class Header(NamedTuple):
+    """What the first lines promise. A dense matrix ("array") lists all its values, column by column."""
+
+    dense: bool
+    pattern: bool
+    symmetric: bool
+    shape: tuple[int, int]
+    entries: int
+
+
+def load_mtx(path: Path) -> Any:
+    """The matrix in a MatrixMarket file, after its header has been found to fit into memory."""
+    with opened(path) as file:
+        header = _header(file)
+        require_room(*header.shape, header.entries * (1 + header.symmetric))
+        table = _body(file)
+    if len(table) != header.entries:
+        raise ValueError(f"its header promises {header.entries:,} entries, {len(table):,} are there")
+    width = 1 if header.dense else 2 if header.pattern else 3
+    if header.entries and table.shape[1] != width:
+        raise ValueError(f"its entries have {table.shape[1]} numbers each, its header says {width}")
+    if header.dense:
+        return _numbers(table, 0, "value").reshape(header.shape, order="F")
+    return _coordinates(table, header)
+
+
+def _header(file: IO[bytes]) -> Header:
+    words = file.readline(1000).lower().split()
+    if len(words) != 5 or words[:2] != [BANNER, b"matrix"]:
+        raise ValueError("not a MatrixMarket file; its first line must begin with %%MatrixMarket matrix")
+    layout, field, symmetry = (word.decode("latin-1") for word in words[2:])
+    dense = layout == "array"
+    known = layout in ("array", "coordinate") and field in FIELDS and symmetry in SYMMETRIES[: 1 if dense else 2]
+    if not known or (dense and field == "pattern"):
+        raise ValueError(f"a MatrixMarket file of kind {layout} {field} {symmetry}, which holds no counts")
+    while (line := file.readline(1000)) and (line.startswith(b"%") or not line.strip()):
+        pass
+    try:
+        rows, columns, *rest = (int(number) for number in line.split())
+        entries = rows * columns if dense else rest.pop()
+    except (ValueError, IndexError) as error:
+        raise ValueError("its header lacks the line with numbers of rows, columns and entries") from error
+    if rest or min(rows, columns, entries) < 0:
+        raise ValueError(f"its header says {line.decode('latin-1').strip()!r}; rows, columns and entries must be there")
+    return Header(dense, field == "pattern", symmetry == "symmetric", (rows, columns), entries)
+
+
+def _body(file: IO[bytes]) -> pd.DataFrame:
+    try:
+        return pd.read_csv(file, sep=r"\s+", header=None, encoding="latin-1", low_memory=False)
+    except pd.errors.EmptyDataError:
+        return pd.DataFrame()
+    except pd.errors.ParserError as error:
+        raise ValueError(f"not a readable MatrixMarket file ({first_line(error)} below its header)") from error
+
+
+def _coordinates(table: pd.DataFrame, header: Header) -> sp.coo_array:
+    if not header.entries:
+        return sp.coo_array(header.shape)
+    rows = _positions(table, 0, "row", header.shape[0])
+    columns = _positions(table, 1, "column", header.shape[1])
+    values = np.ones(header.entries) if header.pattern else _numbers(table, 2, "value")
+    if header.symmetric:  # one of the two triangles is in the file
+        off = np.flatnonzero(rows != columns)
+        rows, columns = np.concatenate([rows, columns[off]]), np.concatenate([columns, rows[off]])
+        values = np.concatenate([values, values[off]])
+        if header.shape[0] != header.shape[1]:
+            raise ValueError(f"symmetric, but {header.shape[0]:,} × {header.shape[1]:,}")
+    return sp.coo_array((values, (rows, columns)), shape=header.shape)
+
+
+def _positions(table: pd.DataFrame, column: int, what: str, size: int) -> NDArray[np.int64]:
+    """Numbers of rows or columns, counted from 0, all inside the matrix."""
+    numbers = _numbers(table, column, what)
+    bad = np.flatnonzero(~((numbers >= 1) & (numbers <= size) & (numbers % 1 == 0)))
+    if bad.size:
+        raise ValueError(f"entry {bad[0] + 1:,} is in {what} {numbers[bad[0]]:.10g} of {size:,}")
+    return numbers.astype(np.int64) - 1
+
+
+def _numbers(table: pd.DataFrame, column: int, what: str) -> NDArray[np.float64]:
+    numbers = pd.to_numeric(table[column], errors="coerce").to_numpy(dtype=np.float64)
+    bad = np.flatnonzero(np.isnan(numbers))
+    if bad.size:
+        raise ValueError(f"entry {bad[0] + 1:,} has {table[column].tolist()[bad[0]]!r} for its {what}; give a number")
+    return numbers
