@@ -17,7 +17,7 @@ MOST_GROUPS = 60
 MISSING = 65535  # the code of a text that is not there
 
 _ISO_DATE = re.compile(r"\d{4}-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?)?")
-_TIME_WORD = re.compile(r"year|jahr|ann[eé]e|date|time|day|week|month|hour", re.IGNORECASE)
+_TIME_WORD = re.compile(r"(?<![a-z])(year|date|time|pseudotime|day|week|month|hour)s?(?![a-z])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ def columns_of(table: pd.DataFrame | None) -> list[Column]:
 
 
 def column_of(name: str, values: pd.Series) -> Column:
+    values = values.reset_index(drop=True)
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.cat.remove_unused_categories()
         levels = tuple(clean(level) for level in values.cat.categories)
@@ -104,10 +105,11 @@ def _understood(values: pd.Series) -> pd.Series:
             return pd.to_numeric(values)
         if len(texts) and texts.str.fullmatch(_ISO_DATE.pattern).all():
             dates = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
-            return dates.reindex(values.index) if dates.notna().all() and values.index.is_unique else values
+            return dates.reindex(values.index) if dates.notna().all() else values
         return values
     if all(hasattr(value, "isoformat") and hasattr(value, "year") for value in known):
-        return pd.to_datetime(values, utc=True, errors="coerce")
+        dates = pd.to_datetime(values, utc=True, errors="coerce")
+        return dates if dates.notna().sum() == len(known) else values
     if all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in known):
         return pd.to_numeric(values)
     return values
