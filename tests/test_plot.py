@@ -1,6 +1,8 @@
 """Pictures show what they claim, on any Axes, without a display."""
 
+import subprocess
 import sys
+from io import BytesIO
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -11,7 +13,18 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 import unmix as um
-from unmix.plot import convergence, palette, structure, topic_colours, topic_order
+from unmix.plot import (
+    convergence,
+    embedding,
+    loadings_scatter,
+    palette,
+    similarity,
+    structure,
+    top_features,
+    topic_colours,
+    topic_features,
+    topic_order,
+)
 from unmix.plot.structure import MOST_SAMPLES, fair_sample
 
 
@@ -64,9 +77,25 @@ def test_palette_is_stable_when_topics_are_added():
     assert palette(1) == palette(8)[:1]
 
 
-@pytest.mark.parametrize(
-    "draw", [structure, convergence, lambda fit, ax=None: structure(fit, group=np.arange(30) % 3, ax=ax)]
-)
+ONE_PANEL = {
+    "structure": structure,
+    "structure in groups": lambda fit, ax=None: structure(fit, group=np.arange(30) % 3, ax=ax),
+    "gap": lambda fit, ax=None: convergence(fit, what="gap", ax=ax),
+    "kkt": lambda fit, ax=None: convergence(fit, what="kkt", ax=ax),
+    "topic_features": lambda fit, ax=None: topic_features(fit, 1, ax=ax),
+    "similarity": similarity,
+    "similarity of two": lambda fit, ax=None: similarity(fit, make_fit(n_topics=4), ax=ax),
+    "embedding": embedding,
+    "embedding by topic": lambda fit, ax=None: embedding(fit, colour=2, ax=ax),
+}
+SEVERAL_PANELS = {
+    "convergence": (convergence, 2),
+    "loadings_scatter": (lambda fit, ax=None: loadings_scatter(fit, make_fit(n_topics=2), ax=ax), 2),
+    "top_features": (lambda fit, ax=None: top_features(fit, topics=None if ax is None else 2, ax=ax), 3),
+}
+
+
+@pytest.mark.parametrize("draw", ONE_PANEL.values(), ids=ONE_PANEL.keys())
 def test_pictures_return_their_axes_and_take_one(draw, tmp_path):
     fit = make_fit()
     ax = Figure().subplots()
@@ -79,9 +108,40 @@ def test_pictures_return_their_axes_and_take_one(draw, tmp_path):
     assert (tmp_path / "picture.png").stat().st_size > 1000
 
 
+@pytest.mark.parametrize(("draw", "n"), SEVERAL_PANELS.values(), ids=SEVERAL_PANELS.keys())
+def test_pictures_of_several_panels_return_them_all_and_take_one(draw, n, tmp_path):
+    fit = make_fit()
+    ax = Figure().subplots()
+    assert draw(fit, ax=ax) is ax
+    made = draw(fit)
+    assert [type(panel) for panel in made] == [Axes] * n
+    assert made[0].figure.axes == list(made)
+    made[0].figure.savefig(tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 1000
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")  # the font lacks letters, and says so when the picture is drawn
+@pytest.mark.parametrize("draw", [*ONE_PANEL.values(), *(draw for draw, _ in SEVERAL_PANELS.values())])
+def test_names_are_shown_as_they_are_whatever_is_in_them(draw):
+    names = np.array(["$x", r"$\frac$", "_b^{", "名前", "Ünï", "", "line\nbreak", "long " * 30])
+    made = draw(make_fit(features=names))
+    ax = made if isinstance(made, Axes) else made[0]
+    ax.figure.savefig(BytesIO(), format="svg")
+
+
 def test_pictures_leave_the_global_state_of_matplotlib_alone():
-    structure(make_fit())
+    for draw in ONE_PANEL.values():
+        draw(make_fit())
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+def test_colours_and_order_of_topics_are_known_without_matplotlib():
+    code = "import sys, unmix.plot.structure, unmix.plot; assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_room_shows_its_public_names_and_each_can_be_called():
+    assert all(callable(getattr(um.plot, name)) for name in um.plot.__all__)
 
 
 def test_the_heaviest_topic_is_at_the_bottom_and_columns_reach_one():
@@ -106,6 +166,47 @@ def test_years_get_round_ticks_at_their_places():
     labels = [label.get_text() for label in ax.get_xticklabels()]
     assert labels == [str(year) for year in range(1800, 2021, 20)]
     np.testing.assert_allclose(ax.get_xticks(), [int(label) - 1790 + 0.5 for label in labels])
+
+
+@pytest.mark.parametrize(
+    "as_dates",
+    [
+        pd.to_datetime,
+        list,
+        lambda text: [None if day == "2021-01-08" else day for day in text],
+        lambda text: pd.to_datetime(text).tz_localize("UTC").tz_convert("Asia/Tokyo"),
+        lambda text: pd.PeriodIndex(text, freq="D"),
+        lambda text: [f"{day}T00:00:00" for day in text],
+    ],
+    ids=["datetime64", "ISO text", "one unknown", "time zone", "periods", "with hours"],
+)
+def test_samples_stand_in_the_order_of_dates(as_dates):
+    days = np.arange("2020-12-10", "2021-01-09", dtype="datetime64[D]")
+    shuffled = np.random.default_rng(1).permutation(30)
+    fit = make_fit(metadata=pd.DataFrame({"day": pd.Series(as_dates(days[shuffled].astype(str)))}))
+    ax = structure(fit, order="day")
+    np.testing.assert_allclose(drawn(ax)[0], fit.proportions[:, topic_order(fit)[0]][np.argsort(shuffled)])
+    labels = [label.get_text() for label in ax.get_xticklabels()]
+    assert "2021-01-05" in labels
+    np.testing.assert_allclose(ax.get_xticks(), [np.searchsorted(days, np.datetime64(label)) + 0.5 for label in labels])
+
+
+def test_dates_survive_the_file_of_a_fit(tmp_path):
+    fit = make_fit(metadata=pd.DataFrame({"day": pd.date_range("1990-01-01", periods=30, freq="YS")}))
+    fit.save(tmp_path / "fit.safetensors")
+    before, after = (structure(one, order="day") for one in (fit, um.load(tmp_path / "fit.safetensors")))
+    labels = [label.get_text() for label in after.get_xticklabels()]
+    assert "2000" in labels
+    assert labels == [label.get_text() for label in before.get_xticklabels()]
+
+
+def test_ticks_keep_apart_where_numbers_leave_gaps():
+    fit = make_fit(n=60)
+    ax = structure(fit, order=np.r_[np.arange(50), np.arange(10) * 1000])
+    ax.figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
+    assert len(boxes) > 1
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_groups_stand_together_in_natural_order_under_their_names():
@@ -145,7 +246,7 @@ def test_topics_have_the_colours_of_the_palette_from_the_heaviest_on():
     ("options", "message"),
     [
         ({"group": "year"}, "group: there is no column 'year'; choose one of party"),
-        ({"order": "party"}, "order: 'party' does not hold numbers"),
+        ({"order": "party"}, "order: 'party' does not hold numbers or dates"),
         ({"order": [1, 2]}, "order: 2 values for 30 samples"),
     ],
 )
@@ -171,15 +272,55 @@ def test_a_picture_of_many_samples_says_how_many_it_shows():
     assert ax.get_xlim() == (0, MOST_SAMPLES)
 
 
+def with_trace(seconds, **columns):
+    trace = pd.DataFrame({"iteration": range(len(seconds)), "seconds": seconds} | columns)
+    return um.Fit(np.ones((3, 2)), np.ones((4, 2)), trace, "converged", 0.0)
+
+
 def test_convergence_shows_the_gap_to_the_best_of_all_fits():
-    ax = convergence({"good": make_fit(seed=0), "worse": make_fit(seed=5)})
+    ax = convergence({"good": make_fit(seed=0), "worse": make_fit(seed=5)}, what="gap")
     good, worse = ax.get_lines()
     np.testing.assert_allclose(good.get_ydata(), [80, 10])
     np.testing.assert_allclose(worse.get_ydata(), [80, 10, 5])
-    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert (ax.get_xscale(), ax.get_yscale()) == ("linear", "log")
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["good", "worse"]
 
 
-def test_convergence_of_nothing_is_an_error():
+def test_long_spans_of_time_are_on_a_log_scale():
+    gap, _ = convergence(with_trace([0, 0.1, 0.2, 5, 9], loglik=[-9.0, -8, -3, -2, -1]))
+    assert gap.get_xscale() == "log"
+    np.testing.assert_allclose(gap.get_lines()[0].get_xdata(), [0.1, 0.2, 5])
+
+
+def test_kkt_is_drawn_where_it_is_known():
+    fit = with_trace([1.0, 2, 3, 4], loglik=[-9.0, -8, -3, -2], kkt=[np.nan, 0.5, np.nan, 1e-3])
+    gap, kkt = convergence(fit)
+    (line,) = kkt.get_lines()
+    np.testing.assert_allclose(line.get_xydata(), [[2, 0.5], [4, 1e-3]])
+    assert kkt.get_yscale() == "log"
+    assert gap.get_shared_x_axes().joined(gap, kkt)
+
+
+def test_an_unknown_kkt_is_said_to_be_unknown():
+    ax = convergence(make_fit(), what="kkt")
+    assert not ax.get_lines()
+    assert "KKT residual was not computed" in ax.texts[0].get_text()
+
+
+def test_a_fit_whose_log_likelihood_was_not_followed_shows_its_objective():
+    unknown = [np.nan, np.nan, -5.0]
+    bound = with_trace([1.0, 2, 3], loglik=unknown, objective=[-30.0, -20, -10])
+    followed = with_trace([1.0, 2, 3], loglik=[-8.0, -6, -4], objective=[-8.0, -6, -4])
+    ax = convergence(bound, what="gap")
+    assert ax.get_ylabel() == "objective below the best"
+    np.testing.assert_allclose(ax.get_lines()[0].get_ydata(), [20, 10])
+    ax = convergence({"bound": bound, "followed": followed}, what="gap")
+    assert ax.get_ylabel() == "log-likelihood below the best", "a bound and a likelihood are not to be compared"
+    np.testing.assert_allclose(ax.get_lines()[0].get_xydata(), [[3, 1]])
+
+
+def test_what_convergence_cannot_draw_says_why():
     with pytest.raises(ValueError, match="give at least one"):
         convergence([])
+    with pytest.raises(ValueError, match="what: 'loss' is unknown; choose 'gap', 'kkt'"):
+        convergence(make_fit(), what="loss")

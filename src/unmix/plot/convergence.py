@@ -1,48 +1,123 @@
-"""How fits approach the best objective: the gap that remains against the time spent, both on log scales."""
+"""How fits approach an optimum: what their log-likelihood lacks of the best, and the KKT residual, against time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, overload
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from unmix.fit import Fit
 from unmix.plot.palette import palette
+from unmix.plot.style import literal, new_axes, new_grid, say, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FEW_POINTS = 30  # each gets a mark
+
+Fits = Fit | Sequence[Fit] | Mapping[str, Fit]
 
 
-def convergence(fits: Fit | Sequence[Fit] | Mapping[str, Fit], ax: Axes | None = None) -> Axes:
-    """One line a fit: how far its log-likelihood is below the best that any of them reached, against seconds.
+@overload
+def convergence(fits: Fits, what: None = None, ax: None = None) -> NDArray[np.object_]: ...
+@overload
+def convergence(fits: Fits, what: Literal["gap", "kkt"], ax: Axes | None = None) -> Axes: ...
+@overload
+def convergence(fits: Fits, what: Literal["gap", "kkt"] | None = None, *, ax: Axes) -> Axes: ...
+def convergence(
+    fits: Fits, what: Literal["gap", "kkt"] | None = None, ax: Axes | None = None
+) -> Axes | NDArray[np.object_]:
+    """A line for each fit, on a log scale, against seconds, on a log scale too where they span more than tenfold.
 
-    For models that maximise something else, such as a lower bound of the evidence, that is what is drawn. A mapping gives
-    the lines their names. Points that are the best themselves have no gap, and no place on a log scale.
+    Parameters
+    ----------
+    fits
+        One fit or several; a mapping gives the lines their names.
+    what
+        "gap": how far the log-likelihood is below the best that any of the fits reached. For models that maximise
+        something else, such as a lower bound of the evidence, it is that. The best point itself has no gap, and no
+        place on a log scale. "kkt": the largest residual of the conditions that hold at an optimum, where it was
+        computed. By default both, in two panels.
+    ax
+        Where to draw; by default a new figure.
+
+    Returns the array of the two panels, or the one Axes if `what` or `ax` is given.
     """
     named = _named(fits)
     if not named:
         raise ValueError("there are no fits to compare; give at least one")
-    if ax is None:
-        ax = Figure(figsize=(7, 4.5), layout="constrained").subplots()
-    column = "loglik" if all(fit.trace["loglik"].notna().all() for fit in named.values()) else "objective"
-    best = max(float(fit.trace[column].max()) for fit in named.values())
-    lines = []
-    for fit, colour in zip(named.values(), palette(len(named)), strict=True):
-        gap = best - fit.trace[column]
-        seen = gap > 0
-        lines += ax.plot(fit.trace["seconds"][seen], gap[seen], color=colour, linewidth=1.8)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlabel("seconds")
-    ax.set_ylabel(f"{'log-likelihood' if column == 'loglik' else 'objective'} below the best")
-    ax.grid(color="0.9", linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
-    if len(named) > 1:
-        for text in ax.legend(lines, list(named), frameon=False).get_texts():
-            text.set_parse_math(False)
+    if what not in (None, "gap", "kkt"):
+        raise ValueError(f"what: {what!r} is unknown; choose 'gap', 'kkt' or neither for both")
+    if what is None and ax is None:
+        panels = new_grid(2, 1, (7, 3), sharex=True)
+        _draw(panels[0], named, "gap")
+        _draw(panels[1], named, "kkt")
+        panels[0].set_xlabel("")
+        if panels[1].get_legend() and panels[0].get_legend():
+            panels[1].get_legend().remove()
+        return panels
+    ax = new_axes(7, 4) if ax is None else ax
+    _draw(ax, named, what or "gap")
     return ax
 
 
-def _named(fits: Fit | Sequence[Fit] | Mapping[str, Fit]) -> dict[str, Fit]:
+def _draw(ax: Axes, named: Mapping[str, Fit], what: Literal["gap", "kkt"]) -> None:
+    curves, title = _gaps(named) if what == "gap" else (_known(named, "kkt"), "KKT residual")
+    lines = {}
+    for (name, curve), colour in zip(curves.items(), palette(len(curves)), strict=True):
+        curve = curve[(curve > 0) & (curve.index > 0)]  # what a log scale can show
+        if len(curve):
+            mark = "o" if len(curve) <= FEW_POINTS else None
+            (lines[name],) = ax.plot(curve.index, curve, color=colour, linewidth=1.8, marker=mark, markersize=4)
+    tidy(ax, grid="both")
+    ax.set_xlabel("seconds")
+    ax.set_ylabel(title)
+    if not lines:
+        nothing = "all points are the best" if what == "gap" else "the KKT residual was not computed"
+        say(ax, nothing if any(map(len, curves.values())) or what == "kkt" else "nothing was recorded")
+        ax.set_yticks([])
+        return
+    seconds = np.concatenate([line.get_xdata() for line in lines.values()])
+    if seconds.max() >= 10 * seconds.min():
+        ax.set_xscale("log")
+    _log_scale(ax)
+    if len(named) > 1:
+        literal(ax.legend(lines.values(), lines.keys(), frameon=False, fontsize=9).get_texts())
+
+
+def _log_scale(ax: Axes) -> None:
+    """Of the y axis, with at least a whole power of ten on it and names at powers of ten only."""
+    from matplotlib.ticker import NullFormatter
+
+    ax.set_yscale("log")
+    lowest, highest = ax.get_ylim()
+    if np.log10(highest) - np.log10(lowest) < 2:
+        ax.set_ylim(10 ** np.floor(np.log10(lowest)), 10 ** np.ceil(np.log10(highest)))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _gaps(named: Mapping[str, Fit]) -> tuple[dict[str, pd.Series], str]:
+    """best − value, of the log-likelihood where any fit followed it, else of what the fits maximised."""
+    followed = any("loglik" in fit.trace and fit.trace["loglik"].notna().all() for fit in named.values())
+    column, title = ("loglik", "log-likelihood") if followed else ("objective", "objective")
+    curves = _known(named, column)
+    best = max((float(curve.max()) for curve in curves.values() if len(curve)), default=0.0)
+    return {name: best - curve for name, curve in curves.items()}, f"{title} below the best"
+
+
+def _known(named: Mapping[str, Fit], column: str) -> dict[str, pd.Series]:
+    """For each fit the known values of a column of its trace, by seconds."""
+    empty = pd.Series(dtype=float)
+    return {
+        name: fit.trace.set_index("seconds")[column].dropna() if column in fit.trace else empty
+        for name, fit in named.items()
+    }
+
+
+def _named(fits: Fits) -> dict[str, Fit]:
     if isinstance(fits, Mapping):
         return dict(fits)
     several = [fits] if isinstance(fits, Fit) else list(fits)

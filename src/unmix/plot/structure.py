@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from scipy.cluster.hierarchy import leaves_list, linkage
 
 from unmix.fit import Fit
-from unmix.plot.palette import palette
+from unmix.plot.samples import Scale, fair_sample, groups, scale, values_of
+from unmix.plot.style import figure_of, lay_out, literal, new_axes, tidy
+from unmix.plot.topics import Integers, short, topic_colours, topic_names, topic_order
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MOST_SAMPLES = 2000  # more columns than that do not show in a picture
-LONGEST_FEATURE, LONGEST_GROUP = 16, 24  # letters of a name
+LONGEST_GROUP = 24  # letters of a name
 LEGEND_ROWS = 40
-
-Integers = NDArray[np.intp]
-
-
-def topic_order(fit: Fit) -> Integers:
-    """Topics from the heaviest to the lightest: the order in which every view shows them."""
-    return np.argsort(-fit.shares, kind="stable")
-
-
-def topic_colours(fit: Fit) -> list[str]:
-    """The colour of each topic, given out in `topic_order` so that neighbours in a stack differ most."""
-    colours = [""] * fit.n_topics
-    for topic, colour in zip(topic_order(fit), palette(fit.n_topics), strict=True):
-        colours[topic] = colour
-    return colours
 
 
 def structure(
@@ -47,32 +32,32 @@ def structure(
     group
         Samples with the same value stand together: a column of `fit.metadata`, or one value a sample.
     order
-        Samples stand by this number (within their group): a column of `fit.metadata`, or one value a sample. By default
-        similar samples stand side by side.
+        Samples stand by this number or date (within their group): a column of `fit.metadata`, or one value a sample; dates
+        may be ISO text, as "2021-03-01". By default similar samples stand side by side.
     ax
         Where to draw; by default a new figure.
 
     Of more than 2,000 samples a fair part is shown: the same share of each group, the same ones every time.
     """
     names, labels = _grouping(fit, group)
-    numbers = None if order is None else _numbers(fit, order)
+    places = None if order is None else _scale(fit, order)
     shown = fair_sample(labels, MOST_SAMPLES)
     blocks = []
     for g in range(len(names)):
         members = shown[labels[shown] == g]
-        if numbers is None:
+        if places is None:
             blocks.append(members[_by_similarity(fit.proportions[members])])
         else:
-            blocks.append(members[np.argsort(numbers[members], kind="stable")])
+            blocks.append(members[np.argsort(places.numbers[members], kind="stable")])
     if ax is None:
         columns, rows = 1 + (fit.n_topics - 1) // LEGEND_ROWS, min(fit.n_topics, LEGEND_ROWS)
-        ax = Figure(figsize=(9 + 3 * columns, max(4, 0.19 * rows)), layout="constrained").subplots()
+        ax = new_axes(9 + 3 * columns, max(4, 0.19 * rows))
     ends = _stack(ax, fit, blocks)
     about = _axis_title(group, order)
     if group is not None:
         _label_groups(ax, names, ends)
-    elif numbers is not None:
-        _label_numbers(ax, numbers[blocks[0]])
+    elif places is not None:
+        _label_scale(ax, Scale(places.numbers[blocks[0]], places.dates))
     else:
         ax.set_xticks([])
     if len(shown) < len(labels):
@@ -82,57 +67,18 @@ def structure(
     return ax
 
 
-def fair_sample(labels: Integers, at_most: int) -> Integers:
-    """At most so many of the samples, in their order: the same share of each group, but at least one of each."""
-    if len(labels) <= at_most:
-        return np.arange(len(labels))
-    rng = np.random.default_rng(0)
-    kept = []
-    for label in np.unique(labels):
-        members = np.flatnonzero(labels == label)
-        quota = max(1, len(members) * at_most // len(labels))
-        kept.append(rng.choice(members, quota, replace=False))
-    return np.sort(np.concatenate(kept))
-
-
 def _grouping(fit: Fit, group: str | ArrayLike | None) -> tuple[list[str], Integers]:
-    """Names of the groups in their order, and the number of the group of each sample."""
-    if group is None:
-        return [""], np.zeros(len(fit.L), dtype=np.intp)
-    values = _one_value_a_sample(fit, group, "group")
-    if not isinstance(values.dtype, pd.CategoricalDtype):
-        key = None if pd.api.types.is_numeric_dtype(values) else _natural
-        values = values.astype(pd.CategoricalDtype(sorted(values.dropna().unique(), key=key)))
-    values = values.cat.remove_unused_categories()
-    names, labels = [str(name) for name in values.cat.categories], values.cat.codes.to_numpy(dtype=np.intp)
-    return ([*names, "(none)"], np.where(labels < 0, len(names), labels)) if (labels < 0).any() else (names, labels)
+    return ([""], np.zeros(len(fit.L), dtype=np.intp)) if group is None else groups(values_of(fit, group, "group"))
 
 
-def _natural(value: object) -> tuple:
-    """A key that sorts "cluster 2" before "cluster 10"."""
-    parts = re.split(r"(\d+(?:\.\d+)?)", str(value))
-    return tuple((float(part), "") if i % 2 else (-np.inf, part) for i, part in enumerate(parts))
-
-
-def _numbers(fit: Fit, order: str | ArrayLike) -> NDArray[np.float64]:
-    values = _one_value_a_sample(fit, order, "order")
-    if not pd.api.types.is_numeric_dtype(values):
+def _scale(fit: Fit, order: str | ArrayLike) -> Scale:
+    found = scale(values_of(fit, order, "order"))
+    if found is None:
         what = repr(order) if isinstance(order, str) else "the given values"
-        raise ValueError(f"order: {what} does not hold numbers; give a numeric column, or use it as group")
-    return values.to_numpy(dtype=np.float64, na_value=np.nan)
-
-
-def _one_value_a_sample(fit: Fit, given: str | ArrayLike, what: str) -> pd.Series:
-    if isinstance(given, str):
-        table = pd.DataFrame() if fit.metadata is None else fit.metadata
-        if given not in table:
-            known = f"choose one of {', '.join(map(str, table))}" if len(table) else "this fit has no metadata"
-            raise ValueError(f"{what}: there is no column {given!r}; {known}")
-        return table[given]
-    values = pd.Series(np.asarray(given)) if not isinstance(given, pd.Series | pd.Categorical) else pd.Series(given)
-    if len(values) != len(fit.L):
-        raise ValueError(f"{what}: {len(values)} values for {len(fit.L)} samples; give one a sample")
-    return values
+        raise ValueError(
+            f"order: {what} does not hold numbers or dates; give a column of numbers or ISO dates, or use it as group"
+        )
+    return found
 
 
 def _by_similarity(proportions: NDArray[np.float64]) -> Integers:
@@ -161,18 +107,10 @@ def _stack(ax: Axes, fit: Fit, blocks: list[Integers]) -> list[tuple[float, floa
     ]
     ax.set_xlim(0, edges[-1])
     ax.set_ylim(0, 1)
-    ax.spines[["top", "right"]].set_visible(False)
-    _legend(ax, areas, _topic_names(fit, topics[::-1]))
+    tidy(ax)
+    names = topic_names(fit)
+    _legend(ax, areas, [names[k] for k in reversed(topics)])
     return list(zip(lefts, lefts + sizes, strict=True))
-
-
-def _topic_names(fit: Fit, topics: Integers) -> list[str]:
-    features = {topic: rows["feature"] for topic, rows in fit.top_features(3).groupby("topic")}
-    return [f"{k + 1}: " + ", ".join(_short(name, LONGEST_FEATURE) for name in features[k + 1]) for k in topics]
-
-
-def _short(name: str, longest: int) -> str:
-    return name if len(name) <= longest else name[: longest - 1] + "…"
 
 
 def _legend(ax: Axes, handles: Sequence, labels: Sequence[str]) -> None:
@@ -191,39 +129,69 @@ def _legend(ax: Axes, handles: Sequence, labels: Sequence[str]) -> None:
         handleheight=1.0,
         alignment="left",
     )
-    for text in legend.get_texts():
-        text.set_parse_math(False)  # a "$" in a name is a "$"
+    literal(legend.get_texts())
 
 
 def _label_groups(ax: Axes, names: Sequence[str], ends: Sequence[tuple[float, float]]) -> None:
     """Names under their groups: level where all have room, slanted otherwise, and of those too close the largest."""
     size, style = 9, dict[str, Any]()
-    root = ax.figure.canvas.figure
-    root.draw_without_rendering()  # so that the layout is known
-    points = ax.get_window_extent().width * 72 / root.dpi / ends[-1][1]  # the width of a sample's column
+    points = _column_width(ax)
     centres = np.array([(left + right) / 2 for left, right in ends]) * points
-    short = [_short(name, LONGEST_GROUP) for name in names]
-    widths = np.array([0.7 * size * len(name) for name in short])
+    shown = [short(name, LONGEST_GROUP) for name in names]
+    widths = np.array([0.7 * size * len(name) for name in shown])
     kept = list(range(len(names)))
     if (np.diff(centres) < (widths[1:] + widths[:-1]) / 2 + size / 4).any():
         kept, style = [], {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
         for g in sorted(range(len(names)), key=lambda g: ends[g][0] - ends[g][1]):
             if all(abs(centres[g] - centres[other]) >= 1.5 * size for other in kept):
                 kept.append(g)
-    ax.set_xticks(centres[kept] / points, [short[g] for g in kept], fontsize=size, parse_math=False, **style)
+    ax.set_xticks(centres[kept] / points, [shown[g] for g in kept], fontsize=size, parse_math=False, **style)
     ax.tick_params(axis="x", length=0)
 
 
-def _label_numbers(ax: Axes, numbers: NDArray[np.float64]) -> None:
-    """Round numbers at the first sample that reaches them."""
-    known = numbers[np.isfinite(numbers)]
+def _column_width(ax: Axes) -> float:
+    """Of one sample, in points."""
+    lay_out(ax)
+    left, right = ax.get_xlim()
+    return ax.get_window_extent().width * 72 / figure_of(ax).dpi / (right - left)
+
+
+def _label_scale(ax: Axes, places: Scale) -> None:
+    """Round numbers or dates at the first sample that reaches them, as far as there is room."""
+    known = places.numbers[np.isfinite(places.numbers)]
     if not len(known):
         ax.set_xticks([])
         return
+    ticks, labels = (_round_dates if places.dates else _round_numbers)(known)
+    columns = np.searchsorted(known, ticks) + 0.5
+    width, size = _column_width(ax), 10
+    kept: list[int] = []
+    for i, column in enumerate(columns):
+        room = (column - columns[kept[-1]]) * width if kept else np.inf
+        if room > 0.35 * size * (len(labels[i]) + len(labels[kept[-1]]) if kept else 0) + size / 2:
+            kept.append(i)
+    ax.set_xticks(columns[kept], [labels[i] for i in kept], fontsize=size)
+
+
+def _round_numbers(known: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[str]]:
+    from matplotlib.ticker import MaxNLocator
+
     whole = bool((known == np.round(known)).all())
     ticks = MaxNLocator(nbins=12, steps=[1, 2, 5, 10], integer=whole).tick_values(known[0], known[-1])
     ticks = ticks[(ticks >= known[0]) & (ticks <= known[-1])]
-    ax.set_xticks(np.searchsorted(known, ticks) + 0.5, [f"{tick:.0f}" if whole else f"{tick:g}" for tick in ticks])
+    return ticks, [f"{tick:.0f}" if whole else f"{tick:g}" for tick in ticks]
+
+
+def _round_dates(known: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[str]]:
+    from matplotlib.dates import AutoDateLocator, num2date
+
+    locator = AutoDateLocator(maxticks=12)
+    ticks = np.asarray(locator.tick_values(num2date(known[0]), num2date(known[-1])), dtype=float)
+    ticks = ticks[(ticks >= known[0]) & (ticks <= known[-1])]
+    finest = "%Y" if (np.diff(ticks) >= 365).all() else "%Y-%m" if (np.diff(ticks) >= 28).all() else "%Y-%m-%d"
+    if len(ticks) and (ticks != np.floor(ticks)).any():
+        finest = "%Y-%m-%d %H:%M"
+    return ticks, [num2date(tick).strftime(finest) for tick in ticks]
 
 
 def _axis_title(group: str | ArrayLike | None, order: str | ArrayLike | None) -> str:

@@ -1,0 +1,154 @@
+"""Samples as points on a plane, like beside like: PCA or UMAP of the square roots of their proportions."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from unmix.fit import Fit
+from unmix.plot.labels import place_labels
+from unmix.plot.match import Floats
+from unmix.plot.palette import palette
+from unmix.plot.samples import Scale, fair_sample, groups, scale, values_of
+from unmix.plot.style import MANY_POINTS, figure_of, new_axes, shades, tidy
+from unmix.plot.topics import Integers, short, topic_colours, topic_names, topic_place
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_POINTS = {"pca": 20_000, "umap": 5_000}  # what can be seen; what takes seconds, not minutes
+MOST_GROUPS_OF_NUMBERS = 12  # a column of more different numbers is a scale of colours, not a colour each
+LONGEST_GROUP = 24
+
+
+def embedding(
+    fit: Fit,
+    method: Literal["pca", "umap"] = "pca",
+    colour: str | int | ArrayLike | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw each sample as a point. On the scale of square roots, distance between samples is Hellinger distance.
+
+    Parameters
+    ----------
+    method
+        "pca": the two directions in which samples differ most, which keeps distances as far as a plane can. "umap": keeps
+        neighbours together and shows clusters; distances between clusters mean little. Needs `umap-learn`.
+    colour
+        None: the colour of the largest topic of each sample. A number: how much of that topic. A column of `fit.metadata`
+        or one value a sample: numbers and dates of more than 12 different values as a scale, all else a colour a group.
+    ax
+        Where to draw; by default a new figure.
+
+    Groups are named at their middle, as far as there is room. Of more than 20,000 samples (5,000 for UMAP) a fair part
+    is shown: the same share of each group, the same ones every time.
+    """
+    if method not in ("pca", "umap"):
+        raise ValueError(f"method: {method!r} is unknown; choose 'pca' or 'umap'")
+    meaning = _meaning(fit, colour)
+    labels = meaning.labels if isinstance(meaning, Groups) else np.zeros(len(fit.L), dtype=np.intp)
+    shown = fair_sample(labels, MOST_POINTS[method])
+    shown = np.random.default_rng(0).permutation(shown)  # so that no group lies on top of the others
+    places, axis_names = (_pca if method == "pca" else _umap)(np.sqrt(fit.proportions[shown]))
+    ax = new_axes(8, 6) if ax is None else ax
+    look: dict[str, Any] = {"s": float(np.clip(2e4 / len(shown), 2, 25)), "linewidths": 0, "alpha": 0.8}
+    look["rasterized"] = len(shown) > MANY_POINTS
+    if isinstance(meaning, Groups):
+        ax.scatter(places[:, 0], places[:, 1], c=[meaning.colours[g] for g in labels[shown]], **look)
+    else:
+        known = np.isfinite(meaning.scale.numbers[shown])
+        ax.scatter(places[~known, 0], places[~known, 1], color="0.85", **look)
+        numbers = meaning.scale.numbers[shown][known]
+        points = ax.scatter(places[known, 0], places[known, 1], c=numbers, cmap=meaning.colours, **look)
+        _colour_bar(ax, points, meaning)
+    ax.set_aspect("equal", adjustable="datalim")
+    tidy(ax)
+    ax.set(xticks=[], yticks=[], ylabel=axis_names[1])
+    part = f"\n({len(shown):,} of {len(labels):,} samples)" if len(shown) < len(labels) else ""
+    ax.set_xlabel(axis_names[0] + part)
+    if isinstance(meaning, Groups):
+        ax.set_title(meaning.title, loc="left", fontsize=10, parse_math=False)
+        _name_groups(ax, places, labels[shown], meaning)
+    return ax
+
+
+class Groups(NamedTuple):
+    """A group, and so a colour, for each sample."""
+
+    title: str
+    names: list[str]
+    labels: Integers
+    colours: list[str]
+
+
+class Shades(NamedTuple):
+    """A place on a scale of colours for each sample."""
+
+    title: str
+    scale: Scale
+    colours: Any  # a colour map of matplotlib, or the name of one
+
+
+def _meaning(fit: Fit, colour: str | int | ArrayLike | None) -> Groups | Shades:
+    if colour is None:
+        return Groups("largest topic", topic_names(fit, 1), fit.proportions.argmax(axis=1), topic_colours(fit))
+    if isinstance(colour, int | np.integer):
+        k = topic_place(fit, int(colour))
+        title = "proportion of topic " + topic_names(fit)[k]
+        return Shades(title, Scale(fit.proportions[:, k], dates=False), shades(topic_colours(fit)[k]))
+    values, title = values_of(fit, colour, "colour"), colour if isinstance(colour, str) else "group"
+    numbers = scale(values) if values.nunique() > MOST_GROUPS_OF_NUMBERS else None
+    if numbers is not None:
+        return Shades(colour if isinstance(colour, str) else "value", numbers, "viridis")
+    names, labels = groups(values)
+    return Groups(title, names, labels, palette(len(names)))
+
+
+def _pca(points: Floats) -> tuple[Floats, tuple[str, str]]:
+    """The two principal components. The sign of each makes its largest coefficient positive."""
+    centred = points - points.mean(axis=0)
+    variances, directions = np.linalg.eigh(centred.T @ centred)
+    two = directions[:, ::-1][:, :2]
+    two = two * np.sign(two[np.abs(two).argmax(axis=0), range(two.shape[1])])
+    places = np.zeros((len(points), 2))
+    places[:, : two.shape[1]] = centred @ two
+    parts = np.append(variances[::-1], 0)[:2].clip(0) / max(variances.sum(), np.finfo(float).tiny)
+    return places, (f"principal component 1 ({parts[0]:.0%})", f"principal component 2 ({parts[1]:.0%})")
+
+
+def _umap(points: Floats) -> tuple[Floats, tuple[str, str]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it tells of other optional packages
+        try:
+            from umap import UMAP
+        except ImportError:
+            raise ImportError(
+                "method='umap' needs umap-learn; install it with: pip install 'unmix[umap]', or use method='pca'"
+            ) from None
+        neighbours = max(2, min(15, len(points) - 1))
+        reducer = UMAP(n_neighbors=neighbours, init="pca", random_state=0, n_jobs=1)
+        return reducer.fit_transform(points).astype(float), ("UMAP 1", "UMAP 2")
+
+
+def _colour_bar(ax: Axes, points: Any, meaning: Shades) -> None:
+    bar = figure_of(ax).colorbar(points, ax=ax, shrink=0.8)
+    bar.set_label(meaning.title, parse_math=False)
+    bar.outline.set_visible(False)
+    bar.solids.set_alpha(1)  # type: ignore[union-attr]
+    if meaning.scale.dates:
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        bar.ax.yaxis.set_major_locator(locator := AutoDateLocator())
+        bar.ax.yaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def _name_groups(ax: Axes, places: Floats, labels: Integers, meaning: Groups) -> None:
+    """At the median of each group, the largest first."""
+    sizes = np.bincount(labels, minlength=len(meaning.names))
+    order = [g for g in np.argsort(-sizes, kind="stable") if sizes[g]]
+    middles = np.array([np.median(places[labels == g], axis=0) for g in order])
+    names = [short(meaning.names[g], LONGEST_GROUP) for g in order]
+    place_labels(ax, middles[:, 0], middles[:, 1], names, on_top=True, boxes=[meaning.colours[g] for g in order])

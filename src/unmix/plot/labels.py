@@ -1,0 +1,98 @@
+"""Words beside points, none over another: each takes the nearest free place, the first ones first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import cos, radians, sin
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from unmix.plot.style import QUIET, figure_of, lay_out, letters_missing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.text import Annotation
+
+# Right, left, above, below, then between; the same further away, where a line leads back to the point.
+DIRECTIONS = [(cos(radians(a)), sin(radians(a))) for a in (0, 180, 90, 270, 30, 150, 330, 210, 60, 120, 300, 240)]
+DISTANCES = (3, 9, 17, 27, 39, 53)  # this and all lengths below in points of 1/72 inch
+LEADER_FROM = 9
+LEADER: dict[str, Any] = {"arrowstyle": "-", "color": QUIET, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2}
+SIZE, DOT = 8, 2  # of letters; of half a point that no label may hide
+BETWEEN, PADDING = 1.0, 2.0  # room around a label, and inside its box
+
+Box = tuple[float, float, float, float]  # left, bottom, right, top
+
+
+def place_labels(
+    ax: Axes,
+    x: ArrayLike,
+    y: ArrayLike,
+    names: Sequence[str],
+    *,
+    on_top: bool = False,
+    boxes: Sequence[str] | None = None,
+) -> list[Annotation]:
+    """Write each name near its point, inside the Axes; those that find no free place are left out.
+
+    `on_top` tries the point itself before the places around it; `boxes` are the colours of frames around the names.
+    Limits and scales of the axes must be final, and the figure must have its final size.
+    """
+    from matplotlib.patheffects import withStroke
+
+    lay_out(ax)
+    points = 72 / figure_of(ax).dpi  # a pixel
+    places = np.column_stack([x, y]).astype(float)
+    spots = (ax.transData.transform(places) * points).tolist()
+    frame = tuple((np.asarray(ax.get_window_extent().extents) * points).tolist())
+    taken = [] if on_top else [(u - DOT, v - DOT, u + DOT, v + DOT) for u, v in spots]
+    style: dict[str, Any] = {"fontsize": SIZE, "parse_math": False, "ha": "center", "va": "center"}
+    if boxes is None:
+        style["path_effects"] = [withStroke(linewidth=2, foreground="white")]
+    written = []
+    for i, name in enumerate(names):
+        width, height = (points * length + 2 * (BETWEEN + PADDING * (boxes is not None)) for length in _size(ax, name))
+        for distance, dx, dy in _offsets(width, height, on_top):
+            box = _box(spots[i][0] + dx, spots[i][1] + dy, width, height)
+            if _within(box, frame) and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                if boxes is not None:
+                    style["bbox"] = {"boxstyle": f"round,pad={PADDING / SIZE}", "ec": boxes[i], "fc": (1, 1, 1, 0.85)}
+                leader = LEADER if distance > LEADER_FROM else None
+                written.append(
+                    ax.annotate(name, places[i], (dx, dy), textcoords="offset points", arrowprops=leader, **style)
+                )
+                break
+    return written
+
+
+def _size(ax: Axes, name: str) -> tuple[float, float]:
+    """Width and height of a name in pixels."""
+    text = ax.text(0, 0, name, fontsize=SIZE, parse_math=False)
+    with letters_missing():
+        box = text.get_window_extent()
+    text.remove()
+    return box.width, box.height
+
+
+def _offsets(width: float, height: float, on_top: bool) -> Iterator[tuple[float, float, float]]:
+    """Distances from the point, and where the middle of the label would be from it."""
+    if on_top:
+        yield 0, 0, 0
+    for distance in DISTANCES:
+        for across, up in DIRECTIONS:
+            yield distance, across * (distance + width / 2), up * (distance + height / 2)
+
+
+def _box(x: float, y: float, width: float, height: float) -> Box:
+    return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+
+
+def _within(box: Box, frame: Box) -> bool:
+    return frame[0] <= box[0] and frame[1] <= box[1] and box[2] <= frame[2] and box[3] <= frame[3]
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

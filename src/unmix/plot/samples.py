@@ -1,0 +1,82 @@
+"""What is known about each sample (its group, a number, a date), and a fair part of many samples. Needs no matplotlib."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from unmix.fit import Fit
+
+Integers = NDArray[np.intp]
+
+
+class Scale(NamedTuple):
+    """A number for each sample, NaN where unknown; dates are days since 1970, as matplotlib counts them."""
+
+    numbers: NDArray[np.float64]
+    dates: bool
+
+
+def fair_sample(labels: Integers, at_most: int) -> Integers:
+    """At most so many of the samples, in their order: the same share of each group, but at least one of each."""
+    if len(labels) <= at_most:
+        return np.arange(len(labels))
+    rng = np.random.default_rng(0)
+    kept = []
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        quota = max(1, len(members) * at_most // len(labels))
+        kept.append(rng.choice(members, quota, replace=False))
+    return np.sort(np.concatenate(kept))
+
+
+def values_of(fit: Fit, given: str | ArrayLike, what: str) -> pd.Series:
+    """One value a sample: a column of the fit's metadata, or the values given. `what` names them in errors."""
+    if isinstance(given, str):
+        table = pd.DataFrame() if fit.metadata is None else fit.metadata
+        if given not in table:
+            known = f"choose one of {', '.join(map(str, table))}" if len(table) else "this fit has no metadata"
+            raise ValueError(f"{what}: there is no column {given!r}; {known}")
+        return table[given]
+    values = pd.Series(given) if isinstance(given, pd.Series | pd.Categorical) else pd.Series(np.asarray(given))
+    if len(values) != len(fit.L):
+        raise ValueError(f"{what}: {len(values)} values for {len(fit.L)} samples; give one a sample")
+    return values
+
+
+def groups(values: pd.Series) -> tuple[list[str], Integers]:
+    """Names of the groups in their order, and the number of the group of each sample. Those without stand last."""
+    if not isinstance(values.dtype, pd.CategoricalDtype):
+        key = None if pd.api.types.is_numeric_dtype(values) else _natural
+        values = values.astype(pd.CategoricalDtype(sorted(values.dropna().unique(), key=key)))
+    values = values.cat.remove_unused_categories()
+    names, labels = [str(name) for name in values.cat.categories], values.cat.codes.to_numpy(dtype=np.intp)
+    return ([*names, "(none)"], np.where(labels < 0, len(names), labels)) if (labels < 0).any() else (names, labels)
+
+
+def scale(values: pd.Series) -> Scale | None:
+    """Numbers as they are; dates, also as ISO text ("2021-03-01"), as days. None if the values are neither."""
+    if pd.api.types.is_bool_dtype(values) or isinstance(values.dtype, pd.CategoricalDtype):
+        return None
+    if pd.api.types.is_numeric_dtype(values):
+        return Scale(values.to_numpy(dtype=np.float64, na_value=np.nan), dates=False)
+    if isinstance(values.dtype, pd.PeriodDtype):
+        values = values.dt.to_timestamp()
+    if not pd.api.types.is_datetime64_any_dtype(values):
+        values = values.astype(object).map(str, na_action="ignore")  # a date of Python's reads as ISO text too
+    try:
+        dates = pd.to_datetime(values, format="ISO8601", utc=True)
+    except (ValueError, TypeError):  # not all of them dates
+        return None
+    days = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+    return Scale(days.to_numpy(dtype=np.float64, na_value=np.nan), dates=True)
+
+
+def _natural(value: object) -> tuple:
+    """A key that sorts "cluster 2" before "cluster 10"."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", str(value))
+    return tuple((float(part), "") if i % 2 else (-np.inf, part) for i, part in enumerate(parts))

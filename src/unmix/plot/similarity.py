@@ -1,0 +1,56 @@
+"""How alike topics are, within a fit or between two: a heat map of 1 − Hellinger distance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unmix.fit import Fit
+from unmix.plot.match import Floats, check_same, matched, similarities
+from unmix.plot.style import figure_of, new_axes
+from unmix.plot.topics import Integers, topic_names, topic_order
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_WITH_NUMBERS = 12  # topics; beyond that figures in the cells are too small to read
+
+
+def similarity(fit: Fit, other: Fit | None = None, ax: Axes | None = None) -> Axes:
+    """A cell for each pair of topics: 1 where they are the same, 0 where they share no feature.
+
+    Rows are the topics of `fit`, the heaviest first. Columns are the same, or the topics of the `other` fit, each below the
+    row of its match; those without one come last. The matching is the one to one that makes matched topics most similar.
+    """
+    against = fit if other is None else other
+    check_same("feature", (len(fit.F), len(against.F)), (fit.features, against.features))
+    alike, rows = similarities(fit.topics, against.topics), topic_order(fit)
+    columns = rows if other is None else _beside(rows, matched(alike), topic_order(against))
+    if ax is None:
+        ax = new_axes(5 + 0.36 * len(columns), (2 if other is None else 3.2) + 0.32 * len(rows))
+    image = ax.imshow(alike[np.ix_(rows, columns)], vmin=0, vmax=1, cmap="Blues", aspect="auto")
+    names, others = topic_names(fit), topic_names(against)
+    across = [str(k + 1) if other is None else others[k] for k in columns]
+    size = 9 if max(len(rows), len(columns)) <= 20 else 7
+    ax.set_yticks(range(len(rows)), [names[k] for k in rows], fontsize=size, parse_math=False)
+    ax.set_xticks(range(len(columns)), across, fontsize=size, parse_math=False, rotation=0 if other is None else 90)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    ax.set_xlabel("topics" if other is None else "topics of the other fit")
+    ax.set_ylabel("topics")
+    if max(len(rows), len(columns)) <= MOST_WITH_NUMBERS:
+        _write_numbers(ax, alike[np.ix_(rows, columns)])
+    figure_of(ax).colorbar(image, ax=ax, label="similarity", shrink=0.8).outline.set_visible(False)
+    return ax
+
+
+def _beside(rows: Integers, partners: dict[int, int], order: Integers) -> Integers:
+    """Columns in the order of their rows, and those without a row behind them."""
+    first = [partners[k] for k in rows if k in partners]
+    return np.array(first + [k for k in order if k not in first], dtype=np.intp)
+
+
+def _write_numbers(ax: Axes, values: Floats) -> None:
+    for (i, j), value in np.ndenumerate(values):
+        ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7.5, color="white" if value > 0.6 else "0.2")

@@ -1,0 +1,84 @@
+"""The look that all pictures share, and the one place where figures are made."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
+MANY_POINTS = 2000  # beyond that a vector picture would grow slow: points become pixels
+FAINT, QUIET = "0.9", "0.45"  # of lines; of words that matter less
+
+
+def new_axes(width: float, height: float) -> Axes:
+    """The Axes of a new figure, without pyplot and so without a display or a state."""
+    return new_grid(1, 1, (width, height))[0]
+
+
+def new_grid(n: int, most_columns: int, panel: tuple[float, float], **options: Any) -> NDArray[np.object_]:
+    """n panels of a size in inches, row by row and in rows as even as can be, of one new figure."""
+    from matplotlib.figure import Figure
+
+    rows = ceil(n / most_columns)
+    columns = ceil(n / rows)
+    figure = Figure(figsize=(columns * panel[0], rows * panel[1]), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False, **options).ravel()
+    for unused in panels[n:]:
+        unused.remove()
+    return panels[:n]
+
+
+def figure_of(ax: Axes) -> Figure:
+    return ax.figure.canvas.figure
+
+
+def lay_out(ax: Axes) -> None:
+    """Find out where everything will stand, without drawing it."""
+    with letters_missing():
+        figure_of(ax).draw_without_rendering()
+
+
+@contextmanager
+def letters_missing() -> Iterator[None]:
+    """While text is measured, nothing is said of letters that the font lacks; it is when the picture is drawn."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")
+        yield
+
+
+def tidy(ax: Axes, grid: str = "") -> None:
+    """No frame but the two lines that are read; `grid` is "x", "y", "both" or none, and lies behind the picture."""
+    ax.spines[["top", "right"]].set_visible(False)
+    if grid:
+        ax.grid(axis=grid, color=FAINT, linewidth=0.8)  # type: ignore[arg-type]
+    ax.set_axisbelow(True)
+
+
+def literal(texts: Iterable[Text]) -> None:
+    """A "$" in a name is a "$"."""
+    for text in texts:
+        text.set_parse_math(False)
+
+
+def say(ax: Axes, sentence: str) -> None:
+    """Words in place of a picture."""
+    ax.text(0.5, 0.5, sentence, transform=ax.transAxes, ha="center", va="center", color=QUIET, wrap=True)
+
+
+def shades(colour: str) -> Colormap:
+    """From almost white to a colour, and to a darker one where most is."""
+    from matplotlib.colors import LinearSegmentedColormap, to_rgb
+
+    most = np.array(to_rgb(colour))
+    return LinearSegmentedColormap.from_list(colour, [np.full(3, 0.94), most, 0.55 * most])

@@ -1,0 +1,79 @@
+"""The most distinctive features of topics as bars, each before a ghost: its frequency in all samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unmix.fit import Fit
+from unmix.plot.style import figure_of, new_grid, tidy
+from unmix.plot.topics import short, topic_colours, topic_places
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LONGEST_LABEL = 18
+COLUMNS, WIDTH = 5, 2.7
+
+
+@overload
+def top_features(
+    fit: Fit, n: int = 10, topics: int | Iterable[int] | None = None, ax: None = None
+) -> NDArray[np.object_]: ...
+@overload
+def top_features(fit: Fit, n: int = 10, topics: int | Iterable[int] | None = None, *, ax: Axes) -> Axes: ...
+def top_features(
+    fit: Fit, n: int = 10, topics: int | Iterable[int] | None = None, ax: Axes | None = None
+) -> Axes | NDArray[np.object_]:
+    """A panel a topic: the n features of `fit.top_features`, the most distinctive at the top.
+
+    The coloured bar is the share of the feature in the topic, the grey one behind it its share in all samples.
+
+    Parameters
+    ----------
+    topics
+        Numbers of topics, from 1; by default all, the heaviest first.
+    ax
+        Where to draw one topic; by default a new figure with a panel a topic.
+
+    Returns an array of Axes, one a topic, or the one given.
+    """
+    places = topic_places(fit, topics)
+    if n < 1:
+        raise ValueError(f"n: {n} features cannot be drawn; give at least 1")
+    if ax is not None and len(places) != 1:
+        raise ValueError(f"ax holds one topic, and {len(places)} were asked for; give one, as topics=3, or no ax")
+    panels = new_grid(len(places), COLUMNS, (WIDTH, 0.6 + 0.19 * n)) if ax is None else np.array([ax], dtype=object)
+    table, colours = fit.top_features(n), topic_colours(fit)
+    for k, panel in zip(places, panels, strict=True):
+        _bars(panel, table[table["topic"] == k + 1], float(fit.shares[k]), colours[k])
+        panel.set_title(f"topic {k + 1} · {fit.shares[k]:.1%}", loc="left", fontsize=10)
+    what = "share of counts: coloured in the topic, grey in all samples"
+    if ax is not None:
+        ax.set_xlabel(what)
+        return ax
+    figure_of(panels[0]).supxlabel(what, fontsize=9)
+    return panels
+
+
+def _bars(ax: Axes, rows: pd.DataFrame, share: float, colour: str) -> None:
+    rows = rows[rows["share"] > 0]
+    # share f of the feature in the topic, g in the rest of the topics, lift f / g: in all of them s f + (1 − s) g
+    overall = rows["share"] * (share + (1 - share) / rows["lift"])
+    heights = np.arange(len(rows))
+    ax.barh(heights, overall, height=0.86, color="0.86")
+    ax.barh(heights, rows["share"], height=0.5, color=colour)
+    names = [short(name, LONGEST_LABEL) for name in rows["feature"]]
+    ax.set_yticks(heights, names, fontsize=8, parse_math=False)
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_xlim(0, None)
+    ax.locator_params(axis="x", nbins=4)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
+    ax.tick_params(axis="y", length=0)
+    ax.tick_params(axis="x", labelsize=7.5)
+    tidy(ax, grid="x")
+    ax.spines["left"].set_visible(False)
