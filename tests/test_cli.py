@@ -216,63 +216,6 @@ def test_names_that_look_like_markup_or_escapes_are_shown_harmlessly(run):
     assert "\x1b" not in out
 
 
-def write_npz(matrix):
-    return lambda path: sp.save_npz(path, sp.csr_array(matrix))
-
-
-def write(content):
-    return lambda path: path.write_bytes(content if isinstance(content, bytes) else content.encode())
-
-
-def cut_npz(path):
-    sp.save_npz(path, sp.csr_array(np.eye(30)))
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-MTX = "%%MatrixMarket matrix coordinate integer general\n"
-BAD_FILES = {
-    "missing.csv": (lambda path: None, "no such file"),
-    "folder.csv": (lambda path: path.mkdir(), "a folder, not a .csv file"),
-    "unknown.xyz": (write("1"), "unknown kind of file; unmix reads .npz, .mtx, .csv"),
-    "text.csv": (write(",a,b\nx,1,2\ny,3,dog\n"), "row 2 ('y'), column 2 ('b') is 'dog'"),
-    "no_names.csv": (write("a,b\n1,2\n3,dog\n"), "row 2, column 2 ('b') is 'dog'"),
-    "negative.csv": (write(",a,b\nx,-1,2\n"), "row 1 ('x'), column 1 ('a') is -1; unmix needs finite counts >= 0"),
-    "infinite.csv": (write(",a,b\nx,1,inf\n"), "column 2 ('b') is inf"),
-    "hole.csv": (write(",a,b\nx,,2\n"), "row 1 ('x'), column 1 ('a') is empty"),
-    "short.csv": (write(",a,b\nx,1,2\ny,3\n"), "row 2 ('y'), column 2 ('b') is empty"),
-    "long.csv": (write(",a,b\nx,1,2\ny,3,4,5\n"), "Expected 3 fields in line 3, saw 4"),
-    "wide.csv": (write(",a\nx,1,2,3\n"), "the first row has 2 cells, the second 4"),
-    "empty.csv": (write(""), "there is nothing in it"),
-    "header.csv": (write(",a,b\n"), "there is nothing below the names of the features"),
-    "no_header.csv": (write("0,1,0\n2,3,4\n"), "the first row holds counts"),
-    "semicolons.csv": (write(";a;b\nx;1;2\n"), "must be separated by commas"),
-    "binary.csv": (write(b"\xff\xfe\x80abc"), "not text in UTF-8"),
-    "zeros.csv": (write(",a,b\nx,0,0\n"), "no counts at all"),
-    "foreign.npz": (write("this is not an archive"), "no sparse matrix that can be read"),
-    "cut.npz": (cut_npz, "no sparse matrix that can be read"),
-    "dense.npz": (lambda path: np.savez(path, x=np.eye(2)), "does not contain a sparse array"),
-    "negative.npz": (write_npz([[1, 0], [0, -2]]), "-2 at row 1, column 1"),
-    "none.npz": (write_npz(np.zeros((0, 3))), "0 sample(s)"),
-    "foreign.mtx": (write("hello\n"), "not a readable MatrixMarket file"),
-    "cut.mtx": (write(MTX + "3 3 2\n1 1 1\n"), "not a readable MatrixMarket file"),
-    "negative.mtx": (write(MTX + "3 3 1\n2 1 -4\n"), "-4 at row 1, column 0"),
-    "huge.mtx": (write(MTX + "3 3 99999999999999\n1 1 1\n"), "too large for this machine's memory, or damaged"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_FILES)
-def test_a_bad_file_ends_with_one_line_that_names_it_and_nothing_written(name, run):
-    make, message = BAD_FILES[name]
-    make(Path(name))
-    before = listing(".")
-    code, _, err = run("fit", name, "-k", 2, "-o", "out")
-    assert code == 2
-    assert err.startswith(f"error: {name}: ")
-    assert message in err
-    assert err.count("\n") == 1
-    assert listing(".") == before
-
-
 BAD_ARGUMENTS = {
     "no input": (["fit", "-k", "2"], "Missing argument 'INPUT'"),
     "no topics": (["fit", "counts.csv"], "Missing option"),

@@ -5,12 +5,15 @@ A fit's folder is written beside its place and then swapped in: a reader sees ol
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -76,9 +79,17 @@ def write_proportions(proportions: NDArray, samples: NDArray | None, path: str |
 
 
 def write_counts(counts: Counts, path: str | os.PathLike[str]) -> None:
-    """The matrix alone, as a `.npz` file of scipy."""
+    """A `.npz` file of scipy with further members: names as JSON and metadata as CSV, both as bytes in UTF-8."""
+    named = {name: getattr(counts, name) for name in ("samples", "features")}
+    members = {name: json.dumps(names.tolist()) for name, names in named.items() if names is not None}
+    if counts.metadata is not None:
+        members["metadata"] = counts.metadata.to_csv(index=False, lineterminator="\n")
     with replacing(path) as temporary:
         sp.save_npz(temporary, counts.csr)
+        with zipfile.ZipFile(temporary, "a", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in members.items():
+                with archive.open(f"{name}.npy", "w") as file:
+                    np.lib.format.write_array(file, np.frombuffer(content.encode(), np.uint8), allow_pickle=False)
 
 
 def _write_files(fit: Fit, folder: Path) -> None:

@@ -1,0 +1,101 @@
+"""AnnData files: of a `.h5ad` only the matrix asked for, obs and the names of var are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unmix.data.read.files import extra, first_line
+from unmix.data.read.found import SMALLER, Asked, Found, require_room, with_sound_indices
+from unmix.memory import require
+
+SAMPLE = 10_000  # values by which to tell counts from what was normalised
+
+
+def read_h5ad(path: Path, asked: Asked) -> Found:
+    extra("anndata", "reading .h5ad", "anndata")
+    h5py = extra("h5py", "reading .h5ad", "anndata")
+    if asked.raw and asked.layer is not None:
+        raise ValueError("give layer= or raw=True, not both")
+    try:
+        with h5py.File(path, "r") as file:
+            return _read(file, asked)
+    except (ValueError, MemoryError):
+        raise
+    except Exception as error:  # a damaged file can fail in any way
+        raise ValueError(f"not a readable AnnData file ({first_line(error)}); it may be cut short") from error
+
+
+def _read(file: Any, asked: Asked) -> Found:
+    from anndata.io import read_elem
+
+    matrices = _matrices(file)
+    wanted = "raw" if asked.raw else "X" if asked.layer is None else f"layer {asked.layer!r}"
+    if wanted not in matrices:
+        raise ValueError(f"there is no {wanted} in it; it has {', '.join(matrices) or 'no matrix at all'}")
+    element = matrices[wanted]
+    obs, names = file["obs"], file["raw/var"] if asked.raw else file["var"]
+    if not hasattr(obs, "keys") or not hasattr(names, "keys"):
+        raise ValueError("written by an anndata older than 0.7; read and write it with a newer one first")
+    _check_room(element)
+    note = _not_counts(wanted, matrices)
+    described = read_elem(obs)
+    metadata = described.reset_index(drop=True) if len(described.columns) else None
+    features = read_elem(names[names.attrs["_index"]])
+    return Found(
+        with_sound_indices(read_elem(element)),
+        [str(name) for name in described.index],
+        [str(name) for name in features],
+        metadata,
+        notes=[note] if note else [],
+    )
+
+
+def _matrices(file: Any) -> dict[str, Any]:
+    """The matrices in a file by the words for them: X, layer 'counts', raw."""
+    found = {"X": file["X"]} if "X" in file else {}
+    found |= {f"layer {name!r}": element for name, element in file.get("layers", {}).items()}
+    return found | ({"raw": file["raw/X"]} if "raw/X" in file else {})
+
+
+def _is_sparse(element: Any) -> bool:
+    return hasattr(element, "keys")
+
+
+def _check_room(element: Any) -> None:
+    if _is_sparse(element):
+        n, m = (int(size) for size in element.attrs["shape"])
+        nonzeros = max(element["data"].shape[0], element["indices"].shape[0])
+        require_room(max(n, element["indptr"].shape[0]), m, nonzeros)
+    else:
+        require(2 * element.size * element.dtype.itemsize, " × ".join(f"{size:,}" for size in element.shape), SMALLER)
+
+
+def _values(element: Any) -> Any:
+    """Some of the values, from the beginning of a matrix."""
+    if _is_sparse(element):
+        return element["data"][:SAMPLE]
+    return element[: max(1, SAMPLE // max(1, element.shape[-1]))]
+
+
+def _whole(values: Any) -> bool:
+    with np.errstate(invalid="ignore"):
+        return bool(values.size and (values >= 0).all() and (values % 1 == 0).all())
+
+
+def _not_counts(wanted: str, matrices: dict[str, Any]) -> str:
+    """What is wrong with the values of a matrix, and which other one in the file holds counts; empty if nothing is."""
+    values = _values(matrices[wanted])
+    if not values.size or values.dtype.kind not in "iuf" or _whole(values):
+        return ""
+    negative = bool((values < 0).any())
+    problem = f"{wanted} holds {'negative numbers, probably scaled' if negative else 'fractions, probably normalised'}"
+    better = next((name for name, other in matrices.items() if name != wanted and _whole(_values(other))), None)
+    if better is not None:
+        use = {"X": "leave layer and raw out", "raw": "use raw=True"}.get(better, f"use layer={better[6:]}")
+        problem += f"; {better} holds whole numbers: {use}"
+    if negative:
+        raise ValueError(f"{problem}; unmix needs counts >= 0")
+    return problem

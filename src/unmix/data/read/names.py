@@ -1,0 +1,145 @@
+"""Names and what describes the samples: made unique, fetched from files beside a matrix, joined from another table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from unmix.data.read.files import first_line, lines_of, opened_text
+from unmix.data.read.found import Found, listed
+from unmix.data.read.labels import names_samples
+from unmix.data.read.matrices import ONLY_EMPTY_IS_MISSING
+
+FEATURES_FILE, SAMPLES_FILE = "features.txt", "samples.csv"  # may lie beside a matrix
+SAMPLE_COLUMNS = ("sample", "Unnamed: 0")  # of samples.csv: where the names are; pandas' word for an empty header cell
+
+
+def unique(names: list[str]) -> tuple[list[str], int]:
+    """The first of several equal names stays; the others get the next free of -1, -2, …. Also how many were changed.
+
+    >>> unique(["a", "b", "a", "a-1", "a"])
+    (['a', 'b', 'a-2', 'a-1', 'a-3'], 2)
+    """
+    taken, seen, given, changed = set(names), set(), [], 0
+    suffix: dict[str, int] = {}
+    for name in names:
+        if name in seen:
+            changed += 1
+            base, number = name, suffix.get(name, 1)
+            while (name := f"{base}-{number}") in taken:
+                number += 1
+            suffix[base] = number + 1
+            taken.add(name)
+        seen.add(name)
+        given.append(name)
+    return given, changed
+
+
+def make_unique(found: Found) -> None:
+    """Names that several samples or features share are told apart, and it is said."""
+    for what in ("samples", "features"):
+        if (names := getattr(found, what)) is not None:
+            fresh, changed = unique([str(name) for name in names])
+            setattr(found, what, fresh)
+            if changed:
+                one = what.removesuffix("s")
+                found.notes.append(
+                    f"{changed:,} {what if changed > 1 else one} had the name of an earlier {one}: "
+                    "told apart with -1, -2, …"
+                )
+
+
+def add_neighbours(found: Found, path: Path) -> None:
+    """The names in features.txt and samples.csv beside a matrix, where their lengths fit."""
+    n, m = found.matrix.shape
+    found.features = _beside(path.parent / FEATURES_FILE, lines_of, m, found.notes)
+    metadata = _beside(path.parent / SAMPLES_FILE, table_of, n, found.notes)
+    if metadata is not None and (column := next((name for name in metadata if name in SAMPLE_COLUMNS), None)):
+        found.samples = as_names(metadata.pop(column))
+    if metadata is not None and len(metadata.columns):
+        found.metadata = metadata
+
+
+def _beside(file: Path, load: Callable[[Path], Any], expected: int, notes: list[str]) -> Any:
+    if not file.is_file():
+        return None
+    try:
+        rows = load(file)
+    except (ValueError, OSError) as error:
+        problem = f"cannot be read ({first_line(error)})"
+    else:
+        if len(rows) == expected:
+            return rows
+        problem = f"has {len(rows):,} rows for {expected:,}"
+    notes.append(f"{file.name}: left aside, it {problem}")
+    return None
+
+
+def table_of(file: Path, **options: Any) -> pd.DataFrame:
+    """A CSV or TSV table as it stands; the separator is a tab if the name says so."""
+    separator = "\t" if ".tsv" in file.name.lower()[-7:] else ","
+    with opened_text(file) as text:
+        try:
+            return pd.read_csv(text, sep=separator, **ONLY_EMPTY_IS_MISSING, **options)
+        except pd.errors.EmptyDataError as error:
+            raise ValueError("there is nothing in it") from error
+        except pd.errors.ParserError as error:
+            raise ValueError(first_line(error)) from error
+
+
+def as_names(column: pd.Series) -> list[str]:
+    return column.astype(object).where(column.notna(), "").map(str).tolist()
+
+
+def join_metadata(found: Found, file: Path) -> None:
+    """Add the columns of a table: by the names of the samples where a column has them, otherwise by position."""
+    table, words = table_of(file), table_of(file, dtype=str)
+    n = found.matrix.shape[0]
+    if not len(table.columns):
+        raise ValueError("a table without columns")
+    matched: dict[Any, int] = {}
+    for number, column in enumerate(table.columns):
+        if found.samples is not None and (number == 0 or names_samples(str(column))):
+            known = set(as_names(words[column]))
+            matched[column] = sum(name in known for name in found.samples)
+    best = max(matched, key=lambda column: matched[column], default=None)
+    if best is not None and matched[best] == n:
+        fresh = _by_name(table, as_names(words[best]), best, found.samples or [])
+    elif best is not None and matched[best]:
+        known = set(as_names(words[best]))
+        absent = [name for name in found.samples or [] if name not in known]
+        raise ValueError(
+            f"{matched[best]:,} of {n:,} samples are in its column {str(best)!r}, not so {listed(absent)}; "
+            "give every sample a row"
+        )
+    elif len(table) == n:
+        fresh = table
+        if found.samples is None and (names := next((c for c in table if c in SAMPLE_COLUMNS), None)) is not None:
+            found.samples = as_names(words[names])
+            fresh = table.drop(columns=names)
+        elif found.samples is not None:
+            found.notes.append(
+                f"{file.name}: no column has the names of the samples; its rows are taken in their order"
+            )
+    else:
+        raise ValueError(
+            f"{len(table):,} rows for {n:,} samples, and none of their names was found in it; "
+            "give a column with the names of the samples, or one row a sample in the same order"
+        )
+    earlier = [] if found.metadata is None else [found.metadata.drop(columns=fresh.columns, errors="ignore")]
+    joined = pd.concat([*earlier, fresh], axis=1)
+    found.metadata = joined if len(joined.columns) else None
+
+
+def _by_name(table: pd.DataFrame, keys: list[str], column: Any, samples: list[str]) -> pd.DataFrame:
+    place: dict[str, int] = {}
+    wanted = set(samples)
+    for row, key in enumerate(keys):
+        if key in place and key in wanted:
+            raise ValueError(f"{key!r} stands twice in its column {str(column)!r}; give every sample one row")
+        place[key] = row
+    rows = table.drop(columns=column).iloc[[place[name] for name in samples]]
+    return rows.reset_index(drop=True)

@@ -1,0 +1,287 @@
+"""Tables: `.csv`, `.tsv` and `.parquet`, wide (one column a feature), long (sample, feature, count) or with texts."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from unmix.data.read.files import extra, first_line, opened_text
+from unmix.data.read.found import SMALLER, Asked, Found, listed
+from unmix.data.read.labels import FEATURE_WORDS, INDEX_WORDS, long_roles, names_samples, rows_are_features, words_in
+from unmix.data.read.matrices import ONLY_EMPTY_IS_MISSING
+from unmix.data.read.names import as_names
+from unmix.data.read.text import TEXT_FIELD, counted, name_field
+from unmix.memory import require
+
+MISSING = {"nan", "na", "n/a", "null", "none", "-", "."}
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+
+
+def read_csv(path: Path, asked: Asked) -> Found:
+    return found_in(*_cells(path, ",;\t"), asked)
+
+
+def read_tsv(path: Path, asked: Asked) -> Found:
+    return found_in(*_cells(path, "\t"), asked)
+
+
+def read_parquet(path: Path, asked: Asked) -> Found:
+    pyarrow = extra("pyarrow", "reading .parquet", "parquet")
+    parquet = extra("pyarrow.parquet", "reading .parquet", "parquet")
+    try:
+        with parquet.ParquetFile(path) as file:
+            schema, size = file.schema_arrow, file.metadata
+            if nested := [field.name for field in schema if pyarrow.types.is_nested(field.type)]:
+                raise ValueError(f"{listed(nested)} holds lists or records; unmix needs one number or text a cell")
+            require(16 * size.num_rows * size.num_columns, f"{size.num_rows:,} × {size.num_columns:,} cells", SMALLER)
+            frame = file.read().to_pandas()
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"not a readable Parquet file ({first_line(error)}); it may be cut short") from error
+    named = not isinstance(frame.index, pd.RangeIndex)
+    if named:
+        frame = frame.reset_index(names=["" if name is None else str(name) for name in frame.index.names])
+    header = [str(name) for name in frame.columns]
+    if not header or not len(frame):
+        raise ValueError("a table without cells; unmix needs one row a sample")
+    return found_in(header, frame.set_axis(range(len(header)), axis=1), asked, named=named or None)
+
+
+def _cells(path: Path, separators: str) -> tuple[list[str], pd.DataFrame]:
+    """The first row as text, and the others as pandas understands them; what may be names stays text."""
+    with opened_text(path) as file:
+        separator = _separator(file.readline(), separators)
+    with opened_text(path) as file:
+        header: list[str] = []
+        try:
+            reader = csv.reader(file, delimiter=separator)
+            header = next(reader, [])
+            table = pd.read_csv(
+                file,
+                sep=separator,
+                header=None,
+                dtype={j: str for j, name in enumerate(header) if j == 0 or _may_be_names(name)},
+                low_memory=False,
+                **ONLY_EMPTY_IS_MISSING,
+            )
+        except pd.errors.EmptyDataError as error:
+            missing = "nothing below the names of the features" if header else "nothing in it"
+            raise ValueError(f"there is {missing}; unmix needs one row a sample") from error
+        except (csv.Error, pd.errors.ParserError) as error:
+            if ragged := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error)):
+                expected, line, cells = map(int, ragged.groups())
+                raise ValueError(
+                    f"line {line + reader.line_num} has {cells} cells, those before it {expected}; "
+                    "every row needs as many"
+                ) from error
+            raise ValueError(f"not a table separated by {SEPARATORS[separator]} ({first_line(error)})") from error
+    width = table.shape[1]
+    if len(header) == width - 1:  # R's write.table leaves out the header of the row names
+        header = ["", *header]
+    if len(header) != width:
+        raise ValueError(f"the first row has {len(header)} cells, the second {width}; every row needs as many")
+    if table[width - 1].isna().any():  # pandas fills up short rows
+        _refuse_short_rows(path, separator, width)
+    return header, table
+
+
+def _separator(line: str, separators: str) -> str:
+    return next((one for one in separators if len(next(csv.reader([line], delimiter=one), [])) > 1), separators[0])
+
+
+def _may_be_names(header: str) -> bool:
+    return header.strip() != "" and (names_samples(header) or bool(words_in(header) & FEATURE_WORDS))
+
+
+def _refuse_short_rows(path: Path, separator: str, width: int) -> None:
+    with opened_text(path) as file:
+        reader = csv.reader(file, delimiter=separator)
+        next(reader)
+        for row, cells in enumerate((cells for cells in reader if cells), start=1):
+            if len(cells) < width:
+                raise ValueError(
+                    f"row {row} (line {reader.line_num}) has {len(cells)} cells, others {width}; every row needs as many"
+                )
+
+
+def found_in(header: list[str], table: pd.DataFrame, asked: Asked, named: bool | None = None) -> Found:
+    """Texts, a long table or a wide one, whichever the header and the cells show."""
+    if (text := _text_column(header, table, asked)) is not None:
+        return _texts(header, table, text, asked)
+    if (roles := long_roles(header)) and _numbers(table[roles[2]])[1].all():
+        return _long(header, table, roles, asked)
+    return _wide(header, table, asked, named)
+
+
+def _text_column(header: list[str], table: pd.DataFrame, asked: Asked) -> int | None:
+    wanted = asked.text_column
+    if wanted is None and asked.like is not None and asked.like.text is not None:
+        wanted = asked.like.text.get("text_column")
+        wanted = wanted if wanted in header else None
+    if wanted is not None:
+        if wanted not in header:
+            raise ValueError(f"no column {wanted!r} to take texts from; there are {listed(header)}")
+        return header.index(wanted)
+    for column, name in enumerate(header):
+        if name.strip().lower() == TEXT_FIELD and _all_text(table[column]):
+            return column
+    return None
+
+
+def _texts(header: list[str], table: pd.DataFrame, text: int, asked: Asked) -> Found:
+    others = [column for column in range(len(header)) if column != text]
+    metadata = pd.DataFrame({header[column]: _natural(table[column]) for column in others})
+    names = {header[column]: as_names(table[column]) for column in others}
+    field = "" if "" in names else name_field(names)
+    samples = None if field is None else names[field]
+    if field is not None:
+        metadata = metadata.drop(columns=field)
+    return counted(as_names(table[text]), asked, samples=samples, metadata=metadata, column=header[text])
+
+
+def _long(header: list[str], table: pd.DataFrame, roles: tuple[int, int, int], asked: Asked) -> Found:
+    """A row for each pair of sample and feature; both in the order in which they first come."""
+    sample, feature, count = roles
+    for column in (sample, feature):
+        if (missing := np.flatnonzero(table[column].isna())).size:
+            raise ValueError(f"row {missing[0] + 1} has no {header[column]!r}; every count needs one")
+    values = _counts(table[count], count, header[count], None)
+    rows, samples = pd.factorize(np.array(as_names(table[sample]), dtype=object))
+    columns, features = pd.factorize(np.array(as_names(table[feature]), dtype=object))
+    matrix = sp.coo_array((values, (rows, columns)), shape=(len(samples), len(features)))
+    found = Found(matrix, list(samples), list(features))
+    if again := int(pd.DataFrame({"row": rows, "column": columns}).duplicated().sum()):
+        found.notes.append(
+            f"{again:,} row{'s name' if again > 1 else ' names'} a sample and a feature that came before: counts are added"
+        )
+    return found.transposed() if asked.transpose else found
+
+
+def _wide(header: list[str], table: pd.DataFrame, asked: Asked, named: bool | None) -> Found:
+    notes: list[str] = []
+    if named is None:
+        named = _first_column_names(header[0], table[0], notes)
+    samples = as_names(table[0]) if named else None
+    columns = range(int(named), len(header))
+    described = [column for column in columns if named and _all_text(table[column])]
+    counts = [column for column in columns if column not in set(described)]
+    features = [header[column] for column in counts]
+    _refuse_other_layouts(header, features, described)
+    matrix = _sparse(table, counts, header, samples)
+    metadata = pd.DataFrame({header[column]: table[column] for column in described}) if described else None
+    found = Found(matrix, samples, features, metadata, notes=notes)
+    why = rows_are_features(header[0], samples, features) if samples is not None else None
+    if asked.transpose or (asked.transpose is None and why):
+        if asked.transpose is None:
+            notes.append(f"rows look like features ({why}): transposed; use transpose=False (--no-transpose) to keep")
+        return found.transposed()
+    if described:
+        among = [header[column] for column in counts if column < described[-1]] if described[0] == 1 else []
+        but = f"; {listed(among)} among them hold{'s' * (len(among) == 1)} numbers, taken as counts" if among else ""
+        notes.append(f"{listed(header[j] for j in described)} hold{'s' * (len(described) == 1)} text: metadata{but}")
+    return found
+
+
+def _first_column_names(header: str, first: pd.Series, notes: list[str]) -> bool:
+    """Names if the header is empty or a cell is text; numbers are names if the header says so and no two are equal."""
+    if header.strip() == "" or not _numbers(first)[1].all():
+        return True
+    words = words_in(header)
+    if not (names_samples(header) or words & FEATURE_WORDS):
+        return False
+    if first.is_unique and not first.isna().any():
+        notes.append(f"the first column, {header!r}, holds numbers that are all different: taken as names")
+        return True
+    if words & INDEX_WORDS:
+        notes.append(
+            f"the first column, {header!r}, holds numbers that repeat, and is taken as counts; "
+            "if they are names, leave its header cell empty"
+        )
+    return False
+
+
+def _refuse_other_layouts(header: list[str], features: list[str], described: list[int]) -> None:
+    if not features and described:
+        raise ValueError(
+            f"no column holds counts; if {listed(header[j] for j in described)} holds texts, give it as text_column "
+            "(--text-column)"
+        )
+    if not features:
+        raise ValueError("one column only, and it holds names; the columns of the table must be separated by commas")
+    if len(header) == 3 and len(described) == 1:
+        raise ValueError(
+            f"two columns of text and one of numbers; if its rows are counts of features in samples, "
+            f"name the columns sample, feature and count (now {listed(header)})"
+        )
+    if len(set(features)) < len(features) and all(_is_number(name) for name in features):
+        raise ValueError("the first row holds counts; put a row with the names of the features above it")
+
+
+def _sparse(table: pd.DataFrame, columns: list[int], header: list[str], samples: list[str] | None) -> sp.csc_array:
+    """The numbers of a table, a column at a time, so that no second table of its size is made."""
+    values, rows, starts = [], [], [0]
+    for number, column in enumerate(columns, start=1):
+        dense = _counts(table[column], number - 1, header[column], samples)
+        nonzero = np.flatnonzero(dense)
+        rows.append(nonzero)
+        values.append(dense[nonzero])
+        starts.append(starts[-1] + len(nonzero))
+    shape = (len(table), len(columns))
+    return sp.csc_array((np.concatenate(values), np.concatenate(rows), np.array(starts)), shape=shape)
+
+
+def _counts(cells: pd.Series, column: int, header: str, samples: list[str] | None) -> NDArray[np.float64]:
+    """The cells of a column as numbers, or an error that names the first that is not a count."""
+    values, _ = _numbers(cells)
+    with np.errstate(invalid="ignore"):
+        bad = np.flatnonzero(~((values >= 0) & (values < np.inf)))
+    if bad.size:
+        row = int(bad[0])
+        name = "" if samples is None else f" ({samples[row]!r})"
+        cell = "empty" if pd.isna(cells.iloc[row]) else repr(cells.tolist()[row])
+        raise ValueError(
+            f"row {row + 1}{name}, column {column + 1} ({header!r}) is {cell}; "
+            "unmix needs finite counts >= 0 in every cell, 0 for none"
+        )
+    return values
+
+
+def _numbers(cells: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The cells as numbers (NaN where they are none), and which of them are numbers or empty."""
+    if pd.api.types.is_numeric_dtype(cells.dtype):
+        return cells.to_numpy(dtype=np.float64, na_value=np.nan), np.ones(len(cells), dtype=bool)
+    if pd.api.types.is_datetime64_any_dtype(cells.dtype) or pd.api.types.is_timedelta64_dtype(cells.dtype):
+        return np.full(len(cells), np.nan), np.zeros(len(cells), dtype=bool)
+    plain = cells.astype(object)
+    values = pd.to_numeric(plain.where(plain.notna(), np.nan), errors="coerce").to_numpy(dtype=np.float64)
+    return values, ~np.isnan(values) | cells.isna().to_numpy()
+
+
+def _all_text(cells: pd.Series) -> bool:
+    """No cell is a number, and at least one is more than a sign for a missing number."""
+    values, fine = _numbers(cells)
+    if fine.all() or not np.isnan(values).all():
+        return False
+    return any(str(cell).strip().lower() not in MISSING for cell in cells[~fine])
+
+
+def _natural(cells: pd.Series) -> Any:
+    """Numbers where all cells are numbers, otherwise as they are."""
+    if pd.api.types.is_numeric_dtype(cells.dtype):
+        return cells
+    values, fine = _numbers(cells)
+    return values if fine.all() and not np.isnan(values).all() else cells
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,156 @@
+"""What 10x Genomics' Cell Ranger writes: a folder with a matrix, barcodes and features, or one `.h5` file.
+
+The matrix is features × barcodes, so it is transposed. Gene symbols become the names. Where there are several types of
+features, as with antibodies, only "Gene Expression" is kept, as scanpy does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from unmix.data.read.files import extra, first_line, lines_of
+from unmix.data.read.found import Asked, Found, listed, require_room, with_sound_indices
+from unmix.data.read.matrices import load_mtx
+
+MATRIX, BARCODES, FEATURES, GENES = "matrix.mtx", "barcodes.tsv", "features.tsv", "genes.tsv"
+EXPRESSION = "Gene Expression"
+
+
+class Folder(NamedTuple):
+    """The three files of a 10x folder; the features of version 2 are called genes. None where one is missing."""
+
+    matrix: Path
+    barcodes: Path | None
+    features: Path | None
+
+    @property
+    def version(self) -> int:
+        return 2 if self.features is not None and GENES in self.features.name.lower() else 3
+
+
+def folder_of(place: Path, prefix: str | None = None) -> Folder | None:
+    """The 10x files in a folder, perhaps compressed and with a prefix that is the same for all; None if it has none."""
+    names = sorted(entry.name for entry in place.iterdir() if entry.is_file())
+    matrices = [name for name in names if _ends(name, MATRIX) and prefix in (None, _prefix(name, MATRIX))]
+    if not matrices:
+        return None
+    prefixes = {_prefix(name, MATRIX) for name in matrices}
+    if len(prefixes) > 1:
+        raise ValueError(f"holds several matrices ({listed(matrices)}); put each into a folder of its own")
+    (same,) = prefixes
+
+    def one(*endings: str) -> Path | None:
+        fitting = (name for ending in endings for name in names if _ends(name, ending))
+        return next((place / name for name in fitting if name.startswith(same)), None)
+
+    return Folder(place / matrices[0], one(BARCODES), one(FEATURES, GENES))
+
+
+def _ends(name: str, ending: str) -> bool:
+    return name.lower().endswith((ending, f"{ending}.gz"))
+
+
+def _prefix(name: str, ending: str) -> str:
+    return name[: name.lower().rindex(ending)]
+
+
+def read_folder(folder: Folder) -> Found:
+    if folder.barcodes is None or folder.features is None:
+        missing = BARCODES if folder.barcodes is None else f"{FEATURES} or {GENES}"
+        raise ValueError(f"a 10x folder without {missing} (or .gz) beside {folder.matrix.name}")
+    barcodes = [cells[0] for cells in _rows(folder.barcodes)]
+    features = _rows(folder.features)
+    try:
+        matrix = load_mtx(folder.matrix)
+    except (ValueError, OSError, EOFError) as error:
+        raise ValueError(f"{folder.matrix.name}: {first_line(error)}") from error
+    symbols = [cells[1] if len(cells) > 1 else cells[0] for cells in features]
+    types = [cells[2] for cells in features if len(cells) > 2]
+    return _found(sp.csr_array(matrix.T), barcodes, symbols, types)
+
+
+def read_mtx(path: Path, asked: Asked) -> Found:
+    """Any MatrixMarket file; one that lies among the files of 10x is read with them."""
+    if _ends(path.name, MATRIX) and asked.transpose is None:
+        folder = folder_of(path.parent, _prefix(path.name, MATRIX))
+        if folder is not None and folder.barcodes is not None and folder.features is not None:
+            found = read_folder(folder._replace(matrix=path))
+            found.notes.insert(0, f"read as 10x, features × barcodes, with {listed([folder.barcodes.name])} beside it")
+            return found
+    return Found(load_mtx(path), bare=True)
+
+
+def _rows(file: Path) -> list[list[str]]:
+    try:
+        return [line.split("\t") for line in lines_of(file)]
+    except (ValueError, OSError, EOFError) as error:
+        raise ValueError(f"{file.name}: {first_line(error)}") from error
+
+
+def read_h5(path: Path, asked: Asked) -> Found:
+    h5py = extra("h5py", "reading .h5", "anndata")
+    try:
+        with h5py.File(path, "r") as file:
+            return _read_group(_matrix_group(file, asked.layer))
+    except (ValueError, MemoryError):
+        raise
+    except Exception as error:  # a damaged file can fail in any way
+        raise ValueError(f"not a readable 10x file ({first_line(error)}); it may be cut short") from error
+
+
+def _matrix_group(file: Any, genome: str | None) -> Any:
+    """`matrix` since version 3; before, a group for each genome."""
+    if "matrix" in file and "barcodes" in file["matrix"]:
+        if genome is not None:
+            raise ValueError(f"layer={genome!r}: a 10x file of version 3 has one matrix; leave layer out")
+        return file["matrix"]
+    genomes = [name for name, group in file.items() if hasattr(group, "keys") and {"barcodes", "genes"} <= {*group}]
+    if not genomes:
+        raise ValueError(f"no 10x matrix in it (no group 'matrix'; it has {listed(file) or 'nothing'})")
+    if genome is None and len(genomes) > 1:
+        raise ValueError(f"holds several genomes: {listed(genomes)}; choose one with layer={genomes[0]!r}")
+    if genome is not None and genome not in genomes:
+        raise ValueError(f"no genome {genome!r} in it; there is {listed(genomes)}")
+    return file[genome or genomes[0]]
+
+
+def _read_group(group: Any) -> Found:
+    known = group.get("features", group)
+    names = known["name"] if "name" in known else known["gene_names"]
+    m, n = (int(size) for size in group["shape"][:])
+    data, indices, indptr = group["data"], group["indices"], group["indptr"]
+    require_room(max(n, len(indptr)), max(m, len(names)), max(len(data), len(indices)))
+    if len(indptr) != n + 1 or len(data) != len(indices):
+        raise ValueError(
+            f"the shape {m:,} × {n:,} does not go with {len(indptr):,} starts of columns, {len(indices):,} indices "
+            f"and {len(data):,} values"
+        )
+    try:
+        matrix = sp.csr_array((data[:], indices[:].astype(np.int64), indptr[:].astype(np.int64)), shape=(n, m))
+    except ValueError as error:
+        raise ValueError(f"its indices are damaged ({first_line(error)})") from error
+    with_sound_indices(matrix)
+    types = _strings(known["feature_type"]) if "feature_type" in known else []
+    return _found(matrix, _strings(group["barcodes"]), _strings(names), types)
+
+
+def _strings(dataset: Any) -> list[str]:
+    return [value.decode() if isinstance(value, bytes) else str(value) for value in dataset[:]]
+
+
+def _found(matrix: Any, barcodes: list[str], symbols: list[str], types: list[str]) -> Found:
+    n, m = matrix.shape
+    for names, size, what in ((barcodes, n, "barcodes"), (symbols, m, "features")):
+        if len(names) != size:
+            raise ValueError(f"{len(names):,} {what} for a matrix of {size:,}; the files do not belong together")
+    found = Found(matrix, barcodes, symbols)
+    others = sorted(set(types) - {EXPRESSION})
+    if len(types) == m and EXPRESSION in types and others:
+        kept = np.flatnonzero(np.array(types) == EXPRESSION)
+        found.matrix, found.features = matrix[:, kept], [symbols[j] for j in kept]
+        found.notes.append(f"features of type {listed(others)} are left out; {len(kept):,} of Gene Expression stay")
+    return found

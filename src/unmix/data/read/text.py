@@ -1,0 +1,280 @@
+"""Texts -> counts of words: a folder of `.txt` files, one `.txt` with a document a line, `.jsonl`, columns of tables.
+
+A word begins with a letter, goes on with letters and digits, may have an apostrophe inside, and has two characters or
+more; it is lower-cased, and a possessive 's is dropped. So "America's p53 genes don't" has america, p53, genes, don't.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import unicodedata
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from unmix.data.read.files import lines_of, opened_text
+from unmix.data.read.found import Asked, Found, listed
+
+TEXT_FIELD = "text"
+NAME_FIELDS = ("id", "name", "title")
+RULES = 1  # of what a word is; a model remembers it
+WORD = re.compile(r"(?<![^\W_])[^\W\d_][^\W_]*(?:'(?!s(?![^\W_]))[^\W_]+)*")
+# Stop words with an apostrophe, which the list of scikit-learn has not.
+NEGATIONS = "are ca could did does do had has have is must need sha should was were wo would ai"
+PRONOUNS, VERBS = "i you he she it we they that there who what this", "ll ve re d m"
+SHORT_FORMS = frozenset(
+    [f"{verb}n't" for verb in NEGATIONS.split()]
+    + [f"{who}'{verb}" for who in PRONOUNS.split() for verb in VERBS.split()]
+)
+
+
+def read_txt(path: Path, asked: Asked) -> Found:
+    """One document a line; or, if the lines are numbers between tabs, a table."""
+    if is_table(path):
+        from unmix.data.read.tables import read_tsv
+
+        found = read_tsv(path, asked)
+        found.notes.insert(0, "its lines are numbers separated by tabs: read as a table")
+        return found
+    lines = lines_of(path)
+    return counted(lines, asked, samples=[f"line {i}" for i in range(1, len(lines) + 1)])
+
+
+def is_table(path: Path) -> bool:
+    """Whether the second line of a file is made of numbers between tabs, after a name."""
+    with opened_text(path) as file:
+        file.readline()
+        cells = file.readline().rstrip("\r\n").split("\t")
+    return len(cells) > 1 and all(re.fullmatch(r"\d+(\.\d*)?([eE][+-]?\d+)?", cell) for cell in cells[1:])
+
+
+def text_files(folder: Path) -> list[Path]:
+    """The .txt files in a folder and in those below it, 2 before 10; hidden ones are not looked at."""
+    files = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        files += [Path(place, name) for name in names if _is_text(name)]
+    return sorted(files, key=lambda file: _natural_order(file.relative_to(folder).as_posix()))
+
+
+def _is_text(name: str) -> bool:
+    return not name.startswith(".") and name.lower().endswith((".txt", ".txt.gz"))
+
+
+def _natural_order(name: str) -> list[Any]:
+    return [int(part) if number else part.lower() for number, part in _parts(name)] + [name]
+
+
+def _parts(name: str) -> Iterable[tuple[bool, str]]:
+    return ((i % 2 == 1, part) for i, part in enumerate(re.split(r"(\d+)", name)))
+
+
+def read_text_folder(folder: Path, files: list[Path], asked: Asked) -> Found:
+    """Every file is a document; if they lie in several folders, the metadata say in which."""
+    texts, samples = [], []
+    for file in files:
+        name = file.relative_to(folder).as_posix()
+        try:
+            with opened_text(file) as text:
+                texts.append(text.read())
+        except (OSError, EOFError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ValueError(f"{name}: {reason}") from error
+        samples.append(re.sub(r"\.txt(\.gz)?$", "", name, flags=re.IGNORECASE))
+    folders = [file.parent.relative_to(folder).as_posix() for file in files]
+    metadata = pd.DataFrame({"folder": folders}) if len(set(folders)) > 1 else None
+    return counted(texts, asked, samples=samples, metadata=metadata)
+
+
+def read_jsonl(path: Path, asked: Asked) -> Found:
+    """A JSON object a line: its text, perhaps a name, and what else describes it."""
+    settings = None if asked.like is None else asked.like.text
+    field = asked.text_column or (settings or {}).get("text_column") or TEXT_FIELD
+    numbers, records = _records(path)
+    if not records:
+        raise ValueError("there is nothing in it; unmix needs a JSON object a line")
+    if asked.text_column is None and field != TEXT_FIELD and not any(field in record for record in records):
+        field = TEXT_FIELD
+    texts = []
+    for number, record in zip(numbers, records, strict=True):
+        if not isinstance(record.get(field), str):
+            problem = "is not text" if field in record else f"is not there; it has {listed(record) or 'nothing'}"
+            raise ValueError(f"line {number}: the field {field!r} {problem}; name the field with text_column")
+        texts.append(_clean(record.pop(field)))
+    columns = list(dict.fromkeys(key for record in records for key in record))
+    nested = [key for key in columns if any(isinstance(record.get(key), dict | list) for record in records)]
+    known = {key: [_clean(record.get(key)) for record in records] for key in columns if key not in nested}
+    complete = {key: [str(value) for value in values] for key, values in known.items() if None not in values}
+    name = name_field(complete)
+    metadata = pd.DataFrame({_clean(key): values for key, values in known.items() if key != name})
+    samples = None if name is None else complete[name]
+    found = counted(texts, asked, samples=samples, metadata=metadata, column=field)
+    if nested:
+        found.notes.append(f"{listed(nested)} hold{'s' * (len(nested) == 1)} lists or records: left out")
+    return found
+
+
+def _records(path: Path) -> tuple[list[int], list[dict[str, Any]]]:
+    """The objects of a file and the numbers of their lines; empty lines are skipped."""
+    numbers, records = [], []
+    with opened_text(path) as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"line {number} is not JSON ({error})") from error
+            if not isinstance(record, dict):
+                raise ValueError(f'line {number} is not a JSON object in braces, such as {{"text": "…"}}')
+            numbers.append(number)
+            records.append(record)
+    return numbers, records
+
+
+def _clean(value: Any) -> Any:
+    """JSON may hold half characters, which no file in UTF-8 can: they become question marks."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def name_field(columns: dict[str, list[str]]) -> str | None:
+    """Which column names the texts: `id`, or a `name` or `title` of which no two are equal."""
+    for wanted in NAME_FIELDS:
+        for key, values in columns.items():
+            if key.strip().lower() == wanted and (wanted == "id" or len(set(values)) == len(values)):
+                return key
+    return None
+
+
+def counted(
+    texts: list[str],
+    asked: Asked,
+    *,
+    samples: list[str] | None = None,
+    metadata: pd.DataFrame | None = None,
+    column: str | None = None,
+) -> Found:
+    """The words in each text, counted as asked for, or as for the model `like`."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    if not texts:
+        raise ValueError("there are no texts in it")
+    settings, vocabulary = _as_before(asked.like) if asked.like is not None else (_settings(asked, len(texts)), None)
+    vectorizer = CountVectorizer(
+        preprocessor=plain,
+        tokenizer=words,
+        token_pattern=None,
+        stop_words=_stop_words(settings["stop_words"]),
+        ngram_range=tuple(settings["ngrams"]),
+        min_df=settings["min_df"],
+        max_df=settings["max_df"],
+        vocabulary=vocabulary,
+        dtype=np.float64,
+    )
+    if vocabulary is None:
+        matrix = _fitted(vectorizer, texts, settings)
+        settings["text_column"] = column
+    else:
+        matrix = vectorizer.transform(texts)
+    found = Found(matrix, samples, list(vectorizer.get_feature_names_out()), metadata, settings)
+    if found.metadata is not None and not len(found.metadata.columns):
+        found.metadata = None
+    if empty := int((np.diff(matrix.indptr) == 0).sum()):
+        found.notes.append(f"{empty:,} of {len(texts):,} documents have no word that is counted: kept, without counts")
+    return found
+
+
+def plain(text: str) -> str:
+    """Lower case, accents as one character with their letter, typographic apostrophes as plain ones."""
+    return unicodedata.normalize("NFC", text).lower().replace("’", "'")
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in lower case.
+
+    >>> words(plain("America’s 2nd p53 genes don't, in 1999 as now; a x"))
+    ['america', 'p53', 'genes', "don't", 'in', 'as', 'now']
+    """
+    return [word for word in WORD.findall(text) if len(word) > 1]
+
+
+def _fitted(vectorizer: Any, texts: list[str], settings: dict[str, Any]) -> Any:
+    try:
+        return vectorizer.fit_transform(texts)
+    except ValueError as error:
+        if "empty vocabulary" in str(error):
+            raise ValueError(f"no words in {len(texts):,} texts, stop words and single letters aside") from error
+        if "min_df" in str(error):
+            raise ValueError(
+                f"no word is in at least {settings['min_df']} and at most {settings['max_df']} of {len(texts):,} texts; "
+                "lower min_df or raise max_df"
+            ) from error
+        raise
+
+
+def _settings(asked: Asked, n: int) -> dict[str, Any]:
+    """All that is needed to count the words of other texts alike; numbers, words and lists only."""
+    min_df = (1 if n < 10 else 2 if n < 100 else 5) if asked.min_df is None else _document_frequency(asked, "min_df")
+    max_df = 1.0 if asked.max_df is None else _document_frequency(asked, "max_df")
+    return {
+        "rules": RULES,
+        "stop_words": _asked_stop_words(asked.stop_words),
+        "ngrams": _ngrams(asked.ngrams),
+        "min_df": min_df,
+        "max_df": max_df,
+        "text_column": None,
+    }
+
+
+def _document_frequency(asked: Asked, name: str) -> int | float:
+    value = getattr(asked, name)
+    if not isinstance(value, bool) and (
+        (isinstance(value, int) and value >= 1) or (isinstance(value, float) and 0 <= value <= 1)
+    ):
+        return value
+    raise ValueError(f"{name}={value!r}; give a number of documents (1, 2, …) or a share of them (0.0 to 1.0)")
+
+
+def _ngrams(ngrams: Any) -> list[int]:
+    first, last = (1, ngrams) if isinstance(ngrams, int) else ngrams
+    if not (isinstance(first, int) and isinstance(last, int) and 1 <= first <= last):
+        raise ValueError(f"ngrams={ngrams!r}; give 1 for words, 2 for pairs as well, or (2, 2) for pairs alone")
+    return [first, last]
+
+
+def _asked_stop_words(wanted: Any) -> Any:
+    """'english', None, or a list of words, from a list or a file."""
+    if wanted is None or wanted == "english":
+        return wanted
+    if isinstance(wanted, str | os.PathLike):
+        file = Path(wanted)
+        if not file.is_file():
+            raise ValueError(f"stop_words={str(wanted)!r}; give 'english', None, or a file with a word a line")
+        try:
+            wanted = lines_of(file)
+        except ValueError as error:
+            raise ValueError(f"stop words in {file}: {error}") from error
+    entries = [words(plain(str(entry))) for entry in wanted]
+    return sorted({entry[0] for entry in entries if len(entry) == 1})
+
+
+def _stop_words(wanted: Any) -> list[str] | None:
+    if wanted == "english":
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+        return sorted(ENGLISH_STOP_WORDS | SHORT_FORMS)
+    return wanted or None
+
+
+def _as_before(like: Any) -> tuple[dict[str, Any], list[str]]:
+    """The settings and the words of a model that was made from texts."""
+    if like.text is None or like.features is None:
+        raise ValueError("the model was not made from text; give counts with the names of its features")
+    if like.text.get("rules") != RULES:
+        raise ValueError("the model counts words in a way this version of unmix does not know; upgrade unmix")
+    return dict(like.text), [str(word) for word in like.features]
