@@ -479,8 +479,10 @@ def test_public_names_are_exactly_these() -> None:
         "load",
         "loglik",
         "maps",
+        "plot",
         "poisson_to_topics",
         "read",
+        "sc",
         "solvers",
         "topics_to_poisson",
     ]

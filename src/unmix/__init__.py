@@ -55,11 +55,12 @@ __all__ = [
     "plot",
     "poisson_to_topics",
     "read",
+    "sc",
     "solvers",
     "topics_to_poisson",
 ]
 
-ON_DEMAND = {"plot"}  # rooms that import much
+ON_DEMAND = {"plot", "sc"}  # rooms that import much
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -12,7 +12,7 @@ import platform
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,9 @@ from numpy.typing import NDArray
 
 from unmix.files import replacing
 from unmix.models.topics import poisson_to_topics
+
+if TYPE_CHECKING:
+    from anndata import AnnData
 
 Floats = NDArray[np.float64]
 
@@ -146,6 +149,12 @@ class Fit:
             last = gains[gains > 0].iloc[-1:].sum()
             said.append(f"not converged: the fit still gains {last:.2g} an iteration; raise max_iter")
         return said
+
+    def to_anndata(self, key_added: str = "topics") -> AnnData:
+        """An AnnData without X, with this fit where `unmix.sc.tl.topics` would keep it and the metadata in `obs`."""
+        from unmix.sc.slots import from_fit
+
+        return from_fit(self, key_added)
 
     def save(self, path: str | os.PathLike[str], *, resumable: bool = False) -> None:
         """Write the fit to one file, atomically. `resumable` adds the solver's own state, so that a warm start from the

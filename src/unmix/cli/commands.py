@@ -150,7 +150,7 @@ def transform(
     output: Annotated[Path, typer.Option("-o", "--output", help="CSV file of the proportions.")],
 ) -> None:
     """Proportions of the topics of a model in new samples."""
-    from unmix.cli.match import match_features
+    from unmix.data.match import match_features
     from unmix.data.write import write_proportions
     from unmix.estimators import restored
     from unmix.models.topics import poisson_to_topics

@@ -23,7 +23,11 @@ LEGEND_ROWS = 40
 
 
 def structure(
-    fit: Fit, group: str | ArrayLike | None = None, order: str | ArrayLike | None = None, ax: Axes | None = None
+    fit: Fit,
+    group: str | ArrayLike | None = None,
+    order: str | ArrayLike | None = None,
+    ax: Axes | None = None,
+    colours: Sequence[str] | None = None,
 ) -> Axes:
     """Draw the proportions of all samples.
 
@@ -36,6 +40,8 @@ def structure(
         may be ISO text, as "2021-03-01". By default similar samples stand side by side.
     ax
         Where to draw; by default a new figure.
+    colours
+        Of the topics; by default `topic_colours`.
 
     Of more than 2,000 samples a fair part is shown: the same share of each group, the same ones every time.
     """
@@ -52,7 +58,7 @@ def structure(
     if ax is None:
         columns, rows = 1 + (fit.n_topics - 1) // LEGEND_ROWS, min(fit.n_topics, LEGEND_ROWS)
         ax = new_axes(9 + 3 * columns, max(4, 0.19 * rows))
-    ends = _stack(ax, fit, blocks)
+    ends = _stack(ax, fit, blocks, topic_colours(fit) if colours is None else colours)
     about = _axis_title(group, order)
     if group is not None:
         _label_groups(ax, names, ends)
@@ -88,9 +94,9 @@ def _by_similarity(proportions: NDArray[np.float64]) -> Integers:
     return leaves_list(linkage(np.sqrt(proportions), method="ward", optimal_ordering=len(proportions) <= 500))
 
 
-def _stack(ax: Axes, fit: Fit, blocks: list[Integers]) -> list[tuple[float, float]]:
+def _stack(ax: Axes, fit: Fit, blocks: list[Integers], colours: Sequence[str]) -> list[tuple[float, float]]:
     """Draw the blocks with a gap between them; the ends of each block along the axis."""
-    topics, colours = topic_order(fit), topic_colours(fit)
+    topics = topic_order(fit)
     sizes = np.array([len(members) for members in blocks])
     gap = sizes.sum() / max(250, 10 * len(blocks))
     lefts = np.concatenate([[0], (sizes + gap).cumsum()[:-1]])

@@ -1,0 +1,208 @@
+"""Where a Fit is kept in an AnnData: `write` puts it there, `to_fit` takes it back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unmix.fit import Fit
+from unmix.plot import topic_colours
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.intp]
+
+SOURCE = (
+    "layer",
+    "use_raw",
+    "mask_var",
+    "projected",
+    "missing_genes",
+    "unknown_genes",
+)  # params that are not the model's
+CLOSE = 1e-9
+
+
+def write(
+    adata: AnnData,
+    fit: Fit,
+    key: str,
+    places: Integers,
+    source: Mapping[str, Any],
+    colours: Sequence[str] | None = None,
+) -> None:
+    """Keep a fit of the cells of `adata` under `key`.
+
+    `places` says where each feature of the fit stands among the genes of `adata`; −1 where it is not among them.
+    `source` says where the counts came from: those of `SOURCE` that apply. `colours` are by default those of the fit.
+    """
+    _clear(adata, key)
+    adata.obsm[f"X_{key}"] = fit.proportions.copy()
+    adata.obsm[f"{key}_loadings"] = fit.L.copy()
+    adata.varm[key] = _by_gene(fit.topics, places, adata.n_vars)
+    adata.varm[f"{key}_factors"] = _by_gene(fit.F, places, adata.n_vars)
+    others = {}
+    for name, array in fit.posterior.items():
+        if array.ndim < 2:  # one value a topic
+            others[name] = array.copy()
+        elif name.startswith("L"):
+            adata.obsm[f"{key}_posterior_{name}"] = array.copy()
+        else:
+            adata.varm[f"{key}_posterior_{name}"] = _by_gene(array, places, adata.n_vars)
+    adata.obs[key] = _largest(fit)
+    fitted = np.isin(np.arange(adata.n_vars), places)
+    if not fitted.all():
+        adata.var[f"{key}_mask"] = fitted
+    palette = np.array(topic_colours(fit) if colours is None else colours, dtype=object)
+    adata.uns[key] = {
+        "params": dict(fit.params) | dict(source),
+        "trace": fit.trace.copy(),
+        "status": fit.status,
+        "loglik": float(fit.loglik),
+        "kkt": fit.kkt,
+        "shares": fit.shares,
+        "scales": scales_of(fit),
+        "versions": dict(fit.versions),
+        "data": dict(fit.data),
+        "colors": palette,
+    }
+    if others:
+        adata.uns[key]["posterior"] = others
+    if fit.text is not None:
+        adata.uns[key]["text"] = json.dumps(fit.text)  # it may hold None, which not every version can write
+    adata.uns[f"{key}_colors"] = palette.copy()
+
+
+def to_fit(adata: AnnData, key: str = "topics") -> Fit:
+    """The `Fit` that is kept under `key`, with `obs` as its metadata.
+
+    Of an AnnData cut since then, it is the fit of the cells and genes that are left: topics are taken over those genes,
+    and proportions are as they were.
+    """
+    record = adata.uns.get(key)
+    if f"{key}_loadings" not in adata.obsm or f"{key}_factors" not in adata.varm or not isinstance(record, Mapping):
+        raise ValueError(
+            f"there are no topics under {key!r} in this AnnData; run unmix.sc.tl.topics(adata, key_added={key!r}) first"
+        )
+    mask = f"{key}_mask"
+    genes = np.flatnonzero(adata.var[mask]) if mask in adata.var else np.arange(adata.n_vars)
+    fit = Fit(
+        L=np.array(adata.obsm[f"{key}_loadings"]),
+        F=np.asarray(adata.varm[f"{key}_factors"])[genes],
+        trace=record["trace"].reset_index(drop=True),
+        status=str(record["status"]),
+        loglik=float(record["loglik"]),
+        samples=np.array(adata.obs_names, dtype=str),
+        features=np.array(adata.var_names[genes], dtype=str),
+        metadata=adata.obs,
+        posterior=_posterior(adata, key, genes),
+        params={name: value for name, value in _plain(record["params"]).items() if name not in SOURCE},
+        versions=_plain(record["versions"]),
+        data=_plain(record["data"]),
+        text=json.loads(record["text"]) if "text" in record else None,
+    )
+    return _settled(fit, record["scales"])
+
+
+def restricted(fit: Fit, features: Integers) -> Fit:
+    """The fit over some of its features: topics are taken over those, and proportions are as they were."""
+    posterior = {
+        name: array[features] if name.startswith("F") and array.ndim == 2 else array
+        for name, array in fit.posterior.items()
+    }
+    names = None if fit.features is None else fit.features[features]
+    return _settled(replace(fit, F=fit.F[features], features=names, posterior=posterior), scales_of(fit))
+
+
+def scales_of(fit: Fit) -> Floats:
+    """u_k = Σ_j f_jk"""
+    return fit.F.sum(axis=0, dtype=np.float64)
+
+
+def source_of(adata: AnnData, key: str) -> dict[str, Any]:
+    """What `write` was told of where the counts came from."""
+    return {name: value for name, value in _plain(adata.uns[key]["params"]).items() if name in SOURCE}
+
+
+def from_fit(fit: Fit, key: str = "topics") -> AnnData:
+    """An AnnData without X that holds a fit: its samples are the cells, its features the genes, its metadata `obs`."""
+    from anndata import AnnData
+
+    (n, _), m = fit.L.shape, len(fit.F)
+    cells, genes = ([str(i) for i in range(size)] for size in (n, m))
+    cells = cells if fit.samples is None else fit.samples.tolist()
+    genes = genes if fit.features is None else fit.features.tolist()
+    table = pd.DataFrame(index=range(n)) if fit.metadata is None else fit.metadata
+    obs = table.set_axis(pd.Index(cells, dtype=object), axis=0).rename(columns=str)
+    adata = AnnData(obs=obs, var=pd.DataFrame(index=pd.Index(genes, dtype=object)))
+    write(adata, fit, key, np.arange(m), {})
+    return adata
+
+
+def colours_of(adata: AnnData, key: str) -> list[str]:
+    """The colours of all topics: those of the fit, or those that have been put in their place since, for scanpy."""
+    colours = dict(enumerate(adata.uns[key]["colors"]))
+    chosen = adata.uns.get(f"{key}_colors", [])
+    if isinstance(adata.obs.get(key, pd.Series()).dtype, pd.CategoricalDtype):
+        categories = adata.obs[key].cat.categories  # anndata drops those without cells, and their colours with them
+        if len(chosen) == len(categories):
+            colours |= {int(name) - 1: colour for name, colour in zip(categories, chosen, strict=True)}
+    return [str(colours[k]) for k in sorted(colours)]
+
+
+def _settled(fit: Fit, scales: Floats) -> Fit:
+    """A fit whose F has lost features since its columns summed to `scales`, with l_ik u_k, and so the proportions, as then."""
+    left = scales_of(fit)
+    if np.allclose(left, scales, rtol=CLOSE, atol=0):
+        return fit
+    lost = np.divide(scales, left, out=np.ones_like(left), where=left > 0)
+    if "F" not in fit.posterior or "F_rate" in fit.posterior:  # F has a scale of its own, or one for all features
+        return replace(fit, L=(fit.L * lost).astype(fit.L.dtype))
+    posterior = dict(fit.posterior)  # a model of topics that sum to one
+    if "F_prior" not in posterior:  # and are estimated; a Dirichlet over some features needs no change
+        posterior["F"] = posterior["F"] * lost
+    return replace(fit, F=fit.F * lost, posterior=posterior)
+
+
+def _clear(adata: AnnData, key: str) -> None:
+    """What an earlier fit of another kind left under the same key would not be overwritten."""
+    for table in (adata.obsm, adata.varm):
+        for name in [name for name in table if name.startswith(f"{key}_posterior_")]:
+            del table[name]
+    if f"{key}_mask" in adata.var:
+        del adata.var[f"{key}_mask"]
+
+
+def _by_gene(array: NDArray[Any], places: Integers, n_genes: int) -> NDArray[Any]:
+    """Rows at their places; zeros elsewhere, as scanpy leaves them for genes that took no part."""
+    spread = np.zeros((n_genes, array.shape[1]), dtype=array.dtype)
+    spread[places[places >= 0]] = array[places >= 0]
+    return spread
+
+
+def _largest(fit: Fit) -> pd.Categorical:
+    """The number of the largest topic of each cell; missing where there are no counts to tell."""
+    largest = np.where(fit.sizes > 0, fit.proportions.argmax(axis=1), -1)
+    return pd.Categorical.from_codes(largest, [str(k + 1) for k in range(fit.n_topics)])
+
+
+def _posterior(adata: AnnData, key: str, genes: Integers) -> dict[str, NDArray[Any]]:
+    prefix = f"{key}_posterior_"
+    found = {name: np.asarray(array) for name, array in adata.uns[key].get("posterior", {}).items()}
+    found |= {name.removeprefix(prefix): np.array(adata.obsm[name]) for name in adata.obsm if name.startswith(prefix)}
+    return found | {
+        name.removeprefix(prefix): np.asarray(adata.varm[name])[genes] for name in adata.varm if name.startswith(prefix)
+    }
+
+
+def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers as Python's own, as they were before they were written."""
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in record.items()}

@@ -1,0 +1,295 @@
+"""Tools: fit topics to the counts of an AnnData, and find the same topics in others."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import replace
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from unmix.counts import Counts
+from unmix.data.match import match_features
+from unmix.data.write import MODEL_FILE
+from unmix.estimators import (
+    LDA,
+    AllocationModel,
+    BayesianPoissonNMF,
+    GammaPoisson,
+    PoissonNMF,
+    SparsePoissonNMF,
+    TopicModel,
+    restored,
+)
+from unmix.estimators.base import CountsEstimator
+from unmix.fit import Fit, load
+from unmix.models.topics import poisson_to_topics, topics_to_poisson
+from unmix.plot import topic_colours
+from unmix.sc.counts import counts_of
+from unmix.sc.slots import colours_of, restricted, scales_of, source_of, to_fit, write
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+__all__ = ["project", "topics"]
+
+MODELS: dict[str, type[CountsEstimator]] = {
+    "topics": TopicModel,
+    "poisson-nmf": PoissonNMF,
+    "sparse": SparsePoissonNMF,
+    "lda": LDA,
+    "gamma-poisson": GammaPoisson,
+    "bayes": BayesianPoissonNMF,
+    "allocation": AllocationModel,
+}
+
+
+def topics(
+    adata: AnnData,
+    n_topics: int | None = None,
+    *,
+    model: str | CountsEstimator = "topics",
+    layer: str | None = None,
+    use_raw: bool = False,
+    mask_var: str | NDArray[np.bool_] | None = None,
+    key_added: str = "topics",
+    random_state: Any = 0,
+    copy: bool = False,
+    **options: Any,
+) -> AnnData | None:
+    """Fit topics to raw counts and keep them in `adata`.
+
+    Parameters
+    ----------
+    adata
+        Annotated counts, cells × genes. In backed mode only the chosen matrix is read.
+    n_topics
+        Number of topics; 10 by default.
+    model
+        "topics" (the multinomial topic model), "poisson-nmf", "sparse", "lda", "gamma-poisson", "bayes", "allocation"; or an
+        estimator such as `unmix.LDA(10, alpha=0.1)`, which then brings its own options and is fitted itself.
+    layer, use_raw
+        Where the counts are: a layer, or `adata.raw` (of which the genes of `adata` are taken); by default `adata.X`.
+    mask_var
+        Fit some of the genes only: a column of `adata.var`, such as "highly_variable", or True and False for each gene.
+        Unlike PCA in scanpy, all genes are taken unless told otherwise.
+    key_added
+        Under which name to keep the results.
+    random_state
+        Seed, Generator or RandomState.
+    copy
+        Leave `adata` as it is, and return a copy with the results. (Of a file that is open, a copy in memory.)
+    options
+        Further parameters of the estimator, such as `tol=1e-6`, `refine=4`, `alpha=0.1`, `n_jobs=4`.
+
+    Returns
+    -------
+    None, or the copy. These are set, for `key_added="topics"`:
+
+    obsm["X_topics"], varm["topics"]
+        Proportions, cells × topics, rows sum to one; topics, genes × topics, columns sum to one.
+    obs["topics"], uns["topics_colors"]
+        The largest topic of each cell, "1" to "K" (missing for cells without counts), and the colours of topics.
+    uns["topics"]
+        "params", "trace", "status", "loglik", "kkt", "shares", "versions", "data", and what `to_fit` needs.
+    obsm["topics_loadings"], varm["topics_factors"]
+        L and F of X ≈ L Fᵀ; and for Bayesian models their posteriors.
+    var["topics_mask"]
+        Which genes were fitted, if not all. The others have zeros in `varm`.
+
+    >>> import anndata
+    >>> import unmix as um
+    >>> adata = anndata.AnnData(um.datasets.digits().csr)
+    >>> um.sc.tl.topics(adata, n_topics=3)
+    >>> adata.obsm["X_topics"].shape, adata.varm["topics"].shape
+    ((1797, 3), (64, 3))
+    """
+    estimator = _estimator(model, n_topics, random_state, options)
+    _check_writable(adata, copy)
+    genes = _genes(adata, mask_var)
+    counts = counts_of(adata, layer, use_raw, genes)
+    _warn_of_empty_cells(counts)
+    fit = estimator.fit(counts).result_
+    source: dict[str, Any] = {"layer": layer, "use_raw": use_raw or None}
+    source["mask_var"] = mask_var if isinstance(mask_var, str) else None
+    places = np.arange(adata.n_vars) if genes is None else genes
+    return _written(adata, fit, key_added, places, source, copy)
+
+
+def project(
+    adata: AnnData,
+    model: AnnData | Fit | CountsEstimator | str | os.PathLike[str],
+    *,
+    layer: str | None = None,
+    use_raw: bool = False,
+    key: str = "topics",
+    key_added: str = "topics",
+    copy: bool = False,
+) -> AnnData | None:
+    """Find the topics of a model in the cells of `adata`.
+
+    Genes are matched by name. Those of the model that `adata` does not have were not measured, which is not to say that they
+    were 0: proportions are found from the others. Those that the model does not know are left out. A warning says how many
+    there are of each.
+
+    Parameters
+    ----------
+    adata
+        Cells to look at, with raw counts.
+    model
+        An AnnData that has been through `tl.topics`, a `Fit`, a fitted estimator, or the path of a saved fit or its folder.
+    layer, use_raw
+        Where the counts are in `adata`, as in `tl.topics`.
+    key
+        If the model is an AnnData: under which name it keeps its topics.
+    key_added, copy
+        As in `tl.topics`.
+
+    Returns
+    -------
+    None, or the copy. The same is set as by `tl.topics`, so that the same pictures can be drawn; topics and colours are
+    those of the model, there is no trace, and loadings are proportions times the counts of the cell.
+    """
+    estimator, colours = _fitted(model, key)
+    _check_writable(adata, copy)
+    counts = counts_of(adata, layer, use_raw)
+    known = estimator.result_
+    places = np.arange(len(known.F)) if known.features is None else adata.var_names.get_indexer(known.features)
+    missing = int((places < 0).sum())
+    if 0 < missing < len(places):
+        estimator = type(estimator)(**estimator.get_params(deep=False))
+        estimator.result_ = restricted(known, np.flatnonzero(places >= 0))
+    matched = match_features(counts, estimator.result_)
+    if missing or matched.unknown:
+        warnings.warn(
+            f"{missing:,} genes of the model are not in adata: topics are found by the others; "
+            f"{matched.unknown:,} genes of adata are unknown to the model and left out",
+            UserWarning,
+            stacklevel=2,
+        )
+    _warn_of_empty_cells(matched.counts)
+    fit = replace(
+        known,
+        L=_loadings(estimator, matched.counts, known, known.F[places >= 0].sum(axis=0, dtype=np.float64)),
+        trace=known.trace.iloc[:0],
+        loglik=float("nan"),
+        samples=counts.samples,
+        metadata=None,
+        posterior={},
+        data=matched.counts.facts,
+        state=None,
+    )
+    source: dict[str, Any] = {"layer": layer, "use_raw": use_raw or None, "projected": True}
+    source |= {"missing_genes": missing, "unknown_genes": matched.unknown}
+    return _written(adata, fit, key_added, places, source, copy, colours)
+
+
+def _estimator(
+    model: str | CountsEstimator, n_topics: int | None, random_state: Any, options: dict[str, Any]
+) -> CountsEstimator:
+    if isinstance(model, CountsEstimator):
+        if options:
+            raise ValueError(f"{next(iter(options))}: give options to the estimator itself")
+        if n_topics not in (None, model.n_components):
+            raise ValueError(f"n_topics={n_topics}, but the estimator has n_components={model.n_components}; give one")
+        return model
+    if model not in MODELS:
+        raise ValueError(f"model={model!r}; choose one of {', '.join(MODELS)}, or give an estimator of unmix")
+    n_topics = 10 if n_topics is None else n_topics
+    if not isinstance(n_topics, Integral) or isinstance(n_topics, bool) or n_topics < 1:
+        raise ValueError(f"n_topics={n_topics!r}; give a whole number of topics >= 1")
+    known = MODELS[model]().get_params()
+    if unknown := [name for name in options if name not in known]:
+        own = ", ".join(sorted(set(known) - {"n_components", "random_state"}))
+        raise ValueError(f"model {model!r} has no option {unknown[0]!r}; it has {own}")
+    return MODELS[model](n_components=int(n_topics), random_state=random_state, **options)
+
+
+def _fitted(model: Any, key: str) -> tuple[CountsEstimator, list[str]]:
+    """An estimator that can transform, and the colours of its topics, from whatever holds a fit."""
+    from anndata import AnnData
+
+    if isinstance(model, AnnData):
+        fit = to_fit(model, key)
+        if source_of(model, key).get("projected"):
+            raise ValueError(f"the topics under {key!r} were projected themselves; give the model they came from")
+        return restored(fit), colours_of(model, key)
+    if isinstance(model, str | os.PathLike):
+        path = Path(model)
+        model = load(path / MODEL_FILE if path.is_dir() else path)
+    if isinstance(model, Fit):
+        return restored(model), topic_colours(model)
+    if isinstance(model, CountsEstimator):
+        check_is_fitted(model)
+        return model, topic_colours(model.result_)
+    raise TypeError(
+        f"model is {type(model).__name__}; give an AnnData with topics, a Fit, a fitted estimator, or a path"
+    )
+
+
+def _loadings(estimator: CountsEstimator, counts: Counts, known: Fit, left: NDArray[np.float64]) -> NDArray[np.float64]:
+    """L of the topics of `known` in new cells, by an estimator that may have some of its features only.
+
+    With u_k and v_k (`left`) the sums of column k of F over all features and over those, the part v_k / u_k of the counts of
+    topic k falls on the latter. If of a cell's counts there topic k explains the part p_ik, then l*_ik ∝ p_ik u_k / v_k.
+    """
+    parts, *_ = poisson_to_topics(estimator.transform(counts), estimator.components_.T)
+    scales = scales_of(known)
+    weights = parts * np.divide(scales, left, out=np.zeros_like(left), where=left > 0)
+    sums = weights.sum(axis=1, keepdims=True)
+    L, _ = topics_to_poisson(weights / np.where(sums > 0, sums, 1.0), known.topics, counts.sample_totals, scales)
+    return L
+
+
+def _genes(adata: AnnData, mask_var: str | NDArray[np.bool_] | None) -> NDArray[np.intp] | None:
+    """The places of the genes to fit, or None for all."""
+    if mask_var is None:
+        return None
+    if isinstance(mask_var, str) and mask_var not in adata.var:
+        known = ", ".join(map(repr, adata.var)) or "none"
+        raise ValueError(f"mask_var: there is no column {mask_var!r} in adata.var; there are: {known}")
+    mask = np.asarray(adata.var[mask_var] if isinstance(mask_var, str) else mask_var)
+    if mask.dtype != np.bool_ or mask.shape != (adata.n_vars,):
+        raise ValueError(
+            f"mask_var is {mask.dtype} of shape {mask.shape}; give True or False for each of the {adata.n_vars:,} genes"
+        )
+    if not mask.any():
+        raise ValueError("mask_var is False for every gene; there is nothing to fit")
+    return np.flatnonzero(mask)
+
+
+def _check_writable(adata: AnnData, copy: bool) -> None:
+    """What would fail after the work is best said before it."""
+    if adata.isbacked and adata.is_view and not copy:
+        raise ValueError("a view of a file that is open cannot keep results; use copy=True, or adata.to_memory() first")
+
+
+def _warn_of_empty_cells(counts: Counts) -> None:
+    if empty := counts.facts["empty_samples"]:
+        warnings.warn(
+            f"{empty:,} cell{'s have' if empty > 1 else ' has'} no counts in these genes, and so no topics; "
+            "filter such cells out first",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _written(
+    adata: AnnData,
+    fit: Fit,
+    key: str,
+    places: NDArray[np.intp],
+    source: dict[str, Any],
+    copy: bool,
+    colours: list[str] | None = None,
+) -> AnnData | None:
+    """Keep the fit in `adata`, or in a copy that is returned. A view becomes an AnnData of its own, and anndata says so."""
+    if copy:
+        adata = adata.to_memory() if adata.isbacked else adata.copy()
+    write(adata, fit, key, places, {name: value for name, value in source.items() if value is not None}, colours)
+    return adata if copy else None
