@@ -1,0 +1,5 @@
+"""A fit -> one self-contained HTML page that can be opened, searched and shared without a network."""
+
+from unmix.report.page import write_report
+
+__all__ = ["write_report"]

@@ -1,0 +1,123 @@
+"""Columns of metadata as the page takes them: numbers, dates, or texts, with a word on which can group or tell time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unmix.report.encode import clean, packed
+
+MOST_GROUPS = 60
+MISSING = 65535  # the code of a text that is not there
+
+_ISO_DATE = re.compile(r"\d{4}-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?)?")
+_TIME_WORD = re.compile(r"year|jahr|ann[eé]e|date|time|day|week|month|hour", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: `numbers` (for dates, milliseconds since 1970; NaN where missing), or `levels` and their `codes`."""
+
+    name: str
+    kind: str  # "number" | "date" | "text"
+    numbers: NDArray[np.float64] | None = None
+    levels: tuple[str, ...] = ()
+    codes: NDArray[np.intp] | None = None  # −1 where missing
+
+    @property
+    def values(self) -> NDArray[Any]:
+        return self.numbers if self.numbers is not None else np.where(self.codes < 0, np.nan, self.codes)
+
+    @property
+    def distinct(self) -> int:
+        return len(np.unique(self.values[~np.isnan(self.values)]))
+
+    @property
+    def can_group(self) -> bool:
+        """Few values, at least one of which is shared."""
+        known = int((~np.isnan(self.values)).sum())
+        return 0 < self.distinct <= MOST_GROUPS and (self.distinct < known or self.distinct == 1)
+
+    @property
+    def tells_time(self) -> bool:
+        """Dates; whole numbers that could be years; numbers under a name that speaks of time."""
+        if self.numbers is None or self.distinct < 3:
+            return False
+        known = self.numbers[~np.isnan(self.numbers)]
+        years = bool((known == np.round(known)).all() and known.min() >= 1500 and known.max() <= 2100)
+        return self.kind == "date" or years or bool(_TIME_WORD.search(self.name))
+
+    def taken(self, rows: NDArray[np.intp]) -> dict[str, Any]:
+        """For the page, these rows alone."""
+        about: dict[str, Any] = {"name": self.name, "kind": self.kind, "groups": self.can_group}
+        if self.numbers is not None:
+            return about | {"values": packed(self.numbers[rows])}
+        used, codes = np.unique(self.codes[rows], return_inverse=True)
+        levels = [self.levels[code] for code in used if code >= 0]
+        codes = codes - (len(used) - len(levels))  # missing ones come first
+        return about | {"levels": levels, "codes": packed(np.where(codes < 0, MISSING, codes).astype(np.uint16))}
+
+
+def columns_of(table: pd.DataFrame | None) -> list[Column]:
+    """All columns of a table that hold anything."""
+    if table is None:
+        return []
+    columns = [column_of(clean(name), table.iloc[:, place]) for place, name in enumerate(table.columns)]
+    return [column for column in columns if column.distinct]
+
+
+def column_of(name: str, values: pd.Series) -> Column:
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.cat.remove_unused_categories()
+        levels = tuple(clean(level) for level in values.cat.categories)
+        return Column(name, "text", levels=levels, codes=values.cat.codes.to_numpy(dtype=np.intp))
+    if isinstance(values.dtype, pd.PeriodDtype):
+        values = values.dt.to_timestamp()
+    if pd.api.types.is_object_dtype(values) or pd.api.types.is_string_dtype(values):
+        values = _understood(values)
+    if pd.api.types.is_datetime64_any_dtype(values):
+        return Column(name, "date", numbers=_milliseconds(values))
+    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values) and values.dtype.kind != "c":
+        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        return Column(name, "number", numbers=np.where(np.isfinite(numbers), numbers, np.nan))
+    missing = values.isna().to_numpy()
+    texts = np.array([clean(value) for value in values], dtype=object)
+    levels = tuple(sorted(set(texts[~missing]), key=natural))
+    place = {level: code for code, level in enumerate(levels)}
+    codes = [-1 if gone else place[text] for text, gone in zip(texts, missing, strict=True)]
+    return Column(name, "text", levels=levels, codes=np.array(codes, dtype=np.intp))
+
+
+def _understood(values: pd.Series) -> pd.Series:
+    """Numbers, dates of the `datetime` module, years and ISO dates that came as objects or text, as what they are."""
+    known = values.dropna()
+    if not len(known) or all(isinstance(value, str) for value in known):
+        texts = known.astype(str).str.strip()
+        if len(texts) and texts.str.fullmatch(r"\d{4}").all():
+            return pd.to_numeric(values)
+        if len(texts) and texts.str.fullmatch(_ISO_DATE.pattern).all():
+            dates = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
+            return dates.reindex(values.index) if dates.notna().all() and values.index.is_unique else values
+        return values
+    if all(hasattr(value, "isoformat") and hasattr(value, "year") for value in known):
+        return pd.to_datetime(values, utc=True, errors="coerce")
+    if all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in known):
+        return pd.to_numeric(values)
+    return values
+
+
+def _milliseconds(dates: pd.Series) -> NDArray[np.float64]:
+    plain = dates.dt.tz_convert("UTC").dt.tz_localize(None) if dates.dt.tz is not None else dates
+    stamps = plain.to_numpy().astype("datetime64[ms]")
+    return np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64).astype(np.float64))
+
+
+def natural(text: str) -> tuple:
+    """A key that sorts "cluster 2" before "cluster 10"."""
+    parts = re.split(r"(\d+)", text)
+    return tuple((int(part), "") if i % 2 else (-1, part) for i, part in enumerate(parts))

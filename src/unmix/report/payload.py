@@ -1,0 +1,176 @@
+"""A fit -> everything the page shows, as one object that JSON can hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unmix.fit import Fit
+from unmix.plot.structure import fair_sample, topic_colours, topic_order
+from unmix.report.embedding import similarity_order, topic_distances, topic_map
+from unmix.report.encode import clean, embeddable_json, packed, quantised_proportions, rounded
+from unmix.report.features import topics_payload
+from unmix.report.metadata import columns_of
+from unmix.report.reproduce import recipe
+from unmix.report.timeline import timeline
+
+MOST_SAMPLES = 20_000
+LARGEST = 14_500_000  # bytes of data in a page of at most 15 MB
+FOR_TOPICS = 2_000_000  # bytes that metadata may not take from the topics
+TYPICAL = 12  # samples named as typical of a topic
+MOST_TRACE = 1_500  # rows of a trace; more do not show in a picture
+
+OBJECTIVES = {
+    "LDA": "lower bound of log p(X)",
+    "GammaPoisson": "lower bound of log p(X)",
+    "BayesianPoissonNMF": "lower bound of log p(X)",
+    "AllocationModel": "log p(S)",
+}
+
+Integers = NDArray[np.intp]
+
+
+def payload(fit: Fit, title: str, largest: int = LARGEST, most_samples: int = MOST_SAMPLES) -> dict[str, Any]:
+    """All of the page in at most about `largest` bytes; what was left out for that is said in `notes`."""
+    typical = typical_samples(fit)
+    shown = np.union1d(fair_sample(fit.proportions.argmax(axis=1), most_samples), typical.ravel())
+    notes = []
+    if len(shown) < len(fit.L):
+        notes.append(
+            f"The page holds {len(shown):,} of the {len(fit.L):,} samples: a fair part of those of each largest topic, and "
+            "the most typical ones of each. Typical samples, shares and means over time come from all of them."
+        )
+    page = _about(fit, title) | _topics(fit) | _trace(fit) | recipe(fit)
+    page["samples"] = _samples(fit, shown, typical)
+    columns = columns_of(fit.metadata)
+    lines = [timeline(column, fit.proportions) for column in columns if column.tells_time]
+    page["time"] = [line for line in lines if line is not None]
+    page["columns"], dropped = _within([column.taken(shown) for column in columns], largest - _size(page) - FOR_TOPICS)
+    if dropped:
+        notes.append(f"For size, the page does without these columns of metadata: {', '.join(dropped)}.")
+    page["features"] = features = topics_payload(fit, largest - _size(page))
+    if features["left_out"]:
+        notes.append(
+            f"Weights of features below {features['smallest']:g} in a topic are left out of the page, except for the 300 "
+            f"largest of each topic: {features['left_out']:,} in all."
+        )
+    return page | {"notes": notes}
+
+
+def typical_samples(fit: Fit, most: int = TYPICAL) -> Integers:
+    """The samples most typical of each topic, K × at most `most`.
+
+    By proportion, shrunk towards the share of the topic as if each sample had a few more counts of the usual kind, as many
+    as a small sample has (the lower quartile): (s p + a share) / (s + a). So a sample of three words does not win.
+    """
+    sizes = fit.sizes
+    extra = max(float(np.quantile(sizes, 0.25)), 1e-12)
+    score = (sizes[:, None] * fit.proportions + extra * fit.shares) / (sizes + extra)[:, None]
+    return np.argsort(-score, axis=0, kind="stable")[:most].T
+
+
+def _about(fit: Fit, title: str) -> dict[str, Any]:
+    model = str(fit.params.get("model", "Poisson NMF"))
+    return {
+        "title": title,
+        "model": model,
+        "shape": [len(fit.L), len(fit.F), fit.n_topics],
+        "status": fit.status,
+        "loglik": float(fit.loglik) if np.isfinite(fit.loglik) else None,
+        "advice": _advice(fit),
+    }
+
+
+def _advice(fit: Fit) -> list[str]:
+    try:
+        return fit.advice()
+    except KeyError:  # a trace without an objective: a fit that was put together by hand
+        return []
+
+
+def _topics(fit: Fit) -> dict[str, Any]:
+    best = fit.top_features(3)
+    names = {k: [clean(name) for name in rows["feature"]] for k, rows in best.groupby("topic")}
+    distances = topic_distances(fit.topics)
+    return {
+        "topics": [
+            {"colour": colour, "share": float(f"{share:.6g}"), "features": names[k + 1]}
+            for k, (colour, share) in enumerate(zip(topic_colours(fit), fit.shares, strict=True))
+        ],
+        "order": topic_order(fit).tolist(),
+        "map": {
+            "places": [rounded(place, 4) for place in topic_map(distances)],
+            "distances": packed(quantised_proportions(distances)),
+        },
+    }
+
+
+def _samples(fit: Fit, shown: Integers, typical: Integers) -> dict[str, Any]:
+    names = fit.samples[shown] if fit.samples is not None else [f"sample {i}" for i in shown]
+    return {
+        "names": [clean(name) for name in names],
+        "sizes": packed(fit.sizes[shown].astype(np.float32)),
+        "proportions": packed(quantised_proportions(fit.proportions[shown])),
+        "similarity": packed(similarity_order(fit.proportions[shown]).astype(np.uint32)),
+        "typical": np.searchsorted(shown, typical).tolist(),
+    }
+
+
+def _trace(fit: Fit) -> dict[str, Any]:
+    """The figure that the trace follows: the log-likelihood where it is known throughout, else the model's objective."""
+    trace = fit.trace
+    known = "loglik" in trace and len(trace) > 0 and bool(trace["loglik"].notna().all())
+    column = "loglik" if known else "objective"
+    rows = _thinned(trace)
+    objective = trace["objective"].iloc[-1] if "objective" in trace and len(trace) else np.nan
+    named = OBJECTIVES.get(str(fit.params.get("model", "")))
+    return {
+        "objective": {"name": named, "value": rounded([objective], 12)[0]} if named else None,
+        "trace": {
+            "name": "log-likelihood" if known else named or "objective",
+            "iterations": [int(i) for i in _numbers(rows, "iteration")] if "iteration" in rows else list(range(len(rows))),
+            "seconds": rounded(_numbers(rows, "seconds")),
+            "values": rounded(_numbers(rows, column), 12),
+            "kkt": rounded(_numbers(rows, "kkt"), 3),
+            "stages": _texts(rows, "stage"),
+            "notes": _texts(rows, "note"),
+        },
+    }
+
+
+def _thinned(trace: pd.DataFrame) -> pd.DataFrame:
+    """Every so manieth row, but all starts, all moves and the last row."""
+    if len(trace) <= MOST_TRACE:
+        return trace
+    kept = np.arange(len(trace)) % -(-len(trace) // MOST_TRACE) == 0
+    if "stage" in trace:
+        kept |= trace["stage"].isin(["start", "refine"]).to_numpy()
+    kept[-1] = True
+    return trace[kept]
+
+
+def _numbers(table: pd.DataFrame, column: str) -> NDArray[np.float64]:
+    return table[column].to_numpy(dtype=float) if column in table else np.full(len(table), np.nan)
+
+
+def _texts(table: pd.DataFrame, column: str) -> list[str]:
+    return [clean(text) for text in table[column].fillna("")] if column in table else [""] * len(table)
+
+
+def _within(columns: list[dict[str, Any]], room: float) -> tuple[list[dict[str, Any]], list[str]]:
+    """The columns without the largest, until they have room; and the names of those left out."""
+    sizes = [_size(column) for column in columns]
+    dropped: set[int] = set()
+    for place in sorted(range(len(columns)), key=lambda place: -sizes[place]):
+        if sum(size for i, size in enumerate(sizes) if i not in dropped) <= room:
+            break
+        dropped.add(place)
+    kept = [column for place, column in enumerate(columns) if place not in dropped]
+    return kept, [columns[place]["name"] for place in sorted(dropped)]
+
+
+def _size(value: Any) -> int:
+    return len(embeddable_json(value).encode(errors="replace"))

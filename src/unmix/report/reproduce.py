@@ -1,0 +1,63 @@
+"""How a fit was made, so that it can be made again: command, Python, parameters, versions, data."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from typing import Any
+
+import unmix.estimators
+from unmix.fit import Fit
+from unmix.report.encode import clean
+
+FACTS = {
+    "source": "source",
+    "nonzeros": "nonzeros",
+    "total": "total of all counts",
+    "empty_samples": "samples without counts",
+    "empty_features": "features without counts",
+    "checksum": "checksum",
+}
+
+
+def recipe(fit: Fit) -> dict[str, Any]:
+    command = fit.data.get("command")
+    if isinstance(command, list | tuple):
+        command = shlex.join(map(str, command))
+    return {
+        "reproduce": {
+            "command": None if command is None else str(command),
+            "python": python_snippet(fit),
+            "params": _pairs({key: value for key, value in fit.params.items() if key != "model"}),
+            "versions": _pairs(fit.versions),
+            "data": _pairs({label: fit.data[key] for key, label in FACTS.items() if fit.data.get(key) is not None}),
+        }
+    }
+
+
+def python_snippet(fit: Fit) -> str:
+    """Lines that fit the same model again; only parameters that differ from their defaults are spelled out."""
+    source = fit.data.get("source")
+    data = f"um.read({str(source)!r})" if source else "um.read(...)  # the counts"
+    name = str(fit.params.get("model", ""))
+    kind = getattr(unmix.estimators, name, None) if name in unmix.estimators.__all__ else None
+    if not inspect.isclass(kind):
+        return f'import unmix as um\n\nX = {data}\nfit = um.load("model.safetensors")'
+    defaults = {key: parameter.default for key, parameter in inspect.signature(kind).parameters.items()}
+    given = {"n_components": fit.n_topics} | {
+        key: value
+        for key, value in fit.params.items()
+        if key in defaults and key not in ("n_components", "verbose") and value != defaults[key]
+    }
+    arguments = ", ".join(f"{key}={value!r}" for key, value in given.items())
+    return f"import unmix as um\n\nX = {data}\nmodel = um.{name}({arguments}).fit(X)\nfit = model.result_"
+
+
+def _pairs(facts: dict[str, Any]) -> list[list[str]]:
+    return [[clean(key), _shown(value)] for key, value in facts.items()]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float) and value == round(value) and abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) and value > 9999 else clean(value)

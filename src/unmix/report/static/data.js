@@ -1,0 +1,118 @@
+// The data of the page, decoded once: arrays of numbers come as base64, little-endian.
+
+const page = JSON.parse(document.getElementById("data").textContent);
+const [N_ALL, M_ALL, K] = page.shape;
+const LOG_STEP = 27.7 / 65534;
+
+function bytes(text) {
+  const raw = atob(text);
+  const out = new Uint8Array(raw.length);
+  for (let i = 0; i < raw.length; i++) out[i] = raw.charCodeAt(i);
+  return out.buffer;
+}
+const uint16 = (text) => new Uint16Array(bytes(text));
+
+const samples = {
+  names: page.samples.names,
+  n: page.samples.names.length,
+  sizes: new Float32Array(bytes(page.samples.sizes)),
+  codes: uint16(page.samples.proportions), // proportions × 65535, K a sample
+  similarity: new Uint32Array(bytes(page.samples.similarity)),
+  typical: page.samples.typical,
+};
+samples.rank = new Uint32Array(samples.n);
+samples.similarity.forEach((sample, place) => { samples.rank[sample] = place; });
+const proportion = (i, k) => samples.codes[i * K + k] / 65535;
+
+// Columns: `values` are numbers, dates in milliseconds, or numbers of levels; NaN where missing.
+const columns = page.columns.map((column) => {
+  if (column.kind !== "text") {
+    const values = new Float64Array(bytes(column.values));
+    const daily = column.kind === "date" && values.every((value) => Number.isNaN(value) || value % 86400000 === 0);
+    return { ...column, values, daily };
+  }
+  return { ...column, values: Float64Array.from(uint16(column.codes), (code) => (code === 65535 ? NaN : code)) };
+});
+
+function valueText(column, value) {
+  if (Number.isNaN(value)) return "(none)";
+  if (column.kind === "text") return column.levels[value];
+  if (column.kind === "date") {
+    const text = new Date(value).toISOString();
+    return column.daily ? text.slice(0, 10) : text.slice(0, 16).replace("T", " ");
+  }
+  return Number.isInteger(value) && Math.abs(value) < 1e15 ? String(value) : String(Number(value.toPrecision(6)));
+}
+
+// Features: for each topic the places of its features and their weights p(w|t); for each feature p(w).
+const weightOf = (code) => (code === 0 ? 0 : Math.exp(-(code - 1) * LOG_STEP));
+const features = { names: page.features.names, overall: Float64Array.from(uint16(page.features.overall), weightOf), topics: [] };
+{
+  const steps = uint16(page.features.steps), codes = uint16(page.features.weights);
+  let start = 0;
+  for (const count of page.features.counts) {
+    const places = new Uint32Array(count), weights = new Float64Array(count);
+    for (let i = 0, place = 0; i < count; i++) {
+      place += steps[start + i];
+      places[i] = place;
+      weights[i] = weightOf(codes[start + i]);
+    }
+    features.topics.push({ places, weights });
+    start += count;
+  }
+}
+
+// The topics that use a feature, the largest weight first.
+function topicsOf(feature) {
+  const found = [];
+  features.topics.forEach(({ places, weights }, k) => {
+    let low = 0, high = places.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (places[middle] < feature) low = middle + 1;
+      else high = middle;
+    }
+    if (places[low] === feature && weights[low] > 0) found.push({ k, weight: weights[low] });
+  });
+  return found.sort((one, other) => other.weight - one.weight);
+}
+
+// The features of a topic by λ log p(w|t) + (1 − λ) log (p(w|t) / p(w)), the best `most` of them.
+function relevant(k, lambda, most) {
+  const { places, weights } = features.topics[k];
+  const best = [];
+  let least = -Infinity;
+  for (let i = 0; i < places.length; i++) {
+    if (weights[i] === 0) continue;
+    const lift = weights[i] / features.overall[places[i]];
+    const relevance = lambda * Math.log(weights[i]) + (1 - lambda) * Math.log(lift);
+    if (best.length === most && relevance <= least) continue;
+    let at = best.length;
+    while (at > 0 && best[at - 1].relevance < relevance) at--;
+    best.splice(at, 0, { feature: places[i], weight: weights[i], lift, relevance });
+    if (best.length > most) best.pop();
+    least = best[best.length - 1].relevance;
+  }
+  return best;
+}
+
+function largestTopics(i, most) {
+  return page.order.slice().sort((a, b) => samples.codes[i * K + b] - samples.codes[i * K + a]).slice(0, most);
+}
+
+// The samples nearest to one, by Hellinger distance of their proportions.
+function nearestSamples(i, most) {
+  const roots = Array.from({ length: K }, (_, k) => Math.sqrt(proportion(i, k)));
+  const best = [];
+  for (let j = 0; j < samples.n; j++) {
+    if (j === i) continue;
+    let affinity = 0;
+    for (let k = 0; k < K; k++) affinity += roots[k] * Math.sqrt(samples.codes[j * K + k] / 65535);
+    if (best.length === most && affinity <= best[most - 1].affinity) continue;
+    let at = best.length;
+    while (at > 0 && best[at - 1].affinity < affinity) at--;
+    best.splice(at, 0, { sample: j, affinity });
+    if (best.length > most) best.pop();
+  }
+  return best.map(({ sample, affinity }) => ({ sample, distance: Math.sqrt(Math.max(0, 1 - affinity)) }));
+}

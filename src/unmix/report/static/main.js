@@ -1,0 +1,61 @@
+// The header, the theme, printing, and the first drawing of everything.
+
+const EVERYTHING = new Set([...Object.keys(DEFAULTS), "names"]);
+const darkSystem = matchMedia("(prefers-color-scheme: dark)");
+const printing = matchMedia("print");
+const isDark = () => (state.theme ? state.theme === "dark" : darkSystem.matches);
+
+function showHeader() {
+  $("title").textContent = page.title;
+  const fact = (...parts) => el("li", {}, ...parts);
+  const status = { converged: "converged", max_iter: "not converged", interrupted: "interrupted" }[page.status];
+  $("facts").append(
+    fact(el("b", {}, `${grouped(N_ALL)} × ${grouped(M_ALL)}`)),
+    fact("K = ", el("b", {}, String(K))),
+    ...(page.loglik === null ? [] : [fact("log-lik ", el("b", {}, minus(grouped(page.loglik, 1))))]),
+    fact(el("span", { class: `dot ${page.status}` }), status));
+  $("advice").hidden = page.advice.length === 0;
+  $("advice").append(...page.advice.map((text) => el("li", {}, text)));
+  $("theme").addEventListener("click", () => update({ theme: isDark() ? "light" : "dark" }));
+  $("skip").addEventListener("click", () => $("stage").focus());
+  $("to-reproduce").addEventListener("click", () => {
+    $("reproduce").scrollIntoView({ block: "start", behavior: calm() ? "auto" : "smooth" });
+    $("reproduce").focus({ preventScroll: true });
+  });
+  const measure = () => {
+    const stuck = getComputedStyle($("top")).position === "sticky";
+    document.documentElement.style.setProperty("--below-header", `${(stuck ? $("top").offsetHeight : 0) + 16}px`);
+  };
+  new ResizeObserver(measure).observe($("top"));
+}
+
+function applyTheme() {
+  if (state.theme) document.documentElement.dataset.theme = state.theme;
+  else delete document.documentElement.dataset.theme;
+  $("theme").textContent = isDark() ? "☀" : "☾";
+  $("theme").setAttribute("aria-pressed", String(isDark()));
+}
+
+function render(keys) {
+  for (const view of views) view(keys);
+}
+
+showHeader();
+views.push((keys) => { if (keys.has("theme")) applyTheme(); });
+showRail();
+showSearch();
+showStructure();
+showSample();
+showTopicCards();
+showMap();
+showTime();
+showFit();
+showReproduce();
+
+readFragment();
+render(EVERYTHING);
+addEventListener("hashchange", () => { readFragment(); render(EVERYTHING); });
+darkSystem.addEventListener("change", () => render(new Set(["theme"])));
+// On paper: light colours, and the cards of all topics even when one is in focus.
+printing.addEventListener("change", () => render(new Set(printing.matches ? ["theme", "print"] : ["theme", "topic"])));
+document.body.dataset.ready = "yes";

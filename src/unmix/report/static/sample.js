@@ -1,0 +1,62 @@
+// One sample in full: all its proportions, its metadata, and the samples most like it.
+
+function showSample() {
+  const card = $("sample");
+  views.push((keys) => {
+    if (!["sample", "names"].some((key) => keys.has(key))) return;
+    const i = state.sample;
+    const opened = card.hidden && i !== null;
+    card.hidden = i === null;
+    if (i === null) return card.replaceChildren();
+    card.replaceChildren(heading(i), el("div", { class: "detail" }, parts(i), about(i), alike(i)));
+    if (opened && keys.size === 1) card.scrollIntoView({ block: "nearest", behavior: calm() ? "auto" : "smooth" });
+  });
+
+  function heading(i) {
+    const step = (by) => () => {
+      update({ sample: plot.sequence[(plot.place[i] + by + samples.n) % samples.n] });
+      card.querySelector(by < 0 ? ".previous" : ".next").focus();
+    };
+    return el("div", { class: "title-row" },
+      el("h2", { id: "sample-title" }, samples.names[i]),
+      el("div", { class: "row controls" },
+        el("button", { type: "button", class: "small previous", onclick: step(-1) }, "← Previous"),
+        el("button", { type: "button", class: "small next", onclick: step(1) }, "Next →"),
+        el("button", { type: "button", class: "small close", onclick: () => { update({ sample: null }); $("stage").focus(); } }, "Close")));
+  }
+  function parts(i) {
+    const rows = largestTopics(i, K).filter((k, place) => place < 3 || samples.codes[i * K + k] > 0);
+    const most = proportion(i, rows[0]);
+    return el("div", {}, el("h3", {}, "Topics"), el("table", { class: "bars" }, el("tbody", {}, ...rows.map((k) =>
+      el("tr", {},
+        el("td", {}, topicLink(k)),
+        el("td", { class: "bar" }, track(k, proportion(i, k) / most)),
+        el("td", {}, percent(proportion(i, k))))))));
+  }
+  function about(i) {
+    const list = el("dl", { class: "facts" });
+    definitions(list, [
+      ...columns.map((column) => [column.name, valueText(column, column.values[i])]),
+      ["expected counts", grouped(samples.sizes[i], samples.sizes[i] < 10 ? 1 : 0)],
+    ]);
+    return el("div", {}, el("h3", {}, "About it"), list);
+  }
+  function alike(i) {
+    const near = nearestSamples(i, 6);
+    if (!near.length) return null;
+    return el("div", {}, el("h3", {}, "Most alike (Hellinger distance)"),
+      el("ul", { class: "typical" }, ...near.map(({ sample, distance }) => el("li", {}, sampleLink(sample), el("span", {}, distance.toFixed(2))))));
+  }
+}
+
+const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+const sampleLink = (i) => el("button", { type: "button", class: "link", title: samples.names[i], onclick: () => update({ sample: i }) }, samples.names[i]);
+const topicLink = (k) =>
+  el("button", { type: "button", class: "link", title: nameOf(k), onclick: () => focusTopic(k) }, swatch(k, "small"), " ", nameOf(k));
+
+// A bar of a topic's colour, and behind it a pale one; lengths as parts of the whole track.
+function track(k, part, ghost = null) {
+  return el("span", { class: "track", "--colour": page.topics[k].colour },
+    ghost === null ? null : el("i", { class: "ghost", "--part": `${(100 * ghost).toFixed(2)}%` }),
+    el("i", { class: "own", "--part": `${(100 * part).toFixed(2)}%` }));
+}

@@ -1,0 +1,69 @@
+// What the reader has chosen. It lives in the fragment of the address, so that a reload, or a link, shows the same view.
+
+// The first view: along time where a column tells it, else by the first column of groups, like beside like.
+const firstGroups = columns.find((column) => column.groups && column.kind === "text" && column.levels.length > 1);
+const DEFAULTS = {
+  order: page.time.length ? `column:${page.time[0].column}` : "similarity", group: page.time.length ? "" : firstGroups?.name ?? "",
+  topic: null, sample: null, lambda: 0.3, sort: "relevance", theme: "", time: "",
+};
+const SORTS = ["relevance", "share", "lift"];
+const state = { ...DEFAULTS, names: {} };
+const views = []; // functions of the set of keys that changed
+
+const whole = (text, most) => (/^\d+$/.test(text ?? "") && Number(text) >= 1 && Number(text) <= most ? Number(text) - 1 : null);
+const columnNamed = (name) => columns.find((column) => column.name === name);
+
+function readFragment() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  const order = given.get("order") ?? "";
+  const known = ["similarity", "file"].includes(order) || columnNamed(order.replace(/^column:/, "")) || whole(order.replace(/^topic:/, ""), K) !== null;
+  state.order = known ? order : DEFAULTS.order;
+  const group = given.get("group") ?? DEFAULTS.group;
+  state.group = columnNamed(group)?.groups ? group : "";
+  state.topic = whole(given.get("topic"), K);
+  state.sample = whole(given.get("sample"), samples.n);
+  const lambda = Number(given.get("lambda") ?? DEFAULTS.lambda);
+  state.lambda = lambda >= 0 && lambda <= 1 ? lambda : DEFAULTS.lambda;
+  state.sort = SORTS.includes(given.get("sort")) ? given.get("sort") : DEFAULTS.sort;
+  state.theme = ["light", "dark"].includes(given.get("theme")) ? given.get("theme") : "";
+  state.time = page.time.some((line) => line.column === given.get("time")) ? given.get("time") : "";
+  state.names = {};
+  for (let k = 0; k < K; k++) if (given.get(`name${k + 1}`)) state.names[k] = given.get(`name${k + 1}`).slice(0, 80);
+}
+
+function writeFragment() {
+  const given = new URLSearchParams();
+  for (const [key, usual] of Object.entries(DEFAULTS)) {
+    if (state[key] === usual) continue;
+    given.set(key, key === "topic" || key === "sample" ? state[key] + 1 : state[key]);
+  }
+  for (const [k, name] of Object.entries(state.names)) given.set(`name${Number(k) + 1}`, name);
+  const text = given.toString();
+  try {
+    history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
+  } catch { /* a page without an address of its own, such as one inside a frame: the view cannot be kept */ }
+}
+
+function update(changes) {
+  Object.assign(state, changes);
+  writeFragment();
+  const keys = new Set(Object.keys(changes));
+  for (const view of views) view(keys);
+}
+
+const nameOf = (k) => state.names[k] ?? page.topics[k].features.join(", ");
+const focusTopic = (k) => update({ topic: state.topic === k ? null : k });
+function rename(k, name) {
+  const names = { ...state.names };
+  const text = name.trim().slice(0, 80);
+  if (text && text !== page.topics[k].features.join(", ")) names[k] = text;
+  else delete names[k];
+  update({ names });
+}
+// Topics from the bottom of a stack to its top: the one in focus first.
+const stackOrder = () => (state.topic === null ? page.order : [state.topic, ...page.order.filter((k) => k !== state.topic)]);
+// The colour of each topic on a background; those out of focus are pale.
+function shownColours() {
+  const surface = themed("--surface");
+  return page.topics.map(({ colour }, k) => (state.topic === null || state.topic === k ? channels(colour) : mixed(colour, surface, 0.22)));
+}

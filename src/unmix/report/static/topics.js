@@ -1,0 +1,136 @@
+// The list of topics, what is in them, and the search for a feature.
+
+function showRail() {
+  const list = $("topics");
+  const heaviest = Math.max(...page.topics.map(({ share }) => share));
+  const items = new Map(page.order.map((k) => [k, item(k)]));
+  list.append(...items.values());
+  $("unfocus").addEventListener("click", () => { update({ topic: null }); items.get(page.order[0]).querySelector(".topic").focus(); });
+  list.addEventListener("keydown", (event) => {
+    const rows = [...items.keys()], at = rows.findIndex((k) => items.get(k).contains(event.target));
+    if (event.target.matches("input")) return;
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
+    if (to !== undefined && rows[to] !== undefined) {
+      event.preventDefault();
+      items.get(rows[to]).querySelector(".topic").focus();
+    } else if (event.key === "F2") {
+      event.preventDefault();
+      edit(rows[at]);
+    }
+  });
+  views.push((keys) => {
+    if (!["topic", "names"].some((key) => keys.has(key))) return;
+    list.classList.toggle("some", state.topic !== null);
+    $("unfocus").hidden = state.topic === null;
+    for (const [k, row] of items) {
+      row.classList.toggle("focused", state.topic === k);
+      row.querySelector(".topic").setAttribute("aria-pressed", String(state.topic === k));
+      row.querySelector(".name").textContent = nameOf(k);
+      row.querySelector(".topic").title = `${nameOf(k)}: ${percent(page.topics[k].share)} of all counts`;
+      row.querySelector(".rename").setAttribute("aria-label", `Rename topic ${k + 1}, ${nameOf(k)}`);
+    }
+  });
+
+  function item(k) {
+    const { colour, share } = page.topics[k];
+    return el("li", { "--colour": colour },
+      el("button", { type: "button", class: "topic", onclick: () => focusTopic(k) },
+        swatch(k), el("span", { class: "name" }), el("span", { class: "share" }, percent(share)),
+        el("span", { class: "meter", "--part": `${(100 * share) / heaviest}%`, "--colour": colour })),
+      el("button", { type: "button", class: "rename", onclick: () => edit(k) }, "✎"));
+  }
+  function edit(k) {
+    const row = items.get(k), input = el("input", { type: "text", maxlength: 80, "aria-label": `Name of topic ${k + 1}` });
+    const parts = [...row.children];
+    let open = true;
+    const close = (keep) => {
+      if (!open) return;
+      open = false;
+      row.replaceChildren(...parts);
+      if (keep) rename(k, input.value);
+      row.querySelector(".topic").focus();
+    };
+    input.value = nameOf(k);
+    input.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === "Escape") { event.preventDefault(); close(event.key === "Enter"); } });
+    input.addEventListener("blur", () => close(true));
+    row.replaceChildren(swatch(k), input);
+    input.select();
+  }
+}
+
+const MANY = 30, FEW = 8;
+
+function showTopicCards() {
+  const section = $("topic-section"), slider = $("lambda");
+  let waiting = 0;
+  slider.addEventListener("input", () => {
+    $("lambda-value").textContent = Number(slider.value).toFixed(2);
+    cancelAnimationFrame(waiting);
+    waiting = requestAnimationFrame(() => update({ lambda: Number(slider.value) }));
+  });
+  views.push((keys) => {
+    if (!["topic", "names", "lambda", "sort", "print"].some((key) => keys.has(key))) return;
+    slider.value = state.lambda;
+    $("lambda-value").textContent = state.lambda.toFixed(2);
+    section.classList.toggle("focused-topic", state.topic !== null);
+    $("topic-title").textContent = state.topic === null ? "What is in the topics" : `What is in topic ${state.topic + 1}`;
+    $("topic-focus").replaceChildren(...(state.topic === null ? [] : [wideCard(state.topic)]));
+    $("topic-all").replaceChildren(...(state.topic === null || keys.has("print") ? page.order.map(smallCard) : []));
+  });
+
+  function rows(k, most) {
+    const best = relevant(k, state.lambda, most);
+    const by = { relevance: "relevance", share: "weight", lift: "lift" }[state.sort];
+    best.sort((one, other) => other[by] - one[by]);
+    const longest = Math.max(...best.map(({ feature, weight }) => Math.max(weight, features.overall[feature])), 1e-300);
+    return best.map(({ feature, weight, lift }) => el("tr", {},
+      el("td", { title: features.names[feature] },
+        el("button", { type: "button", class: "link", onclick: () => findFeature(feature) }, features.names[feature])),
+      el("td", { class: "bar", title: `${percent(weight)} in the topic, ${percent(features.overall[feature])} in all counts` },
+        track(k, weight / longest, features.overall[feature] / longest)),
+      el("td", {}, percent(weight)), el("td", {}, times(lift))));
+  }
+  function typical(k, most) {
+    return el("ul", { class: "typical" }, ...samples.typical[k].slice(0, most).map((i) =>
+      el("li", {}, sampleLink(i), el("span", {}, percent(proportion(i, k))))));
+  }
+  function smallCard(k) {
+    return el("article", { class: "topic-card", "--colour": page.topics[k].colour, "aria-label": `Topic ${k + 1}` },
+      el("div", { class: "topic-head" }, swatch(k),
+        el("button", { type: "button", class: "link", title: nameOf(k), onclick: () => focusTopic(k) }, nameOf(k)),
+        el("span", { class: "share" }, percent(page.topics[k].share))),
+      el("table", { class: "bars" }, el("tbody", {}, ...rows(k, FEW))),
+      el("h3", { class: "over-list" }, "Typical samples"), typical(k, 3));
+  }
+  function wideCard(k) {
+    const input = el("input", { type: "text", maxlength: 80, "aria-label": `Name of topic ${k + 1}` });
+    input.value = nameOf(k);
+    input.addEventListener("change", () => rename(k, input.value));
+    const sortable = (key, title) => el("th", { scope: "col", "aria-sort": state.sort === key ? "descending" : "none" },
+      el("button", { type: "button", onclick: () => { update({ sort: key }); document.querySelector("#topic-focus th[aria-sort='descending'] button").focus(); } }, title));
+    return el("div", { class: "wide-card", "--colour": page.topics[k].colour },
+      el("div", { class: "topic-head" }, swatch(k), input, el("span", { class: "share" }, `${percent(page.topics[k].share)} of all counts`)),
+      el("table", { class: "bars" },
+        el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "feature"), sortable("relevance", "relevance"), sortable("share", "share"), sortable("lift", "lift"))),
+        el("tbody", {}, ...rows(k, MANY))),
+      el("div", {}, el("h3", {}, "Most typical samples"), typical(k, 12)));
+  }
+}
+
+// Which topics use a feature: its share in each, and the lift.
+function findFeature(feature) {
+  const found = topicsOf(feature);
+  const most = found.length ? found[0].weight : 1;
+  $("feature").value = features.names[feature];
+  $("feature-found").replaceChildren(
+    el("h3", {}, features.names[feature]),
+    el("p", { class: "hint" }, `${percent(features.overall[feature])} of all counts. Share in each topic, and lift:`),
+    el("table", { class: "bars" }, el("tbody", {}, ...found.map(({ k, weight }) => el("tr", { "data-topic": k + 1 },
+      el("td", {}, el("button", { type: "button", class: "link", "aria-label": `Topic ${k + 1}, ${nameOf(k)}`, title: nameOf(k), onclick: () => focusTopic(k) }, swatch(k, "small"))),
+      el("td", { class: "bar" }, track(k, weight / most)),
+      el("td", {}, percent(weight)), el("td", {}, times(weight / features.overall[feature])))))));
+}
+
+function showSearch() {
+  suggesting($("feature"), features.names, findFeature);
+}
