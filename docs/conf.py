@@ -25,6 +25,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "flowchart",
+    "live_report",
     "plain_docstrings",
 ]
 exclude_patterns = ["_build", "_ext", "_kernel", "pictures"]

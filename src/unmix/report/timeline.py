@@ -39,7 +39,9 @@ def _numbers(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], list[str]]:
     """The number of the bin of each value, and what the bins are called."""
     whole = bool((values == np.round(values)).all())
     lowest, highest = float(values.min()), float(values.max())
-    width = next(width for width in _round_widths(highest - lowest, whole) if _bins(lowest, highest, width) <= MOST_BINS)
+    width = next(
+        width for width in _round_widths(highest - lowest, whole) if _bins(lowest, highest, width) <= MOST_BINS
+    )
     first = np.floor(lowest / width)
     starts = (first + np.arange(_bins(lowest, highest, width))) * width
     if not whole:
@@ -69,7 +71,9 @@ def _dates(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], list[str]]:
         places = np.floor_divide(values, width).astype(np.int64)
         if places.max() - places.min() < MOST_BINS:
             starts = (np.arange(places.min(), places.max() + 1) * width).astype("datetime64[ms]")
-            return (places - places.min()).astype(np.intp), [str(start.astype(f"datetime64[{unit}]")) for start in starts]
+            return (places - places.min()).astype(np.intp), [
+                str(start.astype(f"datetime64[{unit}]")) for start in starts
+            ]
     months = stamps.astype("datetime64[M]").astype(np.int64) + 1970 * 12
     width = next((width for width in MONTHS if np.ptp(months // width) < MOST_BINS), MONTHS[-1])
     places = months // width
