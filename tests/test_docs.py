@@ -84,12 +84,8 @@ def targets(page: Path) -> set[str]:
     text = page.read_text(encoding="utf-8")
     outside_code = FENCE.sub("", text)
     links = {link.partition("#")[0] for link in LINK.findall(outside_code) if "://" not in link}
-    entries = {
-        f"{line}.md"
-        for block in TOCTREE.findall(text)
-        for line in block.split("\n")
-        if line and not line.startswith(":")
-    }
+    lines = {line for block in TOCTREE.findall(text) for line in block.split("\n") if line and not line.startswith(":")}
+    entries = {re.sub(r"^.* <(.*)>$", r"\1", line) + ".md" for line in lines}
     return {target for target in links | entries if target}
 
 
