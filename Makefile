@@ -32,7 +32,7 @@ docs: $(VENV)/documented
 $(VENV)/installed: $(NATIVE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.21' ninja
-	$(INSTALL) --no-build-isolation --editable .
+	$(INSTALL) --no-build-isolation --editable '.[all]'
 	touch $@
 
 $(VENV)/developed: $(VENV)/installed

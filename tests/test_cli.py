@@ -1,8 +1,9 @@
 """The command line: results in a folder, or one line that says what was wrong."""
 
 import inspect
+import json
+import os
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,19 @@ import scipy.sparse as sp
 
 import unmix as um
 from unmix.cli import main
-from unmix.cli.commands import ESTIMATORS, Model
 from unmix.cli.commands import fit as fit_command
+from unmix.cli.fitting import ESTIMATORS, Model
 from unmix.solvers import Extrapolate
 
-FILES = ["model.safetensors", "proportions.csv", "structure.png", "top_features.csv", "topics.csv", "trace.csv"]
+FILES = [
+    "model.safetensors",
+    "proportions.csv",
+    "report.html",
+    "structure.png",
+    "top_features.csv",
+    "topics.csv",
+    "trace.csv",
+]
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame(
     RNG.poisson(RNG.dirichlet(np.full(2, 0.3), 20) @ RNG.gamma(0.5, 20, (2, 12))),
@@ -88,7 +97,7 @@ def test_demo_fits_the_embedded_data_and_says_where_to_look(run):
     assert "233 samples × 10,065 features" in out
     assert out.count("■") == 8
     assert "converged after" in out
-    assert str(Path("demo/structure.png")) in out
+    assert f"open {Path('demo/report.html')} in a browser" in out
     assert listing("demo") == FILES
 
 
@@ -96,7 +105,7 @@ def test_fit_writes_a_folder_named_after_its_input(counts, run):
     code, out, err = run("fit", counts, "-k", 2)
     assert (code, err) == (0, "")
     assert listing("counts-k2") == FILES
-    assert f"wrote counts-k2{'/' if sys.platform != 'win32' else chr(92)}" in out
+    assert f"wrote counts-k2{os.sep}" in out
     np.testing.assert_allclose(proportions("counts-k2/proportions.csv").sum(axis=1), 1)
 
 
@@ -234,7 +243,12 @@ BAD_ARGUMENTS = {
     "demo there": (["demo", "-o", "thesis"], "thesis: holds files that are not a fit's"),
     "a file as folder": (["fit", "counts.csv", "-k", "2", "-o", "counts.csv"], "counts.csv: is a file"),
     "no model": (["transform", "none", "counts.csv", "-o", "p.csv"], "none: no such file"),
-    "folder without model": (["info", "thesis"], "thesis: a folder without model.safetensors"),
+    "folder of something": (["info", "thesis"], "thesis: a folder with nothing that unmix reads"),
+    "folder without model": (["report", "thesis"], "thesis: a folder without model.safetensors"),
+    "page of another kind": (["report", "model", "-o", "page.pdf"], "page.pdf: give a name that ends in .html"),
+    "no part of documents": (["fit", "counts.csv", "-k", "2", "--min-df", "few"], "--min-df few: give a number"),
+    "more than all documents": (["fit", "counts.csv", "-k", "2", "--max-df", "1.5"], "--max-df 1.5: a part of all"),
+    "text options for counts": (["fit", "counts.csv", "-k", "2", "--ngrams", "2"], "counts.csv: ngrams is for texts"),
     "foreign model": (["info", "foreign.safetensors"], "foreign.safetensors: not a readable safetensors file"),
     "no folder for the result": (["transform", "model", "counts.csv", "-o", "no/p.csv"], "there is no folder no"),
     "result of another kind": (["simulate", "A", "-o", "a.csv"], "a.csv: give a name that ends in .npz"),
@@ -272,11 +286,16 @@ def test_a_picture_that_fails_leaves_the_previous_results_intact(counts, model, 
         raise OSError(28, "No space left on device", "structure.png")
 
     before = {path.name: path.read_bytes() for path in Path(model).iterdir()}
-    monkeypatch.setattr("unmix.cli.commands.draw_structure", fail)
+    monkeypatch.setattr("unmix.cli.fitting.draw_structure", fail)
     code, _, err = run("fit", counts, "-k", 3, "-o", model)
-    assert (code, err) == (2, "error: structure.png: No space left on device\n")
+    kept = Path(model) / "checkpoint.safetensors"
+    message = f"the fit is kept in {kept}: make room, and run the same command with --resume"
+    assert (code, err) == (2, f"error: structure.png: No space left on device; {message}\n")
+    fit = um.load(kept)
+    kept.unlink()
     assert {path.name: path.read_bytes() for path in Path(model).iterdir()} == before
     assert listing(".") == [counts, model]
+    assert (fit.n_topics, fit.status) == (3, "converged")
 
 
 def test_forced_results_stand_beside_what_was_there(counts, run):
@@ -299,16 +318,16 @@ def test_ctrl_c_keeps_the_best_fit_so_far(counts, run, monkeypatch):
     code, out, err = run("fit", counts, "-k", 3, "--tol", 0, "-o", "out")
     assert code == 130
     assert "interrupted after" in out
-    assert err == "note: kept the best fit so far; go on from it with --init out\n"
+    assert err == "note: kept the best fit so far; the same command with --resume goes on from it\n"
     assert um.load("out/model.safetensors").status == "interrupted"
     monkeypatch.undo()
 
 
 def test_ctrl_c_before_there_is_a_fit_writes_nothing(counts, run, monkeypatch):
-    def interrupt(self, X, y=None):
+    def interrupt(self, X, left_off):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(um.PoissonNMF, "fit", interrupt)
+    monkeypatch.setattr(um.PoissonNMF, "_fit", interrupt)
     code, _, err = run("fit", counts, "-k", 2, "-o", "out")
     assert (code, err) == (130, "error: interrupted; nothing was written\n")
     assert listing(".") == [counts]
@@ -375,3 +394,83 @@ def test_simulated_data_can_be_read_back(name, run):
     made = um.datasets.swimmer() if name == "swimmer" else um.datasets.correlated_topics(name)
     assert f"{made.total:,.10g} counts" in out
     assert (um.Counts(sp.load_npz("simulated.npz")).csr != made.csr).nnz == 0
+
+
+def test_with_json_the_answer_is_one_object_and_nothing_else(counts, model, run):
+    TABLE.drop(columns="word3").assign(unheard=1).to_csv("new.csv")
+    answers = {}
+    for name, arguments in {
+        "fit": ["fit", counts, "-k", 2, "-o", "out"],
+        "transform": ["transform", model, "new.csv", "-o", "p.csv"],
+        "data": ["info", counts],
+        "model": ["info", model],
+        "report": ["report", model],
+        "simulate": ["simulate", "A", "-o", "a.npz"],
+    }.items():
+        code, out, _ = run(*arguments, "--json")
+        assert code == 0
+        answers[name] = json.loads(out)
+    fit = um.load("out/model.safetensors")
+    assert answers["fit"]["output"] == "out"
+    assert (answers["fit"]["loglik"], answers["fit"]["status"]) == (fit.loglik, "converged")
+    assert [topic["topic"] for topic in answers["fit"]["topics"]] == [1, 2]
+    assert answers["fit"]["topics"][0]["top_features"] == fit.top_features(8).query("topic == 1")["feature"].tolist()
+    assert answers["fit"]["data"]["command"] == f"unmix fit {counts} -k 2 -o out --json"
+    assert (answers["transform"]["missing_features"], answers["transform"]["unknown_features"]) == (1, 1)
+    assert (answers["data"]["samples"], answers["data"]["looks_like_counts"]) == (20, True)
+    assert answers["data"]["checksum"] == fit.data["checksum"]
+    assert answers["model"]["n_topics"] == 2
+    assert answers["report"]["bytes"] == Path("model/report.html").stat().st_size
+    assert answers["simulate"]["samples"] == 100
+
+
+def test_a_model_without_kkt_says_null_in_json(counts, run):
+    _, out, _ = run("fit", counts, "-k", 2, "--model", "lda", "--json")
+    assert json.loads(out)["kkt"] is None
+
+
+def test_quiet_says_nothing_but_notes(counts, run):
+    assert run("fit", counts, "-k", 2, "--quiet") == (0, "", "")
+    code, out, err = run("fit", counts, "-k", 3, "--max-iter", 1, "--init", "random", "-q", "-o", "short")
+    assert (code, out) == (0, "")
+    assert err.startswith("note: not converged")
+
+
+def test_the_report_is_written_again_from_the_folder(model, run):
+    page = Path("model/report.html")
+    page.unlink()
+    code, out, _ = run("report", model, "--title", "A <b>new</b> title")
+    assert (code, out) == (0, f"wrote {page}\n")
+    assert "A &lt;b&gt;new&lt;/b&gt; title" in page.read_text(encoding="utf-8")
+    assert run("report", f"{model}/model.safetensors", "-o", "elsewhere.html")[0] == 0
+    assert Path("elsewhere.html").is_file()
+
+
+def test_text_is_fitted_and_new_text_is_treated_alike(run):
+    fish, bread = "the trout and the salmon swim in the river", "knead the dough, then bake the bread in an oven"
+    Path("letters").mkdir()
+    for i in range(12):
+        Path(f"letters/{i}.txt").write_text(fish if i % 2 else bread)
+    code, out, _ = run("fit", "letters/", "-k", 2, "--ngrams", 2)
+    assert code == 0
+    assert "12 documents" in out
+    fit = um.load("letters-k2/model.safetensors")
+    assert "trout salmon" in fit.features
+    Path("new.jsonl").write_text(json.dumps({"id": "a", "text": "A Salmon! Trout, and the unheard quokka"}) + "\n")
+    assert run("transform", "letters-k2", "new.jsonl", "-o", "new.csv")[0] == 0
+    topic_of_fish = fit.topics[list(fit.features).index("trout")].argmax()
+    assert proportions("new.csv").loc["a"].argmax() == topic_of_fish
+    code, _, err = run("transform", "letters-k2", "missing.txt", "-o", "new.csv")
+    assert (code, err) == (2, "error: missing.txt: no such file; check the name and the folder\n")
+
+
+@pytest.mark.parametrize("command", ["demo", "fit", "transform", "info", "report", "simulate"])
+def test_help_has_examples_and_every_option_an_explanation(command, run):
+    code, out, err = run(command, "--help")
+    assert (code, err) == (0, "")
+    assert command == "demo" or f"unmix {command} " in out.split("Examples")[1]
+
+
+def test_shells_can_complete_commands(run):
+    _, out, _ = run("--help")
+    assert "--install-completion" in out

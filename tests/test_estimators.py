@@ -485,6 +485,7 @@ def test_public_names_are_exactly_these() -> None:
         "sc",
         "solvers",
         "topics_to_poisson",
+        "write_report",
     ]
     for name in um.__all__:
         assert hasattr(um, name)

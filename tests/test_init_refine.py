@@ -238,7 +238,7 @@ def test_refine_records_every_move_in_the_trace() -> None:
         assert re.fullmatch(r"merge \d\+\d, split \d: (kept|no) \(estimated [+-]\d+\)", note)
     rose = np.diff(trace["loglik"])[moves.index - 1] > 0
     np.testing.assert_array_equal(rose, moves["note"].str.contains("kept"))
-    assert (trace["stage"].iloc[moves.index[-1] + 1 :] == "fit").all()
+    assert (trace["stage"].iloc[moves.index[-1] + 1 :] == "refit").all()
 
 
 def test_refine_maximises_the_posterior_under_a_prior() -> None:

@@ -136,8 +136,11 @@ KINDS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("place", ["X", "layer", "raw", "view", "backed"])
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [*((kind, place) for kind in KINDS for place in ("X", "view")), *((kind, "backed") for kind in list(KINDS)[-3:])]
+    + [(kind, place) for kind in ("dense", "csr_matrix") for place in ("layer", "raw", "backed")],
+)
 def test_the_kind_and_the_place_of_the_matrix_do_not_matter(kind: str, place: str, tmp_path: Path) -> None:
     want = fitted().obsm["X_topics"]
     X = KINDS[kind](X0)
@@ -165,7 +168,10 @@ def test_some_genes_only() -> None:
     adata, other = cells(), cells()
     mask = adata.var["chosen"].to_numpy()
     um.sc.tl.topics(adata, K, mask_var="chosen", **QUICK)
+    other.var["maybe"] = pd.array([True if yes else None for yes in mask], dtype="boolean")
     um.sc.tl.topics(other, K, mask_var=mask, **QUICK)
+    um.sc.tl.topics(other, K, mask_var="maybe", key_added="maybe_topics", **QUICK)
+    assert other.var["maybe_topics_mask"].tolist() == mask.tolist()
     fit = um.TopicModel(K, random_state=0, **QUICK).fit(X0[:, mask]).result_
     assert adata.obsm["X_topics"].tobytes() == fit.proportions.tobytes()
     assert adata.varm["topics"][mask].tobytes() == fit.topics.tobytes()
@@ -221,6 +227,18 @@ def test_a_later_fit_leaves_nothing_of_an_earlier_one() -> None:
     assert set(adata.varm) == {"topics", "topics_factors"}
     assert "topics_mask" not in adata.var
     same_fits(um.sc.to_fit(adata), um.sc.to_fit(fitted()), same_run=False)
+
+
+def test_a_view_of_an_earlier_fit_can_be_fitted_again() -> None:
+    adata = fitted(model="lda", mask_var="chosen")
+    part = adata[10:]
+    with pytest.warns(anndata.ImplicitModificationWarning, match="view"):
+        um.sc.tl.topics(part, K, **QUICK)
+    assert set(part.obsm) == {"X_topics", "topics_loadings"}
+    assert set(part.varm) == {"topics", "topics_factors"}
+    assert "topics_mask" not in part.var
+    assert "topics_posterior_L" in adata.obsm
+    assert "topics_mask" in adata.var
 
 
 def test_several_fits_live_side_by_side() -> None:
@@ -391,6 +409,12 @@ def test_genes_that_are_dropped_later_do_not_change_proportions(model: str) -> N
         np.testing.assert_allclose(fit.posterior["F"].sum(axis=0), 1)
 
 
+def test_topics_without_any_of_their_genes_are_none() -> None:
+    adata = fitted(mask_var="chosen")
+    with pytest.raises(ValueError, match="none of the genes of the topics under 'topics' are left"):
+        um.sc.to_fit(adata[:, ~adata.var["chosen"]])
+
+
 # --- projecting ------------------------------------------------------------------------------------------------------
 
 NEW = random_counts(17, M, seed=8)
@@ -442,7 +466,7 @@ def test_unknown_genes_are_left_out_and_counted() -> None:
     reference, query = fitted(), cells(NEW)
     more = cells(np.hstack([NEW, 9 * NEW[:, :4]]))
     um.sc.tl.project(query, reference)
-    with pytest.warns(UserWarning, match=r"^0 genes of the model are not in adata.* 4 genes of adata are unknown"):
+    with pytest.warns(UserWarning, match=r"^4 genes of adata are unknown to the model: left out$"):
         um.sc.tl.project(more, reference)
     np.testing.assert_array_equal(more.obsm["X_topics"], query.obsm["X_topics"])
     assert more.var["topics_mask"].tolist() == [True] * M + [False] * 4
@@ -460,9 +484,7 @@ def test_missing_genes_are_not_zeros(model: str) -> None:
     kept = np.argsort(-reference.varm["topics"][:, 0])[M // 3 :]  # without the main genes of the first topic
     assert reference.varm["topics"][kept].sum(axis=0)[0] < 0.5
     few = query[:, kept].copy()
-    with pytest.warns(
-        UserWarning, match=r"^10 genes of the model are not in adata: topics are found by the others; 0 "
-    ):
+    with pytest.warns(UserWarning, match=r"^10 genes of the model are not in adata: topics are found by the others$"):
         um.sc.tl.project(few, reference)
     np.testing.assert_allclose(few.obsm["X_topics"], truth, atol=0.01)
     filled = query.copy()
@@ -471,6 +493,17 @@ def test_missing_genes_are_not_zeros(model: str) -> None:
     assert np.abs(filled.obsm["X_topics"] - truth).max() > 0.1
     np.testing.assert_array_equal(few.varm["topics"], reference.varm["topics"][kept])
     np.testing.assert_allclose(um.sc.to_fit(few).proportions, few.obsm["X_topics"], rtol=1e-9, atol=1e-15)
+
+
+def test_missing_and_unknown_genes_are_told_at_once() -> None:
+    query = cells(NEW)
+    query.var_names = [*query.var_names[:-2], "new", "newer"]
+    with pytest.warns(
+        UserWarning, match=r"^2 genes of the model .* the others; 2 genes of adata are unknown .* left out$"
+    ):
+        um.sc.tl.project(query, fitted())
+    params = query.uns["topics"]["params"]
+    assert (params["missing_genes"], params["unknown_genes"]) == (2, 2)
 
 
 def test_other_genes_altogether_are_refused() -> None:
@@ -665,6 +698,9 @@ def test_colours_chosen_for_scanpy_are_taken_up() -> None:
     adata = fitted()
     adata.uns["topics_colors"] = ["#111111", "#222222", "#333333"]
     assert sorted(colours_drawn(um.sc.pl.structure(adata, ax=new_ax()))) == ["#111111", "#222222", "#333333"]
+    adata.obs["topics"] = adata.obs["topics"].cat.rename_categories({"1": "T cells"})  # whose topic is not known then
+    first = fitted().uns["topics_colors"][0]
+    assert sorted(colours_drawn(um.sc.pl.structure(adata, ax=new_ax()))) == [first, "#222222", "#333333"]
 
 
 def test_pyplot_shows_new_pictures_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

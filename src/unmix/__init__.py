@@ -9,7 +9,7 @@ Poisson NMF, the multinomial topic model and their relatives share one likelihoo
 """
 
 from importlib import import_module
-from types import ModuleType
+from typing import Any
 
 from unmix import solvers
 from unmix._version import __version__
@@ -58,12 +58,14 @@ __all__ = [
     "sc",
     "solvers",
     "topics_to_poisson",
+    "write_report",
 ]
 
-ON_DEMAND = {"plot", "sc"}  # rooms that import much
+ON_DEMAND = {"plot": "unmix.plot", "sc": "unmix.sc", "write_report": "unmix.report"}  # rooms that import much
 
 
-def __getattr__(name: str) -> ModuleType:
-    if name in ON_DEMAND:
-        return import_module(f"unmix.{name}")
-    raise AttributeError(f"module 'unmix' has no attribute {name!r}")
+def __getattr__(name: str) -> Any:
+    if name not in ON_DEMAND:
+        raise AttributeError(f"module 'unmix' has no attribute {name!r}")
+    room = import_module(ON_DEMAND[name])
+    return getattr(room, name, room)

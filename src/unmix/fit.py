@@ -6,11 +6,13 @@ The file holds numbers and text only; nothing in it is ever executed.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
+import re
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,12 +179,15 @@ class Fit:
         }
         tensors |= {f"posterior.{key}": value for key, value in self.posterior.items()}
         if resumable and self.state is not None:
-            arrays = {key: value for key, value in self.state.items() if isinstance(value, np.ndarray)}
-            tensors |= {f"state.{key}": value for key, value in arrays.items()}
-            meta["state"] = {key: value for key, value in self.state.items() if key not in arrays}
+            meta["state"] = _without_arrays(self.state, tensors, "state")
         tensors = {key: np.ascontiguousarray(value) for key, value in tensors.items()}
         with replacing(path) as temporary:
-            safetensors.numpy.save_file(tensors, temporary, metadata={"unmix": json.dumps(meta, default=str)})
+            try:
+                safetensors.numpy.save_file(tensors, temporary, metadata={"unmix": json.dumps(meta, default=str)})
+            except safetensors.SafetensorError as error:  # which hides what the system said
+                code = re.search(r"os error (\d+)", str(error))
+                number = int(code.group(1)) if code else errno.EIO
+                raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def load(path: str | os.PathLike[str]) -> Fit:
@@ -233,8 +238,9 @@ def _from_file(meta: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Fit:
     if metadata is not None and len(metadata) != len(L):
         raise ValueError(f"{len(metadata)} rows of metadata for {len(L)} samples")
     state = meta.get("state")
-    if state is not None:
-        state |= _within(tensors, "state.")
+    for key, array in _within(tensors, "state.").items() if state is not None else ():
+        *path, name = key.split(".")
+        reduce(lambda inner, part: inner.setdefault(part, {}), path, state)[name] = array
     return Fit(
         L=L,
         F=F,
@@ -254,6 +260,17 @@ def _from_file(meta: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Fit:
 
 def _within(tensors: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
     return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+
+
+def _without_arrays(tree: dict[str, Any], tensors: dict[str, NDArray[Any]], prefix: str) -> dict[str, Any]:
+    """A dictionary of dictionaries without its arrays, which go to `tensors` under names like "state.way.parts"."""
+    rest = {}
+    for key, value in tree.items():
+        if isinstance(value, np.ndarray):
+            tensors[f"{prefix}.{key}"] = value
+        else:
+            rest[key] = _without_arrays(value, tensors, f"{prefix}.{key}") if isinstance(value, dict) else value
+    return rest
 
 
 def _as_bytes(value: Any) -> NDArray[np.uint8]:

@@ -13,8 +13,9 @@ from typing import Any
 
 import typer
 
-from unmix.cli.commands import INTERRUPTED, app
-from unmix.cli.show import complain, note
+from unmix.cli.commands import app
+from unmix.cli.fitting import INTERRUPTED
+from unmix.cli.show import begin, complain, note
 
 BAD_INPUT = 2
 # Typer does not export the base of its usage errors, and where it lives depends on the version.
@@ -25,10 +26,19 @@ __all__ = ["app", "main"]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and leave with its exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    begin(arguments)
+    said = set()
+
+    def once(message: object, *_: object, **__: object) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            note(str(message))
+
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_, **__: note(str(message))
-        sys.exit(_run(list(sys.argv[1:] if arguments is None else arguments) or ["--help"]))
+        warnings.showwarning = once
+        sys.exit(_run(arguments or ["--help"]))
 
 
 def _run(arguments: list[str]) -> int:

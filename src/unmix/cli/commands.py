@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,42 +10,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmix.cli import show
+from unmix.cli.fitting import STARTS, Model, estimator_of, fitted, left_off_in, parsed, read_model, tell_and_write
+from unmix.cli.options import (
+    FITTING,
+    OUTPUT,
+    InputPath,
+    Json,
+    Layer,
+    MaxDf,
+    Metadata,
+    MinDf,
+    ModelPath,
+    Ngrams,
+    Quiet,
+    Raw,
+    StopWords,
+    TextColumn,
+    Transpose,
+    text_options,
+)
 
 if TYPE_CHECKING:
     from unmix.counts import Counts
-    from unmix.estimators.base import CountsEstimator
-    from unmix.fit import Fit
 
 app = typer.Typer(
-    add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
     help="Take matrices of counts apart into topics.",
+    epilog="Start with [bold]unmix demo[/bold], then [bold]unmix fit --help[/bold].",
 )
-
-INTERRUPTED = 130
-STARTS = ("auto", "random", "topic-score")
-TIME_COLUMNS = ("year", "date", "time")  # a numeric column of this name orders the Structure plot
-
-
-class Model(StrEnum):
-    topics = "topics"
-    poisson_nmf = "poisson-nmf"
-    sparse = "sparse"
-    lda = "lda"
-    gamma_poisson = "gamma-poisson"
-    bayes = "bayes"
-    allocation = "allocation"
-
-
-ESTIMATORS = {
-    Model.topics: "TopicModel",
-    Model.poisson_nmf: "PoissonNMF",
-    Model.sparse: "SparsePoissonNMF",
-    Model.lda: "LDA",
-    Model.gamma_poisson: "GammaPoisson",
-    Model.bayes: "BayesianPoissonNMF",
-    Model.allocation: "AllocationModel",
-}
 
 
 class Simulation(StrEnum):
@@ -56,8 +47,9 @@ class Simulation(StrEnum):
     swimmer = "swimmer"
 
 
-InputFile = Annotated[Path, typer.Argument(metavar="INPUT", help="Counts, samples × features: .npz, .mtx or .csv.")]
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A fit's folder, or its model.safetensors.")]
+def _examples(*lines: str) -> str:
+    """For the end of a command's help, a line each."""
+    return "[bold]Examples[/bold]\n\n" + "\n\n".join(lines)
 
 
 def _version(asked: bool) -> None:
@@ -77,87 +69,181 @@ def unmix(
     pass
 
 
-@app.command()
+@app.command(rich_help_panel="Start here")
 def demo(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the results.")] = Path("sotu-k8"),
+    quiet: Quiet = False,
+    json: Json = False,
 ) -> None:
     """Fit 8 topics to the State of the Union addresses, 1790-2021, that come with unmix."""
     from unmix.data import datasets
-    from unmix.data.write import check_folder
+    from unmix.data.write import CHECKPOINT_FILE, check_folder
 
+    show.speak(quiet=quiet, json=json)
     check_folder(output)
     counts = datasets.sotu()
     show.say(f"State of the Union addresses, 1790–2021: {show.described(counts)}")
-    tell_and_write(counts, fitted(estimator_of(Model.topics, n_components=8, random_state=0), counts), output)
-    show.say(f"look at {output / 'structure.png'} first: the topics of 232 years at a glance")
+    estimator = estimator_of(Model.topics, n_components=8, random_state=0)
+    result = fitted(estimator, counts, checkpoint=output / CHECKPOINT_FILE, seconds=60)
+    tell_and_write(result, output, title="State of the Union 1790–2021")
 
 
-@app.command()
+@app.command(
+    rich_help_panel="Start here",
+    epilog=_examples(
+        "unmix fit counts.npz -k 10",
+        "unmix fit cells.h5ad -k 12 --layer counts --refine 20 -o cells",
+        "unmix fit speeches/ -k 8 --min-df 5 --ngrams 2",
+        "unmix fit mutations.csv -k 5 --transpose --metadata tumours.csv",
+        "unmix fit counts.npz -k 10 --model lda --set alpha=auto --set eta=0.1",
+        "unmix fit counts.npz -k 10 --resume",
+    ),
+)
 def fit(
-    input: InputFile,
-    topics: Annotated[int, typer.Option("-k", "--topics", min=1, help="Number of topics.")],
+    input: InputPath,
+    topics: Annotated[int, typer.Option("-k", "--topics", min=1, help="Number of topics.", rich_help_panel=FITTING)],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder of the results.", show_default="INPUT-kK")
+        Path | None,
+        typer.Option("-o", "--output", help="Folder of the results.", show_default="INPUT-kK", rich_help_panel=OUTPUT),
     ] = None,
-    model: Annotated[Model, typer.Option(help="What to fit.")] = Model.topics,
+    model: Annotated[Model, typer.Option(help="What to fit.", rich_help_panel=FITTING)] = Model.topics,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the model, such as alpha=0.1 or alpha=auto."),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A parameter of the model, such as alpha=0.1 or alpha=auto.",
+            rich_help_panel=FITTING,
+        ),
     ] = None,
     solver: Annotated[
-        str | None, typer.Option(help="newton, scd, ccd, sn, em, joint, plsi or normalized.", show_default="newton")
+        str | None,
+        typer.Option(
+            help="newton, scd, ccd, sn, em, joint, plsi or normalized.", show_default="newton", rich_help_panel=FITTING
+        ),
     ] = None,
-    init: Annotated[str, typer.Option(help="auto, random, topic-score, or a model to go on from.")] = "auto",
+    init: Annotated[
+        str, typer.Option(help="auto, random, topic-score, or a model to start from.", rich_help_panel=FITTING)
+    ] = "auto",
     refine: Annotated[
-        int | None, typer.Option(min=0, help="Split-merge moves to try after convergence.", show_default="0")
+        int | None,
+        typer.Option(
+            min=0, help="Split-merge moves to try after convergence.", show_default="0", rich_help_panel=FITTING
+        ),
     ] = None,
-    max_iter: Annotated[int | None, typer.Option(min=1, help="Most iterations.", show_default="the model's")] = None,
+    max_iter: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most iterations.", show_default="the model's", rich_help_panel=FITTING),
+    ] = None,
     tol: Annotated[
         float | None,
-        typer.Option(min=0, help="Stop at a smaller gain per count; 0 for never.", show_default="the model's"),
+        typer.Option(
+            min=0,
+            help="Stop at a smaller gain per count; 0 for never.",
+            show_default="the model's",
+            rich_help_panel=FITTING,
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random starts.")] = 0,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads.", show_default="all cores")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write into a folder that holds other things.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random starts.", rich_help_panel=FITTING)] = 0,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads.", show_default="all cores", rich_help_panel=FITTING)
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with an interrupted fit of the same command.", rich_help_panel=FITTING),
+    ] = False,
+    checkpoint: Annotated[
+        float,
+        typer.Option(min=0, metavar="SECONDS", help="Time between two checkpoints.", rich_help_panel=FITTING),
+    ] = 60,
+    layer: Layer = None,
+    raw: Raw = False,
+    transpose: Transpose = None,
+    metadata: Metadata = None,
+    text_column: TextColumn = None,
+    min_df: MinDf = None,
+    max_df: MaxDf = None,
+    stop_words: StopWords = "english",
+    ngrams: Ngrams = 1,
+    title: Annotated[
+        str | None, typer.Option(help="Title of the report.", show_default="INPUT", rich_help_panel=OUTPUT)
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write into a folder that holds other things.", rich_help_panel=OUTPUT)
+    ] = False,
+    quiet: Quiet = False,
+    json: Json = False,
 ) -> None:
-    """Fit topics to counts and write a folder of results."""
-    from unmix.data.read import ending_of
-    from unmix.data.write import check_folder
+    """Fit topics to counts or text, and write a folder of results.
+
+    The folder has report.html, a page to explore and to share, structure.png,
+    tables of proportions, topics, top features and trace, and the model.
+
+    Ctrl-C keeps the best fit so far. The same command with --resume goes on
+    from there, or from the last checkpoint, and ends where the fit would have.
+    """
+    from unmix.data.read import name_of
+    from unmix.data.write import CHECKPOINT_FILE, check_folder
     from unmix.estimators.likelihood import make_solver
 
+    show.speak(quiet=quiet, json=json)
     options = {"solver": solver, "refine": refine, "max_iter": max_iter, "tol": tol}
     options = {name: value for name, value in options.items() if value is not None} | parsed(settings or [])
     estimator = estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **options)
     if solver is not None:
         make_solver(solver, extrapolate=True)  # a wrong name is best said before a large file is read
     start = init if init in STARTS else read_model(Path(init), f"--init: choose one of {', '.join(STARTS)}, or a model")
+    reading: dict[str, Any] = {"layer": layer, "raw": raw, "transpose": transpose, "metadata": metadata}
+    reading |= text_options(text_column, min_df, max_df, stop_words, ngrams)
     if output is None:
-        stem = input.name[: len(input.name) - len(ending_of(input) or "")]
-        output = Path(f"{stem}-k{topics}")
+        output = Path(f"{name_of(input)}-k{topics}")
     check_folder(output, force=force)
-    counts = read_counts(input)
+    counts = read_counts(input, **reading)
+    estimator.set_params(init=start)
+    left_off = left_off_in(output, estimator, counts) if resume else None
+    if left_off is not None:
+        show.say(f"going on after {show.plural(left_off.trace['iteration'].iloc[-1], 'iteration')}")
+    elif resume:
+        show.note(f"nothing to resume in {output}; starting anew")
     try:
-        result = fitted(estimator.set_params(init=start), counts)
+        result = fitted(estimator, counts, checkpoint=output / CHECKPOINT_FILE, seconds=checkpoint, left_off=left_off)
     except ValueError as error:
         raise ValueError(f"{input}: {error}") from error
-    tell_and_write(counts, result, output, force=force)
+    tell_and_write(result, output, force=force, source=input.name, title=title or name_of(input))
 
 
-@app.command()
+@app.command(
+    epilog=_examples(
+        "unmix transform counts-k10 new.npz -o proportions.csv", "unmix transform speeches-k8 new_speeches/ -o new.csv"
+    )
+)
 def transform(
-    model: ModelFile,
-    input: InputFile,
-    output: Annotated[Path, typer.Option("-o", "--output", help="CSV file of the proportions.")],
+    model: ModelPath,
+    input: InputPath,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="CSV file of the proportions.", rich_help_panel=OUTPUT)
+    ],
+    layer: Layer = None,
+    raw: Raw = False,
+    transpose: Transpose = None,
+    text_column: TextColumn = None,
+    quiet: Quiet = False,
+    json: Json = False,
 ) -> None:
-    """Proportions of the topics of a model in new samples."""
+    """Proportions of the topics of a model in new samples.
+
+    Features are found by name, in any order: those unknown to the model are
+    left out, missing ones count as 0. Text is treated as the model's was.
+    """
     from unmix.data.match import match_features
     from unmix.data.write import write_proportions
     from unmix.estimators import restored
     from unmix.models.topics import poisson_to_topics
 
+    show.speak(quiet=quiet, json=json)
     check_file(output, ".csv")
     known = read_model(model)
-    counts = read_counts(input)
+    counts = read_counts(input, layer=layer, raw=raw, transpose=transpose, text_column=text_column, like=known)
     try:
         matched = match_features(counts, known)
     except ValueError as error:
@@ -166,61 +252,99 @@ def transform(
         show.note(f"{show.plural(matched.missing, 'feature')} of the model not in {input}: taken as 0 in every sample")
     if matched.unknown:
         show.note(f"{show.plural(matched.unknown, 'feature')} of {input} unknown to the model: left out")
-    if empty := int((matched.counts.sample_totals == 0).sum()):
+    if empty := matched.counts.facts["empty_samples"]:
         show.note(f"{show.plural(empty, 'sample')} without any counts; all topics get the same proportion there")
     estimator = restored(known)
     proportions, *_ = poisson_to_topics(estimator.transform(matched.counts), estimator.components_.T)
     write_proportions(proportions, counts.samples, output)
     show.say(f"wrote {output}: {counts.shape[0]:,} samples × {known.n_topics} topics")
+    show.answer(
+        {
+            "output": str(output),
+            "samples": counts.shape[0],
+            "topics": known.n_topics,
+            "missing_features": matched.missing,
+            "unknown_features": matched.unknown,
+            "empty_samples": empty,
+        }
+    )
 
 
-@app.command()
-def info(file: Annotated[Path, typer.Argument(help="A data set, a model, or a fit's folder.")]) -> None:
-    """Describe a data set or a model."""
-    if file.is_dir() or file.suffix == ".safetensors":
+@app.command(epilog=_examples("unmix info cells.h5ad", "unmix info counts-k10 --json"))
+def info(
+    file: Annotated[Path, typer.Argument(help="A data set, a model, or a fit's folder.")],
+    layer: Layer = None,
+    raw: Raw = False,
+    transpose: Transpose = None,
+    text_column: TextColumn = None,
+    json: Json = False,
+) -> None:
+    """Describe a data set or a model, and say whether it looks like counts."""
+    from unmix.data.read import kind_of
+    from unmix.data.write import MODEL_FILE
+
+    show.speak(json=json)
+    if file.suffix == ".safetensors" or (file.is_dir() and (file / MODEL_FILE).is_file()):
         known = read_model(file)
         show.facts(show.describe_fit(known))
         show.topics(known)
-    else:
-        from unmix.data.read import read
+        show.answer(show.fit_as_json(known))
+        return
+    counts = read_counts(file, aloud=False, layer=layer, raw=raw, transpose=transpose, text_column=text_column)
+    show.facts({"file": kind_of(file)} | show.describe_counts(counts))
+    show.answer({"kind": kind_of(file)} | show.counts_as_json(counts))
 
-        show.facts(show.describe_counts(read(file)))
+
+@app.command(epilog=_examples("unmix report counts-k10", "unmix report counts-k10 --title 'Blood cells' -o cells.html"))
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A fit's folder, or its model.safetensors.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="An .html file.", show_default="DIR/report.html")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the page.", show_default="as before")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write the page of a fit again, from its folder."""
+    from unmix.report import write_report
+
+    show.speak(quiet=quiet, json=json)
+    known = read_model(folder)
+    if output is None:
+        output = (folder if folder.is_dir() else folder.parent) / "report.html"
+    check_file(output, ".html")
+    write_report(known, output, title=title)
+    show.say(f"wrote {output}")
+    show.answer({"output": str(output), "bytes": output.stat().st_size})
 
 
-@app.command()
+@app.command(epilog=_examples("unmix simulate A -o a.npz", "unmix simulate swimmer -o swimmer.npz"))
 def simulate(
     name: Annotated[Simulation, typer.Argument(help="A, B: correlated topics; swimmer: images.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="A .npz file.")],
+    quiet: Quiet = False,
+    json: Json = False,
 ) -> None:
     """Write a simulated data set."""
     from unmix.data import datasets
     from unmix.data.write import write_counts
 
+    show.speak(quiet=quiet, json=json)
     check_file(output, ".npz")
     counts = datasets.swimmer() if name == "swimmer" else datasets.correlated_topics("A" if name == "A" else "B")
     write_counts(counts, output)
     show.say(f"wrote {output}: {show.described(counts)}")
+    show.answer({"output": str(output)} | show.counts_as_json(counts))
 
 
-def read_counts(path: Path) -> Counts:
+def read_counts(path: Path, *, aloud: bool = True, **options: Any) -> Counts:
     from unmix.data.read import read
 
     with show.working(f"reading {path}"):
-        counts = read(path)
-    show.say(f"read {path}: {show.described(counts)}")
+        counts = read(path, **options)
+    if aloud:
+        show.say(f"read {path}: {show.described(counts)}")
     return counts
-
-
-def read_model(path: Path, otherwise: str = "give a fit's folder or its model.safetensors") -> Fit:
-    """The model in a file, or in a fit's folder."""
-    from unmix.data.write import MODEL_FILE
-    from unmix.fit import load
-
-    file = path / MODEL_FILE if path.is_dir() else path
-    if not file.is_file():
-        problem = f"a folder without {MODEL_FILE}" if path.is_dir() else "no such file"
-        raise ValueError(f"{path}: {problem}; {otherwise}")
-    return load(file)
 
 
 def check_file(path: Path, ending: str) -> None:
@@ -233,77 +357,3 @@ def check_file(path: Path, ending: str) -> None:
         raise ValueError(f"{path}: there is no folder {path.parent}; make it first")
     if not os.access(path.parent, os.W_OK):
         raise ValueError(f"{path}: no permission to write in {path.parent}; give another place")
-
-
-def parsed(settings: list[str]) -> dict[str, Any]:
-    """["alpha=0.1", "method=gibbs"] as parameters: numbers where they are numbers, lists of them where there are commas."""
-    parameters: dict[str, Any] = {}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals or not name.isidentifier():
-            raise ValueError(f"--set {setting}: give a parameter and its value, such as alpha=0.1")
-        values = [_value(part) for part in text.split(",")]
-        parameters[name] = values if len(values) > 1 else values[0]
-    return parameters
-
-
-def _value(text: str) -> Any:
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def estimator_of(model: Model, **parameters: Any) -> CountsEstimator:
-    """The estimator behind a name, or an error that says which parameters it has."""
-    from unmix import estimators
-
-    kind = getattr(estimators, ESTIMATORS[model])
-    known = kind().get_params()
-    if unknown := [name for name in parameters if name not in known]:
-        choice = ", ".join(
-            sorted(set(known) - {"callbacks", "init", "n_components", "n_jobs", "random_state", "verbose"})
-        )
-        raise ValueError(f"--model {model} has no parameter {unknown[0]}; it has {choice}")
-    return kind(**parameters, verbose=sys.stdout.isatty())
-
-
-def fitted(estimator: CountsEstimator, counts: Counts) -> Fit:
-    from sklearn.exceptions import ConvergenceWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # told later, in the words of the command line
-        return estimator.fit(counts).result_
-
-
-def tell_and_write(counts: Counts, result: Fit, output: Path, *, force: bool = False) -> None:
-    """Show the topics and write the folder. A fit ended by Ctrl-C is written too, and leaves with 130."""
-    from unmix.data.write import write_fit
-
-    show.topics(result)
-    show.say(show.outcome(result))
-    for text in result.advice():
-        show.note(text)
-    write_fit(result, output, pictures={"structure.png": lambda path: draw_structure(result, path)}, force=force)
-    show.say(f"wrote {output}{os.sep}")
-    if result.status == "interrupted":
-        show.note(f"kept the best fit so far; go on from it with --init {output}")
-        sys.exit(INTERRUPTED)
-
-
-def draw_structure(fit: Fit, path: Path) -> None:
-    from pandas.api.types import is_numeric_dtype
-
-    from unmix.plot.structure import structure
-
-    columns = [] if fit.metadata is None else [name for name in fit.metadata if is_numeric_dtype(fit.metadata[name])]
-    order = next((name for name in columns if str(name).lower() in TIME_COLUMNS), None)
-    figure = structure(fit, order=order).figure.canvas.figure
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # a font without the letter: the tables have it
-        figure.savefig(path, dpi=150)

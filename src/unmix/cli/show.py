@@ -1,14 +1,17 @@
-"""What a person sees in the terminal: one-line notes and complaints, the table of topics, descriptions."""
+"""What a person sees in the terminal: one-line notes and complaints, the table of topics, descriptions. Or, with --json, what
+a machine reads."""
 
 from __future__ import annotations
 
+import json as json_module
+import shlex
 import sys
-from collections.abc import Mapping
-from math import isnan
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from math import isfinite, isnan
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
@@ -25,12 +28,58 @@ OBJECTIVES = {
 }
 
 
+class Manner:
+    """How this run of the program speaks: set once, by the command."""
+
+    arguments: Sequence[str] = ()
+    quiet = False
+    json = False
+
+
+def begin(arguments: Sequence[str]) -> None:
+    Manner.arguments, Manner.quiet, Manner.json = tuple(arguments), False, False
+
+
+def speak(*, quiet: bool = False, json: bool = False) -> None:
+    Manner.quiet, Manner.json = quiet, json
+
+
+def command_line() -> str:
+    return shlex.join(["unmix", *Manner.arguments])
+
+
+def machine() -> bool:
+    return Manner.json
+
+
+def lively() -> bool:
+    """Whether someone is watching."""
+    return sys.stderr.isatty() and not (Manner.quiet or Manner.json)
+
+
+def answer(content: Mapping[str, Any]) -> None:
+    """One JSON object, if that was asked for."""
+    if Manner.json:
+        print(json_module.dumps(_finite(content), ensure_ascii=False, indent=2))
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no word for NaN: null."""
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console that takes text literally: names from files may look like markup."""
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
 
 
 def say(text: str) -> None:
+    if Manner.quiet or Manner.json:
+        return
     console().print(printable(text), soft_wrap=True)
 
 
@@ -55,16 +104,19 @@ def plural(n: int, thing: str) -> str:
 
 def described(counts: Counts) -> str:
     n, m = counts.shape
-    return f"{plural(n, 'sample')} × {plural(m, 'feature')}, {counts.total:,.10g} counts"
+    sample, feature = ("document", "word") if counts.text else ("sample", "feature")
+    return f"{plural(n, sample)} × {plural(m, feature)}, {counts.total:,.10g} counts"
 
 
-def working(text: str) -> Status:
-    """A sign of life while something takes time; nothing where the output is not a terminal."""
-    return console().status(Text(printable(text)))
+def working(text: str) -> AbstractContextManager[Any]:
+    """A sign of life while something takes time, if someone is watching."""
+    return console(stderr=True).status(Text(printable(text))) if lively() else nullcontext()
 
 
 def topics(fit: Fit) -> None:
     """A line a topic, the heaviest first: swatch, number, share and top features."""
+    if Manner.quiet or Manner.json:
+        return
     from unmix.plot.structure import topic_colours, topic_order
 
     terminal, colours, features = console(), topic_colours(fit), fit.top_features(WORDS_SHOWN)
@@ -123,7 +175,44 @@ def describe_fit(fit: Fit) -> dict[str, str]:
     }
 
 
+def counts_as_json(counts: Counts) -> dict[str, Any]:
+    columns = [] if counts.metadata is None else [str(name) for name in counts.metadata]
+    named = {"sample_names": counts.samples is not None, "feature_names": counts.features is not None}
+    size = {"samples": counts.shape[0], "features": counts.shape[1]}
+    return size | counts.facts | {"looks_like_counts": counts.facts["fractional"] == 0, "metadata": columns} | named
+
+
+def fit_as_json(fit: Fit) -> dict[str, Any]:
+    last, best = fit.trace.iloc[-1], fit.top_features(WORDS_SHOWN)
+    return {
+        "model": fit.params.get("model"),
+        "samples": len(fit.L),
+        "features": len(fit.F),
+        "n_topics": fit.n_topics,
+        "status": fit.status,
+        "iterations": int(last["iteration"]),
+        "seconds": float(last["seconds"]),
+        "loglik": fit.loglik,
+        "objective": float(last["objective"]),
+        "kkt": fit.kkt,
+        "topics": [
+            {
+                "topic": k + 1,
+                "share": float(fit.shares[k]),
+                "top_features": best.loc[best["topic"] == k + 1, "feature"].tolist(),
+            }
+            for k in range(fit.n_topics)
+        ],
+        "notes": fit.advice(),
+        "parameters": fit.params,
+        "data": fit.data,
+        "versions": fit.versions,
+    }
+
+
 def facts(named: Mapping[str, str]) -> None:
+    if Manner.json:
+        return
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")

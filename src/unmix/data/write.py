@@ -22,7 +22,7 @@ from unmix.counts import Counts
 from unmix.files import replacing
 from unmix.fit import Fit
 
-MODEL_FILE = "model.safetensors"
+MODEL_FILE, CHECKPOINT_FILE = "model.safetensors", "checkpoint.safetensors"
 TOP_FEATURES = 20  # a topic, in top_features.csv
 
 
@@ -61,7 +61,8 @@ def check_folder(folder: str | os.PathLike[str], *, force: bool = False) -> Path
     if target.is_dir():
         if Path.cwd().is_relative_to(target) or target.is_mount():
             raise FileExistsError(f"{folder}: cannot be replaced while it is in use; give a new folder inside it")
-        if not force and any(target.iterdir()) and not (target / MODEL_FILE).is_file():
+        is_fits = any((target / name).is_file() for name in (MODEL_FILE, CHECKPOINT_FILE))
+        if not force and any(target.iterdir()) and not is_fits:
             raise FileExistsError(
                 f"{folder}: holds files that are not a fit's; give another folder, or add to this one with --force"
             )
@@ -112,7 +113,8 @@ def _write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
 
 
 def _swap(fresh: Path, target: Path, old: Path) -> None:
-    """Put `fresh` in place of `target`; what else lay in the old folder moves into the new one."""
+    """Put `fresh` in place of `target`; what else lay in the old folder moves into the new one, but for the checkpoint, which
+    has served its purpose."""
     if not target.exists():
         fresh.rename(target)
         return
@@ -123,6 +125,6 @@ def _swap(fresh: Path, target: Path, old: Path) -> None:
         old.rename(target)
         raise
     for entry in old.iterdir():
-        if not (target / entry.name).exists():
+        if entry.name != CHECKPOINT_FILE and not (target / entry.name).exists():
             entry.rename(target / entry.name)
     shutil.rmtree(old)

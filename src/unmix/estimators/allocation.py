@@ -27,7 +27,7 @@ from unmix.solvers.diagnostics import Diagnostics
 from unmix.solvers.gibbs import Gibbs, GibbsTask, diagnostics, samples_table
 from unmix.solvers.icm import ICM, LabelTask, until_still
 from unmix.solvers.labels import check_labels, labels_by_shares, random_labels, rounded
-from unmix.solvers.run import Callback, Trace, make_fit, run
+from unmix.solvers.run import Callback, Trace, left_by, make_fit, run
 from unmix.solvers.smc import Evidence, exact_evidence, smc_evidence
 
 Floats = NDArray[np.float64]
@@ -138,22 +138,20 @@ class AllocationModel(PosteriorEstimator):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: None = None) -> Self:
-        """Fit the model to counts: anything that `Counts` takes; whole numbers for "gibbs" and "icm"."""
+    def _fit(self, X: Any, left_off: Fit | None) -> Self:
         self._check_parameters()
         counts = self._checked_counts(X, reset=True)
         model = self._model(counts)
         self._check_data(counts, model)
         rng, threads = generator(self.random_state), thread_count(self.n_jobs)
-        fit = {"bld": self._fit_bld, "icm": self._fit_icm, "gibbs": self._fit_gibbs}[self.method]
+        travel = {"bld": self._fit_bld, "icm": self._fit_icm, "gibbs": self._fit_gibbs}[self.method]
         total = self.sweeps + self.burn_in if self.method == "gibbs" else self.max_iter
         with ExitStack() as stack:
             callbacks = list(self.callbacks)
             if self.verbose:
                 callbacks.append(stack.enter_context(ProgressBar(total)))
-            task, solver, state, trace, status = fit(counts, model, rng, threads, callbacks)
-        result = make_fit(task, solver, state, trace, status, params=self._about())
-        self._keep(result, trace)
+            task, solver, state, trace, status = travel(counts, model, rng, threads, callbacks, left_off)
+        self._keep(make_fit(task, solver, state, trace, status), trace)
         return self
 
     def standard_deviations(self, of: Literal["loadings", "factors"] = "loadings") -> Floats:
@@ -215,28 +213,33 @@ class AllocationModel(PosteriorEstimator):
 
     # --- the three methods -------------------------------------------------------------------------------------------
 
-    def _fit_bld(self, X: Counts, model: Allocation, rng, threads: int, callbacks: list[Callback]):
+    def _fit_bld(
+        self, X: Counts, model: Allocation, rng, threads: int, callbacks: list[Callback], left_off: Fit | None
+    ):
         task = AllocationTask(X, model, threads)
-        trace = Trace(task, heaviest_first=self._topics_have_no_place(model))
+        trace = self._trace(task)
         solver = FreeBLD() if self.free else FactoredBLD()
         (n, m), K = X.shape, model.n_topics
         shapes = {"rho": (X.nnz, K)} if self.free else {"P": (n, K), "Q": (m, K)}
-        factors, note = self._resumable(trace, solver, shapes), "resumed"
+        factors, note = self._resumable(trace, solver, shapes, left_off), "resumed"
         if factors is None:
             L, F, note = self._factors(X, model, rng, threads)
             L, F = _with_prior(L, F, model)
             factors = (shares(L[row_of_nonzeros(X.rows)], F[X.rows.indices]),) if self.free else (L, F)
         state: Any = solver.start(task, *factors)
-        trace.add(state, "start", note)
+        if left_off is None:
+            trace.add(state, "start", note)
         state, status = run(task, solver, state, trace, max_iter=self.max_iter, tol=self.tol, callbacks=callbacks)
         self.log_joint_ = -state.loss
         return task, solver, state, trace, status
 
-    def _fit_icm(self, X: Counts, model: Allocation, rng, threads: int, callbacks: list[Callback]):
+    def _fit_icm(
+        self, X: Counts, model: Allocation, rng, threads: int, callbacks: list[Callback], left_off: Fit | None
+    ):
         task = LabelTask(X, model, threads)
-        trace = Trace(task, heaviest_first=self._topics_have_no_place(model))
+        trace = self._trace(task)
         solver = ICM()
-        labels, note = self._resumable(trace, solver, {"labels": (1, int(X.total))}), "resumed"
+        labels, note = self._resumable(trace, solver, {"labels": (1, int(X.total))}, left_off), "resumed"
         if labels is not None:
             state = solver.start(task, Labels.of(X.rows, X.shape, model.n_topics, labels[0].copy(), threads=threads))
         elif self.init == "random":
@@ -244,17 +247,20 @@ class AllocationModel(PosteriorEstimator):
         else:
             L, F, note = self._factors(X, model, rng, threads)
             state = solver.start(task, self._labels(X, model, L, F, rounded, 1, threads))
-        trace.add(state, "start", note)
+        if left_off is None:
+            trace.add(state, "start", note)
         stops = [*callbacks, until_still]
         state, status = run(task, solver, state, trace, max_iter=self.max_iter, tol=0, callbacks=stops)
         self.log_joint_ = -state.loss
         return task, solver, state, trace, status
 
-    def _fit_gibbs(self, X: Counts, model: Allocation, rng, threads: int, callbacks: list[Callback]):
+    def _fit_gibbs(
+        self, X: Counts, model: Allocation, rng, threads: int, callbacks: list[Callback], left_off: Fit | None
+    ):
         task = GibbsTask(X, model, threads)
-        trace = Trace(task, heaviest_first=self._topics_have_no_place(model))
+        trace = self._trace(task)
         burn, sample = Gibbs(), Gibbs(thin=self.thin)
-        labels, note = self._resumable(trace, sample, {"labels": (self.chains, int(X.total))}), "resumed"
+        labels, note = self._resumable(trace, sample, {"labels": (self.chains, int(X.total))}, left_off), "resumed"
         if labels is not None:
             held = Labels.of(X.rows, X.shape, model.n_topics, labels[0].copy(), threads=threads)
         elif isinstance(self.init, str) and self.init in ("auto", "random"):
@@ -264,10 +270,14 @@ class AllocationModel(PosteriorEstimator):
             L, F, note = self._factors(X, model, rng, threads)
             draw = lambda x, rho: rng.multinomial(x.astype(np.int64), rho)  # noqa: E731
             held = self._labels(X, model, L, F, draw, self.chains, threads)
-        state: Any = burn.start(task, held, seeds(rng, held.chains))
-        trace.add(state, "start", note)
+        state: Any
+        if left_off is None:
+            state = burn.start(task, held, seeds(rng, held.chains))
+            trace.add(state, "start", note)
+        else:
+            state = sample.restore(task, held, left_by(sample, left_off) or {})
         status = "max_iter"
-        if self.burn_in:
+        if self.burn_in and trace.pace.stage != "fit":
             state, status = run(
                 task, burn, state, trace, max_iter=self.burn_in, tol=0, stage="burn-in", callbacks=callbacks
             )
@@ -284,14 +294,26 @@ class AllocationModel(PosteriorEstimator):
         """Then they are numbered by weight: unless beta, or a start, tells one topic from another."""
         return isinstance(self.init, str) and bool(np.ptp(model.beta) == 0)
 
-    def _resumable(self, trace: Trace, solver: object, shapes: dict[str, tuple[int, int]]) -> tuple[Any, ...] | None:
-        """What the same solver left in the fit that is given as a start, if it did, of data and topics of this shape."""
-        left = (self.init.state or {}) if isinstance(self.init, Fit) else {}
-        if left.get("solver") != repr(solver) or self.init.n_topics != self.n_components:  # type: ignore[union-attr]
+    def _trace(self, task: AllocationTask) -> Trace:
+        return Trace(task, heaviest_first=self._topics_have_no_place(task.model), params=self._about())
+
+    def _resumable(
+        self, trace: Trace, solver: object, shapes: dict[str, tuple[int, int]], left_off: Fit | None
+    ) -> tuple[Any, ...] | None:
+        """What the same solver left in the fit that is to go on, or that is given as a start, of data and topics of this shape;
+        none in a fit by another."""
+        fit = left_off or self.init
+        left = left_by(solver, fit) if isinstance(fit, Fit) and fit.n_topics == self.n_components else None
+        if left is None or any(name not in left or left[name].shape != shape for name, shape in shapes.items()):
+            if left_off is not None:
+                raise ValueError(
+                    f"the fit to go on with was not left off by {solver!r}, or its state is damaged; start anew"
+                )
             return None
-        if any(name not in left or left[name].shape != shape for name, shape in shapes.items()):
-            return None
-        trace.heaviest_first = bool(left.get("heaviest_first"))
+        assert isinstance(fit, Fit)
+        if left_off is not None:
+            trace.go_on_from(left_off)
+        trace.heaviest_first = bool((fit.state or {}).get("heaviest_first"))
         return tuple(left[name] for name in shapes)
 
     def _factors(

@@ -24,6 +24,7 @@ from unmix.solvers.online import Online, Stream
 from unmix.solvers.run import Callback, Trace, make_fit
 
 STARTS = ("auto", "topic-score", "random")
+MAY_CHANGE = {"max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
 
 
 class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -42,8 +43,23 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     result_: Fit
     n_iter_: int
 
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Fit the model to counts: anything that `Counts` takes."""
+        return self._fit(X, None)
+
+    def resume(self, X: Any, fit: Fit) -> Self:
+        """Go on with a fit of the same data that was interrupted, or that `unmix.solvers.Checkpoint` saved on its way, and end
+        where it would have ended: with the same numbers, to the last bit. `max_iter` may be larger than it was."""
+        self.check_resumable(X, fit)
+        if fit.status == "converged":
+            self.result_, self.n_iter_ = fit, max(len(fit.trace) - 1, 1)
+            self._checked_counts(X, reset=True)
+            return self
+        return self._fit(X, fit)
+
     @abstractmethod
-    def fit(self, X: Any, y: None = None) -> Self: ...
+    def _fit(self, X: Any, left_off: Fit | None) -> Self:
+        """From the beginning, or from where a fit was left off."""
 
     @abstractmethod
     def transform(self, X: Any) -> NDArray[np.float64]: ...
@@ -151,8 +167,34 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def _about(self) -> dict[str, Any]:
         """What a `Fit` remembers of the parameters."""
-        simple = {key: value for key, value in self.get_params().items() if isinstance(value, str | int | float | bool)}
-        return {"model": type(self).__name__} | simple
+        about: dict[str, Any] = {"model": type(self).__name__}
+        for name, value in self.get_params().items():
+            if isinstance(value, str | bool | Integral | Real):
+                about[name] = value.item() if isinstance(value, np.generic) else value
+            elif (
+                isinstance(value, list | tuple | np.ndarray)
+                and name not in ("callbacks", "init")
+                and np.ndim(value) == 1
+            ):
+                about[name] = np.asarray(value, dtype=float).tolist()
+        return about
+
+    def check_resumable(self, X: Any, fit: Fit) -> None:
+        """Raises if `resume` could not go on with this fit: one of another model, of other data, or without its state."""
+        here = self._about()
+        for name in (here.keys() | fit.params.keys()) - MAY_CHANGE:
+            if here.get(name) != fit.params.get(name):
+                raise ValueError(
+                    f"the fit to go on with had {name}={fit.params.get(name)}, this one has {name}={here.get(name)}; "
+                    "give the same parameters, or start anew"
+                )
+        if self._counts(X).facts["checksum"] != fit.data.get("checksum"):
+            raise ValueError("the fit to go on with is of other data; give the same data, or start anew")
+        if fit.status != "converged" and "way" not in (fit.state or {}):
+            raise ValueError(
+                "the fit to go on with was saved without its solver's state; save it with resumable=True, or start anew "
+                "with init=fit"
+            )
 
     def _keep(self, result: Fit, trace: Trace) -> None:
         """Take the fit as the result, and warn if it did not end well."""
@@ -173,9 +215,9 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         stream = self.stream_ if hasattr(self, "stream_") else first().stream
         total = solver.online.total_samples or stream.samples + task.X.shape[0]
         self.stream_, left = solver.absorb(task, stream, None, total)
-        state, trace = solver.at(task, left, self.stream_), Trace(task)
+        state, trace = solver.at(task, left, self.stream_), Trace(task, params=self._about())
         trace.add(state, "online", f"batch {self.stream_.batches}")
-        self.result_ = make_fit(task, solver, state, trace, "max_iter", params=self._about())
+        self.result_ = make_fit(task, solver, state, trace, "max_iter")
         self.n_iter_ = self.stream_.batches
 
     def _check_common(self, **whole: int) -> None:

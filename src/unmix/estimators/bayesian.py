@@ -30,7 +30,7 @@ from unmix.models.variational import Variational, restore
 from unmix.solvers import Problem, ProgressBar
 from unmix.solvers import init as starts
 from unmix.solvers.online import Online, StochasticVI, spread, start_weight
-from unmix.solvers.run import Callback, Trace, make_fit, run
+from unmix.solvers.run import Callback, Trace, left_by, make_fit, run
 from unmix.solvers.vi import CAVI, Beliefs, Inference
 
 Floats = NDArray[np.float64]
@@ -62,23 +62,25 @@ class VariationalEstimator(PosteriorEstimator):
 
     # What they share
 
-    def fit(self, X: Any, y: None = None) -> Self:
-        """Fit the model to counts: anything that `Counts` takes."""
+    def _fit(self, X: Any, left_off: Fit | None) -> Self:
         self._check_common(inner=0)
         counts = self._checked_counts(X, reset=True)
         task = Inference(counts, self._model(counts), thread_count(self.n_jobs))
-        trace = Trace(task)
+        trace = Trace(task, params=self._about())
         rng = generator(self.random_state)
         solver = self._solver(rng)
         with ExitStack() as stack:
             callbacks = list(self.callbacks)
             if self.verbose:
-                callbacks.append(stack.enter_context(ProgressBar(self.max_iter)))
-            state, note = self._start(task, solver, rng, trace)
-            trace.add(state, "start", note)
+                callbacks.append(stack.enter_context(ProgressBar(self.max_iter, self.tol)))
+            if left_off is None:
+                state, note = self._start(task, solver, rng, trace)
+                trace.add(state, "start", note)
+            else:
+                trace.go_on_from(left_off)
+                state = _left_off(task, solver, left_off)
             state, status = run(task, solver, state, trace, max_iter=self.max_iter, tol=self.tol, callbacks=callbacks)
-        result = make_fit(task, solver, state, trace, status, params=self._about())
-        self._keep(result, trace)
+        self._keep(make_fit(task, solver, state, trace, status), trace)
         return self
 
     @available_if(lambda self: self._check_online() is None)
@@ -145,16 +147,28 @@ class VariationalEstimator(PosteriorEstimator):
 
 def _resumed(task: Inference, solver: Any, fit: Fit) -> Beliefs | None:
     """The state in which the same solver left this fit of the same data, if it did."""
-    state = dict(fit.state or {})
-    if not isinstance(solver, CAVI) or state.get("solver") != repr(solver):
+    state = left_by(solver, fit)
+    if state is None:
         return None
     (n, m), K = task.X.shape, len(task.model.left.shape)
     L, F = state.get("L"), state.get("F")
     if L is None or F is None or L.shape != (n, K) or F.shape != (m, K):
         return None
-    resumed = solver.resume(task, state)
+    try:
+        resumed = solver.restore(task, state)
+    except (KeyError, ValueError):
+        return None  # a damaged state
     same = abs(resumed.loss - float(state.get("loss", np.nan))) <= 1e-9 * abs(resumed.loss)
-    return resumed if same and _same_priors(task.model, resumed.model, but_left=solver.learn_alpha) else None
+    learned = getattr(solver, "learn_alpha", False)
+    return resumed if same and _same_priors(task.model, resumed.model, but_left=learned) else None
+
+
+def _left_off(task: Inference, solver: Any, fit: Fit) -> Beliefs:
+    """The state in which a fit was left off, which must be this solver's and fit the data."""
+    state = _resumed(task, solver, fit)
+    if state is None:
+        raise ValueError(f"the fit to go on with was not left off by {solver!r}, or its state is damaged; start anew")
+    return state
 
 
 def _same_priors(one: Variational, two: Variational, but_left: bool) -> bool:

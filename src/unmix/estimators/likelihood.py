@@ -40,8 +40,9 @@ from unmix.solvers import init as starts
 from unmix.solvers.base import Floats, Solver, State, cleared
 from unmix.solvers.online import Online, OnlineEM, spread, start_weight
 from unmix.solvers.refine import refine
-from unmix.solvers.run import COLUMNS, Callback, Trace, make_fit, run
+from unmix.solvers.run import COLUMNS, Callback, Trace, left_by, make_fit, run
 
+WARM = Alternate(EM())  # what `prefit` runs
 SOLVERS = {
     "em": EM,
     "scd": SCD,
@@ -146,39 +147,47 @@ class PoissonNMF(CountsEstimator):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: None = None) -> Self:
-        """Fit the model to counts: anything that `Counts` takes."""
+    def _fit(self, X: Any, left_off: Fit | None) -> Self:
         solver = self._check_parameters()
         problem, trace = self._problem(X, reset=True)
-        rng = generator(self.random_state)
+        trace.rng = rng = generator(self.random_state)
         if self.online is not None:
             self._check_online()
             solver = OnlineEM(self.online, int(rng.integers(2**31)), start_weight(self.init))
         with ExitStack() as stack:
             callbacks = list(self.callbacks)
             if self.verbose:
-                callbacks.append(stack.enter_context(ProgressBar(self.max_iter)))
-            state, status = self._start(problem, solver, rng, trace, callbacks)
-            if status is None:
-                state, status = run(
-                    problem, solver, state, trace, max_iter=self.max_iter, tol=self.tol, callbacks=callbacks
-                )
-            if self.refine and status != "interrupted":
-                state, status = refine(
-                    problem,
-                    solver,
-                    state,
-                    trace,
-                    rng,
-                    status,
-                    moves=self.refine,
-                    max_iter=self.max_iter,
-                    tol=self.tol,
-                    callbacks=callbacks,
-                )
-        result = make_fit(problem, solver, state, trace, status, params=self._about())
-        self._keep(result, trace)
+                callbacks.append(stack.enter_context(ProgressBar(self.max_iter, self.tol)))
+            if left_off is None:
+                state, stage = self._start(problem, solver, rng, trace)
+            else:
+                trace.go_on_from(left_off)
+                stage = trace.pace.stage
+                state = _left_off(WARM if stage == "prefit" else solver, left_off, problem, self.dtype)
+            state, status = self._travel(problem, solver, state, stage, trace, callbacks)
+        last = WARM if trace.pace.stage == "prefit" else solver
+        self._keep(make_fit(problem, last, state, trace, status), trace)
         return self
+
+    def _travel(
+        self, problem: Problem, solver: Solver, state: State, stage: str, trace: Trace, callbacks: list[Callback]
+    ) -> tuple[State, str]:
+        """From a stage on: "prefit" by EM, "fit" by the solver, then "refine". The last state, and how it ended."""
+        until: dict[str, Any] = {"max_iter": self.max_iter, "tol": self.tol, "callbacks": callbacks}
+        status = "max_iter"
+        if stage == "prefit":
+            state, status = run(
+                problem, WARM, state, trace, stage="prefit", max_iter=self.prefit, tol=0, callbacks=callbacks
+            )
+            if status != "max_iter":
+                return state, status
+            state = solver.start(problem, state.L, state.F)
+        if stage in ("prefit", "fit"):
+            state, status = run(problem, solver, state, trace, **until)
+            if not self.refine or status == "interrupted":
+                return state, status
+        assert trace.rng is not None
+        return refine(problem, solver, state, trace, trace.rng, status, moves=self.refine, **until)
 
     @available_if(lambda self: self._check_online() is None)
     def partial_fit(self, X: Any, y: None = None) -> Self:
@@ -193,7 +202,9 @@ class PoissonNMF(CountsEstimator):
 
         def first() -> Any:
             rng = generator(self.random_state)
-            state, _ = self._start(problem, Alternate(EM()), rng, trace, callbacks=[])
+            state, stage = self._start(problem, WARM, rng, trace)
+            if stage == "prefit":
+                state, _ = run(problem, WARM, state, trace, stage="prefit", max_iter=self.prefit, tol=0)
             return solver.start(problem, state.L, spread(state.F))
 
         self._absorb(problem, solver, first)
@@ -269,19 +280,19 @@ class PoissonNMF(CountsEstimator):
         problem = Problem(
             counts, K, prior if learning else None, thread_count(self.n_jobs), self.loadings_prior, self._sparsity()
         )
-        return problem, Trace(problem)
+        return problem, Trace(problem, params=self._about())
 
     def _sparsity(self) -> Sparsity | None:
         return None
 
-    def _start(self, problem: Problem, solver: Solver, rng, trace: Trace, callbacks) -> tuple[State, str | None]:
-        """The first state of the solver, and a status if it already ended."""
+    def _start(self, problem: Problem, solver: Solver, rng: np.random.Generator, trace: Trace) -> tuple[State, str]:
+        """The first state, and the stage that comes next: "prefit", or "fit" if the state is the solver's."""
         prefit = self.prefit
         if isinstance(self.init, Fit):
             if (state := _resumed(solver, self.init, problem, self.dtype)) is not None:
                 trace.heaviest_first = bool((self.init.state or {}).get("heaviest_first"))
                 trace.add(state, "start", "resumed")
-                return state, None
+                return state, "fit"
             pair = check_factors(problem.X.shape, self.init.L, self.init.F, problem.n_topics)
             prefit, note = 0, "given"
         elif isinstance(self.init, str):
@@ -295,21 +306,14 @@ class PoissonNMF(CountsEstimator):
         if problem.loadings_prior is not None:
             L = np.maximum(L, 1e-12 * L.max(axis=0))
         del pair
-        warm = Alternate(EM())
-        state = warm.start(problem, *problem.rescale(L, F))
+        state = WARM.start(problem, *problem.rescale(L, F))
         self._check_rates(problem, state)
         if problem.normalised:
             state = solver.start(problem, L, F)
         trace.add(state, "start", note)
         if problem.normalised:
-            return state, None
-        if prefit:
-            state, status = run(
-                problem, warm, state, trace, max_iter=prefit, tol=0, stage="prefit", callbacks=callbacks
-            )
-            if status in ("interrupted", "converged"):
-                return state, status
-        return solver.start(problem, state.L, state.F), None
+            return state, "fit"
+        return (state, "prefit") if prefit else (solver.start(problem, state.L, state.F), "fit")
 
     def _named_start(self, problem: Problem, rng: np.random.Generator) -> tuple[tuple[Floats, Floats], str]:
         if problem.normalised:  # half-steps do not hold the factors to a norm
@@ -435,14 +439,13 @@ def make_solver(solver: str | Any, extrapolate: bool) -> Solver:
 
 def _resumed(solver: Solver, fit: Fit, problem: Problem, dtype: str) -> State | None:
     """The state in which the same solver left this fit of the same data, if it did."""
-    state = dict(fit.state or {})
-    state.pop("heaviest_first", None)
-    if state.pop("solver", None) != repr(solver):
+    state = left_by(solver, fit)
+    if state is None:
         return None
     try:
-        resumed = solver.state_type(**state)
+        resumed = solver.restore(problem, state) if isinstance(solver, OnlineEM) else solver.state_type(**state)
         L, F, loss = resumed.L, resumed.F, float(resumed.loss)
-    except (TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         return None  # a damaged state
     n, m = problem.X.shape
     shapes = {(n, problem.n_topics), (m, problem.n_topics), (problem.n_topics,)}
@@ -453,3 +456,11 @@ def _resumed(solver: Solver, fit: Fit, problem: Problem, dtype: str) -> State | 
     # single precision factors were rounded after the loss had been measured
     tolerance = 1e-9 if dtype == "float64" else 1e-6
     return resumed if abs(problem.loss(L, F) - loss) <= tolerance * abs(loss) else None
+
+
+def _left_off(solver: Solver, fit: Fit, problem: Problem, dtype: str) -> State:
+    """The state in which a fit was left off, which must be this solver's and fit the data."""
+    state = _resumed(solver, fit, problem, dtype)
+    if state is None:
+        raise ValueError(f"the fit to go on with was not left off by {solver!r}, or its state is damaged; start anew")
+    return state

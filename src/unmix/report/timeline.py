@@ -18,10 +18,8 @@ MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 2400, 6000, 12000)
 
 def timeline(column: Column, proportions: NDArray[np.float64]) -> dict[str, Any] | None:
     """Bins of equal width with their labels, numbers of samples and mean proportions; None where there is but one bin."""
-    assert column.numbers is not None
-    known = ~np.isnan(column.numbers)
-    values = column.numbers[known]
-    places, labels = _dates(values) if column.kind == "date" else _numbers(values)
+    known = ~np.isnan(column.values)
+    places, labels = (_dates if column.kind == "date" else _numbers)(column.values[known])
     if places.max() == 0:
         return None
     samples = np.bincount(places, minlength=len(labels))

@@ -73,10 +73,9 @@ def _chosen(adata: AnnData, layer: str | None, use_raw: bool) -> tuple[str, Any]
 
 
 def _in_memory(matrix: Any) -> Any:
-    """A sparse matrix or an array, whatever kind of file or task graph it was."""
-    for load in ("to_memory", "compute"):  # sparse matrices of an open file; Dask
-        if hasattr(matrix, load):
-            return getattr(matrix, load)()
+    """A sparse matrix or an array, also if it was one of an open file."""
+    if hasattr(matrix, "to_memory"):
+        return matrix.to_memory()
     return matrix if sp.issparse(matrix) else np.asarray(matrix)
 
 

@@ -75,7 +75,9 @@ def _shown(axes: Any, ax: Axes | None, show: bool | None) -> Any:
 
     if ax is None and show is not False:
         figure = np.ravel(axes)[0].figure.canvas.figure
-        canvas = plt.figure().canvas  # a window of pyplot, which gets our figure in place of its own
+        canvas = plt.figure(
+            figsize=figure.get_size_inches()
+        ).canvas  # of pyplot; it gets our figure in place of its own
         canvas.figure = figure
         figure.set_canvas(canvas)
     if show:

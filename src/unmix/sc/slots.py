@@ -20,15 +20,9 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 
-SOURCE = (
-    "layer",
-    "use_raw",
-    "mask_var",
-    "projected",
-    "missing_genes",
-    "unknown_genes",
-)  # params that are not the model's
-CLOSE = 1e-9
+# What uns[key]["params"] says beside the parameters of the model
+SOURCE = ("layer", "use_raw", "mask_var", "projected", "missing_genes", "unknown_genes")
+CLOSE = 1e-9  # sums of all factors of a topic that differ by less are the same, but for rounding
 
 
 def write(
@@ -94,6 +88,8 @@ def to_fit(adata: AnnData, key: str = "topics") -> Fit:
         )
     mask = f"{key}_mask"
     genes = np.flatnonzero(adata.var[mask]) if mask in adata.var else np.arange(adata.n_vars)
+    if not len(genes):
+        raise ValueError(f"none of the genes of the topics under {key!r} are left in this AnnData")
     fit = Fit(
         L=np.array(adata.obsm[f"{key}_loadings"]),
         F=np.asarray(adata.varm[f"{key}_factors"])[genes],
@@ -149,13 +145,13 @@ def from_fit(fit: Fit, key: str = "topics") -> AnnData:
 
 def colours_of(adata: AnnData, key: str) -> list[str]:
     """The colours of all topics: those of the fit, or those that have been put in their place since, for scanpy."""
-    colours = dict(enumerate(adata.uns[key]["colors"]))
+    colours = {str(k + 1): str(colour) for k, colour in enumerate(adata.uns[key]["colors"])}
     chosen = adata.uns.get(f"{key}_colors", [])
-    if isinstance(adata.obs.get(key, pd.Series()).dtype, pd.CategoricalDtype):
+    if key in adata.obs and isinstance(adata.obs[key].dtype, pd.CategoricalDtype):
         categories = adata.obs[key].cat.categories  # anndata drops those without cells, and their colours with them
         if len(chosen) == len(categories):
-            colours |= {int(name) - 1: colour for name, colour in zip(categories, chosen, strict=True)}
-    return [str(colours[k]) for k in sorted(colours)]
+            colours |= {name: str(colour) for name, colour in zip(categories, chosen, strict=True) if name in colours}
+    return list(colours.values())
 
 
 def _settled(fit: Fit, scales: Floats) -> Fit:
@@ -174,11 +170,11 @@ def _settled(fit: Fit, scales: Floats) -> Fit:
 
 def _clear(adata: AnnData, key: str) -> None:
     """What an earlier fit of another kind left under the same key would not be overwritten."""
-    for table in (adata.obsm, adata.varm):
-        for name in [name for name in table if name.startswith(f"{key}_posterior_")]:
-            del table[name]
+    for axis in ("obsm", "varm"):
+        for name in [name for name in getattr(adata, axis) if name.startswith(f"{key}_posterior_")]:
+            del getattr(adata, axis)[name]  # looked up again: a view is replaced when it is changed
     if f"{key}_mask" in adata.var:
-        del adata.var[f"{key}_mask"]
+        adata.var = adata.var.drop(columns=f"{key}_mask")
 
 
 def _by_gene(array: NDArray[Any], places: Integers, n_genes: int) -> NDArray[Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
@@ -165,13 +166,10 @@ def project(
         estimator = type(estimator)(**estimator.get_params(deep=False))
         estimator.result_ = restricted(known, np.flatnonzero(places >= 0))
     matched = match_features(counts, estimator.result_)
-    if missing or matched.unknown:
-        warnings.warn(
-            f"{missing:,} genes of the model are not in adata: topics are found by the others; "
-            f"{matched.unknown:,} genes of adata are unknown to the model and left out",
-            UserWarning,
-            stacklevel=2,
-        )
+    said = [f"{missing:,} genes of the model are not in adata: topics are found by the others"] if missing else []
+    said += [f"{matched.unknown:,} genes of adata are unknown to the model: left out"] if matched.unknown else []
+    if said:
+        warnings.warn("; ".join(said), UserWarning, stacklevel=2)
     _warn_of_empty_cells(matched.counts)
     fit = replace(
         known,
@@ -253,7 +251,10 @@ def _genes(adata: AnnData, mask_var: str | NDArray[np.bool_] | None) -> NDArray[
     if isinstance(mask_var, str) and mask_var not in adata.var:
         known = ", ".join(map(repr, adata.var)) or "none"
         raise ValueError(f"mask_var: there is no column {mask_var!r} in adata.var; there are: {known}")
-    mask = np.asarray(adata.var[mask_var] if isinstance(mask_var, str) else mask_var)
+    given: Any = adata.var[mask_var] if isinstance(mask_var, str) else mask_var
+    if isinstance(getattr(given, "dtype", None), pd.BooleanDtype):
+        given = given.fillna(False).astype(bool)
+    mask = np.asarray(given)
     if mask.dtype != np.bool_ or mask.shape != (adata.n_vars,):
         raise ValueError(
             f"mask_var is {mask.dtype} of shape {mask.shape}; give True or False for each of the {adata.n_vars:,} genes"

@@ -3,7 +3,7 @@
 from unmix.solvers.accelerate import SQUAREM
 from unmix.solvers.alternate import Alternate
 from unmix.solvers.base import Problem, Side, State
-from unmix.solvers.callbacks import Checkpoint, Log, ProgressBar, StopAfter, StopAtKKT
+from unmix.solvers.callbacks import Checkpoint, Log, MeasureKKT, ProgressBar, StopAfter, StopAtKKT
 from unmix.solvers.cd import CCD, SCD, SN
 from unmix.solvers.em import EM
 from unmix.solvers.extrapolate import Extrapolate
@@ -30,6 +30,7 @@ __all__ = [
     "Inference",
     "Joint",
     "Log",
+    "MeasureKKT",
     "Newton",
     "Normalized",
     "OnlineEM",

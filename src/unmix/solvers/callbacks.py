@@ -5,11 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import time
+import warnings
 from dataclasses import dataclass, field
+from math import isnan, log
+from pathlib import Path
 
 from unmix.solvers.run import Progress
 
 logger = logging.getLogger("unmix")
+
+SPAN = 5  # iterations over which the progress bar looks how fast gains fall
 
 
 @dataclass
@@ -24,6 +29,21 @@ class StopAtKKT:
             return None
         progress.row["kkt"] = progress.problem.kkt(progress.state)
         return "converged" if progress.row["kkt"] <= self.threshold else None
+
+
+@dataclass
+class MeasureKKT:
+    """Write the largest KKT residual into the trace now and then: every iteration to begin with, then ever more rarely, so that
+    in all it costs little."""
+
+    growth: float = 1.5
+    _next: int = field(default=1, repr=False)
+
+    def __call__(self, progress: Progress) -> None:
+        iteration = progress.row["iteration"]
+        if iteration >= self._next:
+            self._next = max(iteration + 1, round(self.growth * iteration))
+            progress.row["kkt"] = progress.problem.kkt(progress.state)
 
 
 @dataclass
@@ -57,32 +77,48 @@ class Log:
 
 @dataclass
 class Checkpoint:
-    """Save a resumable fit to `path` at most every `seconds`. Start again from it with `init=um.load(path)`."""
+    """Save a resumable fit to `path` at most every `seconds`; `model.resume(X, um.load(path))` goes on from it.
+
+    If it cannot be written, the fit goes on with a warning.
+    """
 
     path: str | os.PathLike[str]
     seconds: float = 60.0
     _last: float = field(default_factory=time.monotonic, repr=False)
 
     def __call__(self, progress: Progress) -> None:
-        if time.monotonic() - self._last >= self.seconds:
+        if time.monotonic() - self._last < self.seconds:
+            return
+        try:
+            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
             progress.fit().save(self.path, resumable=True)
-            self._last = time.monotonic()
+        except OSError as error:
+            warnings.warn(
+                f"{self.path}: the checkpoint could not be written ({error.strerror}); the fit goes on without it",
+                UserWarning,
+                stacklevel=2,
+            )
+        self._last = time.monotonic()
 
 
 class ProgressBar:
-    """A line in the terminal that shows iterations, log-likelihood and gain, and is gone when the fit ends."""
+    """A line in the terminal (stderr) while a fit runs: how far it is, iterations, objective, gain, KKT residual where it was
+    measured, time spent and about how much is left. Gone when the fit ends."""
 
-    def __init__(self, max_iter: int | None = None) -> None:
+    def __init__(self, max_iter: int, tol: float = 0.0) -> None:
+        from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         columns = (
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=20),
             TextColumn("{task.fields[figures]}"),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
         )
-        self._bar = Progress(*columns, transient=True)
-        self._task = self._bar.add_task("fitting", total=max_iter, figures="")
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task("starting", total=None, figures="", left="")
+        self._max_iter, self._tol = max_iter, tol
 
     def __enter__(self) -> ProgressBar:
         self._bar.start()
@@ -92,6 +128,39 @@ class ProgressBar:
         self._bar.stop()
 
     def __call__(self, progress: Progress) -> None:
-        row = progress.row
-        figures = f"{row['iteration']} it · {row['objective']:,.2f} ({progress.gain:+.2g}/it)"
-        self._bar.update(self._task, completed=row["iteration"], description=row["stage"], figures=figures)
+        row, rows = progress.row, progress.trace.rows
+        kkt = next((past["kkt"] for past in reversed(rows) if not isnan(past["kkt"])), None)
+        earlier = rows[-min(len(rows), SPAN + 1)]
+        gain = (row["objective"] - earlier["objective"]) / max(1, row["iteration"] - earlier["iteration"])
+        figures = f"{row['iteration']} it · {row['objective']:,.2f} ({'+' * (gain >= 0)}{_brief(gain)}/it)"
+        figures += f" · KKT {_brief(kkt)}" if kkt is not None else ""
+        seconds = time_left(progress, self._max_iter, self._tol)
+        known = {} if seconds is None else {"total": row["seconds"] + seconds, "completed": row["seconds"]}
+        left = "" if seconds is None else f"~{_duration(seconds)} left"
+        self._bar.update(self._task, description=row["stage"], figures=figures, left=left, **known)
+
+
+def time_left(progress: Progress, max_iter: int, tol: float) -> float | None:
+    """Seconds until the gain per count falls below `tol` if it goes on falling as it did of late, or until `max_iter`."""
+    pace, rows = progress.trace.pace, progress.trace.rows
+    recent = [row for row in rows[-2 * SPAN - 1 :] if row["stage"] == pace.stage]
+    if len(recent) < 2 * SPAN + 1:
+        return None
+    an_iteration = (recent[-1]["seconds"] - recent[0]["seconds"]) / (2 * SPAN)
+    before = recent[SPAN]["objective"] - recent[0]["objective"]
+    lately = recent[-1]["objective"] - recent[SPAN]["objective"]
+    enough = tol * progress.problem.X.total * SPAN
+    iterations: float = max_iter - pace.done
+    if enough > 0 and 0 < lately < before:
+        iterations = min(iterations, max(0.0, SPAN * log(lately / enough) / log(before / lately)))
+    return iterations * an_iteration
+
+
+def _brief(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 10 else f"{number:.2g}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

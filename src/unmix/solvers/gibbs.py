@@ -11,8 +11,9 @@ chains are averaged. If topics change places within a chain, no matching helps: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -51,8 +52,14 @@ class Chains(Labelled):
     history: list[
         tuple[float, ...]
     ]  # log p(S) of every chain after every sweep; one list, which grows with the last state
+    sweeps: int  # so many of them are of this state
     burnt: int  # sweeps before the first that counts
     averages: Averages | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        history = np.array(self.history[: self.sweeps]).reshape(self.sweeps, self.held.chains)
+        chains = {"random": self.random, "history": history, "burnt": self.burnt}
+        return super().as_dict() | chains | ({} if self.averages is None else {"averages": vars(self.averages)})
 
 
 @dataclass(frozen=True)
@@ -96,19 +103,32 @@ class GibbsTask(LabelTask):
 class Gibbs:
     """One sweep of every chain a step. With `thin`, every thin-th sweep is kept; without, none: the burn-in."""
 
-    thin: int | None = None
+    thin: int | None = field(default=None, repr=False)
 
     def start(self, task: GibbsTask, held: Labels, random: NDArray[np.uint64]) -> Chains:
-        return Chains(loss=-float(np.mean(task.log_joints(held))), held=held, random=random, history=[], burnt=0)
+        loss = -float(np.mean(task.log_joints(held)))
+        return Chains(loss=loss, held=held, random=random, history=[], sweeps=0, burnt=0)
+
+    def restore(self, task: GibbsTask, held: Labels, left: dict[str, Any]) -> Chains:
+        """The state that `as_dict` was taken from, given its labels."""
+        return Chains(
+            loss=left["loss"],
+            held=held,
+            random=left["random"],
+            history=[tuple(sweep) for sweep in left["history"].tolist()],
+            sweeps=len(left["history"]),
+            burnt=left["burnt"],
+            averages=Averages(**left["averages"]) if "averages" in left else None,
+        )
 
     def step(self, task: GibbsTask, state: Chains) -> Chains:
         held, random = state.held.copy(), state.random.copy()
         sampling.gibbs(task.X.rows, task.model.alpha, task.model.beta, held, random, threads=task.threads)
         log_joints = task.log_joints(held)
-        history = state.history
-        history.append(log_joints)
+        history, sweeps = state.history, state.sweeps + 1
+        history[state.sweeps :] = [log_joints]
         averages = state.averages
-        if self.thin is not None and (len(history) - state.burnt) % self.thin == 0:
+        if self.thin is not None and (sweeps - state.burnt) % self.thin == 0:
             now = task.moments(held)
             averages = now if averages is None else averages + now
         return Chains(
@@ -116,7 +136,8 @@ class Gibbs:
             held=held,
             random=random,
             history=history,
-            burnt=len(history) if self.thin is None else state.burnt,
+            sweeps=sweeps,
+            burnt=sweeps if self.thin is None else state.burnt,
             averages=averages,
         )
 
@@ -138,7 +159,7 @@ def _sd(second: Floats, mean: Floats) -> Floats:
 
 def samples_table(state: Chains) -> pd.DataFrame:
     """log p(S) of every chain after every sweep; `kept` is False in the burn-in."""
-    history = np.array(state.history).reshape(len(state.history), state.held.chains)
+    history = np.array(state.history[: state.sweeps]).reshape(state.sweeps, state.held.chains)
     sweep, chain = np.indices(history.shape)
     return pd.DataFrame(
         {
@@ -152,5 +173,5 @@ def samples_table(state: Chains) -> pd.DataFrame:
 
 def diagnostics(state: Chains) -> Diagnostics:
     """Of log p(S) after the burn-in."""
-    history = np.array(state.history[state.burnt :]).reshape(-1, state.held.chains)
+    history = np.array(state.history[state.burnt : state.sweeps]).reshape(-1, state.held.chains)
     return diagnose(history.T)

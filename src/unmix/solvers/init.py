@@ -185,8 +185,9 @@ class Contest:
             leaders = sorted(leaders, key=lambda leader: leader[0])[:2]
         for place, (_, pair, name) in enumerate(leaders):
             leaders[place] = (*_advanced(problem, pair, (newton, self.second)), name)
-        _, winner, name = min(leaders, key=lambda leader: leader[0])
-        return winner, name
+        best, *others = sorted(leaders, key=lambda leader: leader[0])
+        ahead = f", {others[0][0] - best[0]:,.0f} ahead" if others else ""
+        return best[1], f"{best[2]}: best of {len(starts)}{ahead}"
 
 
 def _advanced(problem: Problem, pair: Pair, *stages: tuple[Solver, int]) -> tuple[float, Pair]:

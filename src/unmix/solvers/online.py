@@ -21,6 +21,7 @@ from unmix import kernels
 from unmix.counts import Counts
 from unmix.models.beliefs import Belief, Columns, Prior
 from unmix.models.poisson import column_sums
+from unmix.models.variational import restore
 from unmix.solvers.base import Floats, Problem, State
 from unmix.solvers.newton import Newton
 from unmix.solvers.vi import Beliefs, Inference, infer
@@ -70,6 +71,17 @@ class Stream:
     batches: int = 0
     samples: int = 0
 
+    def as_dict(self, rates: bool) -> dict[str, Any]:
+        """As arrays and numbers; with the rates of `right`, if they are not all ones."""
+        numbers = {"batches": self.batches, "samples": self.samples}
+        arrays = {"counts": self.counts, "sums": self.sums, "right": self.right.parameters}
+        return {"stream": numbers | arrays | ({"rates": self.right.rates} if rates else {})}
+
+    @classmethod
+    def from_dict(cls, prior: Prior, left: dict[str, Any], threads: int) -> Stream:
+        right = prior.at(left["right"], left.get("rates"), threads)
+        return cls(right, left["counts"], left["sums"], left["batches"], left["samples"])
+
     @classmethod
     def beginning(cls, right: Belief, sums: Floats, L: Floats, F: Floats, weight: float) -> Stream:
         """From loadings and factors whose expected counts, as at any maximum-likelihood fit, are f_jk Σ_i l_ik. `weight` is
@@ -110,6 +122,9 @@ def batches(X: Counts, size: int, rng: np.random.Generator) -> list[NDArray[np.i
 class Streamed(Beliefs):
     stream: Stream
 
+    def as_dict(self) -> dict[str, Any]:
+        return super().as_dict() | self.stream.as_dict(rates=True)
+
 
 @dataclass(frozen=True)
 class StochasticVI:
@@ -124,6 +139,12 @@ class StochasticVI:
     def start(self, task: Inference, left: Belief, right: Belief) -> Streamed:
         L, F = task.model.factors(task.X, left, right)
         return self.at(task, left, Stream.beginning(right, left.sums, L, F, self.start_weight))
+
+    def restore(self, task: Inference, arrays: dict[str, Any]) -> Streamed:
+        """The state that `as_dict` was taken from."""
+        model, left, right = restore(arrays, task.threads)
+        stream = Stream.from_dict(model.right, arrays["stream"], task.threads)
+        return self.at(task, left, replace(stream, right=right))
 
     def step(self, task: Inference, s: Streamed) -> Streamed:
         stream, parameters = s.stream, s.left.parameters.copy()
@@ -153,7 +174,7 @@ class StreamedFactors(State):
     stream: Stream
 
     def as_dict(self) -> dict[str, Any]:
-        return {"L": self.L, "F": self.F, "loss": self.loss}
+        return {"L": self.L, "F": self.F, "loss": self.loss} | self.stream.as_dict(rates=False)
 
 
 @dataclass(frozen=True)
@@ -171,6 +192,11 @@ class OnlineEM:
         return self.at(
             problem, L, Stream.beginning(topics_prior(problem).at(F), column_sums(L), L, F, self.start_weight)
         )
+
+    def restore(self, problem: Problem, arrays: dict[str, Any]) -> StreamedFactors:
+        """The state that `as_dict` was taken from."""
+        stream = Stream.from_dict(topics_prior(problem), arrays["stream"], problem.threads)
+        return StreamedFactors(L=arrays["L"], F=arrays["F"], loss=arrays["loss"], stream=stream)
 
     def step(self, problem: Problem, s: StreamedFactors) -> StreamedFactors:
         stream, L = s.stream, s.L * column_sums(s.F)

@@ -12,8 +12,9 @@ has risen above what it was before.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,7 +26,7 @@ from unmix.models.topics import poisson_to_topics
 from unmix.solvers.base import Floats, Problem, Solver, State
 from unmix.solvers.extrapolate import Extrapolate
 from unmix.solvers.newton import Newton
-from unmix.solvers.run import Callback, Progress, Trace, ask, run
+from unmix.solvers.run import Callback, Pace, Progress, Trace, ask, run
 
 LEAST_TRIAL, TRIAL = (
     10,
@@ -43,6 +44,67 @@ class Split:
     gain: float
 
 
+@dataclass
+class Search:
+    """What is known of moves: what each topic's split would gain and each merge would cost, of topics that no move has changed
+    since, and which moves failed since the last that won."""
+
+    status: str  # of the fit before
+    done: int = 0
+    kept: bool = False
+    splits: dict[int, Split] = field(default_factory=dict)
+    costs: dict[tuple[int, int], float] = field(default_factory=dict)
+    tried: set[tuple[int, int, int]] = field(default_factory=set)
+
+    def next_move(
+        self, problem: Problem, state: State, rng: np.random.Generator
+    ) -> tuple[tuple[int, int, int], float] | None:
+        """The most promising move, merge a and b and split c, and what it may gain."""
+        for c in range(problem.n_topics):
+            if c not in self.splits:
+                self.splits[c] = split_topic(problem, state, c, rng)
+        for a, b in combinations(range(problem.n_topics), 2):
+            if (a, b) not in self.costs:
+                self.costs[a, b] = merge_cost(problem, state, a, b)
+        return _most_promising(self.costs, self.splits, self.tried)
+
+    def learn(self, move: tuple[int, int, int], won: bool) -> None:
+        self.done += 1
+        self.kept |= won
+        if won:
+            self.splits = {k: split for k, split in self.splits.items() if k not in move}
+            self.costs = {pair: cost for pair, cost in self.costs.items() if not set(move) & set(pair)}
+            self.tried.clear()
+        else:
+            self.tried.add(move)
+
+    def as_dict(self, rng: np.random.Generator) -> dict[str, Any]:
+        """All of it, and the random numbers that come next, as a trace keeps it."""
+        known = list(self.splits.values())
+        return {
+            "status": self.status,
+            "done": self.done,
+            "kept": self.kept,
+            "topics": list(self.splits),
+            "gains": [split.gain for split in known],
+            "costs": [[*pair, cost] for pair, cost in self.costs.items()],
+            "tried": sorted(self.tried),
+            "random": rng.bit_generator.state,
+        } | (
+            {"parts": np.stack([s.parts for s in known]), "columns": np.stack([s.columns for s in known])}
+            if known
+            else {}
+        )
+
+    @classmethod
+    def from_dict(cls, left: dict[str, Any]) -> Self:
+        splits = {
+            c: Split(left["parts"][i], left["columns"][i], left["gains"][i]) for i, c in enumerate(left["topics"])
+        }
+        costs = {(a, b): cost for a, b, cost in left["costs"]}
+        return cls(left["status"], left["done"], left["kept"], splits, costs, {(a, b, c) for a, b, c in left["tried"]})
+
+
 def refine(
     problem: Problem,
     solver: Solver,
@@ -56,44 +118,39 @@ def refine(
     tol: float,
     callbacks: Sequence[Callback] = (),
 ) -> tuple[State, str]:
-    """Try up to `moves` moves from a fit that ended with `status`, then fit again. The log-likelihood never falls."""
+    """Try up to `moves` moves from a fit that ended with `status`, then fit again. The log-likelihood never falls.
+
+    A search that the trace remembers goes on where it was left off.
+    """
     if problem.n_topics < 3:
         return state, status
-    kept = False
-    splits: dict[int, Split] = {}  # of topics that no move has touched since
-    costs: dict[tuple[int, int], float] = {}
-    tried: set[tuple[int, int, int]] = set()
+    search = Search(status) if trace.search is None else Search.from_dict(trace.search)
+    if trace.pace.stage != "refit":
+        trace.pace = Pace("refine")
+    whole = state, len(trace.rows)  # after the last move that is complete
     try:
-        for _ in range(moves):
-            for c in range(problem.n_topics):
-                if c not in splits:
-                    splits[c] = split_topic(problem, state, c, rng)
-            for a, b in combinations(range(problem.n_topics), 2):
-                if (a, b) not in costs:
-                    costs[a, b] = merge_cost(problem, state, a, b)
-            move = _most_promising(costs, splits, tried)
+        while search.done < moves and trace.pace.stage == "refine":
+            trace.search = search.as_dict(rng)
+            move = search.next_move(problem, state, rng)
             if move is None:
                 break
             (a, b, c), estimate = move
-            best = state
-            state = _try(problem, solver, state, a, b, splits[c], c)
-            won = state is not best
-            kept |= won
-            if won:
-                splits = {k: split for k, split in splits.items() if k not in (a, b, c)}
-                costs = {pair: cost for pair, cost in costs.items() if not {a, b, c} & set(pair)}
-                tried.clear()
-            else:
-                tried.add((a, b, c))
+            new = _try(problem, solver, state, a, b, search.splits[c], c)
+            won = new is not state
+            gain, state = state.loss - new.loss, new
+            search.learn((a, b, c), won)
             note = f"merge {a + 1}+{b + 1}, split {c + 1}: {'kept' if won else 'no'} (estimated {estimate:+.0f})"
             trace.add(state, "refine", note)
-            if verdict := ask(callbacks, Progress(problem, solver, state, trace, best.loss - state.loss)):
+            trace.search, whole = search.as_dict(rng), (state, len(trace.rows))
+            if verdict := ask(callbacks, Progress(problem, solver, state, trace, gain)):
                 return state, verdict
     except KeyboardInterrupt:
+        state, rows = whole
+        del trace.rows[rows:]
         return state, "interrupted"
-    if not kept:
-        return state, status
-    return run(problem, solver, state, trace, max_iter=max_iter, tol=tol, callbacks=callbacks)
+    if not search.kept:
+        return state, search.status
+    return run(problem, solver, state, trace, stage="refit", max_iter=max_iter, tol=tol, callbacks=callbacks)
 
 
 def merge_cost(problem: Problem, state: State, a: int, b: int) -> float:

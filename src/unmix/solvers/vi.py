@@ -73,7 +73,7 @@ class CAVI:
     def start(self, task: Inference, left: Belief, right: Belief) -> Beliefs:
         return self._at(task, task.model, left, right)
 
-    def resume(self, task: Inference, arrays: dict[str, Any]) -> Beliefs:
+    def restore(self, task: Inference, arrays: dict[str, Any]) -> Beliefs:
         """The state that `as_dict` was taken from."""
         return self._at(task, *restore(arrays, task.threads))
 

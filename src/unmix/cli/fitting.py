@@ -1,0 +1,180 @@
+"""From words on the command line to a fitted model, and on to its folder: checkpoints, resumption, results."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unmix.cli import show
+
+if TYPE_CHECKING:
+    from unmix.counts import Counts
+    from unmix.estimators.base import CountsEstimator
+    from unmix.fit import Fit
+
+INTERRUPTED = 130
+STARTS = ("auto", "random", "topic-score")
+TIME_COLUMNS = ("year", "date", "time")  # a numeric column of this name orders the Structure plot
+
+
+class Model(StrEnum):
+    topics = "topics"
+    poisson_nmf = "poisson-nmf"
+    sparse = "sparse"
+    lda = "lda"
+    gamma_poisson = "gamma-poisson"
+    bayes = "bayes"
+    allocation = "allocation"
+
+
+ESTIMATORS = {
+    Model.topics: "TopicModel",
+    Model.poisson_nmf: "PoissonNMF",
+    Model.sparse: "SparsePoissonNMF",
+    Model.lda: "LDA",
+    Model.gamma_poisson: "GammaPoisson",
+    Model.bayes: "BayesianPoissonNMF",
+    Model.allocation: "AllocationModel",
+}
+
+
+def parsed(settings: list[str]) -> dict[str, Any]:
+    """["alpha=0.1", "method=gibbs"] as parameters: numbers where they are numbers, lists of them where there are commas."""
+    parameters: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals or not name.isidentifier():
+            raise ValueError(f"--set {setting}: give a parameter and its value, such as alpha=0.1")
+        values = [_value(part) for part in text.split(",")]
+        parameters[name] = values if len(values) > 1 else values[0]
+    return parameters
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def estimator_of(model: Model, **parameters: Any) -> CountsEstimator:
+    """The estimator behind a name, or an error that says which parameters it has."""
+    from unmix import estimators
+
+    kind = getattr(estimators, ESTIMATORS[model])
+    known = kind().get_params()
+    if unknown := [name for name in parameters if name not in known]:
+        choice = ", ".join(
+            sorted(set(known) - {"callbacks", "init", "n_components", "n_jobs", "random_state", "verbose"})
+        )
+        raise ValueError(f"--model {model} has no parameter {unknown[0]}; it has {choice}")
+    return kind(**parameters)
+
+
+def read_model(path: Path, otherwise: str = "give a fit's folder or its model.safetensors") -> Fit:
+    """The model in a file, or in a fit's folder."""
+    from unmix.data.write import MODEL_FILE
+    from unmix.fit import load
+
+    file = path / MODEL_FILE if path.is_dir() else path
+    if not file.is_file():
+        problem = f"a folder without {MODEL_FILE}" if path.is_dir() else "no such file"
+        raise ValueError(f"{path}: {problem}; {otherwise}")
+    return load(file)
+
+
+def fitted(
+    estimator: CountsEstimator, counts: Counts, *, checkpoint: Path, seconds: float, left_off: Fit | None = None
+) -> Fit:
+    """The fit, from the start or from where it was left off, with a checkpoint every so many seconds."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    from unmix.solvers import Checkpoint, MeasureKKT
+
+    estimator.set_params(callbacks=[MeasureKKT(), Checkpoint(checkpoint, seconds)], verbose=show.lively())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # told later, in the words of the command line
+        return (estimator.fit(counts) if left_off is None else estimator.resume(counts, left_off)).result_
+
+
+def left_off_in(folder: Path, estimator: CountsEstimator, counts: Counts) -> Fit | None:
+    """The latest fit in the folder that this command can go on with. None in there is none at all; if none of them is of this
+    model and these data, the error says what differs."""
+    from unmix.data.write import CHECKPOINT_FILE, MODEL_FILE
+    from unmix.fit import load
+
+    files = [file for name in (CHECKPOINT_FILE, MODEL_FILE) if (file := folder / name).is_file()]
+    problems = []
+    for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
+        try:
+            fit = load(file)
+            estimator.check_resumable(counts, fit)
+        except ValueError as problem:
+            problems.append(f"{file}: {problem}")
+        else:
+            return fit
+    if problems:
+        raise ValueError(problems[0])
+    return None
+
+
+def tell_and_write(result: Fit, output: Path, *, force: bool = False, **about: str) -> None:
+    """Show the topics and write the folder. A fit ended by Ctrl-C is written too, and leaves with 130."""
+    from unmix.data.write import CHECKPOINT_FILE, write_fit
+    from unmix.report import write_report
+
+    result = replace(result, data=result.data | about | {"command": show.command_line()})
+    show.topics(result)
+    show.say(show.outcome(result))
+    for text in result.advice():
+        show.note(text)
+    pictures = {
+        "structure.png": lambda path: draw_structure(result, path),
+        "report.html": lambda path: write_report(result, path),
+    }
+    try:
+        with show.working(f"writing {output}"):
+            write_fit(result, output, pictures=pictures, force=force)
+    except OSError as error:
+        kept = _rescued(result, output / CHECKPOINT_FILE)
+        reason = f"{error.filename or output}: {error.strerror or error}"
+        raise ValueError(f"{reason}; {kept}") from error
+    show.say(f"wrote {output}{os.sep}; open {output / 'report.html'} in a browser")
+    if show.machine():
+        show.answer(show.fit_as_json(result) | {"output": str(output)})
+    if result.status == "interrupted":
+        show.note("kept the best fit so far; the same command with --resume goes on from it")
+        sys.exit(INTERRUPTED)
+
+
+def _rescued(result: Fit, checkpoint: Path) -> str:
+    """Keep at least the model of a fit whose folder could not be written."""
+    try:
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        result.save(checkpoint, resumable=True)
+    except OSError:
+        return "nothing was written, earlier results are as they were"
+    return f"the fit is kept in {checkpoint}: make room, and run the same command with --resume"
+
+
+def draw_structure(fit: Fit, path: Path) -> None:
+    from pandas.api.types import is_numeric_dtype
+
+    from unmix.plot.structure import structure
+
+    columns = [] if fit.metadata is None else [name for name in fit.metadata if is_numeric_dtype(fit.metadata[name])]
+    order = next((name for name in columns if str(name).lower() in TIME_COLUMNS), None)
+    figure = structure(fit, order=order).figure.canvas.figure
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # a font without the letter: the tables have it
+        figure.savefig(path, dpi=150)
