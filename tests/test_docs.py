@@ -136,11 +136,31 @@ def extension(name: str) -> ModuleType:
 
 def test_docstrings_mean_what_they_say() -> None:
     rewritten = extension("plain_docstrings").rewritten
-    assert rewritten(["L* and `F*`, alpha_ and x_ij"]) == [r"L\* and `F*`, alpha\_ and x_ij"]
+    assert rewritten(["L* and `F*`, alpha_ and x_ij"]) == [r"L\* and ``F*``, alpha\_ and x_ij"]
     given = ["Parameters", "----------", "size_", "    Its size*.", "", "All of it.", "", ">>> 2 ** 2"]
     assert rewritten(given) == [*given[:3], r"    Its size\*.", "", "Notes", "-----", "All of it.", "", ">>> 2 ** 2"]
-    attributes = rewritten(["Attributes", "----------", "sum_ : of l*", "", ">>> 1"])
-    assert attributes == [".. rubric:: Attributes", "", r"- ``sum_``: of l\*", "", ".. rubric:: Example", "", ">>> 1"]
+    assert rewritten(["`.npz`, `Fit`, `tol=0`, ``F*``"]) == ["``.npz``, `Fit`, ``tol=0``, ``F*``"]
+    assert rewritten(["Where:", "", "    L* = L", "", "and `F`*"]) == [
+        "Where:",
+        "",
+        "::",
+        "",
+        "    L* = L",
+        "",
+        r"and `F`\*",
+    ]
+    assert rewritten(["Returns", "-------", "None."]) == [".. rubric:: Returns", "", "None."]
+    attributes = rewritten(["Attributes", "----------", "sum_ : of", "    l*", "", ">>> 1"])
+    assert attributes == [
+        ".. rubric:: Attributes",
+        "",
+        "- ``sum_``: of",
+        r"  l\*",
+        "",
+        ".. rubric:: Example",
+        "",
+        ">>> 1",
+    ]
 
 
 def test_the_diagram_of_the_family_has_every_box_and_every_arrow() -> None:

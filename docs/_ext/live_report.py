@@ -9,10 +9,9 @@ from typing import Any
 def write(app: Any, exception: Exception | None) -> None:
     if exception is None and app.builder.format == "html":
         import unmix as um
-        from unmix.report import write_report
 
         fit = um.TopicModel(8, random_state=0).fit(um.datasets.sotu()).result_
-        write_report(fit, Path(app.outdir) / "speeches-report.html", title="State of the Union addresses, 1790–2021")
+        um.write_report(fit, Path(app.outdir) / "speeches-report.html", title="State of the Union addresses, 1790–2021")
 
 
 def setup(app: Any) -> dict[str, Any]:
