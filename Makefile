@@ -1,11 +1,11 @@
-# The four verbs: demo, test, lint, bench. Each makes its own virtual environment first, in .venv.
+# The verbs: demo, test, lint, bench, docs. Each makes its own virtual environment first, in .venv.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
 NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/unmix demo -o demo
@@ -23,6 +23,11 @@ bench: $(VENV)/developed
 	$(INSTALL) --no-build-isolation --editable '.[bench]'
 	$(BIN)/python -m benchmarks
 
+# Runs the tutorials, so their results are those of this library. Warnings are errors, and nothing is fetched.
+docs: $(VENV)/documented
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
+	@echo "look at docs/_build/html/index.html"
+
 # Build tools live in the environment, not in an isolated one, so that the compiled objects in build/ stay valid.
 $(VENV)/installed: $(NATIVE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -34,5 +39,9 @@ $(VENV)/developed: $(VENV)/installed
 	$(INSTALL) --no-build-isolation --editable '.[dev]'
 	touch $@
 
+$(VENV)/documented: $(VENV)/installed
+	$(INSTALL) --no-build-isolation --editable '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) build demo
+	rm -rf $(VENV) build demo docs/_build

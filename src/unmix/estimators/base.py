@@ -120,8 +120,11 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _checked_counts(self, X: Any, *, reset: bool) -> Counts:
         """`reset` when fitting: then features are learned, and data that cannot be fitted are refused."""
         counts = self._counts(X)
-        _check_feature_names(self, X, reset=reset)
+        if reset or not self._names_from_counts(X):
+            _check_feature_names(self, X, reset=reset)
         _check_n_features(self, counts.csr if isinstance(X, Counts) else X, reset=reset)
+        if not reset:
+            self._check_same_features(counts)
         if reset and counts.total == 0:
             raise ValueError("the matrix holds no counts at all (every entry is zero); there is nothing to fit")
         if reset and min(counts.shape) < self.n_components:
@@ -132,6 +135,22 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 stacklevel=4,
             )
         return counts
+
+    def _names_from_counts(self, X: Any) -> bool:
+        """Whether names are on a side that scikit-learn does not see, and so would miss: `Counts`, or the fit of some."""
+        learned = not hasattr(self, "feature_names_in_") and self.result_.features is not None
+        return learned or (isinstance(X, Counts) and X.features is not None)
+
+    def _check_same_features(self, counts: Counts) -> None:
+        """Names on both sides must agree: the same counts in another order would be wrong loadings, silently."""
+        known, new = self.result_.features, counts.features
+        if known is None or new is None or np.array_equal(known, new):
+            return
+        place = int(np.flatnonzero(known != new)[0])
+        same = "the same in another order; reorder" if set(known) == set(new) else "others; choose"
+        raise ValueError(
+            f"feature {place} is {str(new[place])!r} and the model's is {str(known[place])!r}: the names are {same} them first"
+        )
 
     def _possible(self, counts: Counts) -> Counts:
         """Without counts in features that no topic has: given the fitted factors they are impossible."""

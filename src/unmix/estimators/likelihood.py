@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any, Literal, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -39,7 +40,7 @@ from unmix.solvers import init as starts
 from unmix.solvers.base import Floats, Solver, State, cleared
 from unmix.solvers.online import Online, OnlineEM, spread, start_weight
 from unmix.solvers.refine import refine
-from unmix.solvers.run import Callback, Trace, left_by, make_fit, run
+from unmix.solvers.run import COLUMNS, Callback, Trace, left_by, make_fit, run
 
 WARM = Alternate(EM())  # what `prefit` runs
 SOLVERS = {
@@ -208,6 +209,47 @@ class PoissonNMF(CountsEstimator):
 
         self._absorb(problem, solver, first)
         return self
+
+    @classmethod
+    def from_factors(cls, F: Any, features: ArrayLike | None = None, **parameters: Any) -> Self:
+        """A model with known factors, ready to `transform` counts into loadings: mutational signatures, gene programs,
+        the topics of another program.
+
+        Parameters
+        ----------
+        F
+            m × K, a column a topic, on any scale. The rows of a DataFrame name the features.
+        features
+            Names of the features. Counts with other names, or the same in another order, are then refused.
+        parameters
+            Of the estimator, such as `n_jobs`; the number of topics is that of F.
+
+        `result_` has no samples, and can be saved and used like that of any fit.
+
+        >>> import unmix as um
+        >>> signatures = [[0.8, 0.0], [0.2, 0.5], [0.0, 0.5]]
+        >>> um.PoissonNMF.from_factors(signatures).transform([[8, 12, 10]]).round(6)
+        array([[10., 20.]])
+        """
+        if features is None and isinstance(F, pd.DataFrame):
+            features = F.index
+        F = np.asarray(F, dtype=np.float64)
+        if F.ndim != 2 or 0 in F.shape:
+            raise ValueError(f"F has shape {F.shape}; give features × topics, at least one of each")
+        nobody, F = check_factors((0, len(F)), np.empty((0, F.shape[1])), F)
+        if (dead := np.flatnonzero(F.sum(axis=0) == 0)).size:
+            raise ValueError(f"column {dead[0]} of F is all zero; a topic needs some weight")
+        names = None if features is None else np.array([str(name) for name in np.asarray(features, dtype=object)])
+        if names is not None and len(names) != len(F):
+            raise ValueError(f"{len(names)} names for {len(F)} features; give one name each")
+        model = cls(n_components=F.shape[1], **parameters)
+        model._check_parameters()
+        if (sparsity := model._sparsity()) is not None:
+            F = F / sparsity.norms(F)
+        trace = pd.DataFrame([(0, 0.0, 0.0, 0.0, np.nan, "start", "known factors")], columns=COLUMNS)
+        model.result_ = Fit(nobody, F, trace, "converged", loglik=0.0, features=names, params=model._about())
+        model.n_features_in_, model.n_iter_ = len(F), 0
+        return model
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """n × K loadings of samples, given the fitted factors."""

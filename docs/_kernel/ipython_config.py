@@ -1,0 +1,6 @@
+"""How IPython runs the tutorials: no history, and pictures that stay sharp."""
+
+c = get_config()  # noqa: F821 - IPython gives it
+c.HistoryManager.enabled = False
+c.InlineBackend.figure_formats = {"svg"}
+c.InlineBackend.rc = {"svg.hashsalt": "unmix", "font.size": 10}

@@ -1,0 +1,177 @@
+"""The pages of docs/: everything public is in the reference, links lead somewhere, the code of tutorials is code.
+
+Building them, which runs the tutorials, is `make docs`.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from conftest import ROOT
+
+import unmix as um
+import unmix.plot
+import unmix.report
+import unmix.sc
+
+DOCS = ROOT / "docs"
+PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
+WITH_CODE = [path for path in PAGES if "{code-cell}" in path.read_text(encoding="utf-8")]
+MODULES = {"datasets", "maps", "plot", "sc", "solvers"}
+AUTO = re.compile(r"^\.\. auto(?:class|function|method|module):: (\S+)$", re.MULTILINE)
+CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!\\)\]\(([^()\s]+)\)")
+TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^(`{3,}|:{3,})[^\n]*\n.*?^\1$", re.MULTILINE | re.DOTALL)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(DOCS))
+
+
+def documented() -> set[str]:
+    return {name for page in PAGES for name in AUTO.findall(page.read_text(encoding="utf-8"))}
+
+
+def functions_of(module: ModuleType) -> set[str]:
+    return {
+        f"{name}"
+        for name, f in vars(module).items()
+        if inspect.isfunction(f) and f.__module__ == module.__name__ and name[0] != "_"
+    }
+
+
+def public() -> set[str]:
+    """All that a user may call, as the reference should name it."""
+    names = {f"unmix.{name}" for name in set(um.__all__) - MODULES - {"__version__"}}
+    for module in ("datasets", "plot", "solvers"):
+        names |= {f"unmix.{module}.{name}" for name in getattr(um, module).__all__}
+    names |= {f"unmix.maps.{name}" for name in functions_of(um.maps)}
+    names |= {f"unmix.sc.{room}.{name}" for room in ("tl", "pl") for name in functions_of(getattr(unmix.sc, room))}
+    names |= {f"unmix.report.{name}" for name in unmix.report.__all__}
+    return names | {"unmix.sc.to_fit"}
+
+
+def found(name: str) -> object:
+    """What a dotted name means."""
+    thing: object = um
+    for part in name.split(".")[1:]:
+        thing = getattr(thing, part)
+    return thing
+
+
+def test_everything_public_is_in_the_reference() -> None:
+    missing = {
+        name
+        for name in public() - documented()
+        if not any(found(name) is found(other) for other in documented())  # under another name
+    }
+    assert not missing
+
+
+def test_the_reference_names_only_what_exists() -> None:
+    for name in documented():
+        assert found(name) is not None
+
+
+def targets(page: Path) -> set[str]:
+    text = page.read_text(encoding="utf-8")
+    outside_code = FENCE.sub("", text)
+    links = {link.partition("#")[0] for link in LINK.findall(outside_code) if "://" not in link}
+    lines = {line for block in TOCTREE.findall(text) for line in block.split("\n") if line and not line.startswith(":")}
+    entries = {re.sub(r"^.* <(.*)>$", r"\1", line) + ".md" for line in lines}
+    return {target for target in links | entries if target}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_files(page: Path) -> None:
+    assert not [target for target in targets(page) if not (page.parent / target).exists()]
+
+
+def test_every_page_can_be_reached_from_the_first() -> None:
+    reached, left = set(), [DOCS / "index.md"]
+    while left:
+        page = left.pop().resolve()
+        if page not in reached and page.suffix == ".md":
+            reached.add(page)
+            left += [page.parent / target for target in targets(page)]
+    assert not [name_of(page) for page in PAGES if page.resolve() not in reached]
+
+
+def code(cell: str) -> str:
+    """Without the options of the cell and the magics of IPython."""
+    lines = [line for line in cell.split("\n") if not re.match(r":\w+:|%\w", line)]
+    return "" if cell.startswith("%%") else "\n".join(lines)
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
+def test_code_cells_compile(page: Path) -> None:
+    cells = CELL.findall(page.read_text(encoding="utf-8"))
+    assert cells
+    for cell in cells:
+        ast.parse(code(cell))
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "tutorials").glob("*.md")), ids=name_of)
+def test_tutorials_show_the_terminal_and_check_their_claims(page: Path) -> None:
+    cells = CELL.findall(page.read_text(encoding="utf-8"))
+    assert any(cell.startswith("%%bash\nunmix ") for cell in cells)
+    assert any("assert" in cell for cell in cells)
+
+
+def extension(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, DOCS / "_ext" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_docstrings_mean_what_they_say() -> None:
+    rewritten = extension("plain_docstrings").rewritten
+    assert rewritten(["L* and `F*`, alpha_ and x_ij"]) == [r"L\* and ``F*``, alpha\_ and x_ij"]
+    given = ["Parameters", "----------", "size_", "    Its size*.", "", "All of it.", "", ">>> 2 ** 2"]
+    assert rewritten(given) == [*given[:3], r"    Its size\*.", "", "Notes", "-----", "All of it.", "", ">>> 2 ** 2"]
+    assert rewritten(["`.npz`, `Fit`, `tol=0`, ``F*``"]) == ["``.npz``, `Fit`, ``tol=0``, ``F*``"]
+    assert rewritten(["Where:", "", "    L* = L", "", "and `F`*"]) == [
+        "Where:",
+        "",
+        "::",
+        "",
+        "    L* = L",
+        "",
+        r"and `F`\*",
+    ]
+    assert rewritten(["Returns", "-------", "None."]) == [".. rubric:: Returns", "", "None."]
+    attributes = rewritten(["Attributes", "----------", "sum_ : of", "    l*", "", ">>> 1"])
+    assert attributes == [
+        ".. rubric:: Attributes",
+        "",
+        "- ``sum_``: of",
+        r"  l\*",
+        "",
+        ".. rubric:: Example",
+        "",
+        ">>> 1",
+    ]
+
+
+def test_the_diagram_of_the_family_has_every_box_and_every_arrow() -> None:
+    pytest.importorskip("sphinx")
+    flowchart = extension("flowchart")
+    page = (DOCS / "family.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^```mermaid\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[0].split("\n")
+    boxes, arrows = flowchart.parsed(lines)
+    picture = flowchart.drawn(boxes, arrows)
+    assert picture.count("<rect") == len(boxes) == 8
+    assert picture.count("marker-end") == len(arrows) == 7
+    assert picture.count("marker-start") == sum(arrow.both_ways for arrow in arrows) == 5
+    with pytest.raises(ValueError, match="not a tree"):
+        flowchart.parsed([*lines, 'T -->|"again"| P'])
