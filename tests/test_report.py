@@ -119,7 +119,9 @@ def test_all_weights_above_the_threshold_and_the_heaviest_are_sent():
     sent, true = sent_topics(features, 3), fit.topics[kept]
     expected = true > 1e-6
     np.testing.assert_allclose(sent[expected], true[expected], rtol=3e-4)
-    np.testing.assert_allclose(np.exp(-(unpacked(features["overall"], "<u2") - 1.0) * LOG_STEP), true @ fit.shares, rtol=3e-4)
+    np.testing.assert_allclose(
+        np.exp(-(unpacked(features["overall"], "<u2") - 1.0) * LOG_STEP), true @ fit.shares, rtol=3e-4
+    )
     left_out = fit.topics.copy()
     left_out[kept] -= np.where(sent > 0, true, 0)
     assert left_out.max() <= 1e-6
@@ -158,7 +160,7 @@ def test_of_many_samples_a_fair_part_is_sent_and_typical_ones_always_are():
     fit = make_fit(n=900)
     page = payload(fit, "t", most_samples=100)
     names = page["samples"]["names"]
-    assert 100 <= len(names) + 2 <= 140
+    assert 95 <= len(names) <= 100 + typical_samples(fit).size
     typical = [[int(names[i].split()[1]) for i in row] for row in page["samples"]["typical"]]
     np.testing.assert_array_equal(typical, typical_samples(fit))
     assert f"The page holds {len(names)} of the 900 samples" in page["notes"][0]
@@ -271,9 +273,15 @@ def test_kinds_of_columns():
         "cluster": "number",
     }
     assert columns["grade"].levels == ("low", "high"), "categories keep their order"
-    assert columns["party"].codes.tolist() == [1, -1, 0, 1]
-    assert np.isnan(columns["size"].numbers[1:3]).all()
-    assert {name for name, column in columns.items() if column.can_group} >= {"party", "grade", "flag", "cluster", "iso"}
+    assert np.nan_to_num(columns["party"].values, nan=-1).tolist() == [1, -1, 0, 1]
+    assert columns["size"].known.tolist() == [1.5, 2.5]
+    assert {name for name, column in columns.items() if column.can_group} >= {
+        "party",
+        "grade",
+        "flag",
+        "cluster",
+        "iso",
+    }
     assert not columns["year"].can_group
     assert {name for name, column in columns.items() if column.tells_time} == {"year", "when"}
 
@@ -321,7 +329,9 @@ def test_one_sample_one_topic_no_names_no_metadata():
 
 
 def test_a_fit_put_together_by_hand_has_a_page_too():
-    data = data_of(page(um.Fit(np.ones((4, 2)), np.ones((5, 2)), pd.DataFrame(), "max_iter", np.nan, params={"tol": 1e-8})))
+    data = data_of(
+        page(um.Fit(np.ones((4, 2)), np.ones((5, 2)), pd.DataFrame(), "max_iter", np.nan, params={"tol": 1e-8}))
+    )
     assert data["loglik"] is None
     assert data["trace"]["values"] == []
 
@@ -341,12 +351,16 @@ def test_bayesian_fits_show_what_they_maximise():
     assert data["trace"]["name"] == data["objective"]["name"] == "lower bound of log p(X)"
     assert data["objective"]["value"] == pytest.approx(fit.trace["objective"].iloc[-1])
     assert None not in data["trace"]["values"]
-    assert data["reproduce"]["python"].endswith("model = um.LDA(n_components=2, random_state=0).fit(X)\nfit = model.result_")
+    assert data["reproduce"]["python"].endswith(
+        "model = um.LDA(n_components=2, random_state=0).fit(X)\nfit = model.result_"
+    )
 
 
 def test_moves_are_in_the_trace_and_long_traces_are_thinned():
     rows = 10_000
-    trace = pd.DataFrame({"iteration": range(rows), "seconds": np.linspace(0, 9, rows), "objective": np.linspace(-9, 0, rows)})
+    trace = pd.DataFrame(
+        {"iteration": range(rows), "seconds": np.linspace(0, 9, rows), "objective": np.linspace(-9, 0, rows)}
+    )
     trace["stage"], trace["note"] = "fit", ""
     trace.loc[7_777, ["stage", "note"]] = ["refine", "merge 1+2, split 3: kept (estimated +9)"]
     fit = um.Fit(np.ones((4, 2)), np.ones((5, 2)), trace, "converged", 0.0)
@@ -364,7 +378,7 @@ def test_the_recipe_fits_the_same_model_again():
     assert recipe["command"] == """unmix fit 'it'"'"'s.csv'"""
     assert ["checksum", fit.data["checksum"]] in recipe["data"]
     names = {"um": um}
-    exec(recipe["python"].replace("um.read(\"it's.csv\")", "um.datasets.digits()"), names)
+    exec(recipe["python"].replace('um.read("it\'s.csv")', "um.datasets.digits()"), names)
     np.testing.assert_array_equal(names["fit"].L, fit.L)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,46 +22,46 @@ _TIME_WORD = re.compile(r"year|jahr|ann[eé]e|date|time|day|week|month|hour", re
 
 @dataclass(frozen=True)
 class Column:
-    """One column: `numbers` (for dates, milliseconds since 1970; NaN where missing), or `levels` and their `codes`."""
+    """One column: numbers, dates as milliseconds since 1970, or texts as places in `levels`; NaN where missing."""
 
     name: str
     kind: str  # "number" | "date" | "text"
-    numbers: NDArray[np.float64] | None = None
+    values: NDArray[np.float64]
     levels: tuple[str, ...] = ()
-    codes: NDArray[np.intp] | None = None  # −1 where missing
 
     @property
-    def values(self) -> NDArray[Any]:
-        return self.numbers if self.numbers is not None else np.where(self.codes < 0, np.nan, self.codes)
+    def known(self) -> NDArray[np.float64]:
+        return self.values[~np.isnan(self.values)]
 
-    @property
+    @cached_property
     def distinct(self) -> int:
-        return len(np.unique(self.values[~np.isnan(self.values)]))
+        return len(np.unique(self.known))
 
     @property
     def can_group(self) -> bool:
         """Few values, at least one of which is shared."""
-        known = int((~np.isnan(self.values)).sum())
-        return 0 < self.distinct <= MOST_GROUPS and (self.distinct < known or self.distinct == 1)
+        return 0 < self.distinct <= MOST_GROUPS and (self.distinct < len(self.known) or self.distinct == 1)
 
     @property
     def tells_time(self) -> bool:
         """Dates; whole numbers that could be years; numbers under a name that speaks of time."""
-        if self.numbers is None or self.distinct < 3:
+        if self.kind == "text" or self.distinct < 3:
             return False
-        known = self.numbers[~np.isnan(self.numbers)]
+        known = self.known
         years = bool((known == np.round(known)).all() and known.min() >= 1500 and known.max() <= 2100)
         return self.kind == "date" or years or bool(_TIME_WORD.search(self.name))
 
     def taken(self, rows: NDArray[np.intp]) -> dict[str, Any]:
         """For the page, these rows alone."""
         about: dict[str, Any] = {"name": self.name, "kind": self.kind, "groups": self.can_group}
-        if self.numbers is not None:
-            return about | {"values": packed(self.numbers[rows])}
-        used, codes = np.unique(self.codes[rows], return_inverse=True)
-        levels = [self.levels[code] for code in used if code >= 0]
-        codes = codes - (len(used) - len(levels))  # missing ones come first
-        return about | {"levels": levels, "codes": packed(np.where(codes < 0, MISSING, codes).astype(np.uint16))}
+        values = self.values[rows]
+        if self.kind != "text":
+            return about | {"values": packed(values)}
+        missing = np.isnan(values)
+        used, places = np.unique(values[~missing].astype(np.intp), return_inverse=True)
+        codes = np.full(len(rows), MISSING, dtype=np.uint16)
+        codes[~missing] = places
+        return about | {"levels": [self.levels[place] for place in used], "codes": packed(codes)}
 
 
 def columns_of(table: pd.DataFrame | None) -> list[Column]:
@@ -75,22 +76,23 @@ def column_of(name: str, values: pd.Series) -> Column:
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.cat.remove_unused_categories()
         levels = tuple(clean(level) for level in values.cat.categories)
-        return Column(name, "text", levels=levels, codes=values.cat.codes.to_numpy(dtype=np.intp))
+        codes = values.cat.codes.to_numpy(dtype=np.float64)
+        return Column(name, "text", np.where(codes < 0, np.nan, codes), levels)
     if isinstance(values.dtype, pd.PeriodDtype):
         values = values.dt.to_timestamp()
     if pd.api.types.is_object_dtype(values) or pd.api.types.is_string_dtype(values):
         values = _understood(values)
     if pd.api.types.is_datetime64_any_dtype(values):
-        return Column(name, "date", numbers=_milliseconds(values))
+        return Column(name, "date", _milliseconds(values))
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values) and values.dtype.kind != "c":
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
-        return Column(name, "number", numbers=np.where(np.isfinite(numbers), numbers, np.nan))
+        return Column(name, "number", np.where(np.isfinite(numbers), numbers, np.nan))
     missing = values.isna().to_numpy()
     texts = np.array([clean(value) for value in values], dtype=object)
     levels = tuple(sorted(set(texts[~missing]), key=natural))
     place = {level: code for code, level in enumerate(levels)}
-    codes = [-1 if gone else place[text] for text, gone in zip(texts, missing, strict=True)]
-    return Column(name, "text", levels=levels, codes=np.array(codes, dtype=np.intp))
+    codes = [np.nan if gone else place[text] for text, gone in zip(texts, missing, strict=True)]
+    return Column(name, "text", np.array(codes, dtype=np.float64), levels)
 
 
 def _understood(values: pd.Series) -> pd.Series:

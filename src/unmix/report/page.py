@@ -18,7 +18,18 @@ from unmix.fit import Fit
 from unmix.report.encode import clean, embeddable_json
 from unmix.report.payload import payload
 
-SCRIPTS = ("data", "dom", "state", "structure", "sample", "topics", "map", "charts", "reproduce", "main")  # in this order
+SCRIPTS = (
+    "data",
+    "dom",
+    "state",
+    "structure",
+    "sample",
+    "topics",
+    "map",
+    "charts",
+    "reproduce",
+    "main",
+)  # in this order
 
 
 def write_report(fit: Fit, path: str | os.PathLike[str], *, title: str | None = None) -> None:

@@ -131,7 +131,9 @@ def _trace(fit: Fit) -> dict[str, Any]:
         "objective": {"name": named, "value": rounded([objective], 12)[0]} if named else None,
         "trace": {
             "name": "log-likelihood" if known else named or "objective",
-            "iterations": [int(i) for i in _numbers(rows, "iteration")] if "iteration" in rows else list(range(len(rows))),
+            "iterations": [int(i) for i in _numbers(rows, "iteration")]
+            if "iteration" in rows
+            else list(range(len(rows))),
             "seconds": rounded(_numbers(rows, "seconds")),
             "values": rounded(_numbers(rows, column), 12),
             "kkt": rounded(_numbers(rows, "kkt"), 3),

@@ -18,10 +18,8 @@ MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 2400, 6000, 12000)
 
 def timeline(column: Column, proportions: NDArray[np.float64]) -> dict[str, Any] | None:
     """Bins of equal width with their labels, numbers of samples and mean proportions; None where there is but one bin."""
-    assert column.numbers is not None
-    known = ~np.isnan(column.numbers)
-    values = column.numbers[known]
-    places, labels = _dates(values) if column.kind == "date" else _numbers(values)
+    known = ~np.isnan(column.values)
+    places, labels = (_dates if column.kind == "date" else _numbers)(column.values[known])
     if places.max() == 0:
         return None
     samples = np.bincount(places, minlength=len(labels))
@@ -39,7 +37,9 @@ def _numbers(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], list[str]]:
     """The number of the bin of each value, and what the bins are called."""
     whole = bool((values == np.round(values)).all())
     lowest, highest = float(values.min()), float(values.max())
-    width = next(width for width in _round_widths(highest - lowest, whole) if _bins(lowest, highest, width) <= MOST_BINS)
+    width = next(
+        width for width in _round_widths(highest - lowest, whole) if _bins(lowest, highest, width) <= MOST_BINS
+    )
     first = np.floor(lowest / width)
     starts = (first + np.arange(_bins(lowest, highest, width))) * width
     if not whole:
@@ -69,7 +69,9 @@ def _dates(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], list[str]]:
         places = np.floor_divide(values, width).astype(np.int64)
         if places.max() - places.min() < MOST_BINS:
             starts = (np.arange(places.min(), places.max() + 1) * width).astype("datetime64[ms]")
-            return (places - places.min()).astype(np.intp), [str(start.astype(f"datetime64[{unit}]")) for start in starts]
+            return (places - places.min()).astype(np.intp), [
+                str(start.astype(f"datetime64[{unit}]")) for start in starts
+            ]
     months = stamps.astype("datetime64[M]").astype(np.int64) + 1970 * 12
     width = next((width for width in MONTHS if np.ptp(months // width) < MOST_BINS), MONTHS[-1])
     places = months // width
