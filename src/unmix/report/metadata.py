@@ -73,6 +73,7 @@ def columns_of(table: pd.DataFrame | None) -> list[Column]:
 
 
 def column_of(name: str, values: pd.Series) -> Column:
+    values = values.reset_index(drop=True)
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.cat.remove_unused_categories()
         levels = tuple(clean(level) for level in values.cat.categories)
@@ -104,10 +105,11 @@ def _understood(values: pd.Series) -> pd.Series:
             return pd.to_numeric(values)
         if len(texts) and texts.str.fullmatch(_ISO_DATE.pattern).all():
             dates = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
-            return dates.reindex(values.index) if dates.notna().all() and values.index.is_unique else values
+            return dates.reindex(values.index) if dates.notna().all() else values
         return values
     if all(hasattr(value, "isoformat") and hasattr(value, "year") for value in known):
-        return pd.to_datetime(values, utc=True, errors="coerce")
+        dates = pd.to_datetime(values, utc=True, errors="coerce")
+        return dates if dates.notna().sum() == len(known) else values
     if all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in known):
         return pd.to_numeric(values)
     return values

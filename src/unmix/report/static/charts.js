@@ -112,10 +112,12 @@ function showFit() {
   const moves = trace.notes.map((note, i) => ({ note, i })).filter(({ i }) => trace.stages[i] === "refine" && trace.notes[i].startsWith("merge"));
   const kept = moves.filter(({ note }) => note.includes(": kept"));
   const starts = trace.notes.filter((note, i) => trace.stages[i] === "start" && note);
+  const params = new Map(page.reproduce.params);
   const kkt = trace.kkt.filter((value) => value !== null);
-  const facts = [["ended", { converged: "converged", max_iter: "stopped at the largest number of iterations", interrupted: "interrupted" }[page.status]]];
+  const facts = [["ended", { converged: "converged", max_iter: "not converged: max_iter reached", interrupted: "interrupted" }[page.status]]];
   if (last >= 0) facts.push(["took", `${counted(trace.iterations[last], "iteration")}, ${(trace.seconds[last] ?? 0).toPrecision(3)} s`]);
-  if (starts.length) facts.push(["started from", starts.join(", ")]);
+  const contest = /^(topic-score|random \d+)$/.test(starts[0]) && params.get("init") === "auto" ? " (the winner of a short contest)" : "";
+  if (starts.length) facts.push(["started from", starts.join(", ") + contest]);
   if (page.objective) facts.push([page.objective.name, page.objective.value === null ? "unknown" : minus(grouped(page.objective.value, 2))]);
   if (page.loglik !== null) facts.push(["log-likelihood", minus(grouped(page.loglik, 2))]);
   if (kkt.length) facts.push(["KKT residual", Number(kkt.at(-1).toPrecision(2)).toString()]);
@@ -133,11 +135,17 @@ function showFit() {
       trace.kkt[i] === null ? "" : String(trace.kkt[i]), trace.stages[i], trace.notes[i]])));
 }
 
-// A line against seconds with a log axis; null where there are not two points to draw.
+// A line against seconds with a log axis, drawn anew when its width changes; null where there are not two points to draw.
 function chart(title, points, dots) {
   const drawn = points.filter(({ x, y }) => x !== null && y !== null && y > 0);
   if (drawn.length < 2) return null;
-  const width = 560, height = 190, edge = { left: 52, right: 10, top: 24, bottom: 34 };
+  const box = el("div");
+  new ResizeObserver(() => box.replaceChildren(lineOf(title, points, drawn, dots, Math.max(box.clientWidth, 200)))).observe(box);
+  return box;
+}
+
+function lineOf(title, points, drawn, dots, width) {
+  const height = 190, edge = { left: 52, right: 10, top: 24, bottom: 34 };
   const right = Math.max(...drawn.map(({ x }) => x), 1e-9);
   const [low, high] = [Math.floor(Math.log10(Math.min(...drawn.map(({ y }) => y)))), Math.ceil(Math.log10(Math.max(...drawn.map(({ y }) => y))) + 1e-9)];
   const toX = (x) => edge.left + (x / right) * (width - edge.left - edge.right);
@@ -149,7 +157,7 @@ function chart(title, points, dots) {
     parts.push(svg("line", { class: "grid-line", x1: edge.left, x2: width - edge.right, y1: y, y2: y }),
       svg("text", { x: edge.left - 7, y: y + 4, "text-anchor": "end" }, Math.abs(power) <= 3 ? String(Number((10 ** power).toPrecision(1))) : minus(`1e${power}`)));
   }
-  for (const tick of roundTicks(0, right, 6)) parts.push(svg("text", { x: toX(tick), y: height - 16, "text-anchor": "middle" }, String(tick)));
+  for (const tick of roundTicks(0, right, width / 90)) parts.push(svg("text", { x: toX(tick), y: height - 16, "text-anchor": "middle" }, String(tick)));
   parts.push(svg("text", { x: width - edge.right, y: height - 2, "text-anchor": "end" }, "seconds"), svg("text", { x: 0, y: 10 }, title));
   parts.push(svg("path", { class: "series", d: drawn.map(({ x, y }, j) => `${j ? "L" : "M"}${toX(x).toFixed(1)} ${toY(y).toFixed(1)}`).join("") }));
   for (const { i, kept, title: text } of dots) {

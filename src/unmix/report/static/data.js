@@ -44,20 +44,21 @@ function valueText(column, value) {
   return Number.isInteger(value) && Math.abs(value) < 1e15 ? String(value) : String(Number(value.toPrecision(6)));
 }
 
-// Features: for each topic the places of its features and their weights p(w|t); for each feature p(w).
-const weightOf = (code) => (code === 0 ? 0 : Math.exp(-(code - 1) * LOG_STEP));
-const features = { names: page.features.names, overall: Float64Array.from(uint16(page.features.overall), weightOf), topics: [] };
+// Features: for each topic the places of its features and log p(w|t); for each feature log p(w).
+const logOf = (code) => (code === 0 ? -Infinity : -(code - 1) * LOG_STEP);
+const features = { names: page.features.names, logs: Float64Array.from(uint16(page.features.overall), logOf), topics: [] };
+const overall = (feature) => Math.exp(features.logs[feature]);
 {
   const steps = uint16(page.features.steps), codes = uint16(page.features.weights);
   let start = 0;
   for (const count of page.features.counts) {
-    const places = new Uint32Array(count), weights = new Float64Array(count);
+    const places = new Uint32Array(count), logs = new Float64Array(count);
     for (let i = 0, place = 0; i < count; i++) {
       place += steps[start + i];
       places[i] = place;
-      weights[i] = weightOf(codes[start + i]);
+      logs[i] = logOf(codes[start + i]);
     }
-    features.topics.push({ places, weights });
+    features.topics.push({ places, logs });
     start += count;
   }
 }
@@ -65,31 +66,31 @@ const features = { names: page.features.names, overall: Float64Array.from(uint16
 // The topics that use a feature, the largest weight first.
 function topicsOf(feature) {
   const found = [];
-  features.topics.forEach(({ places, weights }, k) => {
+  features.topics.forEach(({ places, logs }, k) => {
     let low = 0, high = places.length;
     while (low < high) {
       const middle = (low + high) >> 1;
       if (places[middle] < feature) low = middle + 1;
       else high = middle;
     }
-    if (places[low] === feature && weights[low] > 0) found.push({ k, weight: weights[low] });
+    if (places[low] === feature && logs[low] > -Infinity) found.push({ k, weight: Math.exp(logs[low]) });
   });
   return found.sort((one, other) => other.weight - one.weight);
 }
 
 // The features of a topic by λ log p(w|t) + (1 − λ) log (p(w|t) / p(w)), the best `most` of them.
 function relevant(k, lambda, most) {
-  const { places, weights } = features.topics[k];
+  const { places, logs } = features.topics[k];
   const best = [];
   let least = -Infinity;
   for (let i = 0; i < places.length; i++) {
-    if (weights[i] === 0) continue;
-    const lift = weights[i] / features.overall[places[i]];
-    const relevance = lambda * Math.log(weights[i]) + (1 - lambda) * Math.log(lift);
+    if (logs[i] === -Infinity) continue;
+    const lift = logs[i] - Math.max(features.logs[places[i]], -40); // a topic without weight leaves p(w) at zero
+    const relevance = lambda * logs[i] + (1 - lambda) * lift;
     if (best.length === most && relevance <= least) continue;
     let at = best.length;
     while (at > 0 && best[at - 1].relevance < relevance) at--;
-    best.splice(at, 0, { feature: places[i], weight: weights[i], lift, relevance });
+    best.splice(at, 0, { feature: places[i], weight: Math.exp(logs[i]), lift: Math.exp(lift), relevance });
     if (best.length > most) best.pop();
     least = best[best.length - 1].relevance;
   }

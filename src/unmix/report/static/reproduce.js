@@ -46,7 +46,7 @@ function proportionsCsv() {
 }
 function topicsCsv() {
   const table = features.names.map(() => new Array(K).fill("0"));
-  features.topics.forEach(({ places, weights }, k) => places.forEach((place, i) => { table[place][k] = weights[i] ? weights[i].toPrecision(5) : "0"; }));
+  features.topics.forEach(({ places, logs }, k) => places.forEach((place, i) => { if (logs[i] > -Infinity) table[place][k] = Math.exp(logs[i]).toPrecision(5); }));
   return [["feature", ...topicHeads()].join(","), ...table.map((row, j) => [cell(features.names[j]), ...row].join(","))].join("\n") + "\n";
 }
 function download(name, text) {

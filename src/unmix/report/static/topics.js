@@ -82,12 +82,12 @@ function showTopicCards() {
     const best = relevant(k, state.lambda, most);
     const by = { relevance: "relevance", share: "weight", lift: "lift" }[state.sort];
     best.sort((one, other) => other[by] - one[by]);
-    const longest = Math.max(...best.map(({ feature, weight }) => Math.max(weight, features.overall[feature])), 1e-300);
+    const longest = Math.max(...best.map(({ feature, weight }) => Math.max(weight, overall(feature))), 1e-300);
     return best.map(({ feature, weight, lift }) => el("tr", {},
       el("td", { title: features.names[feature] },
         el("button", { type: "button", class: "link", onclick: () => findFeature(feature) }, features.names[feature])),
-      el("td", { class: "bar", title: `${percent(weight)} in the topic, ${percent(features.overall[feature])} in all counts` },
-        track(k, weight / longest, features.overall[feature] / longest)),
+      el("td", { class: "bar", title: `${percent(weight)} in the topic, ${percent(overall(feature))} in all counts` },
+        track(k, weight / longest, overall(feature) / longest)),
       el("td", {}, percent(weight)), el("td", {}, times(lift))));
   }
   function typical(k, most) {
@@ -124,11 +124,11 @@ function findFeature(feature) {
   $("feature").value = features.names[feature];
   $("feature-found").replaceChildren(
     el("h3", {}, features.names[feature]),
-    el("p", { class: "hint" }, `${percent(features.overall[feature])} of all counts. Share in each topic, and lift:`),
+    el("p", { class: "hint" }, `${percent(overall(feature))} of all counts. Share in each topic, and lift:`),
     el("table", { class: "bars" }, el("tbody", {}, ...found.map(({ k, weight }) => el("tr", { "data-topic": k + 1 },
       el("td", {}, el("button", { type: "button", class: "link", "aria-label": `Topic ${k + 1}, ${nameOf(k)}`, title: nameOf(k), onclick: () => focusTopic(k) }, swatch(k, "small"))),
       el("td", { class: "bar" }, track(k, weight / most)),
-      el("td", {}, percent(weight)), el("td", {}, times(weight / features.overall[feature])))))));
+      el("td", {}, percent(weight)), el("td", {}, times(weight / Math.max(overall(feature), 1e-12))))))));
 }
 
 function showSearch() {
