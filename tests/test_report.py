@@ -356,6 +356,23 @@ def test_bayesian_fits_show_what_they_maximise():
     )
 
 
+def test_names_that_are_whole_texts_are_cut_and_the_page_says_so():
+    data = data_of(page(make_fit(samples=np.array(["x" * 500] * 40))))
+    assert len(data["samples"]["names"][0]) == 200
+    assert data["notes"] == ["Names are cut after 200 letters."]
+
+
+def test_numbers_are_time_only_if_they_look_like_years_or_are_called_so():
+    def is_time(name, values):
+        return column_of(name, pd.Series(values)).tells_time
+
+    assert is_time("x", [1990, 1991, 1995])
+    assert is_time("collection date", pd.Series(["2020-01", "2020-02", "2020-03"], index=[7, 7, 7]))
+    assert is_time("pseudotime", [0.1, 0.2, 0.7])
+    assert not is_time("candidate", [1, 2, 3])
+    assert not is_time("x", [1990.5, 1991, 1995])
+
+
 def test_moves_are_in_the_trace_and_long_traces_are_thinned():
     rows = 10_000
     trace = pd.DataFrame(

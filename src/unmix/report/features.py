@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmix.fit import Fit
-from unmix.report.encode import clean, packed, quantised_weights
+from unmix.report.encode import clean, embeddable_json, packed, quantised_weights
 
 ALWAYS = 300  # features of each topic that are sent whatever their weight
 SMALLEST_WEIGHT = 1e-6
@@ -22,40 +22,38 @@ def topics_payload(fit: Fit, room: float) -> dict[str, Any]:
     quantised weight. A distance that uint16 cannot hold is bridged by an entry without weight.
     """
     topics = fit.topics
-    names = [clean(name) for name in fit.features] if fit.features is not None else None
+    heaviest, some = _heaviest(topics), quantised_weights(topics) > 0
     smallest = SMALLEST_WEIGHT
     while True:
-        kept = _kept(topics, smallest)
+        kept = (heaviest | (topics > smallest)) & some
         used = np.flatnonzero(kept.any(axis=1))
-        called = [names[j] for j in used] if names is not None else [f"feature {j}" for j in used]
-        size = BYTES * kept.sum() + 3 * len(used) + sum(len(name.encode(errors="replace")) + 3 for name in called)
+        names = [clean(fit.features[j]) if fit.features is not None else f"feature {j}" for j in used]
+        size = BYTES * kept.sum() + 3 * len(used) + len(embeddable_json(names).encode(errors="replace"))
         if size <= room or smallest >= 1:
             break
         smallest *= 10**0.5
     entries = [_run(topics[used, k], kept[used, k]) for k in range(topics.shape[1])]
     overall = topics[used] @ fit.shares
     return {
-        "names": called,
+        "names": names,
         "overall": packed(quantised_weights(overall)),
         "counts": [len(steps) for steps, _ in entries],
         "steps": packed(np.concatenate([steps for steps, _ in entries])),
         "weights": packed(np.concatenate([weights for _, weights in entries])),
         "smallest": float(f"{smallest:.2g}"),
-        "total": len(topics),
         "left_out": int((topics > 0).sum() - kept.sum()),
     }
 
 
-def _kept(topics: NDArray[np.float64], smallest: float) -> NDArray[np.bool_]:
-    kept = topics > smallest
-    heaviest = np.argpartition(-topics, min(ALWAYS, len(topics) - 1), axis=0)[:ALWAYS]
-    np.put_along_axis(kept, heaviest, True, axis=0)
-    return kept & (quantised_weights(topics) > 0)
+def _heaviest(topics: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which features are among the heaviest of each topic."""
+    heaviest = np.zeros(topics.shape, dtype=bool)
+    best = np.argpartition(-topics, min(ALWAYS, len(topics) - 1), axis=0)[:ALWAYS]
+    np.put_along_axis(heaviest, best, True, axis=0)
+    return heaviest
 
 
 def _run(weights: NDArray[np.float64], kept: NDArray[np.bool_]) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-    places = np.flatnonzero(kept)
-    bridges = np.arange(65535, len(weights), 65535)
-    places = np.union1d(places, bridges) if len(weights) > 65535 else places
+    places = np.union1d(np.flatnonzero(kept), np.arange(65535, len(weights), 65535))  # the second are the bridges
     codes = np.where(kept[places], quantised_weights(weights[places]), 0).astype(np.uint16)
     return np.diff(places, prepend=0).astype(np.uint16), codes

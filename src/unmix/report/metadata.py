@@ -17,7 +17,7 @@ MOST_GROUPS = 60
 MISSING = 65535  # the code of a text that is not there
 
 _ISO_DATE = re.compile(r"\d{4}-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?)?")
-_TIME_WORD = re.compile(r"year|jahr|ann[eé]e|date|time|day|week|month|hour", re.IGNORECASE)
+_TIME_WORD = re.compile(r"(?<![a-z])(year|date|time|pseudotime|day|week|month|hour)s?(?![a-z])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

@@ -19,17 +19,10 @@ from unmix.report.encode import clean, embeddable_json
 from unmix.report.payload import payload
 
 SCRIPTS = (
-    "data",
-    "dom",
-    "state",
-    "structure",
-    "sample",
-    "topics",
-    "map",
-    "charts",
-    "reproduce",
+    *("data", "dom", "state"),
+    *("structure", "axis", "walk", "sample", "topics", "map", "time", "fit", "reproduce"),
     "main",
-)  # in this order
+)  # one scope, in this order
 
 
 def write_report(fit: Fit, path: str | os.PathLike[str], *, title: str | None = None) -> None:

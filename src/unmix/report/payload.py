@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from unmix.fit import Fit
 from unmix.plot.structure import fair_sample, topic_colours, topic_order
 from unmix.report.embedding import similarity_order, topic_distances, topic_map
-from unmix.report.encode import clean, embeddable_json, packed, quantised_proportions, rounded
+from unmix.report.encode import LONGEST_NAME, clean, embeddable_json, packed, quantised_proportions, rounded
 from unmix.report.features import topics_payload
 from unmix.report.metadata import columns_of
 from unmix.report.reproduce import recipe
@@ -20,6 +20,7 @@ from unmix.report.timeline import timeline
 MOST_SAMPLES = 20_000
 LARGEST = 14_500_000  # bytes of data in a page of at most 15 MB
 FOR_TOPICS = 2_000_000  # bytes that metadata may not take from the topics
+BYTES_OF_PROPORTION = 8 / 3  # a uint16 as base64
 TYPICAL = 12  # samples named as typical of a topic
 MOST_TRACE = 1_500  # rows of a trace; more do not show in a picture
 
@@ -36,7 +37,8 @@ Integers = NDArray[np.intp]
 def payload(fit: Fit, title: str, largest: int = LARGEST, most_samples: int = MOST_SAMPLES) -> dict[str, Any]:
     """All of the page in at most about `largest` bytes; what was left out for that is said in `notes`."""
     typical = typical_samples(fit)
-    shown = np.union1d(fair_sample(fit.proportions.argmax(axis=1), most_samples), typical.ravel())
+    with_room = max(1, int(largest / 2 / (BYTES_OF_PROPORTION * fit.n_topics)))
+    shown = np.union1d(fair_sample(fit.proportions.argmax(axis=1), min(most_samples, with_room)), typical.ravel())
     notes = []
     if len(shown) < len(fit.L):
         notes.append(
@@ -57,6 +59,11 @@ def payload(fit: Fit, title: str, largest: int = LARGEST, most_samples: int = MO
             f"Weights of features below {features['smallest']:g} in a topic are left out of the page, except for the 300 "
             f"largest of each topic: {features['left_out']:,} in all."
         )
+    longest = max(
+        (len(str(name)) for names in (fit.samples, fit.features) if names is not None for name in names), default=0
+    )
+    if longest > LONGEST_NAME:
+        notes.append(f"Names are cut after {LONGEST_NAME} letters.")
     return page | {"notes": notes}
 
 

@@ -29,9 +29,10 @@ const minus = (text) => text.replace("-", "−");
 function percent(part) {
   const hundredths = 100 * part;
   if (hundredths === 0) return "0%";
-  return hundredths >= 9.95 ? `${hundredths.toFixed(0)}%` : hundredths >= 0.095 ? `${hundredths.toFixed(1)}%` : `${Number(hundredths.toPrecision(1))}%`;
+  if (hundredths >= 9.95) return `${hundredths.toFixed(0)}%`;
+  return hundredths >= 0.095 ? `${hundredths.toFixed(1)}%` : `${Number(hundredths.toPrecision(1))}%`;
 }
-const times = (lift) => `${lift >= 99.5 ? grouped(Math.round(lift)) : lift >= 9.95 ? lift.toFixed(0) : lift.toFixed(1)}×`;
+const times = (lift) => `${lift >= 9.95 ? grouped(lift) : lift.toFixed(1)}×`;
 
 // Colours, as the current theme has them.
 const probe = el("span", { hidden: true });
@@ -40,8 +41,10 @@ function themed(name) {
   probe.style.color = `var(${name})`;
   return getComputedStyle(probe).color;
 }
-const channels = (colour) =>
-  colour.startsWith("#") ? [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)) : colour.match(/[\d.]+/g).slice(0, 3).map(Number);
+function channels(colour) {
+  if (colour.startsWith("#")) return [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  return colour.match(/[\d.]+/g).slice(0, 3).map(Number);
+}
 function mixed(colour, other, part) {
   const [a, b] = [channels(colour), channels(other)];
   return a.map((channel, i) => Math.round(channel * part + b[i] * (1 - part)));
@@ -49,7 +52,8 @@ function mixed(colour, other, part) {
 const rgb = (parts) => `rgb(${parts.join(" ")})`;
 // Black or white, whichever can be read on a colour.
 function readableOn(colour) {
-  const [r, g, b] = channels(colour).map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+  const linear = (part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+  const [r, g, b] = channels(colour).map((channel) => linear(channel / 255));
   const luminance = 0.2126 * r + 0.7152 * g + 0.0722 * b;
   return (luminance + 0.05) ** 2 > 0.05 * 1.05 ? "#000" : "#fff";
 }
@@ -71,7 +75,8 @@ function showTip(x, y, ...content) {
 const hideTip = () => { $("tip").hidden = true; };
 
 function topicLines(list) {
-  return el("ul", {}, ...list.map(({ k, part }) => el("li", {}, swatch(k, "small"), el("span", {}, nameOf(k)), el("span", {}, percent(part)))));
+  const line = ({ k, part }) => el("li", {}, swatch(k, "small"), el("span", {}, nameOf(k)), el("span", {}, percent(part)));
+  return el("ul", {}, ...list.map(line));
 }
 
 // A table of texts: the first cell of each row heads it.
@@ -106,10 +111,11 @@ function sharp(canvas) {
 // An input that suggests names while one types: those that begin with the text, then those that contain it.
 function suggesting(input, names, pick) {
   const MOST = 10;
-  const list = el("ul", { class: "options", role: "listbox", id: `${input.id}-options`, hidden: true, "aria-label": "Suggestions" });
+  const about = { class: "options", role: "listbox", id: `${input.id}-options`, "aria-label": "Suggestions" };
+  const list = el("ul", { ...about, hidden: true });
+  const roles = { role: "combobox", "aria-expanded": "false", "aria-controls": list.id, "aria-autocomplete": "list" };
   input.after(list);
-  for (const [key, value] of Object.entries({ role: "combobox", "aria-expanded": "false", "aria-controls": list.id, "aria-autocomplete": "list" }))
-    input.setAttribute(key, value);
+  for (const [key, value] of Object.entries(roles)) input.setAttribute(key, value);
   let lowered = null, found = [], active = -1;
 
   function search() {
@@ -117,7 +123,7 @@ function suggesting(input, names, pick) {
     lowered ??= names.map((name) => name.toLowerCase());
     const begins = [], contains = [];
     if (text) {
-      for (let i = 0; i < lowered.length && begins.length < 4 * MOST; i++) {
+      for (let i = 0; i < lowered.length; i++) {
         const at = lowered[i].indexOf(text);
         if (at === 0) begins.push(i);
         else if (at > 0 && contains.length < MOST) contains.push(i);
@@ -129,8 +135,10 @@ function suggesting(input, names, pick) {
   }
   function show(open) {
     active = found.length ? 0 : -1;
-    list.replaceChildren(...found.map((i, place) =>
-      el("li", { role: "option", id: `${list.id}-${place}`, onpointerdown: (event) => { event.preventDefault(); choose(place); } }, names[i])));
+    list.replaceChildren(...found.map((i, place) => {
+      const pressed = (event) => { event.preventDefault(); choose(place); };
+      return el("li", { role: "option", id: `${list.id}-${place}`, onpointerdown: pressed }, names[i]);
+    }));
     if (!found.length) list.append(el("li", { class: "none", role: "option", "aria-disabled": "true" }, "Nothing of that name"));
     list.hidden = !open;
     input.setAttribute("aria-expanded", String(open));

@@ -29,8 +29,10 @@ function showHeader() {
   new ResizeObserver(measure).observe($("top"));
 }
 
+let onPaper = false;
 function applyTheme() {
-  if (state.theme) document.documentElement.dataset.theme = state.theme;
+  const theme = onPaper ? "light" : state.theme;
+  if (theme) document.documentElement.dataset.theme = theme;
   else delete document.documentElement.dataset.theme;
   $("theme").textContent = isDark() ? "☀" : "☾";
   $("theme").setAttribute("aria-pressed", String(isDark()));
@@ -57,5 +59,12 @@ render(EVERYTHING);
 addEventListener("hashchange", () => { readFragment(); render(EVERYTHING); });
 darkSystem.addEventListener("change", () => render(new Set(["theme"])));
 // On paper: light colours, and the cards of all topics even when one is in focus.
-printing.addEventListener("change", () => render(new Set(printing.matches ? ["theme", "print"] : ["theme", "topic"])));
+function paper(on) {
+  if (on === onPaper) return;
+  onPaper = on;
+  render(new Set(on ? ["theme", "print"] : ["theme", "topic"]));
+}
+printing.addEventListener("change", () => paper(printing.matches));
+addEventListener("beforeprint", () => paper(true));
+addEventListener("afterprint", () => paper(false));
 document.body.dataset.ready = "yes";

@@ -30,20 +30,23 @@ function drawPlaces() {
     const number = svg("text", radius > 9 ? { x, y } : { x, y: y - radius - 7 }, String(k + 1));
     const dim = state.topic !== null && state.topic !== k;
     number.style.fill = radius > 9 && !dim ? readableOn(colour) : "var(--ink)";
-    const group = svg("g", { class: dim ? "dim" : "" }, svg("circle", { cx: x, cy: y, r: radius, fill: colour }), number);
+    const circle = svg("circle", { cx: x, cy: y, r: radius, fill: colour });
+    const group = svg("g", { class: dim ? "dim" : "" }, circle, number);
     group.addEventListener("click", () => focusTopic(k));
     group.addEventListener("pointermove", (event) => showTip(event.clientX, event.clientY, ...topicTip(k)));
     group.addEventListener("pointerleave", hideTip);
     return group;
   });
-  $("map-places").replaceChildren(svg("svg", { viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": "Map of topics; the table below has their distances" }, ...circles));
+  const about = { role: "img", "aria-label": "Map of topics; the table below has their distances" };
+  $("map-places").replaceChildren(svg("svg", { viewBox: `0 0 ${size} ${size}`, ...about }, ...circles));
 }
 
 function topicTip(k) {
   const near = page.order.filter((other) => other !== k).sort((a, b) => distance(k, a) - distance(k, b)).slice(0, 2);
   return [
-    el("b", {}, `${k + 1} ${nameOf(k)}`), el("div", { class: "about" }, `${percent(page.topics[k].share)} of all counts`),
-    ...near.map((other) => el("div", { class: "about" }, `distance to ${other + 1} ${nameOf(other)}: ${distance(k, other).toFixed(2)}`)),
+    el("b", {}, `${k + 1} ${nameOf(k)}`),
+    el("div", { class: "about" }, `${percent(page.topics[k].share)} of all counts. Nearest:`),
+    ...near.map((other) => el("div", { class: "about" }, `to ${other + 1} ${nameOf(other)}: ${distance(k, other).toFixed(2)}`)),
   ];
 }
 
@@ -58,7 +61,7 @@ function showHeat() {
 
   function draw() {
     const { context, width } = sharp(canvas);
-    const { left, side } = geometry(width);
+    const { left, side } = geometry(width), square = Math.max(side - 1, 0.8 * side);
     const [surface, accent] = [themed("--surface"), themed("--accent")];
     const all = page.order.flatMap((a) => page.order.filter((b) => b !== a).map((b) => distance(a, b)));
     const [nearest, farthest] = [Math.min(...all), Math.max(...all)];
@@ -68,7 +71,7 @@ function showHeat() {
     page.order.forEach((a, row) => page.order.forEach((b, column) => {
       const near = 0.06 + (0.84 * (farthest - distance(a, b))) / Math.max(farthest - nearest, 1e-9);
       context.fillStyle = a === b ? page.topics[a].colour : rgb(mixed(accent, surface, near));
-      context.fillRect(left + column * side, left + row * side, Math.max(side - 1, 0.8 * side), Math.max(side - 1, 0.8 * side));
+      context.fillRect(left + column * side, left + row * side, square, square);
     }));
     context.fillStyle = themed("--muted");
     const every = Math.ceil(12 / side);

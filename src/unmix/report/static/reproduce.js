@@ -3,9 +3,10 @@
 function showReproduce() {
   const { command, python, params, versions, data } = page.reproduce;
   const card = $("reproduce");
-  const code = (title, text) => el("div", {},
-    el("h3", {}, title, el("button", { type: "button", class: "small", "aria-label": `Copy: ${title}`, onclick: (event) => copyText(text, event.currentTarget) }, "Copy")),
-    el("pre", {}, el("code", {}, text)));
+  const code = (title, text) => {
+    const copy = button("small", "Copy", () => copyText(text, copy), { "aria-label": `Copy: ${title}` });
+    return el("div", {}, el("h3", {}, title, copy), el("pre", {}, el("code", {}, text)));
+  };
   const table = (title, pairs) => {
     const list = el("dl", { class: "facts" });
     definitions(list, pairs);
@@ -14,9 +15,10 @@ function showReproduce() {
   const take = el("div", { class: "controls" },
     el("h3", {}, "Take the numbers along"),
     el("div", { class: "row" },
-      el("button", { type: "button", id: "download-proportions", onclick: () => download("proportions.csv", proportionsCsv()) }, "Proportions (CSV)"),
-      el("button", { type: "button", id: "download-topics", onclick: () => download("topics.csv", topicsCsv()) }, "Topics (CSV)")),
-    el("p", { class: "hint" }, "As this page holds them: proportions to 1/65535, weights to 0.03%. Names that a spreadsheet would take for a formula get an apostrophe in front."),
+      button("", "Proportions (CSV)", () => download("proportions.csv", proportionsCsv()), { id: "download-proportions" }),
+      button("", "Topics (CSV)", () => download("topics.csv", topicsCsv()), { id: "download-topics" })),
+    el("p", { class: "hint" }, "As this page holds them: proportions to 1/65535, weights to 0.03%. " +
+      "Names that a spreadsheet would take for a formula get an apostrophe in front."),
     ...page.notes.map((note) => el("p", { class: "hint" }, note)));
   card.append(
     el("div", { class: "title-row" }, el("h2", { id: "reproduce-title" }, "Reproduce")),
@@ -34,20 +36,22 @@ function cell(text) {
   const safe = /^[=+\-@\t\r]/.test(text) && !/^[+-]?\d+(\.\d+)?$/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
-const topicHeads = () => Array.from({ length: K }, (_, k) => cell(state.names[k] ? `topic ${k + 1} ${state.names[k]}` : `topic ${k + 1}`));
-
+// Names and their K numbers, as CSV.
+function csv(what, names, rows) {
+  const heads = page.topics.map((_, k) => `topic ${k + 1}${state.names[k] ? ` ${state.names[k]}` : ""}`);
+  const lines = names.map((name, i) => [cell(name), ...rows[i]].join(","));
+  return [[what, ...heads].map(cell).join(","), ...lines, ""].join("\n");
+}
 function proportionsCsv() {
-  const lines = [["sample", ...topicHeads()].join(",")];
-  for (let i = 0; i < samples.n; i++) {
-    const parts = Array.from({ length: K }, (_, k) => String(Number(proportion(i, k).toFixed(6))));
-    lines.push([cell(samples.names[i]), ...parts].join(","));
-  }
-  return lines.join("\n") + "\n";
+  const row = (_, i) => Array.from({ length: K }, (_, k) => Number(proportion(i, k).toFixed(6)));
+  return csv("sample", samples.names, samples.names.map(row));
 }
 function topicsCsv() {
-  const table = features.names.map(() => new Array(K).fill("0"));
-  features.topics.forEach(({ places, logs }, k) => places.forEach((place, i) => { if (logs[i] > -Infinity) table[place][k] = Math.exp(logs[i]).toPrecision(5); }));
-  return [["feature", ...topicHeads()].join(","), ...table.map((row, j) => [cell(features.names[j]), ...row].join(","))].join("\n") + "\n";
+  const rows = features.names.map(() => new Array(K).fill(0));
+  features.topics.forEach(({ places, logs }, k) => {
+    places.forEach((place, i) => { if (logs[i] > -Infinity) rows[place][k] = Math.exp(logs[i]).toPrecision(5); });
+  });
+  return csv("feature", features.names, rows);
 }
 function download(name, text) {
   const address = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));

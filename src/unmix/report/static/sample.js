@@ -20,9 +20,9 @@ function showSample() {
     return el("div", { class: "title-row" },
       el("h2", { id: "sample-title" }, samples.names[i]),
       el("div", { class: "row controls" },
-        el("button", { type: "button", class: "small previous", onclick: step(-1) }, "← Previous"),
-        el("button", { type: "button", class: "small next", onclick: step(1) }, "Next →"),
-        el("button", { type: "button", class: "small close", onclick: () => { update({ sample: null }); $("stage").focus(); } }, "Close")));
+        button("small previous", "← Previous", step(-1)),
+        button("small next", "Next →", step(1)),
+        button("small close", "Close", () => { update({ sample: null }); $("stage").focus(); })));
   }
   function parts(i) {
     const rows = largestTopics(i, K).filter((k, place) => place < 3 || samples.codes[i * K + k] > 0);
@@ -44,15 +44,19 @@ function showSample() {
   function alike(i) {
     const near = nearestSamples(i, 6);
     if (!near.length) return null;
-    return el("div", {}, el("h3", {}, "Most alike (Hellinger distance)"),
-      el("ul", { class: "typical" }, ...near.map(({ sample, distance }) => el("li", {}, sampleLink(sample), el("span", {}, distance.toFixed(2))))));
+    const line = ({ sample, distance }) => el("li", {}, sampleLink(sample), el("span", {}, distance.toFixed(2)));
+    return el("div", {}, el("h3", {}, "Most alike (Hellinger distance)"), el("ul", { class: "typical" }, ...near.map(line)));
   }
 }
 
 const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
-const sampleLink = (i) => el("button", { type: "button", class: "link", title: samples.names[i], onclick: () => update({ sample: i }) }, samples.names[i]);
-const topicLink = (k) =>
-  el("button", { type: "button", class: "link", title: nameOf(k), onclick: () => focusTopic(k) }, swatch(k, "small"), " ", nameOf(k));
+const button = (kind, text, onclick, more = {}) => el("button", { type: "button", class: kind, onclick, ...more }, text);
+const sampleLink = (i) => button("link", samples.names[i], () => update({ sample: i }), { title: samples.names[i] });
+function topicLink(k) {
+  const link = button("link", nameOf(k), () => focusTopic(k), { title: nameOf(k) });
+  link.prepend(swatch(k, "small"), " ");
+  return link;
+}
 
 // A bar of a topic's colour, and behind it a pale one; lengths as parts of the whole track.
 function track(k, part, ghost = null) {

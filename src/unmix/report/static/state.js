@@ -3,21 +3,34 @@
 // The first view: along time where a column tells it, else by the first column of groups, like beside like.
 const firstGroups = columns.find((column) => column.groups && column.kind === "text" && column.levels.length > 1);
 const DEFAULTS = {
-  order: page.time.length ? `column:${page.time[0].column}` : "similarity", group: page.time.length ? "" : firstGroups?.name ?? "",
-  topic: null, sample: null, lambda: 0.3, sort: "relevance", theme: "", time: "",
+  order: page.time.length ? `column:${page.time[0].column}` : "similarity",
+  group: page.time.length ? "" : firstGroups?.name ?? "",
+  topic: null,
+  sample: null,
+  lambda: 0.3,
+  sort: "relevance",
+  theme: "",
+  time: "",
 };
 const SORTS = ["relevance", "share", "lift"];
 const state = { ...DEFAULTS, names: {} };
 const views = []; // functions of the set of keys that changed
 
-const whole = (text, most) => (/^\d+$/.test(text ?? "") && Number(text) >= 1 && Number(text) <= most ? Number(text) - 1 : null);
+// A number from 1 to `most`, as a place from 0; null for anything else.
+function whole(text, most) {
+  return /^\d+$/.test(text ?? "") && Number(text) >= 1 && Number(text) <= most ? Number(text) - 1 : null;
+}
 const columnNamed = (name) => columns.find((column) => column.name === name);
+
+function orderKnown(order) {
+  if (order.startsWith("column:")) return columnNamed(order.slice("column:".length)) !== undefined;
+  if (order.startsWith("topic:")) return whole(order.slice("topic:".length), K) !== null;
+  return order === "similarity" || order === "file";
+}
 
 function readFragment() {
   const given = new URLSearchParams(location.hash.slice(1));
-  const order = given.get("order") ?? "";
-  const known = ["similarity", "file"].includes(order) || columnNamed(order.replace(/^column:/, "")) || whole(order.replace(/^topic:/, ""), K) !== null;
-  state.order = known ? order : DEFAULTS.order;
+  state.order = orderKnown(given.get("order") ?? "") ? given.get("order") : DEFAULTS.order;
   const group = given.get("group") ?? DEFAULTS.group;
   state.group = columnNamed(group)?.groups ? group : "";
   state.topic = whole(given.get("topic"), K);
@@ -65,5 +78,6 @@ const stackOrder = () => (state.topic === null ? page.order : [state.topic, ...p
 // The colour of each topic on a background; those out of focus are pale.
 function shownColours() {
   const surface = themed("--surface");
-  return page.topics.map(({ colour }, k) => (state.topic === null || state.topic === k ? channels(colour) : mixed(colour, surface, 0.22)));
+  const bright = (k) => state.topic === null || state.topic === k;
+  return page.topics.map(({ colour }, k) => (bright(k) ? channels(colour) : mixed(colour, surface, 0.22)));
 }

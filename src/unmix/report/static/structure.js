@@ -165,189 +165,6 @@ function learnMarkColours() {
   markColours = { ink: themed("--ink"), surface: rgb(surface), veil: `rgb(${surface.join(" ")} / 0.6)` };
 }
 
-function drawAxis() {
-  const axis = $("x-axis");
-  axis.replaceChildren();
-  axis.classList.remove("slanted");
-  axis.style.height = "";
-  const width = axis.clientWidth;
-  const [from, to] = plot.view;
-  const toX = (unit) => ((unit - from) / (to - from)) * width;
-  const labels = state.group ? groupLabels(from, to, toX) : tickLabels(toX, width);
-  const spans = labels.map(({ x, text, title }) => {
-    const span = el("span", { title }, text);
-    span.style.left = `${(100 * x) / width}%`;
-    return span;
-  });
-  axis.append(...spans);
-  if (!spans.length) return;
-  const sizes = spans.map((span) => span.offsetWidth);
-  const level = labels.every(({ x }, i) =>
-    (i === 0 || x - labels[i - 1].x >= (sizes[i] + sizes[i - 1]) / 2 + 8) && x - sizes[i] / 2 > -40 && x + sizes[i] / 2 < width + 16);
-  if (level || !state.group) {
-    axis.style.height = "1.7rem";
-    return;
-  }
-  axis.classList.add("slanted");
-  const kept = [];
-  for (const i of labels.map((_, i) => i).sort((a, b) => labels[b].size - labels[a].size)) {
-    const fits = kept.every((j) => Math.abs(labels[i].x - labels[j].x) >= 15);
-    if (fits) kept.push(i);
-    else spans[i].remove();
-  }
-  axis.style.height = `${Math.ceil(Math.max(...kept.map((i) => spans[i].offsetWidth)) * Math.sin((38 * Math.PI) / 180) + 20)}px`;
-}
-
-function groupLabels(from, to, toX) {
-  return plot.groups
-    .map((block) => ({ block, a: Math.max(block.start, from), b: Math.min(block.start + block.size, to) }))
-    .filter(({ a, b }) => b > a)
-    .map(({ block, a, b }) => ({ x: toX((a + b) / 2), size: b - a, text: block.label, title: `${block.label}: ${counted(block.size, "sample")}` }));
-}
-
-// Under a column of numbers or dates: round values at the first sample that reaches them.
-function tickLabels(toX, width) {
-  const column = state.order.startsWith("column:") ? columnNamed(state.order.slice("column:".length)) : null;
-  if (!column || column.kind === "text") return [];
-  const [first, last] = [Math.max(0, Math.ceil(plot.view[0])), Math.min(samples.n, Math.floor(plot.view[1]))];
-  const most = Math.max(2, Math.floor(width / 80));
-  const labels = [];
-  const known = [];
-  for (let place = first; place < last; place++) if (!Number.isNaN(column.values[plot.sequence[place]])) known.push(place);
-  if (!known.length) return [];
-  const value = (place) => column.values[plot.sequence[place]];
-  if (column.kind === "date") {
-    for (let t = 0; t < most; t++) {
-      const place = known[Math.floor(((t + 0.5) * known.length) / most)];
-      labels.push({ x: toX(place + 0.5), text: valueText({ ...column, daily: true }, value(place)) });
-    }
-    return apart(labels, 76);
-  }
-  const [low, high] = [value(known[0]), value(known.at(-1))];
-  for (const tick of roundTicks(low, high, most)) {
-    const place = known.find((at) => value(at) >= tick);
-    if (place !== undefined) labels.push({ x: toX(place + 0.5), text: minus(String(tick)) });
-  }
-  return apart(labels, 44);
-}
-function apart(labels, least) {
-  return labels.filter((label, i) => { label.keep = i === 0 || label.x - labels.slice(0, i).findLast((other) => other.keep).x >= least; return label.keep; });
-}
-function roundTicks(low, high, most) {
-  if (!(high > low)) return [low];
-  const raw = (high - low) / most, power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((digit) => digit * power).find((width) => width >= raw);
-  const ticks = [];
-  for (let j = Math.ceil(low / step); j * step <= high + 1e-9 * step; j++) ticks.push(Number((j * step).toPrecision(10)));
-  return ticks;
-}
-
-function sampleTip(i) {
-  const about = columns.slice(0, 6).map((column) => `${column.name}: ${valueText(column, column.values[i])}`);
-  return [
-    el("b", {}, samples.names[i]),
-    ...about.map((line) => el("div", { class: "about" }, line)),
-    topicLines(largestTopics(i, 3).map((k) => ({ k, part: proportion(i, k) }))),
-  ];
-}
-const sampleSentence = (i) =>
-  [samples.names[i], ...largestTopics(i, 3).map((k) => `topic ${k + 1}, ${nameOf(k)}: ${percent(proportion(i, k))}`)].join("; ");
-
-function zoom(from, to) {
-  const least = Math.min(plot.units, 4);
-  let width = Math.min(plot.units, Math.max(least, to - from));
-  const start = Math.min(Math.max(0, (from + to - width) / 2), plot.units - width);
-  plot.view = [start, start + width];
-  $("zoom-out").hidden = width >= plot.units;
-  drawBars();
-  drawMarks();
-  drawAxis();
-}
-const zoomOut = () => zoom(0, plot.units);
-const zoomed = () => plot.view[1] - plot.view[0] < plot.units - 1e-9;
-
-// Walk to a place by keyboard: keep it in view, and say it.
-function walkTo(place) {
-  plot.at = Math.min(Math.max(place, 0), samples.n - 1);
-  const unit = unitOf(plot.at), [from, to] = plot.view;
-  if (unit < from || unit + 1 > to) {
-    const shift = unit < from ? unit - from : unit + 1 - to;
-    zoom(from + shift, to + shift);
-  } else drawMarks();
-  const box = $("stage").getBoundingClientRect();
-  const x = box.left + ((unit + 0.5 - plot.view[0]) / (plot.view[1] - plot.view[0])) * box.width;
-  showTip(x, box.top + 40, ...sampleTip(plot.sequence[plot.at]));
-  $("said").textContent = sampleSentence(plot.sequence[plot.at]);
-}
-
-function listenToStructure() {
-  const stage = $("stage");
-  let opening = 0;
-  const unitAt = (event) => {
-    const box = stage.getBoundingClientRect();
-    return plot.view[0] + ((event.clientX - box.left) / box.width) * (plot.view[1] - plot.view[0]);
-  };
-  const offset = (event) => event.clientX - stage.getBoundingClientRect().left;
-  stage.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0) return;
-    plot.drag = { from: offset(event), to: offset(event), start: unitAt(event), moved: false };
-    stage.setPointerCapture(event.pointerId);
-  });
-  stage.addEventListener("pointermove", (event) => {
-    if (plot.drag) {
-      plot.drag.to = offset(event);
-      plot.drag.moved ||= Math.abs(plot.drag.to - plot.drag.from) > 5;
-    }
-    const place = plot.drag?.moved ? null : placeAt(unitAt(event));
-    if (place !== plot.at || plot.drag) {
-      plot.at = place;
-      drawMarks();
-    }
-    if (place === null) hideTip();
-    else showTip(event.clientX, event.clientY, ...sampleTip(plot.sequence[place]));
-  });
-  stage.addEventListener("pointerup", (event) => {
-    const { drag } = plot;
-    plot.drag = null;
-    if (drag?.moved) zoom(...[drag.start, unitAt(event)].sort((a, b) => a - b));
-    else if (drag) {
-      const place = placeAt(unitAt(event));
-      clearTimeout(opening);
-      // where a second click may follow to zoom out, wait for it
-      if (place !== null) opening = setTimeout(() => update({ sample: plot.sequence[place] }), zoomed() ? 260 : 0);
-    }
-  });
-  stage.addEventListener("pointercancel", () => { plot.drag = null; drawMarks(); });
-  stage.addEventListener("dblclick", () => { clearTimeout(opening); zoomOut(); });
-  const leave = () => {
-    plot.at = null;
-    drawMarks();
-    hideTip();
-  };
-  stage.addEventListener("pointerleave", leave);
-  stage.addEventListener("blur", leave);
-  stage.addEventListener("keydown", (event) => {
-    const at = plot.at ?? (event.key === "ArrowLeft" ? samples.n : -1);
-    const [from, to] = plot.view, middle = plot.at === null ? (from + to) / 2 : unitOf(plot.at) + 0.5;
-    const stride = event.shiftKey ? 10 : 1;
-    const actions = {
-      ArrowRight: () => walkTo(at + stride),
-      ArrowLeft: () => walkTo(at - stride),
-      Home: () => walkTo(0),
-      End: () => walkTo(samples.n - 1),
-      Enter: () => plot.at !== null && update({ sample: plot.sequence[plot.at] }),
-      Escape: () => (zoomed() ? zoomOut() : leave()),
-      "+": () => zoom(middle - (to - from) / 4, middle + (to - from) / 4),
-      "-": () => zoom(middle - (to - from), middle + (to - from)),
-    };
-    const action = actions[event.key === "=" ? "+" : event.key];
-    if (!action) return;
-    event.preventDefault();
-    action();
-  });
-  $("zoom-out").addEventListener("click", zoomOut);
-}
-
 function fillOrders() {
   const option = (value, text) => el("option", { value }, text);
   const byColumn = columns.map((column) => option(`column:${column.name}`, column.name));
@@ -362,7 +179,6 @@ function fillOrders() {
 }
 
 function showStructure() {
-  let refill = () => {};
   fillOrders();
   listenToStructure();
   suggesting($("sample-search"), samples.names, (i) => {
@@ -371,11 +187,11 @@ function showStructure() {
   });
   $("structure-note").textContent = samples.n < N_ALL ? page.notes[0] : "";
   let shown = 200;
-  refill = unfolding("structure-table", () => {
+  const refill = unfolding("structure-table", () => {
     const heads = ["sample", ...page.order.map((k) => `topic ${k + 1}`)];
-    const rows = [...plot.sequence.slice(0, shown)].map((i) => [samples.names[i], ...page.order.map((k) => percent(proportion(i, k)))]);
-    const more = shown < samples.n ? el("button", { type: "button", onclick: () => { shown += 200; refill(); } }, "200 more") : null;
-    return el("div", {}, grid(heads, rows), more);
+    const row = (i) => [samples.names[i], ...page.order.map((k) => percent(proportion(i, k)))];
+    const more = button("small", "200 more", () => { shown += 200; refill(); });
+    return el("div", {}, grid(heads, Array.from(plot.sequence.slice(0, shown), row)), shown < samples.n ? more : null);
   });
   new ResizeObserver(() => { marks = null; drawBars(); drawMarks(); drawAxis(); }).observe($("stage"));
   views.push((keys) => {
@@ -396,8 +212,8 @@ function showStructure() {
       drawAxis();
     }
     drawMarks();
+    const by = $("order").selectedOptions[0]?.textContent, within = state.group ? ` within ${state.group}` : "";
     $("stage").setAttribute("aria-label",
-      `Proportions of ${counted(K, "topic")} in ${counted(samples.n, "sample")}, ordered by ${$("order").selectedOptions[0]?.textContent}` +
-      (state.group ? `, grouped by ${state.group}` : "") + ". Use the arrow keys to walk over samples.");
+      `Proportions of ${counted(K, "topic")} in ${counted(samples.n, "sample")}, by ${by}${within}. Use the arrow keys to walk.`);
   });
 }

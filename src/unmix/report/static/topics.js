@@ -5,7 +5,10 @@ function showRail() {
   const heaviest = Math.max(...page.topics.map(({ share }) => share));
   const items = new Map(page.order.map((k) => [k, item(k)]));
   list.append(...items.values());
-  $("unfocus").addEventListener("click", () => { update({ topic: null }); items.get(page.order[0]).querySelector(".topic").focus(); });
+  $("unfocus").addEventListener("click", () => {
+    update({ topic: null });
+    items.get(page.order[0]).querySelector(".topic").focus();
+  });
   list.addEventListener("keydown", (event) => {
     const rows = [...items.keys()], at = rows.findIndex((k) => items.get(k).contains(event.target));
     if (event.target.matches("input")) return;
@@ -51,7 +54,11 @@ function showRail() {
       row.querySelector(".topic").focus();
     };
     input.value = nameOf(k);
-    input.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === "Escape") { event.preventDefault(); close(event.key === "Enter"); } });
+    input.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== "Escape") return;
+      event.preventDefault();
+      close(event.key === "Enter");
+    });
     input.addEventListener("blur", () => close(true));
     row.replaceChildren(swatch(k), input);
     input.select();
@@ -84,8 +91,7 @@ function showTopicCards() {
     best.sort((one, other) => other[by] - one[by]);
     const longest = Math.max(...best.map(({ feature, weight }) => Math.max(weight, overall(feature))), 1e-300);
     return best.map(({ feature, weight, lift }) => el("tr", {},
-      el("td", { title: features.names[feature] },
-        el("button", { type: "button", class: "link", onclick: () => findFeature(feature) }, features.names[feature])),
+      el("td", { title: features.names[feature] }, button("link", features.names[feature], () => findFeature(feature))),
       el("td", { class: "bar", title: `${percent(weight)} in the topic, ${percent(overall(feature))} in all counts` },
         track(k, weight / longest, overall(feature) / longest)),
       el("td", {}, percent(weight)), el("td", {}, times(lift))));
@@ -97,7 +103,7 @@ function showTopicCards() {
   function smallCard(k) {
     return el("article", { class: "topic-card", "--colour": page.topics[k].colour, "aria-label": `Topic ${k + 1}` },
       el("div", { class: "topic-head" }, swatch(k),
-        el("button", { type: "button", class: "link", title: nameOf(k), onclick: () => focusTopic(k) }, nameOf(k)),
+        button("link", nameOf(k), () => focusTopic(k), { title: nameOf(k) }),
         el("span", { class: "share" }, percent(page.topics[k].share))),
       el("table", { class: "bars" }, el("tbody", {}, ...rows(k, FEW))),
       el("h3", { class: "over-list" }, "Typical samples"), typical(k, 3));
@@ -106,12 +112,17 @@ function showTopicCards() {
     const input = el("input", { type: "text", maxlength: 80, "aria-label": `Name of topic ${k + 1}` });
     input.value = nameOf(k);
     input.addEventListener("change", () => rename(k, input.value));
-    const sortable = (key, title) => el("th", { scope: "col", "aria-sort": state.sort === key ? "descending" : "none" },
-      el("button", { type: "button", onclick: () => { update({ sort: key }); document.querySelector("#topic-focus th[aria-sort='descending'] button").focus(); } }, title));
+    const sortBy = (key) => {
+      update({ sort: key });
+      document.querySelector("#topic-focus th[aria-sort='descending'] button").focus();
+    };
+    const sortable = SORTS.map((key) =>
+      el("th", { scope: "col", "aria-sort": state.sort === key ? "descending" : "none" }, button("", key, () => sortBy(key))));
+    const share = el("span", { class: "share" }, `${percent(page.topics[k].share)} of all counts`);
     return el("div", { class: "wide-card", "--colour": page.topics[k].colour },
-      el("div", { class: "topic-head" }, swatch(k), input, el("span", { class: "share" }, `${percent(page.topics[k].share)} of all counts`)),
+      el("div", { class: "topic-head" }, swatch(k), input, share),
       el("table", { class: "bars" },
-        el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "feature"), sortable("relevance", "relevance"), sortable("share", "share"), sortable("lift", "lift"))),
+        el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "feature"), ...sortable)),
         el("tbody", {}, ...rows(k, MANY))),
       el("div", {}, el("h3", {}, "Most typical samples"), typical(k, 12)));
   }
@@ -121,14 +132,20 @@ function showTopicCards() {
 function findFeature(feature) {
   const found = topicsOf(feature);
   const most = found.length ? found[0].weight : 1;
+  const row = ({ k, weight }) => {
+    const link = button("link", "", () => focusTopic(k), { "aria-label": `Topic ${k + 1}, ${nameOf(k)}`, title: nameOf(k) });
+    link.append(swatch(k, "small"));
+    return el("tr", { "data-topic": k + 1 },
+      el("td", {}, link),
+      el("td", { class: "bar" }, track(k, weight / most)),
+      el("td", {}, percent(weight)),
+      el("td", {}, times(weight / Math.max(overall(feature), 1e-12))));
+  };
   $("feature").value = features.names[feature];
   $("feature-found").replaceChildren(
     el("h3", {}, features.names[feature]),
     el("p", { class: "hint" }, `${percent(overall(feature))} of all counts. Share in each topic, and lift:`),
-    el("table", { class: "bars" }, el("tbody", {}, ...found.map(({ k, weight }) => el("tr", { "data-topic": k + 1 },
-      el("td", {}, el("button", { type: "button", class: "link", "aria-label": `Topic ${k + 1}, ${nameOf(k)}`, title: nameOf(k), onclick: () => focusTopic(k) }, swatch(k, "small"))),
-      el("td", { class: "bar" }, track(k, weight / most)),
-      el("td", {}, percent(weight)), el("td", {}, times(weight / Math.max(overall(feature), 1e-12))))))));
+    el("table", { class: "bars" }, el("tbody", {}, ...found.map(row))));
 }
 
 function showSearch() {

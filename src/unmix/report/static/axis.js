@@ -1,0 +1,88 @@
+// What stands under the Structure plot: names of groups, or round values of a column.
+
+function drawAxis() {
+  const axis = $("x-axis");
+  axis.replaceChildren();
+  axis.classList.remove("slanted");
+  axis.style.height = "";
+  const width = axis.clientWidth;
+  const [from, to] = plot.view;
+  const toX = (unit) => ((unit - from) / (to - from)) * width;
+  const labels = state.group ? groupLabels(from, to, toX) : tickLabels(toX, width);
+  const spans = labels.map(({ x, text, title }) => {
+    const span = el("span", { title }, text);
+    span.style.left = `${(100 * x) / width}%`;
+    return span;
+  });
+  axis.append(...spans);
+  if (!spans.length) return;
+  const sizes = spans.map((span) => span.offsetWidth);
+  const level = labels.every(({ x }, i) => {
+    const clear = i === 0 || x - labels[i - 1].x >= (sizes[i] + sizes[i - 1]) / 2 + 8;
+    return clear && x - sizes[i] / 2 > -40 && x + sizes[i] / 2 < width + 16;
+  });
+  if (level || !state.group) {
+    axis.style.height = "1.7rem";
+    return;
+  }
+  axis.classList.add("slanted");
+  const kept = [];
+  for (const i of labels.map((_, i) => i).sort((a, b) => labels[b].size - labels[a].size)) {
+    const fits = kept.every((j) => Math.abs(labels[i].x - labels[j].x) >= 15);
+    if (fits) kept.push(i);
+    else spans[i].remove();
+  }
+  axis.style.height = `${Math.ceil(Math.max(...kept.map((i) => spans[i].offsetWidth)) * Math.sin((38 * Math.PI) / 180) + 20)}px`;
+}
+
+function groupLabels(from, to, toX) {
+  return plot.groups
+    .map((block) => ({ block, a: Math.max(block.start, from), b: Math.min(block.start + block.size, to) }))
+    .filter(({ a, b }) => b > a)
+    .map(({ block: { label, size }, a, b }) => {
+      return { x: toX((a + b) / 2), size: b - a, text: label, title: `${label}: ${counted(size, "sample")}` };
+    });
+}
+
+// Under a column of numbers or dates: round values at the first sample that reaches them.
+function tickLabels(toX, width) {
+  const column = state.order.startsWith("column:") ? columnNamed(state.order.slice("column:".length)) : null;
+  if (!column || column.kind === "text") return [];
+  const [first, last] = [Math.max(0, Math.ceil(plot.view[0])), Math.min(samples.n, Math.floor(plot.view[1]))];
+  const most = Math.max(2, Math.floor(width / 80));
+  const labels = [];
+  const known = [];
+  for (let place = first; place < last; place++) if (!Number.isNaN(column.values[plot.sequence[place]])) known.push(place);
+  if (!known.length) return [];
+  const value = (place) => column.values[plot.sequence[place]];
+  if (column.kind === "date") {
+    for (let t = 0; t < most; t++) {
+      const place = known[Math.floor(((t + 0.5) * known.length) / most)];
+      labels.push({ x: toX(place + 0.5), text: valueText({ ...column, daily: true }, value(place)) });
+    }
+    return apart(labels, 76);
+  }
+  const [low, high] = [value(known[0]), value(known.at(-1))];
+  for (const tick of roundTicks(low, high, most)) {
+    const place = known.find((at) => value(at) >= tick);
+    if (place !== undefined) labels.push({ x: toX(place + 0.5), text: minus(String(tick)) });
+  }
+  return apart(labels, 44);
+}
+// The labels, from the left, that leave so many pixels between them.
+function apart(labels, least) {
+  let last = -Infinity;
+  return labels.filter(({ x }) => {
+    const keep = x - last >= least;
+    if (keep) last = x;
+    return keep;
+  });
+}
+function roundTicks(low, high, most) {
+  if (!(high > low)) return [low];
+  const raw = (high - low) / most, power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((digit) => digit * power).find((width) => width >= raw);
+  const ticks = [];
+  for (let j = Math.ceil(low / step); j * step <= high + 1e-9 * step; j++) ticks.push(Number((j * step).toPrecision(10)));
+  return ticks;
+}

@@ -1,0 +1,82 @@
+// How the fit went: facts, and what remained to be gained against the time spent.
+
+const ENDS = { converged: "converged", max_iter: "not converged: max_iter reached", interrupted: "interrupted" };
+
+function showFit() {
+  const { trace } = page;
+  const moves = trace.notes.map((note, i) => ({ note, i, kept: note.includes(": kept") }))
+    .filter(({ note, i }) => trace.stages[i] === "refine" && note.startsWith("merge"));
+  definitions($("fit-facts"), fitFacts(trace, moves));
+
+  const best = Math.max(...trace.values.filter((value) => value !== null));
+  const gaps = trace.values.map((value, i) => ({ x: trace.seconds[i], y: value === null ? null : best - value }));
+  const residuals = trace.kkt.map((value, i) => ({ x: trace.seconds[i], y: value }));
+  const charts = [chart(`${trace.name} below the best`, gaps, moves), chart("KKT residual", residuals, [])];
+  $("fit-charts").replaceChildren(...charts.filter(Boolean));
+
+  unfolding("fit-table", () => {
+    const number = (value, show) => (value === null ? "" : show(value));
+    return grid(["iteration", "seconds", trace.name, "KKT", "stage", "note"], trace.seconds.map((seconds, i) => [
+      String(trace.iterations[i]),
+      number(seconds, (value) => value.toFixed(3)),
+      number(trace.values[i], (value) => minus(grouped(value, 2))),
+      number(trace.kkt[i], String),
+      trace.stages[i],
+      trace.notes[i],
+    ]));
+  });
+}
+
+function fitFacts(trace, moves) {
+  const last = trace.seconds.length - 1;
+  const starts = trace.notes.filter((note, i) => trace.stages[i] === "start" && note);
+  const contest = new Map(page.reproduce.params).get("init") === "auto" && /^(topic-score|random \d+)$/.test(starts[0]);
+  const kkt = trace.kkt.filter((value) => value !== null);
+  const kept = moves.filter((move) => move.kept);
+  const facts = [["ended", ENDS[page.status]]];
+  const add = (known, name, text) => { if (known) facts.push([name, text()]); };
+  add(last >= 0, "took", () => `${counted(trace.iterations[last], "iteration")}, ${(trace.seconds[last] ?? 0).toPrecision(3)} s`);
+  add(starts.length, "started from", () => starts.join(", ") + (contest ? " (the winner of a short contest)" : ""));
+  add(page.objective?.value, page.objective?.name, () => minus(grouped(page.objective.value, 2)));
+  add(page.loglik !== null, "log-likelihood", () => minus(grouped(page.loglik, 2)));
+  add(kkt.length, "KKT residual", () => String(Number(kkt.at(-1).toPrecision(2))));
+  add(moves.length, "split–merge moves", () => `${moves.length} tried, ${kept.length} kept`);
+  return facts;
+}
+
+// A line against seconds with a log axis, drawn anew when its width changes; null where there are not two points to draw.
+function chart(title, points, moves) {
+  const drawn = points.filter(({ x, y }) => x !== null && y !== null && y > 0);
+  if (drawn.length < 2) return null;
+  const box = el("div");
+  const draw = () => box.replaceChildren(lineChart(title, points, drawn, moves, Math.max(box.clientWidth, 200)));
+  new ResizeObserver(draw).observe(box);
+  return box;
+}
+
+function lineChart(title, points, drawn, moves, width) {
+  const height = 190, edge = { left: 52, right: 10, top: 24, bottom: 34 };
+  const right = Math.max(...drawn.map(({ x }) => x), 1e-9);
+  const powers = drawn.map(({ y }) => Math.log10(y));
+  const [low, high] = [Math.floor(Math.min(...powers)), Math.ceil(Math.max(...powers) + 1e-9)];
+  const toX = (x) => edge.left + (x / right) * (width - edge.left - edge.right);
+  const toY = (y) => edge.top + ((high - Math.log10(y)) / (high - low)) * (height - edge.top - edge.bottom);
+  const text = (x, y, anchor, words) => svg("text", { x, y, "text-anchor": anchor }, words);
+  const parts = [text(0, 10, "start", title), text(width - edge.right, height - 2, "end", "seconds")];
+  for (let power = low; power <= high; power += Math.ceil((high - low) / 5)) {
+    const y = toY(10 ** power), plain = Math.abs(power) <= 3;
+    parts.push(svg("line", { class: "grid-line", x1: edge.left, x2: width - edge.right, y1: y, y2: y }));
+    parts.push(text(edge.left - 7, y + 4, "end", plain ? String(Number((10 ** power).toPrecision(1))) : minus(`1e${power}`)));
+  }
+  for (const tick of roundTicks(0, right, width / 90)) parts.push(text(toX(tick), height - 16, "middle", String(tick)));
+  const path = drawn.map(({ x, y }) => `${toX(x).toFixed(1)} ${toY(y).toFixed(1)}`).join("L");
+  parts.push(svg("path", { class: "series", d: `M${path}` }));
+  for (const { i, note, kept } of moves) {
+    const { x, y } = points[i];
+    if (x === null) continue;
+    const at = { cx: toX(Math.min(x, right)), cy: y > 0 ? toY(y) : height - edge.bottom, r: 4.5 };
+    parts.push(svg("circle", { class: kept ? "move kept" : "move", ...at }, svg("title", {}, note)));
+  }
+  const about = { role: "img", "aria-label": `${title}, against seconds; the table below holds the numbers` };
+  return svg("svg", { viewBox: `0 0 ${width} ${height}`, ...about }, ...parts);
+}
