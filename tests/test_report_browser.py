@@ -429,7 +429,7 @@ def test_on_paper_there_are_no_controls_and_all_topics(opened):
     page.emulate_media(media="print")
     page.wait_for_selector("#topic-all .topic-card")
     assert page.locator("#topic-all .topic-card:visible").count() == 8
-    for control in ("#order", "#lambda", "#theme", "#feature", "#download-topics", "summary"):
+    for control in ("#order", "#lambda", "#theme", "#feature", "#download-topics", "summary", "#marks"):
         assert page.locator(control).first.is_hidden()
     assert page.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor") == "rgb(255, 255, 255)"
 
