@@ -346,6 +346,13 @@ def test_everything_can_be_done_by_keyboard(opened, speeches):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     assert page.locator("#topics .topic").nth(1).get_attribute("aria-pressed") == "true"
+    page.locator("#topic-focus input").fill("Gold")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "relevance"
+    assert page.locator("#topics .name").nth(1).text_content() == "Gold"
+    page.locator("#unfocus").press("Enter")
+    page.locator("#topic-all .topic-head button").nth(3).press("Enter")
+    assert page.evaluate("document.activeElement.id") == "topic-title"
     page.locator("#heat").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
