@@ -75,8 +75,12 @@ def typical_samples(fit: Fit, most: int = TYPICAL) -> Integers:
     """
     sizes = fit.sizes
     extra = max(float(np.quantile(sizes, 0.25)), 1e-12)
-    score = (sizes[:, None] * fit.proportions + extra * fit.shares) / (sizes + extra)[:, None]
-    return np.argsort(-score, axis=0, kind="stable")[:most].T
+    rows = []
+    for share, proportions in zip(fit.shares, fit.proportions.T, strict=True):
+        score = (sizes * proportions + extra * share) / (sizes + extra)
+        best = np.argpartition(-score, most)[:most] if len(score) > most else np.arange(len(score))
+        rows.append(best[np.argsort(-score[best], kind="stable")])
+    return np.array(rows)
 
 
 def _about(fit: Fit, title: str) -> dict[str, Any]:
