@@ -24,13 +24,6 @@ BYTES_OF_PROPORTION = 8 / 3  # a uint16 as base64
 TYPICAL = 12  # samples named as typical of a topic
 MOST_TRACE = 1_500  # rows of a trace; more do not show in a picture
 
-OBJECTIVES = {
-    "LDA": "lower bound of log p(X)",
-    "GammaPoisson": "lower bound of log p(X)",
-    "BayesianPoissonNMF": "lower bound of log p(X)",
-    "AllocationModel": "log p(S)",
-}
-
 Integers = NDArray[np.intp]
 
 
@@ -137,7 +130,7 @@ def _trace(fit: Fit) -> dict[str, Any]:
     column = "loglik" if known else "objective"
     rows = _thinned(trace)
     objective = trace["objective"].iloc[-1] if "objective" in trace and len(trace) else np.nan
-    named = OBJECTIVES.get(str(fit.params.get("model", "")))
+    named = fit.objective
     return {
         "objective": {"name": named, "value": rounded([objective], 12)[0]} if named else None,
         "trace": {
