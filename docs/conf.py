@@ -13,6 +13,7 @@ import unmix
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
+import plain_docstrings  # noqa: E402 - found only now
 
 project = "unmix"
 author = "The unmix developers"
@@ -49,6 +50,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the types are in the source, one click away; here they would hide the names
 maximum_signature_line_length = 90
 napoleon_google_docstring = False
+napoleon_custom_sections = list(plain_docstrings.AS_TEXT.values())
 default_role = "py:obj"  # a link where there is such a name, plain code otherwise
 toc_object_entries = False
 
