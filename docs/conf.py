@@ -50,6 +50,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the types are in the source, one click away; here they would hide the names
 maximum_signature_line_length = 90
 napoleon_google_docstring = False
+napoleon_attr_annotations = False
 napoleon_custom_sections = list(plain_docstrings.AS_TEXT.values())
 default_role = "py:obj"  # a link where there is such a name, plain code otherwise
 toc_object_entries = False
