@@ -144,7 +144,7 @@ def test_the_contest_picks_the_best_of_its_entrants(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(starts, "topic_score", lambda problem, rng: near)
     monkeypatch.setattr(starts, "random", lambda problem, rng: bad)
     (L, F_won), name = starts.Contest()(problem, np.random.default_rng(0))
-    assert name == "topic-score"
+    assert re.fullmatch(r"topic-score: best of 5, \d+ ahead", name)
     assert problem.loss(L, F_won) <= problem.loss(*near)
 
     monkeypatch.setattr(starts, "topic_score", lambda problem, rng: bad)
@@ -164,7 +164,7 @@ def test_the_contest_does_without_topic_score_where_it_cannot_work() -> None:
 def test_the_winner_of_the_contest_is_named_in_the_trace() -> None:
     X, _ = anchored(4)
     note = um.TopicModel(4, random_state=0).fit(X).result_.trace["note"].iloc[0]
-    assert re.fullmatch(r"topic-score|random \d", note)
+    assert re.fullmatch(r"(topic-score|random \d): best of 5, \d+ ahead", note)
 
 
 def test_the_contest_beats_most_single_random_starts() -> None:

@@ -346,6 +346,13 @@ def test_everything_can_be_done_by_keyboard(opened, speeches):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     assert page.locator("#topics .topic").nth(1).get_attribute("aria-pressed") == "true"
+    page.locator("#topic-focus input").fill("Gold")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "relevance"
+    assert page.locator("#topics .name").nth(1).text_content() == "Gold"
+    page.locator("#unfocus").press("Enter")
+    page.locator("#topic-all .topic-head button").nth(3).press("Enter")
+    assert page.evaluate("document.activeElement.id") == "topic-title"
     page.locator("#heat").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
@@ -429,7 +436,7 @@ def test_on_paper_there_are_no_controls_and_all_topics(opened):
     page.emulate_media(media="print")
     page.wait_for_selector("#topic-all .topic-card")
     assert page.locator("#topic-all .topic-card:visible").count() == 8
-    for control in ("#order", "#lambda", "#theme", "#feature", "#download-topics", "summary"):
+    for control in ("#order", "#lambda", "#theme", "#feature", "#download-topics", "summary", "#marks"):
         assert page.locator(control).first.is_hidden()
     assert page.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor") == "rgb(255, 255, 255)"
 

@@ -106,7 +106,7 @@ def test_every_model_is_the_estimator_of_that_name(name: str) -> None:
 
 
 def test_models_have_the_names_of_the_command_line() -> None:
-    from unmix.cli.commands import ESTIMATORS
+    from unmix.cli.fitting import ESTIMATORS
 
     assert {str(name): kind for name, kind in ESTIMATORS.items()} == {
         name: kind.__name__ for name, kind in MODELS.items()

@@ -14,7 +14,11 @@ from benchmarks.measure import TaskError, timed
 from benchmarks.table import publish
 
 BASE = "import numpy, scipy.sparse, sklearn.base"
-STATEMENTS = {"nothing": "pass", "numpy + scipy + scikit-learn": BASE, "the same + unmix": f"{BASE}, unmix"}
+STATEMENTS = {
+    "nothing": "pass",
+    "numpy + scipy + scikit-learn": BASE,
+    "the same + unmix": f"{BASE}, unmix; unmix.TopicModel",
+}
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -9,28 +9,31 @@ Poisson NMF, the multinomial topic model and their relatives share one likelihoo
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from unmix import solvers
 from unmix._version import __version__
-from unmix.counts import Counts
-from unmix.data import datasets
-from unmix.data.read import read
-from unmix.estimators import (
-    LDA,
-    AllocationModel,
-    BayesianPoissonNMF,
-    GammaPoisson,
-    PoissonNMF,
-    SparsePoissonNMF,
-    TopicModel,
-)
-from unmix.fit import Fit, load
-from unmix.models import maps
-from unmix.models.poisson import deviance, kkt, loglik
-from unmix.models.priors import Dirichlet, Gamma
-from unmix.models.topics import poisson_to_topics, topics_to_poisson
-from unmix.solvers.online import Online
+
+if TYPE_CHECKING:
+    from unmix import plot, solvers
+    from unmix.counts import Counts
+    from unmix.data import datasets
+    from unmix.data.read import read
+    from unmix.estimators import (
+        LDA,
+        AllocationModel,
+        BayesianPoissonNMF,
+        GammaPoisson,
+        PoissonNMF,
+        SparsePoissonNMF,
+        TopicModel,
+    )
+    from unmix.fit import Fit, load
+    from unmix.models import maps
+    from unmix.models.poisson import deviance, kkt, loglik
+    from unmix.models.priors import Dirichlet, Gamma
+    from unmix.models.topics import poisson_to_topics, topics_to_poisson
+    from unmix.report import write_report
+    from unmix.solvers.online import Online
 
 __all__ = [
     "LDA",
@@ -60,11 +63,40 @@ __all__ = [
     "write_report",
 ]
 
-ON_DEMAND = {"plot": "unmix.plot", "sc": "unmix.sc", "write_report": "unmix.report"}  # rooms that import much
+# Where each name lives. It is imported when it is first asked for, so that `unmix info` does not wait for scikit-learn.
+HOMES = {
+    "unmix": ["plot", "sc", "solvers"],
+    "unmix.counts": ["Counts"],
+    "unmix.data": ["datasets"],
+    "unmix.data.read": ["read"],
+    "unmix.estimators": [
+        "LDA",
+        "AllocationModel",
+        "BayesianPoissonNMF",
+        "GammaPoisson",
+        "PoissonNMF",
+        "SparsePoissonNMF",
+        "TopicModel",
+    ],
+    "unmix.fit": ["Fit", "load"],
+    "unmix.models": ["maps"],
+    "unmix.models.poisson": ["deviance", "kkt", "loglik"],
+    "unmix.models.priors": ["Dirichlet", "Gamma"],
+    "unmix.models.topics": ["poisson_to_topics", "topics_to_poisson"],
+    "unmix.report": ["write_report"],
+    "unmix.solvers.online": ["Online"],
+}
+ROOMS = {"plot", "sc", "solvers", "datasets", "maps"}  # names that are modules
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ON_DEMAND:
+    home = next((home for home, names in HOMES.items() if name in names), None)
+    if home is None:
         raise AttributeError(f"module 'unmix' has no attribute {name!r}")
-    room = import_module(ON_DEMAND[name])
-    return getattr(room, name, room)
+    value = import_module(f"{home}.{name}") if name in ROOMS else getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "sc"})

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 FORMAT = 2
+OBJECTIVES = {
+    "LDA": "lower bound of log p(X)",
+    "GammaPoisson": "lower bound of log p(X)",
+    "BayesianPoissonNMF": "lower bound of log p(X)",
+    "AllocationModel": "log p(S)",
+}
 STATUSES = ("converged", "max_iter", "interrupted")
 ALMOST_NOTHING = 0.05  # of the average topic's share
 
@@ -98,6 +104,11 @@ class Fit:
         """The largest KKT residual at the end of the fit."""
         known = self.trace["kkt"].dropna()
         return float(known.iloc[-1]) if len(known) else float("nan")
+
+    @property
+    def objective(self) -> str | None:
+        """What the model maximises, in words, if it is not the likelihood (with a prior, perhaps)."""
+        return OBJECTIVES.get(str(self.params.get("model")))
 
     @property
     def shares(self) -> Floats:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 STARTS = ("auto", "random", "topic-score")
-TIME_COLUMNS = ("year", "date", "time")  # a numeric column of this name orders the Structure plot
 
 
 class Model(StrEnum):
@@ -168,13 +167,11 @@ def _rescued(result: Fit, checkpoint: Path) -> str:
 
 
 def draw_structure(fit: Fit, path: Path) -> None:
-    from pandas.api.types import is_numeric_dtype
-
+    """The picture that the page shows first."""
     from unmix.plot.structure import structure
+    from unmix.report.metadata import first_view
 
-    columns = [] if fit.metadata is None else [name for name in fit.metadata if is_numeric_dtype(fit.metadata[name])]
-    order = next((name for name in columns if str(name).lower() in TIME_COLUMNS), None)
-    figure = structure(fit, order=order).figure.canvas.figure
+    figure = structure(fit, **first_view(fit.metadata)).figure.canvas.figure
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # a font without the letter: the tables have it
         figure.savefig(path, dpi=150)

@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from unmix.fit import Fit
 
 WORDS_SHOWN = 8
-OBJECTIVES = {
-    "LDA": "Lower bound of log p(X)",
-    "GammaPoisson": "Lower bound of log p(X)",
-    "BayesianPoissonNMF": "Lower bound of log p(X)",
-    "AllocationModel": "log p(S)",
-}
 
 
 class Manner:
@@ -134,11 +128,10 @@ def topics(fit: Fit) -> None:
 def outcome(fit: Fit) -> str:
     """How the fit ended, in one line."""
     last = fit.trace.iloc[-1]
-    name = OBJECTIVES.get(fit.params.get("model", ""))
-    maximised = f"{name} {last['objective']:,.1f}. " if name else ""
+    maximised = f"{fit.objective} {last['objective']:,.1f}, " if fit.objective else ""
     verb = {"converged": "converged", "max_iter": "stopped", "interrupted": "interrupted"}[fit.status]
     return (
-        f"{verb} after {plural(last['iteration'], 'iteration')}, {last['seconds']:.1f} s. "
+        f"{verb} after {plural(last['iteration'], 'iteration')}, {last['seconds']:.1f} s: "
         f"{maximised}Poisson log-likelihood {fit.loglik:,.1f}{'' if isnan(fit.kkt) else f', KKT {fit.kkt:.1g}'}."
     )
 
@@ -166,7 +159,7 @@ def describe_fit(fit: Fit) -> dict[str, str]:
         "model": f"{model} with {plural(fit.n_topics, 'topic')}",
         "samples": f"{len(fit.L):,}" + _examples(fit.samples),
         "features": f"{len(fit.F):,}" + _examples(fit.features),
-        **({name: f"{fit.trace['objective'].iloc[-1]:,.2f}"} if (name := OBJECTIVES.get(model)) else {}),
+        **({name: f"{fit.trace['objective'].iloc[-1]:,.2f}"} if (name := fit.objective) else {}),
         "log-likelihood": f"{fit.loglik:,.2f} (Poisson)",
         "KKT residual": "none for this model" if isnan(fit.kkt) else f"{fit.kkt:.2g}",
         "status": f"{fit.status} after {last['iteration']} iterations, {last['seconds']:.1f} s",

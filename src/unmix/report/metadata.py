@@ -72,6 +72,18 @@ def columns_of(table: pd.DataFrame | None) -> list[Column]:
     return [column for column in columns if column.distinct]
 
 
+def first_view(table: pd.DataFrame | None) -> dict[str, Any]:
+    """What to show first: samples in the order of a column that tells time, else by the groups of the first column of text.
+    As parameters of `unmix.plot.structure`."""
+    named = [] if table is None else [name for name in table.columns if isinstance(name, str)]
+    columns = {name: column_of(name, table[name]) for name in named}  # type: ignore[index]
+    if (time := next((name for name, column in columns.items() if column.tells_time), None)) is not None:
+        return {"order": time}
+    groups = (name for name, column in columns.items() if column.kind == "text" and column.can_group)
+    group = next((name for name in groups if columns[name].distinct > 1), None)
+    return {} if group is None else {"group": group}
+
+
 def column_of(name: str, values: pd.Series) -> Column:
     values = values.reset_index(drop=True)
     if isinstance(values.dtype, pd.CategoricalDtype):

@@ -45,7 +45,7 @@ def write_report(fit: Fit, path: str | os.PathLike[str], *, title: str | None = 
 
 
 def page(fit: Fit, title: str | None = None) -> str:
-    title = clean(title if title is not None else fit.data.get("source") or "Topics")
+    title = clean(title if title is not None else fit.data.get("title") or fit.data.get("source") or "Topics")
     style = _static("page.css")
     script = '"use strict";\n(() => {\n' + "\n".join(_static(f"{name}.js") for name in SCRIPTS) + "})();\n"
     policy = (

@@ -24,13 +24,6 @@ BYTES_OF_PROPORTION = 8 / 3  # a uint16 as base64
 TYPICAL = 12  # samples named as typical of a topic
 MOST_TRACE = 1_500  # rows of a trace; more do not show in a picture
 
-OBJECTIVES = {
-    "LDA": "lower bound of log p(X)",
-    "GammaPoisson": "lower bound of log p(X)",
-    "BayesianPoissonNMF": "lower bound of log p(X)",
-    "AllocationModel": "log p(S)",
-}
-
 Integers = NDArray[np.intp]
 
 
@@ -75,8 +68,12 @@ def typical_samples(fit: Fit, most: int = TYPICAL) -> Integers:
     """
     sizes = fit.sizes
     extra = max(float(np.quantile(sizes, 0.25)), 1e-12)
-    score = (sizes[:, None] * fit.proportions + extra * fit.shares) / (sizes + extra)[:, None]
-    return np.argsort(-score, axis=0, kind="stable")[:most].T
+    rows = []
+    for share, proportions in zip(fit.shares, fit.proportions.T, strict=True):
+        score = (sizes * proportions + extra * share) / (sizes + extra)
+        best = np.argpartition(-score, most)[:most] if len(score) > most else np.arange(len(score))
+        rows.append(best[np.argsort(-score[best], kind="stable")])
+    return np.array(rows)
 
 
 def _about(fit: Fit, title: str) -> dict[str, Any]:
@@ -133,7 +130,7 @@ def _trace(fit: Fit) -> dict[str, Any]:
     column = "loglik" if known else "objective"
     rows = _thinned(trace)
     objective = trace["objective"].iloc[-1] if "objective" in trace and len(trace) else np.nan
-    named = OBJECTIVES.get(str(fit.params.get("model", "")))
+    named = fit.objective
     return {
         "objective": {"name": named, "value": rounded([objective], 12)[0]} if named else None,
         "trace": {

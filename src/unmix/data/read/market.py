@@ -70,7 +70,7 @@ def _header(file: IO[bytes]) -> Header:
 
 def _body(file: IO[bytes]) -> pd.DataFrame:
     try:
-        return pd.read_csv(file, sep=r"\s+", header=None, encoding="latin-1", low_memory=False)
+        return pd.read_csv(file, sep=r"\s+", header=None, encoding="latin-1", na_filter=False, low_memory=False)
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except pd.errors.ParserError as error:

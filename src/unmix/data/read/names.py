@@ -98,32 +98,16 @@ def join_metadata(found: Found, file: Path) -> None:
     """Add the columns of a table: by the names of the samples where a column has them, otherwise by position."""
     table, words = table_of(file), table_of(file, dtype=str)
     n = found.matrix.shape[0]
-    if not len(table.columns):
-        raise ValueError("a table without columns")
-    matched: dict[Any, int] = {}
-    for number, column in enumerate(table.columns):
-        if found.samples is not None and (number == 0 or names_samples(str(column))):
-            known = set(as_names(words[column]))
-            matched[column] = sum(name in known for name in found.samples)
-    best = max(matched, key=lambda column: matched[column], default=None)
-    if best is not None and matched[best] == n:
-        fresh = _by_name(table, as_names(words[best]), best, found.samples or [])
-    elif best is not None and matched[best]:
-        known = set(as_names(words[best]))
-        absent = [name for name in found.samples or [] if name not in known]
+    column, absent = _column_of_names(words, found.samples or [])
+    if column is not None and not absent:
+        fresh = _by_name(table, as_names(words[column]), column, found.samples or [])
+    elif column is not None:
         raise ValueError(
-            f"{matched[best]:,} of {n:,} samples are in its column {str(best)!r}, not so {listed(absent)}; "
+            f"{n - len(absent):,} of {n:,} samples are in its column {str(column)!r}, not so {listed(absent)}; "
             "give every sample a row"
         )
     elif len(table) == n:
-        fresh = table
-        if found.samples is None and (names := next((c for c in table if c in SAMPLE_COLUMNS), None)) is not None:
-            found.samples = as_names(words[names])
-            fresh = table.drop(columns=names)
-        elif found.samples is not None:
-            found.notes.append(
-                f"{file.name}: no column has the names of the samples; its rows are taken in their order"
-            )
+        fresh = _by_position(table, words, found, file.name)
     else:
         raise ValueError(
             f"{len(table):,} rows for {n:,} samples, and none of their names was found in it; "
@@ -132,6 +116,29 @@ def join_metadata(found: Found, file: Path) -> None:
     earlier = [] if found.metadata is None else [found.metadata.drop(columns=fresh.columns, errors="ignore")]
     joined = pd.concat([*earlier, fresh], axis=1)
     found.metadata = joined if len(joined.columns) else None
+
+
+def _column_of_names(words: pd.DataFrame, samples: list[str]) -> tuple[Any, list[str]]:
+    """The column with the most of the names, be it the first or one whose header says so, and the names not in it."""
+    column, fewest = None, samples
+    for number, header in enumerate(words.columns):
+        if number == 0 or names_samples(str(header)):
+            known = set(as_names(words[header]))
+            absent = [name for name in samples if name not in known]
+            if len(absent) < len(fewest):
+                column, fewest = header, absent
+    return column, fewest
+
+
+def _by_position(table: pd.DataFrame, words: pd.DataFrame, found: Found, file: str) -> pd.DataFrame:
+    if found.samples is not None:
+        found.notes.append(f"{file}: no column has the names of the samples; its rows are taken in their order")
+        return table
+    names = next((column for column in table if column in SAMPLE_COLUMNS), None)
+    if names is None:
+        return table
+    found.samples = as_names(words[names])
+    return table.drop(columns=names)
 
 
 def _by_name(table: pd.DataFrame, keys: list[str], column: Any, samples: list[str]) -> pd.DataFrame:

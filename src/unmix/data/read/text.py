@@ -10,7 +10,6 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +64,9 @@ def _is_text(name: str) -> bool:
     return not name.startswith(".") and name.lower().endswith((".txt", ".txt.gz"))
 
 
-def _natural_order(name: str) -> list[Any]:
-    return [int(part) if number else part.lower() for number, part in _parts(name)] + [name]
-
-
-def _parts(name: str) -> Iterable[tuple[bool, str]]:
-    return ((i % 2 == 1, part) for i, part in enumerate(re.split(r"(\d+)", name)))
+def _natural_order(name: str) -> tuple[list[Any], str]:
+    parts = re.split(r"(\d+)", name)  # every second one is a number
+    return [int(part) if i % 2 else part.lower() for i, part in enumerate(parts)], name
 
 
 def read_text_folder(folder: Path, files: list[Path], asked: Asked) -> Found:

@@ -32,7 +32,8 @@ function drawAxis() {
     if (fits) kept.push(i);
     else spans[i].remove();
   }
-  axis.style.height = `${Math.ceil(Math.max(...kept.map((i) => spans[i].offsetWidth)) * Math.sin((38 * Math.PI) / 180) + 20)}px`;
+  const longest = Math.max(...kept.map((i) => spans[i].offsetWidth));
+  axis.style.height = `${Math.ceil(longest * Math.sin((38 * Math.PI) / 180)) + 20}px`;
 }
 
 function groupLabels(from, to, toX) {
@@ -63,7 +64,8 @@ function tickLabels(toX, width) {
     return apart(labels, 76);
   }
   const [low, high] = [value(known[0]), value(known.at(-1))];
-  for (const tick of roundTicks(low, high, most)) {
+  const whole = known.every((place) => Number.isInteger(value(place)));
+  for (const tick of roundTicks(low, high, whole ? Math.min(most, high - low) : most)) {
     const place = known.find((at) => value(at) >= tick);
     if (place !== undefined) labels.push({ x: toX(place + 0.5), text: minus(String(tick)) });
   }
@@ -78,6 +80,7 @@ function apart(labels, least) {
     return keep;
   });
 }
+// Round numbers from `low` to `high`, about `most` of them at most.
 function roundTicks(low, high, most) {
   if (!(high > low)) return [low];
   const raw = (high - low) / most, power = 10 ** Math.floor(Math.log10(raw));

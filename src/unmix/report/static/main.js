@@ -60,11 +60,10 @@ addEventListener("hashchange", () => { readFragment(); render(EVERYTHING); });
 darkSystem.addEventListener("change", () => render(new Set(["theme"])));
 // On paper: light colours, and the cards of all topics even when one is in focus.
 function paper(on) {
-  if (on === onPaper) return;
   onPaper = on;
   render(new Set(on ? ["theme", "print"] : ["theme", "topic"]));
 }
-printing.addEventListener("change", () => paper(printing.matches));
+printing.addEventListener("change", () => paper(printing.matches)); // with the widths of the paper, where it is told
 addEventListener("beforeprint", () => paper(true));
 addEventListener("afterprint", () => paper(false));
 document.body.dataset.ready = "yes";

@@ -25,7 +25,7 @@ function showSample() {
         button("small close", "Close", () => { update({ sample: null }); $("stage").focus(); })));
   }
   function parts(i) {
-    const rows = largestTopics(i, K).filter((k, place) => place < 3 || samples.codes[i * K + k] > 0);
+    const rows = largestTopics(i, K).filter((k, place) => place === 0 || samples.codes[i * K + k] > 0);
     const most = proportion(i, rows[0]);
     return el("div", {}, el("h3", {}, "Topics"), el("table", { class: "bars" }, el("tbody", {}, ...rows.map((k) =>
       el("tr", {},
@@ -44,7 +44,7 @@ function showSample() {
   function alike(i) {
     const near = nearestSamples(i, 6);
     if (!near.length) return null;
-    const line = ({ sample, distance }) => el("li", {}, sampleLink(sample), el("span", {}, distance.toFixed(2)));
+    const line = ({ sample, distance }) => el("li", {}, sampleLink(sample), el("span", {}, distance.toFixed(3)));
     return el("div", {}, el("h3", {}, "Most alike (Hellinger distance)"), el("ul", { class: "typical" }, ...near.map(line)));
   }
 }

@@ -1,10 +1,13 @@
 // What the reader has chosen. It lives in the fragment of the address, so that a reload, or a link, shows the same view.
 
+const columnNamed = (name) => columns.find((column) => column.name === name);
+
 // The first view: along time where a column tells it, else by the first column of groups, like beside like.
-const firstGroups = columns.find((column) => column.groups && column.kind === "text" && column.levels.length > 1);
+const firstTime = page.time.map((line) => line.column).find(columnNamed);
+const firstGroups = columns.find((column) => column.groups && column.kind === "text" && column.levels.length > 1)?.name;
 const DEFAULTS = {
-  order: page.time.length ? `column:${page.time[0].column}` : "similarity",
-  group: page.time.length ? "" : firstGroups?.name ?? "",
+  order: firstTime === undefined ? "similarity" : `column:${firstTime}`,
+  group: firstTime === undefined ? firstGroups ?? "" : "",
   topic: null,
   sample: null,
   lambda: 0.3,
@@ -20,7 +23,6 @@ const views = []; // functions of the set of keys that changed
 function whole(text, most) {
   return /^\d+$/.test(text ?? "") && Number(text) >= 1 && Number(text) <= most ? Number(text) - 1 : null;
 }
-const columnNamed = (name) => columns.find((column) => column.name === name);
 
 function orderKnown(order) {
   if (order.startsWith("column:")) return columnNamed(order.slice("column:".length)) !== undefined;

@@ -72,7 +72,7 @@ function drawBars() {
   const perPixel = (to - from) / width;
   const image = context.createImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer);
-  const little = shownColours().map(([r, g, b]) => (255 << 24) | (b << 16) | (g << 8) | r);
+  const colours = shownColours().map(([r, g, b]) => (255 << 24) | (b << 16) | (g << 8) | r);
   const stack = stackOrder();
   const column = perPixel > 1 ? averaged(from, perPixel, width) : single(from, perPixel);
   for (let x = 0; x < width; x++) {
@@ -82,7 +82,7 @@ function drawBars() {
     for (let s = 0; s < K; s++) {
       sum += parts[stack[s]];
       const top = s === K - 1 ? 0 : Math.max(0, Math.round(height * (1 - sum)));
-      for (let y = top; y < below; y++) pixels[y * width + x] = little[stack[s]];
+      for (let y = top; y < below; y++) pixels[y * width + x] = colours[stack[s]];
       below = Math.min(below, top);
     }
   }

@@ -81,8 +81,13 @@ function showTopicCards() {
     $("lambda-value").textContent = state.lambda.toFixed(2);
     section.classList.toggle("focused-topic", state.topic !== null);
     $("topic-title").textContent = state.topic === null ? "What is in the topics" : `What is in topic ${state.topic + 1}`;
-    $("topic-focus").replaceChildren(...(state.topic === null ? [] : [wideCard(state.topic)]));
+    const inside = section.contains(document.activeElement);
+    // whoever renames the topic in its card goes on from there, so the card stays
+    if (keys.size > 1 || !keys.has("names") || state.topic === null)
+      $("topic-focus").replaceChildren(...(state.topic === null ? [] : [wideCard(state.topic)]));
+    else $("topic-focus").querySelector("input").value = nameOf(state.topic);
     $("topic-all").replaceChildren(...(state.topic === null || keys.has("print") ? page.order.map(smallCard) : []));
+    if (inside && !section.contains(document.activeElement)) $("topic-title").focus(); // what was in focus is gone
   });
 
   function rows(k, most) {

@@ -13,7 +13,7 @@ const sampleSentence = (i) =>
 
 function zoom(from, to) {
   const least = Math.min(plot.units, 4);
-  let width = Math.min(plot.units, Math.max(least, to - from));
+  const width = Math.min(plot.units, Math.max(least, to - from));
   const start = Math.min(Math.max(0, (from + to - width) / 2), plot.units - width);
   plot.view = [start, start + width];
   $("zoom-out").hidden = width >= plot.units;
