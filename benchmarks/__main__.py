@@ -26,6 +26,7 @@ COMMANDS = {
     "online": OPTIONS.keys(),
     "gibbs": ("data", "data-folder", "threads"),
     "starts": ("data-folder", "threads"),
+    "door": OPTIONS.keys(),
 }
 BUSY = 0.5
 DEFAULT_OUTPUT = Path(__file__).parent / "out"

@@ -416,6 +416,7 @@ def test_with_json_the_answer_is_one_object_and_nothing_else(counts, model, run)
     assert [topic["topic"] for topic in answers["fit"]["topics"]] == [1, 2]
     assert answers["fit"]["topics"][0]["top_features"] == fit.top_features(8).query("topic == 1")["feature"].tolist()
     assert answers["fit"]["data"]["command"] == f"unmix fit {counts} -k 2 -o out --json"
+    assert answers["fit"]["data"]["python"] == f"um.read('{counts}')"
     assert (answers["transform"]["missing_features"], answers["transform"]["unknown_features"]) == (1, 1)
     assert (answers["data"]["samples"], answers["data"]["looks_like_counts"]) == (20, True)
     assert answers["data"]["checksum"] == fit.data["checksum"]
@@ -453,6 +454,9 @@ def test_text_is_fitted_and_new_text_is_treated_alike(run):
         Path(f"letters/{i}.txt").write_text(fish if i % 2 else bread)
     code, out, _ = run("fit", "letters/", "-k", 2, "--ngrams", 2)
     assert code == 0
+    page = Path("letters-k2/report.html").read_text(encoding="utf-8")
+    assert "um.read('letters', ngrams=2)" in page
+    assert "unmix fit letters/ -k 2 --ngrams 2" in page
     assert "12 documents" in out
     fit = um.load("letters-k2/model.safetensors")
     assert "trout salmon" in fit.features

@@ -181,7 +181,8 @@ class Counts:
 def _names(names: ArrayLike | None, expected: int, what: str) -> NDArray[np.str_] | None:
     if names is None:
         return None
-    array = np.asarray([str(name) for name in np.asarray(names, dtype=object).ravel()], dtype=str)
+    plain = names if isinstance(names, list) else np.asarray(names, dtype=object).ravel().tolist()
+    array = np.array(list(map(str, plain)), dtype=str)
     if len(array) != expected:
         raise ValueError(f"{len(array)} names for {expected} {what}; give one name each")
     return array

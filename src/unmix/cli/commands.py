@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from enum import StrEnum
 from pathlib import Path
@@ -85,7 +86,7 @@ def demo(
     show.say(f"State of the Union addresses, 1790–2021: {show.described(counts)}")
     estimator = estimator_of(Model.topics, n_components=8, random_state=0)
     result = fitted(estimator, counts, checkpoint=output / CHECKPOINT_FILE, seconds=60)
-    tell_and_write(result, output, title="State of the Union 1790–2021")
+    tell_and_write(result, output, title="State of the Union 1790–2021", python="um.datasets.sotu()")
 
 
 @app.command(
@@ -209,7 +210,8 @@ def fit(
         result = fitted(estimator, counts, checkpoint=output / CHECKPOINT_FILE, seconds=checkpoint, left_off=left_off)
     except ValueError as error:
         raise ValueError(f"{input}: {error}") from error
-    tell_and_write(result, output, force=force, source=input.name, title=title or name_of(input))
+    about = {"source": input.name, "title": title or name_of(input), "python": _in_python(input, reading)}
+    tell_and_write(result, output, force=force, **about)
 
 
 @app.command(
@@ -345,6 +347,18 @@ def read_counts(path: Path, *, aloud: bool = True, **options: Any) -> Counts:
     if aloud:
         show.say(f"read {path}: {show.described(counts)}")
     return counts
+
+
+def _in_python(path: Path, reading: dict[str, Any]) -> str:
+    """The call that reads the same counts; options that were left alone are left out."""
+    from unmix.data.read import read
+
+    usual = inspect.signature(read).parameters
+    given = {name: value for name, value in reading.items() if value != usual[name].default}
+    options = [
+        f"{name}={str(value)!r}" if isinstance(value, Path) else f"{name}={value!r}" for name, value in given.items()
+    ]
+    return f"um.read({', '.join([repr(str(path)), *options])})"
 
 
 def check_file(path: Path, ending: str) -> None:

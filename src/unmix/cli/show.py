@@ -132,8 +132,12 @@ def outcome(fit: Fit) -> str:
     verb = {"converged": "converged", "max_iter": "stopped", "interrupted": "interrupted"}[fit.status]
     return (
         f"{verb} after {plural(last['iteration'], 'iteration')}, {last['seconds']:.1f} s: "
-        f"{maximised}Poisson log-likelihood {fit.loglik:,.1f}{'' if isnan(fit.kkt) else f', KKT {fit.kkt:.1g}'}."
+        f"{maximised}Poisson log-likelihood {fit.loglik:,.1f}{'' if isnan(fit.kkt) else f', KKT {brief(fit.kkt)}'}."
     )
+
+
+def brief(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 10 else f"{number:.2g}"
 
 
 def describe_counts(counts: Counts) -> dict[str, str]:

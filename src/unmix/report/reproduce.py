@@ -38,7 +38,7 @@ def recipe(fit: Fit) -> dict[str, Any]:
 def python_snippet(fit: Fit) -> str:
     """Lines that fit the same model again; only parameters that differ from their defaults are spelled out."""
     source = fit.data.get("source")
-    data = f"um.read({str(source)!r})" if source else "um.read(...)  # the counts"
+    data = fit.data.get("python") or (f"um.read({str(source)!r})" if source else "um.read(...)  # the counts")
     name = str(fit.params.get("model", ""))
     kind = getattr(unmix.estimators, name, None) if name in unmix.estimators.__all__ else None
     if not inspect.isclass(kind):

@@ -46,8 +46,8 @@ def _read(file: Any, asked: Asked) -> Found:
     features = read_elem(names[names.attrs["_index"]])
     return Found(
         with_sound_indices(read_elem(element)),
-        [str(name) for name in described.index],
-        [str(name) for name in features],
+        described.index.tolist(),
+        features.tolist(),
         metadata,
         notes=[note] if note else [],
     )

@@ -23,7 +23,10 @@ def unique(names: list[str]) -> tuple[list[str], int]:
     >>> unique(["a", "b", "a", "a-1", "a"])
     (['a', 'b', 'a-2', 'a-1', 'a-3'], 2)
     """
-    taken, seen, given, changed = set(names), set(), [], 0
+    taken = set(names)
+    if len(taken) == len(names):
+        return names, 0
+    seen, given, changed = set(), [], 0
     suffix: dict[str, int] = {}
     for name in names:
         if name in seen:
@@ -42,7 +45,7 @@ def make_unique(found: Found) -> None:
     """Names that several samples or features share are told apart, and it is said."""
     for what in ("samples", "features"):
         if (names := getattr(found, what)) is not None:
-            fresh, changed = unique([str(name) for name in names])
+            fresh, changed = unique(list(map(str, names)))
             setattr(found, what, fresh)
             if changed:
                 one = what.removesuffix("s")
