@@ -13,6 +13,7 @@ import unmix
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
+import plain_docstrings  # noqa: E402 - found only now
 
 project = "unmix"
 author = "The unmix developers"
@@ -39,7 +40,7 @@ html_static_path = ["_static"]
 html_css_files = ["unmix.css"]
 html_show_sphinx = False
 html_copy_source = False
-myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "dollarmath"]
+myst_enable_extensions = ["colon_fence"]
 myst_fence_as_directive = ["mermaid"]
 myst_heading_anchors = 3
 pygments_style, pygments_dark_style = "default", "native"
@@ -49,6 +50,8 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the types are in the source, one click away; here they would hide the names
 maximum_signature_line_length = 90
 napoleon_google_docstring = False
+napoleon_attr_annotations = False
+napoleon_custom_sections = list(plain_docstrings.AS_TEXT.values())
 default_role = "py:obj"  # a link where there is such a name, plain code otherwise
 toc_object_entries = False
 

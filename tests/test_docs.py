@@ -149,18 +149,10 @@ def test_docstrings_mean_what_they_say() -> None:
         "",
         r"and `F`\*",
     ]
-    assert rewritten(["Returns", "-------", "None."]) == [".. rubric:: Returns", "", "None."]
+    returns = rewritten(["Returns", "-------", "None."])
+    assert returns == ["What it returns", "---------------", "None."]
     attributes = rewritten(["Attributes", "----------", "sum_ : of", "    l*", "", ">>> 1"])
-    assert attributes == [
-        ".. rubric:: Attributes",
-        "",
-        "- ``sum_``: of",
-        r"  l\*",
-        "",
-        ".. rubric:: Example",
-        "",
-        ">>> 1",
-    ]
+    assert attributes == ["After a fit", "-----------", "- ``sum_``: of", r"  l\*", "", "Example", "-------", ">>> 1"]
 
 
 def test_the_diagram_of_the_family_has_every_box_and_every_arrow() -> None:

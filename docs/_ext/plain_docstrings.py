@@ -16,7 +16,7 @@ CODE = re.compile(r"(``.+?``|`[^`]+`)")
 NAME = re.compile(r"`[A-Za-z_][\w.]*`")
 ATTRIBUTE = re.compile(r"(\w+) : (.+)")
 
-AS_TEXT = ("Attributes", "Returns")
+AS_TEXT = {"Attributes": "After a fit", "Returns": "What it returns"}  # titles that napoleon is told of in conf.py
 
 
 def escaped(text: str) -> str:
@@ -27,23 +27,25 @@ def escaped(text: str) -> str:
     return "".join(parts)
 
 
+def headed(title: str) -> list[str]:
+    return [title, "-" * len(title)]
+
+
 def rewritten(lines: list[str]) -> list[str]:
     out, section, in_code, in_block = list[str](), "", False, False
     for i, line in enumerate(lines):
         following = lines[i + 1] if i + 1 < len(lines) else ""
         if following.startswith("---") and line.strip():
             section = line.strip()
-            out += [f".. rubric:: {section}", ""] if section in AS_TEXT else [line]
+            out += headed(AS_TEXT.get(section, section))
             continue
         if line.startswith("---"):
-            out += [] if section in AS_TEXT else [line]
             section = "" if section == "Returns" else section
             continue
         in_code = bool(line.strip()) and (in_code or line.lstrip().startswith(">>>"))
         after_a_blank = i > 0 and not lines[i - 1].strip()
         if section and after_a_blank and line and not line.startswith(" "):
-            title = "Example" if in_code else "Notes"
-            out += [f".. rubric:: {title}", ""] if section == "Attributes" else [title, "-" * len(title)]
+            out += headed("Example" if in_code else "Notes")
             section = ""
         if not section and line.startswith("    ") and after_a_blank and not in_block and not in_code:
             out += ["::", ""]
