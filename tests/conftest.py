@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,3 +117,11 @@ def shared_data(name: str) -> Path:
     if not (folder / name).exists():
         pytest.skip(f"{name} is not in {folder}; set UNMIX_DATA to the folder of the shared data")
     return folder / name
+
+
+@pytest.fixture(autouse=True)
+def _pictures_are_put_away():
+    """What a test drew with pyplot does not stay in memory."""
+    yield
+    if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
+        pyplot.close("all")

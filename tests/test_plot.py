@@ -1,5 +1,6 @@
 """Pictures show what they claim, on any Axes, without a display."""
 
+import os
 import subprocess
 import sys
 from io import BytesIO
@@ -129,10 +130,22 @@ def test_names_are_shown_as_they_are_whatever_is_in_them(draw):
     ax.figure.savefig(BytesIO(), format="svg")
 
 
-def test_pictures_leave_the_global_state_of_matplotlib_alone():
-    for draw in ONE_PANEL.values():
-        draw(make_fit())
-    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+def test_pyplot_has_new_pictures_where_it_is_in_use_and_is_left_alone_elsewhere():
+    code = """
+import sys
+import numpy as np, pandas as pd
+import unmix as um
+fit = um.Fit(np.ones((4, 2)), np.ones((3, 2)), pd.DataFrame({"seconds": [1.0]}), "converged", 0.0)
+um.plot.structure(fit)
+assert "matplotlib.pyplot" not in sys.modules
+import matplotlib.pyplot as plt
+axes = um.plot.top_features(fit)
+assert plt.gcf() is axes[0].figure
+from matplotlib.figure import Figure
+um.plot.structure(fit, ax=Figure().subplots())
+assert plt.get_fignums() == [1]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"MPLBACKEND": "agg"})
 
 
 def test_colours_and_order_of_topics_are_known_without_matplotlib():

@@ -703,14 +703,21 @@ def test_colours_chosen_for_scanpy_are_taken_up() -> None:
     assert sorted(colours_drawn(um.sc.pl.structure(adata, ax=new_ax()))) == [first, "#222222", "#333333"]
 
 
-def test_pyplot_shows_new_pictures_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_top_features_have_the_colours_of_the_structure_plot() -> None:
+    adata = fitted()
+    adata.uns["topics_colors"] = ["#111111", "#222222", "#333333"]
+    panels = um.sc.pl.top_features(adata, n_genes=3, topics=[1, 2, 3])
+    drawn = [{to_hex(bar.get_facecolor()) for bar in panel.patches} for panel in panels]
+    assert all(colour in bars for colour, bars in zip(["#111111", "#222222", "#333333"], drawn, strict=True))
+
+
+def test_pyplot_has_new_pictures_and_shows_them_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[bool] = []
     monkeypatch.setattr(plt, "show", lambda: shown.append(True))
     adata = fitted()
     ax = um.sc.pl.structure(adata)
     assert plt.gcf() is ax.figure
     plt.close("all")
-    um.sc.pl.structure(adata, show=False)
     um.sc.pl.structure(adata, ax=new_ax())
     assert plt.get_fignums() == []
     assert not shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -21,18 +22,29 @@ MANY_POINTS = 2000  # beyond that a vector picture would grow slow: points becom
 FAINT, QUIET = "0.9", "0.45"  # of lines; of words that matter less
 
 
+def new_figure(width: float, height: float) -> Figure:
+    """A figure of pyplot where that is in use, in a notebook or a program that has imported it, which shows and saves it as its
+    own; elsewhere one without a display or a state."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None or "matplotlib.pyplot" in sys.modules:
+        from matplotlib import pyplot
+
+        return pyplot.figure(figsize=(width, height), layout="constrained")
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
 def new_axes(width: float, height: float) -> Axes:
-    """The Axes of a new figure, without pyplot and so without a display or a state."""
+    """The Axes of a new figure."""
     return new_grid(1, 1, (width, height))[0]
 
 
 def new_grid(n: int, most_columns: int, panel: tuple[float, float], **options: Any) -> NDArray[np.object_]:
     """n panels of a size in inches, row by row and in rows as even as can be, of one new figure."""
-    from matplotlib.figure import Figure
-
     rows = ceil(n / most_columns)
     columns = ceil(n / rows)
-    figure = Figure(figsize=(columns * panel[0], rows * panel[1]), layout="constrained")
+    figure = new_figure(columns * panel[0], rows * panel[1])
     panels = figure.subplots(rows, columns, squeeze=False, **options).ravel()
     for unused in panels[n:]:
         unused.remove()

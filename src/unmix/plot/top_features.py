@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
@@ -22,12 +22,27 @@ COLUMNS, WIDTH = 5, 2.7
 
 @overload
 def top_features(
-    fit: Fit, n: int = 10, topics: int | Iterable[int] | None = None, ax: None = None
+    fit: Fit,
+    n: int = 10,
+    topics: int | Iterable[int] | None = None,
+    ax: None = None,
+    colours: Sequence[str] | None = None,
 ) -> NDArray[np.object_]: ...
 @overload
-def top_features(fit: Fit, n: int = 10, topics: int | Iterable[int] | None = None, *, ax: Axes) -> Axes: ...
 def top_features(
-    fit: Fit, n: int = 10, topics: int | Iterable[int] | None = None, ax: Axes | None = None
+    fit: Fit,
+    n: int = 10,
+    topics: int | Iterable[int] | None = None,
+    *,
+    ax: Axes,
+    colours: Sequence[str] | None = None,
+) -> Axes: ...
+def top_features(
+    fit: Fit,
+    n: int = 10,
+    topics: int | Iterable[int] | None = None,
+    ax: Axes | None = None,
+    colours: Sequence[str] | None = None,
 ) -> Axes | NDArray[np.object_]:
     """A panel a topic: the n features of `fit.top_features`, the most distinctive at the top.
 
@@ -39,6 +54,8 @@ def top_features(
         Numbers of topics, from 1; by default all, the heaviest first.
     ax
         Where to draw one topic; by default a new figure with a panel a topic.
+    colours
+        Of the topics; by default `topic_colours`.
 
     Returns an array of Axes, one a topic, or the one given.
     """
@@ -48,7 +65,7 @@ def top_features(
     if ax is not None and len(places) != 1:
         raise ValueError(f"ax holds one topic, and {len(places)} were asked for; give one, as topics=3, or no ax")
     panels = new_grid(len(places), COLUMNS, (WIDTH, 0.6 + 0.19 * n)) if ax is None else np.array([ax], dtype=object)
-    table, colours = fit.top_features(n), topic_colours(fit)
+    table, colours = fit.top_features(n), topic_colours(fit) if colours is None else colours
     for k, panel in zip(places, panels, strict=True):
         _bars(panel, table[table["topic"] == k + 1], float(fit.shares[k]), colours[k])
         panel.set_title(f"topic {k + 1} · {fit.shares[k]:.1%}", loc="left", fontsize=10)

@@ -1,14 +1,14 @@
 """Pictures of the topics in an AnnData: `unmix.plot`, with groups by columns of `obs`.
 
-Each returns its Axes. A picture without an `ax` of its own is handed to pyplot, as scanpy's are: notebooks show it,
-`plt.savefig` saves it. With `show=True` it is shown at once; with `show=False` pyplot hears nothing of it.
+Each returns its Axes. A picture without an `ax` of its own is a figure of pyplot, as scanpy's are: notebooks show it,
+`plt.savefig` saves it, and with `show=True` it is shown at once.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from matplotlib import pyplot
 from numpy.typing import ArrayLike
 
 from unmix import plot
@@ -28,7 +28,7 @@ def structure(
     *,
     key: str = "topics",
     ax: Axes | None = None,
-    show: bool | None = None,
+    show: bool = False,
 ) -> Axes:
     """The Structure plot: one thin column a cell, stacked by topic.
 
@@ -45,7 +45,7 @@ def structure(
         Where to draw, and whether to show it; see above.
     """
     axes = plot.structure(to_fit(adata, key), group=groupby, order=order, ax=ax, colours=colours_of(adata, key))
-    return _shown(axes, ax, show)
+    return _shown(axes, show)
 
 
 def top_features(
@@ -55,31 +55,22 @@ def top_features(
     *,
     key: str = "topics",
     ax: Axes | None = None,
-    show: bool | None = None,
+    show: bool = False,
 ) -> Any:
     """The most distinctive genes of each topic: of all topics, or of those with these numbers (from 1)."""
-    axes = plot.top_features(to_fit(adata, key), n=n_genes, topics=topics, ax=ax)  # type: ignore[attr-defined, unused-ignore]
-    return _shown(axes, ax, show)
+    colours = colours_of(adata, key)
+    return _shown(plot.top_features(to_fit(adata, key), n=n_genes, topics=topics, ax=ax, colours=colours), show)
 
 
-def convergence(adata: AnnData, *, key: str = "topics", ax: Axes | None = None, show: bool | None = None) -> Any:
+def convergence(adata: AnnData, *, key: str = "topics", ax: Axes | None = None, show: bool = False) -> Any:
     """How the fit approached its end."""
     fit = to_fit(adata, key)
     if not len(fit.trace):
         raise ValueError(f"the topics under {key!r} were projected, not fitted; draw the model they came from")
-    return _shown(plot.convergence(fit, ax=ax), ax, show)
+    return _shown(plot.convergence(fit, ax=ax), show)
 
 
-def _shown(axes: Any, ax: Axes | None, show: bool | None) -> Any:
-    from matplotlib import pyplot as plt
-
-    if ax is None and show is not False:
-        figure = np.ravel(axes)[0].figure.canvas.figure
-        canvas = plt.figure(
-            figsize=figure.get_size_inches()
-        ).canvas  # of pyplot; it gets our figure in place of its own
-        canvas.figure = figure
-        figure.set_canvas(canvas)
+def _shown(axes: Any, show: bool) -> Any:
     if show:
-        plt.show()
+        pyplot.show()
     return axes
