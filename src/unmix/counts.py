@@ -208,8 +208,7 @@ def _canonical(matrix: Any) -> sp.csr_array:
         csr = csr.copy()
         csr.sum_duplicates()
         owned = True
-    _check_values(csr)
-    if csr.nnz and csr.data.min() == 0:
+    if _least(csr) == 0:
         csr = csr if owned else csr.copy()
         csr.eliminate_zeros()
     return csr
@@ -277,10 +276,13 @@ def _check_dtype(dtype: np.dtype) -> None:
         raise ValueError(f"the matrix has dtype {dtype}; unmix needs numbers (counts >= 0)")
 
 
-def _check_values(csr: sp.csr_array) -> None:
+def _least(csr: sp.csr_array) -> float:
+    """The smallest stored value, once all of them are known to be finite and none negative; 1 if there is none."""
     data = csr.data
-    if len(data) == 0 or (data.min() >= 0 and data.max() < np.inf):
-        return
+    if len(data) == 0:
+        return 1.0
+    if (least := data.min()) >= 0 and data.max() < np.inf:
+        return float(least)
     with np.errstate(invalid="ignore"):
         bad = int(np.flatnonzero(~(np.isfinite(data) & (data >= 0)))[0])
     row = int(np.searchsorted(csr.indptr, bad, side="right")) - 1

@@ -218,22 +218,26 @@ def _folder(path: Path) -> tuple[str, Callable[[Asked], Found]]:
 
 def _checked(found: Found) -> Counts:
     """Counts, or an error about a value that speaks of it by name; Counts itself knows positions only."""
+    try:
+        return Counts(found.matrix, found.samples, found.features, found.metadata, found.text)
+    except ValueError:
+        _refuse_value(found)
+        raise
+
+
+def _refuse_value(found: Found) -> None:
+    """Name the first value that is no count, if there is one and names are known."""
     values = found.matrix.data if sp.issparse(found.matrix) else found.matrix
-    if (
-        found.samples is not None
-        and found.features is not None
-        and values.dtype.kind in "if"
-        and values.size
-        and not (values.min() >= 0 and values.max() < np.inf)
-    ):
-        entries = sp.coo_array(found.matrix)
-        bad = np.flatnonzero(~((entries.data >= 0) & (entries.data < np.inf)))[0]
-        row, column = entries.row[bad], entries.col[bad]
+    if found.samples is None or found.features is None or values.dtype.kind not in "if":
+        return
+    entries = sp.coo_array(found.matrix)
+    bad = np.flatnonzero(~((entries.data >= 0) & (entries.data < np.inf)))
+    if bad.size:
+        row, column, value = entries.row[bad[0]], entries.col[bad[0]], entries.data[bad[0]]
         raise ValueError(
             f"row {row + 1} ({found.samples[row]!r}), column {column + 1} ({found.features[column]!r}) "
-            f"is {entries.data[bad]:g}; unmix needs finite counts >= 0"
+            f"is {value:g}; unmix needs finite counts >= 0"
         )
-    return Counts(found.matrix, found.samples, found.features, found.metadata, found.text)
 
 
 def _refuse_options(asked: Asked, fitting: frozenset[str], what: str) -> None:
