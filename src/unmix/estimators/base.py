@@ -182,7 +182,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def check_resumable(self, X: Any, fit: Fit) -> None:
         """Raises if `resume` could not go on with this fit: one of another model, of other data, or without its state."""
         here = self._about()
-        for name in (here.keys() | fit.params.keys()) - MAY_CHANGE:
+        for name in sorted((here.keys() | fit.params.keys()) - MAY_CHANGE):
             if here.get(name) != fit.params.get(name):
                 raise ValueError(
                     f"the fit to go on with had {name}={fit.params.get(name)}, this one has {name}={here.get(name)}; "
