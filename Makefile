@@ -1,11 +1,11 @@
-# The verbs: demo, test, lint, bench, docs. Each makes its own virtual environment first, in .venv.
+# The verbs: demo, test, lint, bench, docs, reproduce. Each makes its own virtual environment first, in .venv.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
 NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test lint bench docs reproduce reproduce-full clean
 
 demo: $(VENV)/installed
 	$(BIN)/unmix demo -o demo
@@ -22,6 +22,15 @@ lint: $(VENV)/developed
 bench: $(VENV)/developed
 	$(INSTALL) --no-build-isolation --editable '.[bench]'
 	$(BIN)/python -m benchmarks
+
+# The papers' figures and tables; NAMES="swimmer plsi" makes some of them.
+reproduce: $(VENV)/developed
+	$(INSTALL) --no-build-isolation --editable '.[bench]'
+	$(BIN)/python -m reproduce $(NAMES)
+
+reproduce-full: $(VENV)/developed
+	$(INSTALL) --no-build-isolation --editable '.[bench]'
+	$(BIN)/python -m reproduce --full $(NAMES)
 
 # Runs the tutorials, so their results are those of this library. Warnings are errors, and nothing is fetched.
 docs: $(VENV)/documented
