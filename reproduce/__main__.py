@@ -8,7 +8,7 @@ import time
 from argparse import ArgumentParser
 from importlib import import_module
 
-from reproduce.common import RESULTS, Job, Section, Skipped, style
+from reproduce.common import RESULTS, Job, Section, MissingDataError, style
 
 RESULT_MODULES = {
     "simulations": "Coordinate descent against EM on simulated topics",
@@ -21,9 +21,9 @@ RESULT_MODULES = {
     "peers": "Beside other libraries",
 }
 INTRODUCTION = """# The papers, made again
-Every picture and table here is made by `python -m reproduce NAME` (quick) or `python -m reproduce NAME --full`; `make reproduce` makes them all.
-Results are whatever came out: where a claim of a paper did not hold in our runs, the page says so, and the list at the end collects it.
-Seconds are those of a shared machine with two cores; compare them within a picture only.
+Every picture and table here is made by `python -m reproduce NAME` (quick) or `python -m reproduce NAME --full`;
+`make reproduce` makes them all. Results are whatever came out: where a claim of a paper did not hold in our runs, the page says
+so, and the list at the end collects it. Seconds are those of a shared machine with two cores: compare them within a picture only.
 """
 
 
@@ -35,7 +35,7 @@ def main(words: list[str]) -> int:
         print(f"[{number}/{len(arguments.names)}] {name}: {RESULT_MODULES[name]}")
         try:
             make(name, full=arguments.full)
-        except Skipped as reason:
+        except MissingDataError as reason:
             skipped[name] = str(reason)
             print(f"  skipped: {reason}")
     write_page()

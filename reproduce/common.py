@@ -28,7 +28,7 @@ COLOURS = {"em": "#0072B2", "em+ex": "#56B4E9", "scd": "#D55E00", "scd+ex": "#E6
 GREY = "#7F7F7F"
 
 
-class Skipped(Exception):
+class MissingDataError(Exception):
     """A result that cannot be made here; the message says why."""
 
 
@@ -71,18 +71,18 @@ class Job:
 
 
 def counts(name: str) -> um.Counts:
-    """A data set of the folder of real data, or `Skipped`."""
+    """A data set of the folder of real data, or an error that says what is missing."""
     path = DATA / name / "counts.npz"
     if not path.exists():
-        raise Skipped(f"{name} is not in {DATA}; set UNMIX_DATA to the folder of the data")
+        raise MissingDataError(f"{name} is not in {DATA}; set UNMIX_DATA to the folder of the data")
     return um.read(path)
 
 
 def stored(path: str) -> dict[str, np.ndarray]:
-    """The arrays of a file of the folder of real data, or `Skipped`."""
+    """The arrays of a file of the folder of real data, or an error that says what is missing."""
     file = DATA / path
     if not file.exists():
-        raise Skipped(f"{path} is not in {DATA}; set UNMIX_DATA to the folder of the data")
+        raise MissingDataError(f"{path} is not in {DATA}; set UNMIX_DATA to the folder of the data")
     with np.load(file, allow_pickle=False) as arrays:
         return dict(arrays)
 
@@ -91,7 +91,7 @@ def paper_logliks() -> pd.DataFrame:
     """Final Poisson log-likelihoods of the runs behind figures A2 and A3 of Carbonetto et al."""
     file = DATA / "paper_loglik.csv"
     if not file.exists():
-        raise Skipped(f"paper_loglik.csv is not in {DATA}; set UNMIX_DATA to the folder of the data")
+        raise MissingDataError(f"paper_loglik.csv is not in {DATA}; set UNMIX_DATA to the folder of the data")
     return pd.read_csv(file)
 
 
