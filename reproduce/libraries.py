@@ -98,11 +98,11 @@ def tomotopy_lda(X: sp.csr_matrix, sweeps: int) -> Factors:
     return L, F, str(sweeps)
 
 
-def poismf_default(X: sp.csr_matrix) -> Factors:
+def poismf_default(X: sp.csr_matrix, iterations: int) -> Factors:
     from poismf import PoisMF
 
-    model = PoisMF(k=K, nthreads=threads_allowed()).fit(sp.coo_matrix(X))
-    return model.A, model.B, f"at most {model.niter}"
+    model = PoisMF(k=K, niter=iterations, nthreads=threads_allowed()).fit(sp.coo_matrix(X))
+    return model.A, model.B, f"at most {iterations}"
 
 
 def poismf_unpenalised(X: sp.csr_matrix, iterations: int) -> Factors:
@@ -119,10 +119,24 @@ def of_peer(peer: Any, X: sp.csr_matrix, iterations: int) -> Factors:
 
 
 PROGRAMS = (
-    Program("unmix TopicModel", "unmix", "likelihood", "unmix.estimators", unmix_topics, "defaults"),
-    Program("unmix LDA", "unmix", "LDA", "unmix.estimators", unmix_lda, "defaults: alpha = 1, no prior on topics"),
     Program(
-        "unmix LDA, priors 1/K",
+        "unmix TopicModel",
+        "unmix",
+        "likelihood",
+        "unmix.estimators",
+        unmix_topics,
+        "defaults: Newton, extrapolated, to convergence within 1e-8 per count",
+    ),
+    Program(
+        "unmix LDA",
+        "unmix",
+        "LDA",
+        "unmix.estimators",
+        unmix_lda,
+        "defaults: alpha = 1, no prior on topics, to convergence within 1e-6 per count",
+    ),
+    Program(
+        "unmix LDA (priors 1/K)",
         "unmix",
         "LDA",
         "unmix.estimators",
@@ -156,12 +170,12 @@ PROGRAMS = (
         {"passes": 1},
     ),
     Program(
-        "gensim LdaMulticore, 10 passes",
+        "gensim LdaMulticore (10 passes)",
         "gensim",
         "LDA",
         "gensim.models",
         gensim_lda,
-        "the same with 10 passes, which collections this small need",
+        "as gensim LdaMulticore, but 10 passes, for one is little for collections of this size",
         {"passes": 10},
         only_full=True,
     ),
@@ -184,12 +198,12 @@ PROGRAMS = (
         {"sweeps": 100},
     ),
     Program(
-        "tomotopy LDAModel, 1,000 sweeps",
+        "tomotopy LDAModel (1,000 sweeps)",
         "tomotopy",
         "LDA",
         "tomotopy",
         tomotopy_lda,
-        "the same with 1,000 sweeps",
+        "as tomotopy LDAModel, but 1,000 sweeps",
         {"sweeps": 1000},
         only_full=True,
     ),
@@ -199,10 +213,12 @@ PROGRAMS = (
         "likelihood",
         "poismf",
         poismf_default,
-        "defaults: truncated Newton, l2 penalty 1,000, single precision",
+        "defaults: truncated Newton, l2 penalty 1,000, at most 10 iterations, single precision",
+        {"iterations": 10},
+        only_full=True,
     ),
     Program(
-        "poismf, no penalty",
+        "poismf (no penalty)",
         "poismf",
         "likelihood",
         "poismf",

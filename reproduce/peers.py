@@ -66,9 +66,14 @@ def main(job: Job) -> Section:
             job.say(f"{name} left out: {reason}")
     if not tables:
         raise MissingDataError("; ".join(missing))
-    job.table(pd.concat([table.assign(data=name) for name, table in tables.items()]).drop(columns="each"))
+    return page(job, tables, chosen, missing)
+
+
+def page(job: Job, tables: dict[str, pd.DataFrame], programs: list[Program], missing: list[str]) -> Section:
+    together = pd.concat([table.assign(data=name) for name, table in tables.items()])
+    job.table(together.drop(columns="each", errors="ignore"))
     picture = job.save(draw(tables), alt="held-out log-likelihood per count against seconds, for every program")
-    parts = [explanation(chosen), picture]
+    parts = [explanation(programs), picture]
     for name, table in tables.items():
         parts += [f"**{name}**, K = {K}", markdown(shown(table)), verdict(table)]
     parts += [f"Left out: {reason}." for reason in missing]
@@ -254,6 +259,8 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
 
 def explanation(programs: list[Program]) -> str:
     lines = [f"- {program.name}{release(program)}: {program.settings}" for program in programs]
+    later = [f"{program.name}: {program.settings}" for program in PROGRAMS if program not in programs]
+    omitted = f"\n\nOnly with `--full`, for their length: {'; '.join(later)}." if later else ""
     return (
         "Not a claim of a paper: how unmix stands beside the libraries people use. Every count was split at random, "
         f"{1 - TEST_SHARE:.0%} to learn from and {TEST_SHARE:.0%} to be judged by, the same split for all; a sample's unseen "
@@ -262,14 +269,15 @@ def explanation(programs: list[Program]) -> str:
         f"with weight ε = {SMOOTHING:g}, so that nothing has probability zero; features and samples without a seen count are "
         f"not judged. Each program ran once, in a fresh process with {THREADS} threads: seconds are from the matrix in memory to "
         "proportions and topics, conversions included, imports not; memory is the peak beyond the matrix, child processes "
-        "included. ± is the standard error over samples, and says nothing of other seeds.\n\n"
-        "What was called, with K = 10 and otherwise as the library has it:\n" + "\n".join(lines)
+        "included. ± is the standard error over samples, and says nothing of other seeds. gensim's LdaMulticore and tomotopy on "
+        "several threads give slightly different topics every time, whatever the seed.\n\n"
+        f"What was called, with K = {K} and otherwise as the library has it:\n" + "\n".join(lines) + omitted
     )
 
 
 def release(program: Program) -> str:
     try:
-        return f" ({program.library} {version(program.library)})"
+        return f", version {version(program.library)}"
     except PackageNotFoundError:
         return ""
 
@@ -284,7 +292,7 @@ def verdict(table: pd.DataFrame) -> str:
     ]
     sentences += [beside(ran, ours) for ours in ran.loc[ran["library"] == "unmix", "program"]]
     sentences.append(smoothing_matters(ran))
-    return " ".join(sentences)
+    return "\n".join(f"- {sentence}" for sentence in sentences)
 
 
 def beside(ran: pd.DataFrame, ours: str) -> str:
@@ -293,8 +301,8 @@ def beside(ran: pd.DataFrame, ours: str) -> str:
     better, sooner = peers[peers[HELD_OUT] > row[HELD_OUT]], peers[peers["seconds"] < row["seconds"]]
     ahead = [f"{peer.program} (by {peer[HELD_OUT] - row[HELD_OUT]:.4f})" for _, peer in better.iterrows()]
     return (
-        f"{ours} ({row['seconds']:.1f} s): predicting better, {', '.join(ahead) or 'none of the others'}; "
-        f"done sooner, {', '.join(sooner['program']) or 'none of the others'}."
+        f"{ours}, {row['seconds']:.1f} s: other libraries that predict better, {', '.join(ahead) or 'none'}; "
+        f"that are done sooner, {', '.join(sooner['program']) or 'none'}."
     )
 
 

@@ -79,7 +79,7 @@ def test_impossible_predictions_and_empty_samples_are_judged_by_the_frequencies(
     np.testing.assert_allclose(found, np.where(empty, 1, 1e-3) * q[test.indices], rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", [program.name for program in peers.PROGRAMS if not program.only_full])
+@pytest.mark.parametrize("name", [name for name in BY_NAME if not name.endswith(("passes)", "sweeps)"))])
 def test_every_library_gives_proportions_and_topics_of_all_samples_and_features(name, X, tmp_path, monkeypatch):
     program = BY_NAME[name]
     with warnings.catch_warnings():
@@ -126,7 +126,7 @@ def test_a_better_peer_comes_first_and_is_named(X):
     assert "No module named 'x'" in page["iterations"].iloc[3]
     assert page["behind the best"].tolist() == ["best", "1.0000 ± 1.0000", "3.0000 ± 3.0000", "–"]
     told = peers.verdict(table)
-    assert "predicting better, better (by 1.0000); done sooner, better." in told
+    assert "other libraries that predict better, better (by 1.0000); that are done sooner, better." in told
     assert "with ε = 0.01, no rank; with ε = 0.0001, no rank." in told
     table.loc[1, peers.column(0.01)] = 0.0
     assert "with ε = 0.01, the rank of better from 1 to 2, ours from 2 to 1;" in peers.verdict(table)
@@ -150,3 +150,16 @@ def test_a_library_that_is_not_installed_is_left_out_with_the_reason(tmp_path, m
     monkeypatch.setattr(peers, "in_fresh_process", lambda *_, **__: fail(program="unmix LDA"))
     with pytest.raises(peers.MissingDataError, match="no program ran"):
         peers.compare(job, "nips", programs)
+
+
+def test_the_page_has_a_table_a_data_set_and_says_what_is_missing(tmp_path):
+    rows = [row(name, [-30.0 - i, -20.0], BY_NAME[name].library) for i, name in enumerate(BY_NAME)]
+    rows.append(row(peers.NO_TOPICS, [-60.0, -40.0], "") | {"seconds": np.nan})
+    table = peers.ranked(pd.DataFrame(rows), total=10)
+    job = peers.Job("peers", full=True, folder=tmp_path)
+    section = peers.page(job, {"nips": table, "newsgroups": table}, list(peers.PROGRAMS), ["pbmc_facs is not there"])
+    assert section.text.count("| program |") == 2
+    assert "Left out: pbmc_facs is not there." in section.text
+    assert all(f"- {name}" in section.text for name in BY_NAME)
+    assert (tmp_path / "peers.png").stat().st_size < 200_000
+    assert len(pd.read_csv(tmp_path / "peers.csv")) == 2 * len(rows)
