@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from reproduce import swimmer as result
 
 X = result.swimmer(5)
