@@ -206,7 +206,9 @@ def newsgroups_text(seen: Look, narrow: list[str], key: pd.DataFrame) -> str:
     topic, broad, means = seen.everywhere, seen.broad, seen.means
     others, groups = seen.topics[seen.topics["topic"] != topic], len(seen.means)
     least, most = means[topic].idxmin(), means[topic].idxmax()
-    cars = {word: topic_of(seen.fit, word) for word in CARS}
+    cars = sorted({topic_of(seen.fit, word) for word in CARS})
+    where = ", ".join(f"{number} ({seen.topics.set_index('topic').loc[number, 'most in']})" for number in cars)
+    range_of_key = f" (breadth {key['breadth'].min():.1f} to {key['breadth'].max():.1f})" if len(key) else ""
     theirs = "none is" if not narrow else f"{len(narrow)} ({', '.join(narrow)}) are"
     return f"""
 Carbonetto et al. (figure 3E, section 5, figure A10) fit ten topics to 18,774 posts to 20 newsgroups. One topic, their topic 1,
@@ -231,13 +233,11 @@ Its most distinctive words: {", ".join(seen.named["feature"].head(20))}. The med
 {broad["breadth of features"]:.1f} of {groups} groups, and {theirs} below {groups / 2:g}; for the other topics the median is
 {others["breadth of features"].min():.1f} to {others["breadth of features"].max():.1f}. By the rule for key words in the
 authors' notes (analysis/newsgroups_more.Rmd of fastTopics-experiments), more than {TIMES} times as frequent as in any other
-topic, we find {", ".join(key["feature"]) or "none"}.
+topic, we find {", ".join(key["feature"]) or "none"}{range_of_key}.
 
 **Beside the paper.** Our fit ends at a log-likelihood of
 {thousands([seen.fit.loglik])[0]}{beside(seen.fit.loglik, their_loglik())}. The same notes tell of a topic of cars and
-motorcycles by the words {", ".join(CARS)}; here they are most frequent in topic
-{", ".join(str(number) for number in cars.values())}, and topic {cars["bmw"]} is most in
-{seen.topics.set_index("topic").loc[cars["bmw"], "most in"]}.
+motorcycles by the words {", ".join(CARS)}; here they are most frequent in topic {where}.
 """
 
 
@@ -352,19 +352,18 @@ as:
 *Breadth is the effective number of cell types, of {len(means)}.*
 
 **The topic that is everywhere** is topic {topic}: breadth {broad["breadth"]:.1f} of {len(means)}, present in
-{broad["present in"]:.0%} of the cells. Of its 20 most distinctive genes {ribosomal} are of ribosomal
-proteins. Of the unsorted cells the paper found that the genes with the largest increases in such a topic (its topic 6, figure
-A11) are ribosomal.
+{broad["present in"]:.0%} of the cells. Of its 20 most distinctive genes {ribosomal} are of ribosomal proteins. Of the unsorted
+cells the paper found that the genes with the largest increases in such a topic (its topic 6, figure A11) are ribosomal.
 
 {seen.words}
 
 **Types and topics.** The vignette finds that NK, CD14+ and B cells closely correspond to a topic each. Here the mean proportion
-of the type's own topic is {by_type}; together with the topic that is everywhere, {together}. The vignette finds
-most T cells to be of at least two topics, and some of three: here {two["T cell"]:.0%} of them have two or more topics of at
-least {PRESENT:.0%}, and {three["T cell"]:.0%} three or more. For the other types it is {two[rest].min():.0%} to
-{two[rest].max():.0%} and {three[rest].min():.0%} to
-{three[rest].max():.0%}{", so two topics are no mark of T cells here" if two[rest].max() > 0.5 else ""}. CD34+
-cells are led by topic {leading["CD34+"]}, with {means.loc["CD34+", leading["CD34+"]]:.0%}.
+of the type's own topic is {by_type}; together with the topic that is everywhere, {together}. The vignette finds most T cells to
+be of at least two topics, and some of three: here {two["T cell"]:.0%} of them have two or more topics of at least
+{PRESENT:.0%}, and {three["T cell"]:.0%} three or more. For the other types it is {two[rest].min():.0%} to {two[rest].max():.0%}
+and {three[rest].min():.0%} to
+{three[rest].max():.0%}{", so two topics are no mark of T cells here" if two[rest].max() > 0.5 else ""}. CD34+ cells are led by
+topic {leading["CD34+"]}, with {means.loc["CD34+", leading["CD34+"]]:.0%}.
 
 **Genes.** The vignette names {named}. {agree}.
 """
