@@ -33,10 +33,21 @@ CARS = ("wheel", "riding", "bmw")  # of which the authors' notes on newsgroups n
 
 
 def main(job: Job) -> Section:
-    news, cells = counts("newsgroups"), counts("pbmc_facs")
-    news_text, news_doubts = newsgroups(job, news)
-    cells_text, cells_doubts = blood_cells(job, cells)
-    return Section(news_text + cells_text, news_doubts + cells_doubts)
+    """Both data sets, or the one that is there."""
+    made, missing = Section(""), []
+    for name, tell in (("newsgroups", newsgroups), ("pbmc_facs", blood_cells)):
+        try:
+            X = counts(name)
+        except MissingDataError as reason:
+            missing.append(str(reason))
+            continue
+        text, doubts = tell(job, X)
+        made = Section(made.text + text, made.unconfirmed + doubts)
+    for reason in missing:
+        job.say(reason)
+    if not made.text:
+        raise MissingDataError(missing[0])
+    return made
 
 
 def fit_topics(job: Job, X: um.Counts, K: int) -> um.Fit:

@@ -75,3 +75,9 @@ def test_other_genes_are_not_taken_for_them(gene: str) -> None:
 def test_counts_without_labels_are_told() -> None:
     with pytest.raises(MissingDataError, match="no column 'group'"):
         result.labels(um.Counts(np.ones((2, 2))), "group")
+
+
+def test_without_any_data_the_result_is_not_made(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr("reproduce.common.DATA", tmp_path)
+    with pytest.raises(MissingDataError, match="newsgroups is not in"):
+        result.main(Job("test", folder=tmp_path))
