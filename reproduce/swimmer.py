@@ -363,6 +363,7 @@ def text(
     below = int((failed["log p(S) above truth"] < 0).sum())
     rising = int((grid["status"] == "max_iter").sum())
     difference = equal["log p(S) above truth"]
+    preferred = "what was found to them" if difference > 0 else "them to what was found"
     verdict = (
         ": the likelihood cannot tell the two apart, and no better algorithm would remove the ghosts"
         if abs(gap) < 1
@@ -405,9 +406,8 @@ the counts of a lit pixel.*
 **Hyper-parameters.** The β of the torso's topic: with {PAPER["limb"]:g}, as for the limbs, {equal["found"]:.0f} parts are found
 and the torso's purity is {equal["purity of torso"]:.2f}; with {PAPER["torso"]:g} it is {paper["purity of torso"]:.2f}. With
 {PAPER["limb"]:g}, log p(S) of the answer is {thousands([abs(difference)])[0]} {"above" if difference > 0 else "below"} that of
-the true parts: of the two, the model says,
-{"it prefers what was found to the true parts" if difference > 0 else "it prefers the true parts to what was found"}. α: the
-pixels that hold {MOST:.0%} of a topic are {along(grid, "alpha", ALPHAS, "pixels", 1, "auto")} from the default start and
+the true parts: the model prefers {preferred}. α: the pixels that hold {MOST:.0%} of a topic are
+{along(grid, "alpha", ALPHAS, "pixels", 1, "auto")} from the default start and
 {along(grid, "alpha", ALPHAS, "pixels", 1, "random")} from random ones (mean purity
 {along(grid, "alpha", ALPHAS, "purity", 2, "random")}). The β of the limbs' topics: mean purity is
 {along(grid, "limb", BETAS_LIMB, "purity", 2, "auto")} from the default start and
