@@ -29,7 +29,7 @@ extensions = [
     "live_report",
     "plain_docstrings",
 ]
-exclude_patterns = ["_build", "_ext", "_kernel", "pictures"]
+exclude_patterns = ["_build", "_ext", "_kernel"]
 source_suffix = {".md": "myst-nb"}
 language = "en-gb"
 
