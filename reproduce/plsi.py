@@ -29,6 +29,11 @@ LOCKED = 1e-12  # a share of a sample (or feature) so small that a multiplicativ
 SHOWN = 1e-6  # differences below this are drawn here
 
 
+@dataclass(frozen=True, kw_only=True)
+class Numerators(State):
+    A: Any  # Σ_j r_ij f_jk at L, F, which came with the loss
+
+
 @dataclass(frozen=True)
 class LeeSeung:
     """Algorithm 1 without a floor, `steps` updates of L before F moves and of F before L moves. (The algorithm as printed takes
@@ -36,19 +41,24 @@ class LeeSeung:
 
     steps: int = 1
 
-    def start(self, problem: Problem, L: Any, F: Any) -> State:
-        return State(L=L, F=F, loss=problem.loss(L, F))
+    def start(self, problem: Problem, L: Any, F: Any) -> Numerators:
+        A, xlog = kernels.numerators(problem.X.rows, L, F, threads=1)
+        return Numerators(L=L, F=F, A=A, loss=problem.loss(L, F, xlog))
 
-    def step(self, problem: Problem, state: State) -> State:
-        L = self._half(problem.X.rows, state.F, state.L)
-        F = self._half(problem.X.columns, L, state.F)
-        return State(L=L, F=F, loss=problem.loss(L, F))
-
-    def _half(self, rows: Any, fixed: Any, moving: Any) -> Any:
+    def step(self, problem: Problem, state: Numerators) -> Numerators:
+        L = state.L * state.A / column_sums(state.F)
+        for _ in range(self.steps - 1):
+            L = update(problem.X.rows, state.F, L)
+        F = state.F
         for _ in range(self.steps):
-            numerators, _ = kernels.numerators(rows, moving, fixed, threads=1)
-            moving = moving * numerators / column_sums(fixed)
-        return moving
+            F = update(problem.X.columns, L, F)
+        return self.start(problem, L, F)
+
+
+def update(rows: Any, fixed: Any, moving: Any) -> Any:
+    """moving_ik ← moving_ik Σ_j r_ij fixed_jk / Σ_j fixed_jk"""
+    numerators, _ = kernels.numerators(rows, moving, fixed, threads=1)
+    return moving * numerators / column_sums(fixed)
 
 
 NMF, NORMALISED, PLSI_NAME, FOUR, FLOORED = "NMF", "normalised NMF", "PLSI", "NMF, 4 + 4 updates", "NMF with a floor"

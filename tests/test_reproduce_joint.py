@@ -67,8 +67,12 @@ def test_the_race_counts_iterations_and_time_to_the_lower_of_two_ends() -> None:
     assert "2.25 on made up" in joint.doubts(slower)[0]
 
 
-def test_curves_begin_at_zero_seconds_and_never_fall_without_extrapolation() -> None:
-    for solver in (joint.SEQUENTIAL, joint.JOINT):
-        found = joint.curve(X, START, solver, 10)
-        assert found["seconds"].iloc[0] == 0
-        assert (found["loglik"].diff().dropna() >= -1e-8).all()
+def test_curves_begin_together_and_never_fall() -> None:
+    found = joint.by_turns(X, START, 10)
+    first = found.loc[found["iteration"] == 0, "loglik"]
+    np.testing.assert_allclose(first, first.iloc[0], rtol=1e-12)
+    for solver in joint.SOLVERS:
+        run = found[found["solver"] == solver]
+        assert list(run["iteration"]) == list(range(11))
+        assert run["seconds"].iloc[0] == 0
+        assert (run["loglik"].diff().dropna() >= -1e-8).all()
