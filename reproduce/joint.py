@@ -53,7 +53,7 @@ UNEQUAL = np.linspace(0.5, 4.0, K)  # rates with which lemma E.3 does not hold
 def main(job: Job) -> Section:
     sotu = um.datasets.sotu()
     job.say("counting matrix products")
-    products = counted_products(um.datasets.digits(), repetitions=200 if job.full else 50)
+    products = job.table(counted_products(um.datasets.digits(), repetitions=200 if job.full else 30), "products")
     curves, missing = all_curves(job, sotu)
     lengths = 1000 if job.full else 150
     job.say(f"State of the Union: {len(PENALTIES)} penalties, two norms, {lengths} iterations each")
@@ -148,7 +148,7 @@ def all_curves(job: Job, sotu: um.Counts) -> tuple[pd.DataFrame, list[str]]:
         try:
             X, start = (sotu, None) if name == "State of the Union" else corpus(name)
         except MissingDataError as reason:
-            missing.append(str(reason))
+            missing.append(name)
             job.say(f"{name} left out: {reason}")
             continue
         iterations = many if job.full else few
@@ -370,11 +370,11 @@ well.
 
 {markdown(race_for_the_page(found.race))}
 
-"Target" is the lower of the final log-likelihoods of sequential and joint updates. {" ".join(pairs)} unmix measures the
-log-likelihood in every iteration: joint updates have it for nothing, as the next iteration needs the same rates, and sequential
-ones compute them once more, so here more than one product of four is saved. The sequential update sees the new loadings when
-it turns to the topics, joint updates see the old ones. {beside_default(found.race)}
-{"Left out: " + "; ".join(found.missing) + "." if found.missing else ""}
+"Target" is the lower of the final log-likelihoods of sequential and joint updates. {" ".join(pairs)} What decides, besides
+products: unmix measures the log-likelihood in every iteration, which joint updates have for nothing, as the next iteration
+needs the same rates, and for which sequential ones compute rates once more; but joint updates store the ratios and read them
+again in the order of the transpose. And the sequential update sees the new loadings when it turns to the topics, where joint
+updates see the old ones. {beside_default(found.race)} {left_out(found.missing)}
 
 **PLSA** (lemma B.1). Over 100 iterations on State of the Union, joint NMF and PLSA differed by at most {found.plsa:.0e},
 loadings taken as parts of an address.
@@ -422,6 +422,10 @@ def beside_default(race: pd.DataFrame) -> str:
         needed = runs.set_index("solver")["iterations to target"]
         sentences.append(f"{needed[DEFAULT]:,} iterations on {data}")
     return f"unmix's default is at the target after {', '.join(sentences)}."
+
+
+def left_out(missing: list[str]) -> str:
+    return f"Left out, as the data were not at hand: {', '.join(missing)}." if missing else ""
 
 
 def race_for_the_page(race: pd.DataFrame) -> pd.DataFrame:
