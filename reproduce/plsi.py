@@ -277,7 +277,7 @@ def draw(table: pd.DataFrame) -> Figure:
         ax.axvline(SAME_VALUE, color="0.6", linewidth=1, linestyle=":")
         ax.set(xscale="log", xlim=(SHOWN, 1e3), ylim=(0, None), xlabel="difference of log-likelihood from NMF")
     axes[0, 0].set_ylabel("PLSI: below the best")
-    axes[1, 0].set_ylabel("starts that differ by at most so much")
+    axes[1, 0].set_ylabel("starts within that difference")
     legend_below(figure, axes[1, 0])
     return figure
 
@@ -329,8 +329,8 @@ and four the value was the same from {four.same_value} of {four.starts} starts, 
 **A floor.** Multiplicative updates let entries fall to nothing that would be needed later. From {int(stuck.sum())} of
 {len(nmf)} ends of NMF, Newton's method climbed on by more than {SAME_VALUE};
 {int((stuck & (nmf["locked entries"] > 0)).sum())} of these ends have entries below {LOCKED:g} of their sample or feature with
-which the likelihood would rise. unmix's `"em"` keeps every share at 1e-15 or above; it ended higher than NMF {floored.higher}
-times, lower {floored.lower} times, and Newton climbed on from {floored.stuck} of its ends.
+which the likelihood would rise. unmix's `"em"` keeps every share at 1e-15 or above; it ended higher than NMF
+from {floored.higher} starts and lower from {floored.lower}, and Newton climbed on from {floored.stuck} of its ends.
 
 **Cost.** The paper says that NMF is faster. PLSI passes over the counts three times an iteration and NMF twice; in the median
 over all starts they took {work[PLSI_NAME]:,.0f} and {work[NMF]:,.0f} passes.
@@ -404,8 +404,8 @@ def doubts(plsi: Compared, normalised: Compared, four: Compared, apart: float) -
     if plsi.same_value < plsi.starts:
         found.append(
             "Zhang et al., equation 10, that NMF and PLSI from one start always have identical values: log-likelihoods differed "
-            f"by more than {SAME_VALUE} from {plsi.starts - plsi.same_value} of {plsi.starts} starts, "
-            f"by up to {plsi.largest:,.1f}."
+            f"by more than {SAME_VALUE} from {plsi.starts - plsi.same_value} of {plsi.starts} starts, by up to {plsi.largest:,.1f}; "
+            f"from {plsi.other_optimum} of these they did so after Newton's method, too."
         )
     if normalised.same_value == normalised.starts:
         found.append(

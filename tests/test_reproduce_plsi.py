@@ -88,4 +88,7 @@ def test_what_runs_contradict_is_listed_and_nothing_else() -> None:
     other = plsi.Compared(10, 7, 6, 25.0, 1, 2, 3, 0)
     assert len(plsi.doubts(plsi=other, normalised=same, four=other, apart=1e-14)) == 3
     assert plsi.doubts(plsi=same, normalised=other, four=same, apart=1e-2) == []
-    assert "from 3 of 10 starts, by up to 25.0" in plsi.doubts(plsi=other, normalised=other, four=same, apart=1.0)[0]
+    assert (
+        "from 3 of 10 starts, by up to 25.0; from 3 of these"
+        in plsi.doubts(plsi=other, normalised=other, four=same, apart=1.0)[0]
+    )
