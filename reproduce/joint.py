@@ -41,7 +41,7 @@ K = 10
 SOLVERS = {  # name: solver, colour
     "sequential EM": (Alternate(EM(steps=1)), COLOURS["em"]),
     "joint": (Joint(), "#CC79A7"),
-    "default (Newton, extrapolated)": (Extrapolate(Alternate(Newton())), COLOURS["newton+ex"]),
+    "default (Newton, extrapolated)": (Extrapolate(Newton()), COLOURS["newton+ex"]),
 }
 SEQUENTIAL, JOINT, DEFAULT = SOLVERS
 PENALTIES = (0.0, 0.1, 1.0, 10.0, 100.0)

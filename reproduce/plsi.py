@@ -404,8 +404,8 @@ def doubts(plsi: Compared, normalised: Compared, four: Compared, apart: float) -
     if plsi.same_value < plsi.starts:
         found.append(
             "Zhang et al., equation 10, that NMF and PLSI from one start always have identical values: log-likelihoods differed "
-            f"by more than {SAME_VALUE} from {plsi.starts - plsi.same_value} of {plsi.starts} starts, by up to {plsi.largest:,.1f}; "
-            f"from {plsi.other_optimum} of these they did so after Newton's method, too."
+            f"by more than {SAME_VALUE} from {plsi.starts - plsi.same_value} of {plsi.starts} starts, "
+            f"by up to {plsi.largest:,.1f}; from {plsi.other_optimum} of these they did so after Newton's method, too."
         )
     if normalised.same_value == normalised.starts:
         found.append(
