@@ -83,7 +83,7 @@ class Effort:
 
 
 def main(job: Job) -> Section:
-    starts = range(100 if job.full else 40)
+    starts = range(100)
     effort = Effort(tol=1e-11, max_iter=20_000) if job.full else Effort(tol=1e-10, max_iter=10_000)
     ends, steps, paths = [], [], []
     for name, (X, K) in data_sets(job.full).items():
