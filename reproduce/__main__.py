@@ -8,7 +8,7 @@ import time
 from argparse import ArgumentParser
 from importlib import import_module
 
-from reproduce.common import RESULTS, Job, Section, MissingDataError, style
+from reproduce.common import RESULTS, Job, MissingDataError, Section, style
 
 RESULT_MODULES = {
     "simulations": "Coordinate descent against EM on simulated topics",

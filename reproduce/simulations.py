@@ -52,6 +52,7 @@ METHODS: dict[str, tuple[Any, bool]] = {
 }
 MAPS = {"squarem": 3}  # EM maps in a step; a step counts as so many iterations
 LABELS = {"em": "EM", "em+ex": "EM, extrapolated", "squarem": "EM, SQUAREM", "scd": "CD", "scd+ex": "CD, extrapolated"}
+TICKS = ["EM", "EM\nextrap.", "EM\nSQUAREM", "CD", "CD\nextrap."]  # of METHODS
 PAINT = COLOURS | {"squarem": "#CC79A7", "handed over": COLOURS["scd"]}
 STARTS = {"pre": "Topic-SCORE start", "rpre": "best of ten random starts"}
 CASES = [("A", "pre"), ("A", "rpre"), ("B", "pre"), ("B", "rpre")]
@@ -126,7 +127,8 @@ def run(
 def compare(
     data: str, start_name: str, X: um.Counts, truth: tuple[np.ndarray, np.ndarray], start: Any, *, until: float = 0.0
 ) -> Case:
-    """Every method, and LDA from EM's first 50 iterations, EM's end and CD's end. `until`: end runs at this KKT residual."""
+    """Every method, and LDA from EM's first 50 iterations, EM's end and CD's end. `until`: end runs at this KKT"
+    " residual."""
     callbacks = lambda: [um.solvers.StopAtKKT(until)] if until else [um.solvers.MeasureKKT(1.15)]  # noqa: E731
     fits = {method: run(X, start, method, ITERATIONS[data], callbacks()) for method in METHODS}
     lda = {
@@ -164,9 +166,11 @@ def about_own_draw(job: Job, cases: list[Case]) -> tuple[str, list[str]]:
     pictures = progress_picture(job, drawn), proportions_picture(job, drawn), lda_picture(job, drawn)
     poor, a, b, _ = cases
     parts = [
-        f"**The authors' draw.** Log-likelihood below the best of the methods, and the largest KKT residual, after the {PREFIT}"
+        "**The authors' draw.** Log-likelihood below the best of the methods, and the largest KKT residual, after"
+        f" the {PREFIT}"
         " EM iterations; a step of SQUAREM is three EM maps and counts as three iterations.",
         pictures[0],
+        f"At the end: units below the best (first iteration within {FLOOR} of it, KKT residual).",
         markdown(pretty_ends(ends)),
         about_a(poor, a),
         about_b(b),
@@ -214,20 +218,22 @@ def end_rows(case: Case) -> list[dict[str, Any]]:
 
 
 def pretty_ends(ends: pd.DataFrame) -> pd.DataFrame:
+    """A row a method, a column a data set and start."""
     names = LABELS | {"handed over": f"EM {HANDED_OVER}, then CD"}
-    return pd.DataFrame(
-        {
-            "data": ends["data"],
-            "start": ends["start"],
-            "method": ends["method"].map(names),
-            "iterations": ends["iterations"],
-            "log p(X), topic model": thousands(ends["topic_loglik"], 1),
-            "below the best": thousands(ends["below_best"], 2),
-            "KKT": [f"{value:.0e}" for value in ends["kkt"]],
-            "first within 0.1": thousands(ends["first_within_0.1"]),
-            "mean correlation with the true proportions": [f"{value:.3f}" for value in ends["correlation_with_truth"]],
-        }
+    below, first = thousands(ends["below_best"], 2), thousands(ends["first_within_0.1"])
+    cells = ends.assign(
+        method=ends["method"].map(names),
+        case=ends["data"] + ", " + ends["start"],
+        cell=[f"{gap} ({when}, KKT {kkt:.0e})" for gap, when, kkt in zip(below, first, ends["kkt"], strict=True)],
     )
+    return across(cells, "method", "case", "cell")
+
+
+def across(rows: pd.DataFrame, down: str, over: str, cell: str) -> pd.DataFrame:
+    """A table with one column's values across the top, all in the order in which they come; a dash where there is"
+    " none."""
+    table = rows.pivot_table(index=down, columns=over, values=cell, aggfunc="first")
+    return table.loc[rows[down].unique(), rows[over].unique()].fillna("–").reset_index().rename_axis(columns=None)
 
 
 def correlations(one: np.ndarray, two: np.ndarray) -> list[float]:
@@ -238,11 +244,14 @@ def correlations(one: np.ndarray, two: np.ndarray) -> list[float]:
 def about_a(poor: Case, a: Case) -> str:
     same = a.below("em") < 1
     return (
-        f"A, from the better start: EM ends {a.below('em'):.2f} below CD's best after {ITERATIONS['A']} iterations, and their"
+        f"A, from the better start: EM ends {a.below('em'):.2f} below CD's best after {ITERATIONS['A']} iterations,"
+        " and their"
         f" proportions differ by {largest_difference(a):.3f} at most; EM or CD makes "
         f"{'little practical difference here, as the paper says' if same else 'a difference here'}. "
-        f"From Topic-SCORE every method goes to an optimum {a.best - poor.best:,.0f} units lower, and CD leads EM there by"
-        f" {poor.below('em') - poor.below('scd'):.0f} units. We do not know which start the authors' figure shows; their text fits the better one."
+        f"From Topic-SCORE every method goes to an optimum {a.best - poor.best:,.0f} units lower, and CD leads EM"
+        " there by"
+        f" {poor.below('em') - poor.below('scd'):.0f} units. We do not know which start the authors' figure shows;"
+        " their text fits the better one."
     )
 
 
@@ -251,10 +260,14 @@ def about_b(b: Case) -> str:
     gain, left = trace[HANDED_OVER] - trace[HANDED_OVER - 1], b.best - trace[HANDED_OVER]
     more = ITERATIONS["B"] - HANDED_OVER
     return (
-        f"B, from Topic-SCORE: after {HANDED_OVER} EM iterations {left:,.0f} units are missing, while an iteration gains"
-        f" {gain:.2f} (the paper: “far”, and about 0.1). CD is within {FLOOR} of the best after {b.close('scd'):.0f} iterations,"
-        f" extrapolated after {b.close('scd+ex'):.0f}. CD from EM's state ends {b.below('handed over'):.2f} below the best after"
-        f" {more} iterations, so EM was {'on its way to the same optimum' if b.below('handed over') < 1 else 'elsewhere'}:"
+        f"B, from Topic-SCORE: after {HANDED_OVER} EM iterations {left:,.0f} units are missing, while an iteration"
+        " gains"
+        f" {gain:.2f} (the paper: “far”, and about 0.1). CD is within {FLOOR} of the best after {b.close('scd'):.0f}"
+        " iterations,"
+        f" extrapolated after {b.close('scd+ex'):.0f}. CD from EM's state ends {b.below('handed over'):.2f} below the"
+        " best after"
+        f" {more} iterations, so EM was"
+        f" {'on its way to the same optimum' if b.below('handed over') < 1 else 'elsewhere'}:"
         " a small gain proves nothing."
     )
 
@@ -265,14 +278,17 @@ def about_proportions(b: Case) -> str:
     most, least = int(np.argmax(excess)), int(np.argmin(excess))
     six = excess[K - 1]
     return (
-        f"Proportions of all documents and topics by EM against CD (above) and by CD against the truth (below). On B, EM's largest"
-        f" excess over CD is in topic {most + 1} ({excess[most]:+.3f} of a document on average), its largest deficit in topic {least + 1}"
-        f" ({excess[least]:+.3f}). The paper saw EM overestimate topic 6; here that is {six:+.3f}."
+        "Proportions of all documents and topics by EM against CD (above) and by CD against the truth (below). On B,"
+        " EM's largest"
+        f" excess over CD is in topic {most + 1} ({signed(excess[most], 3)} of a document on average), its largest"
+        f" deficit in topic {least + 1}"
+        f" ({signed(excess[least], 3)}). The paper saw EM overestimate topic 6; here that is {signed(six, 3)}."
     )
 
 
 def overestimates(case: Case) -> np.ndarray:
-    """Mean proportion by EM minus that by CD, topic by topic of the truth; both started with the same topics in the same place."""
+    """Mean proportion by EM minus that by CD, topic by topic of the truth; both started with the same topics in the"
+    " same place."""
     em, scd = case.fits["em"].proportions, case.fits["scd"].proportions
     place = match_proportions(case.truth[0], scd)
     return np.array([float((em - scd)[:, place[k]].mean()) for k in range(K)])
@@ -294,9 +310,12 @@ def lda_gain(case: Case, start: str) -> float:
 def about_lda(poor: Case, a: Case, b: Case) -> str:
     first = f"{PREFIT} EM"
     return (
-        f"LDA from CD ends higher than from the first {first} iterations by {signed(lda_gain(b, first))} on B (the paper: over 1,000)"
-        f" and than from EM's end by {signed(lda_gain(b, 'EM'))}; on A by {signed(lda_gain(a, first), 2)} and {signed(lda_gain(a, 'EM'), 2)}."
-        f" From the poor start of A it is {signed(lda_gain(poor, first))} against the {first} iterations: the likelihood and the bound of LDA"
+        f"LDA from CD ends higher than from the first {first} iterations by {signed(lda_gain(b, first))} on B (the"
+        " paper: over 1,000)"
+        f" and than from EM's end by {signed(lda_gain(b, 'EM'))}; on A by {signed(lda_gain(a, first), 2)} and"
+        f" {signed(lda_gain(a, 'EM'), 2)}."
+        f" From the poor start of A it is {signed(lda_gain(poor, first))} against the {first} iterations: the"
+        " likelihood and the bound of LDA"
         " prefer different optima there, and a better fit of the one is a worse start for the other."
     )
 
@@ -311,30 +330,36 @@ def about_rivals(b: Case) -> str:
 
     each = "; ".join(f"{LABELS[method]}: {within(method)}" for method in METHODS)
     return (
-        f"**Acceleration** (figure A1). Within {FLOOR} of the best on B: {each}. The paper's rival is the quasi-Newton method of `maptpx`,"
-        " which maximises a posterior and is not a part of this library; SQUAREM stands in for it, on the likelihood. DAAREM, the"
+        f"**Acceleration** (figure A1). Within {FLOOR} of the best on B: {each}. The paper's rival is the"
+        " quasi-Newton method of `maptpx`,"
+        " which maximises a posterior and is not a part of this library; SQUAREM stands in for it, on the"
+        " likelihood. DAAREM, the"
         " damped Anderson scheme of its section 3, is not in this library either."
     )
 
 
 def own_doubts(poor: Case, a: Case, b: Case) -> list[str]:
     doubts, first = [], f"{PREFIT} EM"
-    for rival in ("squarem", "em+ex"):
-        if not np.isnan(b.close(rival)):
-            doubts.append(
-                f"Carbonetto et al., section 4: “the poor convergence of EM in data set B is not easily solved using existing acceleration"
-                f" schemes”. On their draw {LABELS[rival]} comes within {FLOOR} of CD after {b.close(rival):.0f} EM iterations"
-                f" (CD needs {b.close('scd'):.0f}); plain EM is {b.below('em'):,.0f} units below after {ITERATIONS['B']}."
-            )
+    if not np.isnan(b.close("squarem")):
+        doubts.append(
+            "Carbonetto et al., section 4: “the poor convergence of EM in data set B is not easily solved using"
+            " existing acceleration"
+            f" schemes”. On their draw SQUAREM, another scheme than the one they tried, comes within {FLOOR} of the"
+            " best after"
+            f" {b.close('squarem'):.0f} EM iterations, where plain EM is {b.below('em'):,.0f} units below after"
+            f" {ITERATIONS['B']};"
+            f" CD needs {b.close('scd'):.0f}."
+        )
     if (gain := lda_gain(poor, first)) < 0:
         doubts.append(
-            f"Carbonetto et al., section 4: LDA ends higher from CD in both data sets. On A from Topic-SCORE it ends"
+            "Carbonetto et al., section 4: LDA ends higher from CD in both data sets. On A from Topic-SCORE it ends"
             f" {signed(gain)} from CD compared with the first {first} iterations"
             f" (from the better start {signed(lda_gain(a, first), 2)})."
         )
     if (six := overestimates(b)[K - 1]) <= 0:
         doubts.append(
-            f"Carbonetto et al., section 4: EM often overestimates topic 6 on B. Here EM's mean excess over CD is {six:+.3f} in topic 6"
+            "Carbonetto et al., section 4: EM often overestimates topic 6 on B. Here EM's mean excess over CD is"
+            f" {signed(six, 3)} in topic 6"
             f" and largest in topic {int(np.argmax(overestimates(b))) + 1} ({overestimates(b).max():+.3f})."
         )
     return doubts
@@ -451,7 +476,8 @@ def draw_rows(data: str, seed: int, init: str) -> Iterable[dict[str, Any]]:
 def about_fresh_draws(job: Job, rows: pd.DataFrame) -> tuple[str, list[str]]:
     picture = fresh_picture(job, rows)
     draws = rows["seed"].nunique()
-    table = pd.DataFrame([summary(key, group) for key, group in rows.groupby(["data", "start", "method"], sort=False)])
+    cells = pd.DataFrame([summary(key, group) for key, group in rows.groupby(["data", "start", "method"], sort=False)])
+    table = across(cells, "method", "case", "cell")
     gains = rows.drop_duplicates(["data", "seed", "start"]).groupby(["data", "start"])["elbo_cd_minus_50_em"]
     lda = "; ".join(
         f"{data} from {init} {signed(group.min(), 1)} to {signed(group.max(), 1)}, median {signed(group.median(), 2)}"
@@ -459,11 +485,17 @@ def about_fresh_draws(job: Job, rows: pd.DataFrame) -> tuple[str, list[str]]:
     )
     behind = {data: hard(rows, data) for data in ITERATIONS}
     text = (
-        f"**{draws} fresh draws** of each data set, from Topic-SCORE and from random starts ({PREFIT} EM iterations after each), runs ending"
-        f" at a KKT residual of {SOLVED:.0e} or after {ITERATIONS['A']} (A) and {ITERATIONS['B']} (B) iterations. A point is a draw.\n\n"
-        f"{picture}\n\n{markdown(table)}\n\n"
-        f"EM ends more than 1 unit below CD in {behind['A'][0]} of {behind['A'][1]} runs on A and in {behind['B'][0]} of {behind['B'][1]} on B."
-        " So the contrast of figure 1 is one of the draw and the start more than of the correlation between two topics. Where a method"
+        f"**{draws} fresh draws** of each data set, from Topic-SCORE and from random starts ({PREFIT} EM iterations"
+        " after each), runs ending"
+        f" at a KKT residual of {SOLVED:.0e} or after {ITERATIONS['A']} (A) and {ITERATIONS['B']} (B) iterations. A"
+        " point is a draw.\n\n"
+        f"{picture}\n\nDraws that come within {FLOOR} of the best (median of the iterations to there); most units"
+        " below at the end.\n\n"
+        f"{markdown(table)}\n\n"
+        f"EM ends more than 1 unit below CD in {behind['A'][0]} of {behind['A'][1]} runs on A and in {behind['B'][0]}"
+        f" of {behind['B'][1]} on B."
+        " So the contrast of figure 1 is one of the draw and the start more than of the correlation between two"
+        " topics. Where a method"
         " ends far below the best, it may be slow or in another optimum; from one start CD and EM need not meet.\n\n"
         f"The bound of LDA from CD minus that from the first {PREFIT} EM iterations: {lda}."
     )
@@ -472,7 +504,7 @@ def about_fresh_draws(job: Job, rows: pd.DataFrame) -> tuple[str, list[str]]:
 
 def hard(rows: pd.DataFrame, data: str) -> tuple[int, int]:
     """How many runs of EM end more than one unit below CD, and of how many."""
-    wide = rows[rows["data"] == data].pivot(index=["seed", "start"], columns="method", values="loglik")
+    wide = rows[rows["data"] == data].pivot_table(index=["seed", "start"], columns="method", values="loglik")
     return int((wide["em"] < wide["scd"] - 1).sum()), len(wide)
 
 
@@ -481,13 +513,16 @@ def fresh_doubts(rows: pd.DataFrame, behind: dict[str, tuple[int, int]]) -> list
     (on_a, of_a), (on_b, of_b) = behind["A"], behind["B"]
     if on_b / of_b < 0.5 or on_a >= on_b:
         doubts.append(
-            f"Carbonetto et al., section 4: EM and CD perform similarly on A, and CD greatly outperforms EM on B. On fresh draws EM ends"
-            f" more than 1 unit below CD in {on_a} of {of_a} runs on A (100 iterations) and in {on_b} of {of_b} on B (950)."
+            "Carbonetto et al., section 4: EM and CD perform similarly on A, and CD greatly outperforms EM on B. On"
+            " fresh draws EM ends"
+            f" more than 1 unit below CD in {on_a} of {of_a} runs on A (100 iterations) and in {on_b} of {of_b} on B"
+            " (950)."
         )
-    wide = rows.pivot(index=["data", "seed", "start"], columns="method", values="loglik")
+    wide = rows.pivot_table(index=["data", "seed", "start"], columns="method", values="loglik")
     if worse := int((wide["scd"] < wide["em"] - 1).sum()):
         doubts.append(
-            f"Carbonetto et al., section 4: CD is never behind. On fresh draws CD ends more than 1 unit below EM, in another optimum, in"
+            "Carbonetto et al., section 4: CD is never behind. On fresh draws CD ends more than 1 unit below EM, in"
+            " another optimum, in"
             f" {worse} of {len(wide)} runs."
         )
     return doubts
@@ -495,15 +530,13 @@ def fresh_doubts(rows: pd.DataFrame, behind: dict[str, tuple[int, int]]) -> list
 
 def summary(key: tuple[str, str, str], group: pd.DataFrame) -> dict[str, str]:
     data, init, method = key
-    below = group["below_best"]
+    below, first = group["below_best"], group["first_within_0.1"]
+    there = thousands([first.median() if first.notna().any() else float("nan")])[0]
+    most = thousands([below.max()], 1)[0]
     return {
-        "data": data,
-        "start": init,
         "method": LABELS[method],
-        "within 0.1 of the best": f"{int((below <= FLOOR).sum())} of {len(group)}",
-        "median iterations to there": thousands([group["first_within_0.1"].median()])[0],
-        "median below": thousands([below.median()], 2)[0],
-        "most below": thousands([below.max()], 1)[0],
+        "case": f"{data}, {init}",
+        "cell": f"{int(first.notna().sum())} of {len(group)} ({there}); {most}",
     }
 
 
@@ -519,7 +552,7 @@ def fresh_picture(job: Job, rows: pd.DataFrame) -> str:
                 ax.scatter(jitter, np.maximum(below, FLOOR), s=14, alpha=0.75, color=PAINT[method], linewidths=0)
             ax.set(title=f"{data}, {init} start", yscale="log", ylim=(FLOOR * 0.7, 1e4))
             ax.set_ylabel("log-likelihood\nbelow the best")
-            ax.set_xticks(range(len(METHODS)), [LABELS[m].replace(", ", "\n") for m in METHODS], fontsize=6.5)
+            ax.set_xticks(range(len(METHODS)), TICKS, fontsize=7)
             ax.yaxis.set_minor_formatter(NullFormatter())
         ax = axes[row, 2]
         once = group.drop_duplicates(["data", "seed"])
@@ -528,6 +561,7 @@ def fresh_picture(job: Job, rows: pd.DataFrame) -> str:
             jitter = place + shake.uniform(-0.18, 0.18, len(gains))
             ax.scatter(jitter, gains, s=14, alpha=0.75, color=GREY, linewidths=0)
         ax.set_yscale("symlog", linthresh=1)
+        ax.set_ylim(-1e3, 1e4)
         ax.set(title=f"LDA, {init} start", ylabel=f"ELBO from CD\nminus that from {PREFIT} EM", xlim=(-0.6, 1.6))
         ax.axhline(0, color="black", linewidth=0.6, zorder=0)
         ax.set_xticks([0, 1], list(ITERATIONS))
