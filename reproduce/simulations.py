@@ -373,7 +373,7 @@ def signed(value: float, digits: int = 0) -> str:
 
 
 def progress_picture(job: Job, cases: list[Case]) -> str:
-    figure, axes = panels(3, len(cases), (3.2, 2.35), sharey="row")
+    figure, axes = panels(3, len(cases), (2.95, 2.1), sharey="row")
     for column, case in enumerate(cases):
         for method, fit in case.fits.items():
             dashed = method == "handed over"
