@@ -291,7 +291,7 @@ def simulation_doubts(mean: pd.DataFrame) -> list[str]:
 
 
 def simulation_picture(job: Job, rows: pd.DataFrame) -> str:
-    figure, axes = panels(2, 3, (2.95, 2.3), sharex="col", sharey="col")
+    figure, axes = panels(2, 3, (2.8, 2.1), sharex="col", sharey="col")
     shades = dict(zip(DEPTHS, ("#FDBE85", "#FD8D3C", "#D94801", "#7F2704"), strict=True))
     for row, kind in enumerate(SHAPES):
         grouped = rows[rows["topics"] == kind].groupby("depth")
