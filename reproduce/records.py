@@ -100,19 +100,16 @@ def check(corpus: str, K: int) -> int:
 
 
 def beside_the_paper() -> pd.DataFrame:
-    """K by K: the paper's best, our default single fit, our best, and what it took."""
+    """K by K: the paper's best, our best, and what it took."""
     paper = paper_logliks().groupby(["dataset", "K"])["final_loglik"].max()
     rows = []
     for (corpus, K), tried in attempts().groupby(["dataset", "K"]):
-        single = tried.query("refine == 0 and seed == 0 and init == 'auto'")
         best = tried.loc[tried["loglik"].idxmax()]
         rows.append(
             {
                 "dataset": corpus,
                 "K": K,
                 "paper": paper.get((corpus, K)),
-                "single": single["loglik"].max(),
-                "single_seconds": single["seconds"].max(),
                 "best": best["loglik"],
                 "above": best["as_paper"] - paper.get((corpus, K)),
                 "kkt": best["kkt"],
@@ -128,7 +125,7 @@ def show() -> None:
         table = beside_the_paper()
     except MissingDataError:
         table = records()
-    for column in ("paper", "single", "best", "above", "loglik"):
+    for column in ("paper", "best", "above", "loglik"):
         if column in table:
             table[column] = thousands(table[column], 2)
     print(table.to_string(index=False))
