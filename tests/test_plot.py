@@ -12,6 +12,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 import unmix as um
 from unmix.plot import (
@@ -128,6 +129,8 @@ def test_names_are_shown_as_they_are_whatever_is_in_them(draw):
     made = draw(make_fit(features=names))
     ax = made if isinstance(made, Axes) else made[0]
     ax.figure.savefig(BytesIO(), format="svg")
+    named = [text for text in ax.figure.findobj(Text) if "$x" in text.get_text() or "frac" in text.get_text()]
+    assert not any(text.get_parse_math() for text in named)
 
 
 def test_pyplot_has_new_pictures_where_it_is_in_use_and_is_left_alone_elsewhere():

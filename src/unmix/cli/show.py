@@ -127,6 +127,8 @@ def topics(fit: Fit) -> None:
 
 def outcome(fit: Fit) -> str:
     """How the fit ended, in one line."""
+    from unmix.solvers.callbacks import brief
+
     last = fit.trace.iloc[-1]
     maximised = f"{fit.objective} {last['objective']:,.1f}, " if fit.objective else ""
     verb = {"converged": "converged", "max_iter": "stopped", "interrupted": "interrupted"}[fit.status]
@@ -134,10 +136,6 @@ def outcome(fit: Fit) -> str:
         f"{verb} after {plural(last['iteration'], 'iteration')}, {last['seconds']:.1f} s: "
         f"{maximised}Poisson log-likelihood {fit.loglik:,.1f}{'' if isnan(fit.kkt) else f', KKT {brief(fit.kkt)}'}."
     )
-
-
-def brief(number: float) -> str:
-    return f"{number:,.0f}" if abs(number) >= 10 else f"{number:.2g}"
 
 
 def describe_counts(counts: Counts) -> dict[str, str]:

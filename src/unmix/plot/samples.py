@@ -51,7 +51,7 @@ def values_of(fit: Fit, given: str | ArrayLike, what: str) -> pd.Series:
 def groups(values: pd.Series) -> tuple[list[str], Integers]:
     """Names of the groups in their order, and the number of the group of each sample. Those without stand last."""
     if not isinstance(values.dtype, pd.CategoricalDtype):
-        key = None if pd.api.types.is_numeric_dtype(values) else _natural
+        key = None if pd.api.types.is_numeric_dtype(values) else natural
         values = values.astype(pd.CategoricalDtype(sorted(values.dropna().unique(), key=key)))
     values = values.cat.remove_unused_categories()
     names, labels = [str(name) for name in values.cat.categories], values.cat.codes.to_numpy(dtype=np.intp)
@@ -76,7 +76,7 @@ def scale(values: pd.Series) -> Scale | None:
     return Scale(days.to_numpy(dtype=np.float64, na_value=np.nan), dates=True)
 
 
-def _natural(value: object) -> tuple:
+def natural(value: object) -> tuple:
     """A key that sorts "cluster 2" before "cluster 10"."""
     parts = re.split(r"(\d+(?:\.\d+)?)", str(value))
     return tuple((float(part), "") if i % 2 else (-np.inf, part) for i, part in enumerate(parts))

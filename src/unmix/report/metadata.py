@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from unmix.plot.samples import natural
 from unmix.report.encode import clean, packed
 
 MOST_GROUPS = 60
@@ -131,9 +132,3 @@ def _milliseconds(dates: pd.Series) -> NDArray[np.float64]:
     plain = dates.dt.tz_convert("UTC").dt.tz_localize(None) if dates.dt.tz is not None else dates
     stamps = plain.to_numpy().astype("datetime64[ms]")
     return np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64).astype(np.float64))
-
-
-def natural(text: str) -> tuple:
-    """A key that sorts "cluster 2" before "cluster 10"."""
-    parts = re.split(r"(\d+)", text)
-    return tuple((int(part), "") if i % 2 else (-1, part) for i, part in enumerate(parts))

@@ -132,8 +132,8 @@ class ProgressBar:
         kkt = next((past["kkt"] for past in reversed(rows) if not isnan(past["kkt"])), None)
         earlier = rows[-min(len(rows), SPAN + 1)]
         gain = (row["objective"] - earlier["objective"]) / max(1, row["iteration"] - earlier["iteration"])
-        figures = f"{row['iteration']} it · {row['objective']:,.2f} ({'+' * (gain >= 0)}{_brief(gain)}/it)"
-        figures += f" · KKT {_brief(kkt)}" if kkt is not None else ""
+        figures = f"{row['iteration']} it · {row['objective']:,.2f} ({'+' * (gain >= 0)}{brief(gain)}/it)"
+        figures += f" · KKT {brief(kkt)}" if kkt is not None else ""
         seconds = time_left(progress, self._max_iter, self._tol)
         known = {} if seconds is None else {"total": row["seconds"] + seconds, "completed": row["seconds"]}
         left = "" if seconds is None else f"~{_duration(seconds)} left"
@@ -156,7 +156,8 @@ def time_left(progress: Progress, max_iter: int, tol: float) -> float | None:
     return iterations * an_iteration
 
 
-def _brief(number: float) -> str:
+def brief(number: float) -> str:
+    """A figure for a line of text: whole where it is large, two digits where it is small."""
     return f"{number:,.0f}" if abs(number) >= 10 else f"{number:.2g}"
 
 
