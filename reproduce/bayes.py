@@ -91,8 +91,8 @@ def draw(shape: float, depth: float, seed: int, n: int = SAMPLES, m: int = FEATU
 
 
 def estimates(data: Drawn) -> dict[str, Any]:
-    """The three models; MAP and VI start from the solution of ML. VI has the true priors, MAP the nearest that have"
-    " a mode."""
+    """The three models; MAP and VI start from the solution of ML. VI has the true priors, MAP the nearest that have
+    a mode."""
     topics = data.L.shape[1]
     common: dict[str, Any] = {"n_jobs": THREADS, "random_state": 0}
     ml = um.PoissonNMF(topics, max_iter=2000, **common).fit(data.X)
@@ -107,8 +107,8 @@ def estimates(data: Drawn) -> dict[str, Any]:
 
 
 def distance(data: Drawn, fit: um.Fit) -> float:
-    """KL(Poisson(true rates) ‖ Poisson(estimated rates)) per expected count: what prediction loses by not knowing"
-    " the truth."""
+    """KL(Poisson(true rates) ‖ Poisson(estimated rates)) per expected count: what prediction loses by not knowing
+    the truth."""
     truth, X = data.rates, data.X
     independent = X.sum(axis=1, keepdims=True) * (X.sum(axis=0) + 1) / (X.sum() + X.shape[1])
     rates = (1 - BACKGROUND) * fit.L @ fit.F.T + BACKGROUND * (independent + X.mean())
@@ -182,8 +182,8 @@ def exact_coverage(data: Drawn, draws: tuple[np.ndarray, np.ndarray], level: flo
 
 
 def simulate(job: Job, draws: int, sampled: int) -> pd.DataFrame:
-    """A row a kind of topics, depth and draw: distances of the three estimates, coverages of VI and, for some, of"
-    " the sampler."""
+    """A row a kind of topics, depth and draw: distances of the three estimates, coverages of VI and, for some, of
+    the sampler."""
     rows = []
     for kind, shape in SHAPES.items():
         for depth in DEPTHS:
@@ -232,36 +232,30 @@ def about_simulation(job: Job, rows: pd.DataFrame) -> tuple[str, list[str]]:
         for kind in SHAPES
     )
     text = (
-        f"**Data drawn from the model** ({SAMPLES} × {FEATURES}, K = {TOPICS}, {draws} draws each): Gamma shapes of"
-        f" {SHAPES['sharp']} make topics sharp,"
-        f" {SHAPES['blurred']} blurred. VI knows the priors; MAP has Gamma({MAP_SHAPE}) where these have no mode. The"
-        " distance of an estimate is"
-        f" KL(Poisson(true rates) ‖ Poisson(estimated rates)) per count, in nats, {BACKGROUND:.0%} of a background"
-        " mixed into every estimate, as"
-        " zeros of ML make it infinite. Gibbs sampling of the exact posterior"
-        f" ({sampled} of the draws, {SWEEPS:,} sweeps from VI's solution) says what the intervals should hold.\n\n"
+        f"**Data drawn from the model** ({SAMPLES} × {FEATURES}, K = {TOPICS}, {draws} draws each): Gamma shapes of "
+        f"{SHAPES['sharp']} make topics sharp, {SHAPES['blurred']} blurred. VI knows the priors; MAP has "
+        f"Gamma({MAP_SHAPE}) where these have no mode. The distance of an estimate is KL(Poisson(true rates) ‖ "
+        f"Poisson(estimated rates)) per count, in nats, {BACKGROUND:.0%} of a background mixed into every estimate, as "
+        f"zeros of ML make it infinite. Gibbs sampling of the exact posterior ({sampled} of the draws, {SWEEPS:,} "
+        "sweeps from VI's solution) says what the intervals should hold.\n\n"
         f"{picture}\n\n{markdown(table)}\n\n"
-        f"Point estimates: VI is closer to the truth than ML in {wins} of {len(rows)} draws, MAP closer than VI in"
-        f" {overtaken}. ML is"
-        f" {ratios}: with more counts the estimates approach one another, as the updates suggest. ML sets"
-        f" {mean['zeros_ML']['sharp', few]:.0%} (sharp) and {mean['zeros_ML']['blurred', few]:.0%} (blurred) of the"
-        f" proportions to zero with {few}"
-        " counts a sample; the truth has none.\n\n"
-        f"Spread: VI's 90% intervals hold {span(mean, 'VI', 'sharp')} with sharp topics and"
-        f" {span(mean, 'VI', 'blurred')} with blurred ones; those"
-        f" of the exact posterior {span(mean, 'exact', 'sharp')} and {span(mean, 'exact', 'blurred')}. The factorised"
-        " q treats each entry as if all"
-        f" others were known, so its intervals are too short, with {many:,} counts a sample"
-        f" {'even more so' if shrinks(mean) else 'not more so'}"
-        f" than with {few}. Where Gibbs itself misses 90%, two causes are possible: {sampled} draws are few, and the"
-        " chain starts at VI's solution."
+        f"Point estimates: VI is closer to the truth than ML in {wins} of {len(rows)} draws, MAP closer than VI in "
+        f"{overtaken}. ML is {ratios}: with more counts the estimates approach one another, as the updates suggest. ML "
+        f"sets {mean['zeros_ML']['sharp', few]:.0%} (sharp) and {mean['zeros_ML']['blurred', few]:.0%} (blurred) of "
+        f"the proportions to zero with {few} counts a sample; the truth has none.\n\n"
+        f"Spread: VI's 90% intervals hold {span(mean, 'VI', 'sharp')} with sharp topics and "
+        f"{span(mean, 'VI', 'blurred')} with blurred ones; those of the exact posterior {span(mean, 'exact', 'sharp')} "
+        f"and {span(mean, 'exact', 'blurred')}. The factorised q treats each entry as if all others were known, so its "
+        f"intervals are too short, with {many:,} counts a sample {'even more so' if shrinks(mean) else 'not more so'} "
+        f"than with {few}. Where Gibbs itself misses 90%, two causes are possible: {sampled} draws are few, and the "
+        "chain starts at VI's solution."
     )
     return text, simulation_doubts(mean)
 
 
 def shrinks(mean: pd.DataFrame) -> bool:
-    """Whether VI's intervals hold less of the truth with many counts than with few, for both kinds of topics and"
-    " both factors."""
+    """Whether VI's intervals hold less of the truth with many counts than with few, for both kinds of topics and
+    both factors."""
     columns = ["VI_loadings_0.9", "VI_factors_0.9"]
     return all(
         (mean.loc[(kind, max(DEPTHS)), columns] < mean.loc[(kind, min(DEPTHS)), columns]).all() for kind in SHAPES
@@ -281,12 +275,10 @@ def simulation_doubts(mean: pd.DataFrame) -> list[str]:
     if mean[["VI_loadings_0.9", "VI_factors_0.9"]].min().min() >= 0.85:
         return []
     return [
-        "Paisley, lecture 12, hopes that VI's q is “about as good as” the optimum of the exact objective. As"
-        " measures of uncertainty they"
-        f" are not: on data drawn from the model 90% intervals hold {span(mean, 'VI', 'sharp')} with sharp topics and"
-        f" {span(mean, 'VI', 'blurred')} with blurred ones, those of the exact posterior"
-        f" {span(mean, 'exact', 'sharp')} and"
-        f" {span(mean, 'exact', 'blurred')}."
+        "Paisley, lecture 12, hopes that VI's q is “about as good as” the optimum of the exact objective. As measures "
+        f"of uncertainty they are not: on data drawn from the model 90% intervals hold {span(mean, 'VI', 'sharp')} "
+        f"with sharp topics and {span(mean, 'VI', 'blurred')} with blurred ones, those of the exact posterior "
+        f"{span(mean, 'exact', 'sharp')} and {span(mean, 'exact', 'blurred')}."
     ]
 
 
@@ -423,13 +415,11 @@ def prediction(job: Job) -> pd.DataFrame:
 def about_prediction(job: Job, rows: pd.DataFrame) -> str:
     picture = prediction_picture(job, rows)
     parts = [
-        "**Counts not seen, as K grows.** A fifth of the samples is left out of the fit; of each, about half the"
-        " counts are shown to find its"
-        f" loadings and the rest are foreseen. MAP has Gamma({MAP_SHAPE}) priors, VI a = c ="
-        f" {', '.join(f'{shape:g}' for shape in VI_SHAPES)} with b and d"
-        f" from the total of the counts; MAP and VI start from the ML solution. {BACKGROUND:.0%} of the overall"
-        " frequencies is mixed into every"
-        " prediction, else ML's perplexity is infinite.",
+        "**Counts not seen, as K grows.** A fifth of the samples is left out of the fit; of each, about half the "
+        f"counts are shown to find its loadings and the rest are foreseen. MAP has Gamma({MAP_SHAPE}) priors, VI a = c "
+        f"= {', '.join(f'{shape:g}' for shape in VI_SHAPES)} with b and d from the total of the counts; MAP and VI "
+        f"start from the ML solution. {BACKGROUND:.0%} of the overall frequencies is mixed into every prediction, else "
+        "ML's perplexity is infinite.",
         picture,
         *(about_data(name, group) for name, group in rows.groupby("data", sort=False)),
     ]

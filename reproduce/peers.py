@@ -43,6 +43,7 @@ TEST_SHARE = 0.2
 SMOOTHING = 1e-3
 OTHER_SMOOTHINGS = (1e-2, 1e-4)
 QUICK, FULL = ("nips",), ("newsgroups", "nips", "pbmc_facs")
+NAMES = {"newsgroups": "newsgroups", "nips": "NeurIPS", "pbmc_facs": "pbmc_facs"}
 PATIENCE = {False: 900.0, True: 3 * 3600.0}  # seconds for one program, quick and full
 MEGABYTE = 1e6
 COLOURS = {
@@ -70,12 +71,11 @@ def main(job: Job) -> Section:
 
 
 def page(job: Job, tables: dict[str, pd.DataFrame], programs: list[Program], missing: list[str]) -> Section:
-    together = pd.concat([table.assign(data=name) for name, table in tables.items()])
-    job.table(together.drop(columns="each", errors="ignore"))
+    every = pd.concat([table.assign(data=name) for name, table in tables.items()])
+    job.table(every.drop(columns="each", errors="ignore"))
     picture = job.save(draw(tables), alt="held-out log-likelihood per count against seconds, for every program")
-    parts = [explanation(programs), picture]
-    for name, table in tables.items():
-        parts += [f"**{name}**, K = {K}", markdown(shown(table)), verdict(table)]
+    parts = [explanation(programs), picture, LEGEND, markdown(together(tables))]
+    parts += [f"**{NAMES[name]}**\n{verdict(table)}" for name, table in tables.items()]
     parts += [f"Left out: {reason}." for reason in missing]
     return Section("\n\n".join(parts))
 
@@ -237,24 +237,36 @@ def ranked(table: pd.DataFrame, total: int) -> pd.DataFrame:
 # What the page shows
 
 
-def shown(table: pd.DataFrame) -> pd.DataFrame:
-    ran = table["reason"] == ""
-    perplexity = np.exp(-table[HELD_OUT])
-    behind = [
-        "–" if pd.isna(gap) else "best" if gap == 0 else f"{gap:.4f} ± {error:.4f}"
-        for gap, error in zip(table["behind the best"], table["standard error"], strict=True)
-    ]
-    return pd.DataFrame(
-        {
-            "program": table["program"],
-            "held-out log-likelihood per count": thousands(table[HELD_OUT], 4),
-            "behind the best": behind,
-            "perplexity": thousands(perplexity),
-            "seconds": thousands(table["seconds"], 1),
-            "peak MB": thousands(table["peak MB"]),
-            "iterations": table["iterations"].fillna("–").where(ran, "not run: " + table["reason"]),
+def together(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """A row a program, the best on average first; for each data set how far behind the best, seconds and memory."""
+    found = {name: table.set_index("program") for name, table in tables.items()}
+    ranks = pd.DataFrame({name: table[HELD_OUT].rank(ascending=False) for name, table in found.items()})
+    order = ranks.mean(axis=1).sort_values(kind="stable").index
+    columns: dict[str, list[str]] = {"program": list(order)}
+    for name, table in found.items():
+        rows = table.reindex(order)
+        columns |= {
+            f"{NAMES[name]}: behind": [distance(row) for _, row in rows.iterrows()],
+            f"{NAMES[name]}: s": [brief_seconds(value) for value in rows["seconds"]],
+            f"{NAMES[name]}: MB": thousands(rows["peak MB"]),
         }
-    )
+    return pd.DataFrame(columns)
+
+
+def distance(row: pd.Series) -> str:
+    if row["reason"]:
+        return "not run"
+    return "best" if row["behind the best"] == 0 else f"{row['behind the best']:.4f} ± {row['standard error']:.4f}"
+
+
+def brief_seconds(value: float) -> str:
+    return "–" if pd.isna(value) else f"{value:,.1f}" if value < 10 else f"{value:,.0f}"
+
+
+LEGEND = (
+    f"Held-out log-likelihood per count with K = {K}: how far behind the best, ± its standard error; seconds; and MB. The "
+    "figures themselves, perplexities and iterations are in `peers.csv`."
+)
 
 
 def explanation(programs: list[Program]) -> str:
@@ -287,11 +299,13 @@ def verdict(table: pd.DataFrame) -> str:
     ran = table[table["seconds"].notna()]
     best, soonest, lightest = ran.iloc[0], ran.loc[ran["seconds"].idxmin()], ran.loc[ran["peak MB"].idxmin()]
     sentences = [
-        f"Best: {best['program']}. Soonest: {soonest['program']} ({soonest['seconds']:.1f} s). "
-        f"Least memory: {lightest['program']} ({lightest['peak MB']:,.0f} MB)."
+        f"Best: {best['program']}, {thousands([best[HELD_OUT]], 4)[0]} per count (perplexity {np.exp(-best[HELD_OUT]):,.0f}). "
+        f"Soonest: {soonest['program']} ({soonest['seconds']:.1f} s). Least memory: {lightest['program']} "
+        f"({lightest['peak MB']:,.0f} MB)."
     ]
     sentences += [beside(ran, ours) for ours in ran.loc[ran["library"] == "unmix", "program"]]
     sentences.append(smoothing_matters(ran))
+    sentences += [f"{row.program} was not run: {row.reason}." for row in table[table["reason"] != ""].itertuples()]
     return "\n".join(f"- {sentence}" for sentence in sentences)
 
 
@@ -331,7 +345,7 @@ def draw(tables: dict[str, pd.DataFrame]) -> Figure:
             ax.plot(row["seconds"], row[HELD_OUT], linestyle="none", markersize=8, label=program, **look)
         floor = table.loc[table["program"] == NO_TOPICS, HELD_OUT].iloc[0]
         ax.axhline(floor, color=GREY, linestyle="--", linewidth=1.2, label="no topics")
-        ax.set(title=name, xlabel="time (seconds)", xscale="log")
+        ax.set(title=NAMES[name], xlabel="time (seconds)", xscale="log")
     axes[0][0].set_ylabel("held-out log-likelihood per count (nats)")
     legend_below(figure, axes[0][0], columns=3)
     return figure

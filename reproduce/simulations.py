@@ -47,13 +47,21 @@ METHODS: dict[str, tuple[Any, bool]] = {
     "em": (EM, False),
     "em+ex": (EM, True),
     "squarem": (um.solvers.SQUAREM(EM), False),
+    "daarem": (um.solvers.DAAREM(EM), False),
     "scd": ("scd", False),
     "scd+ex": ("scd", True),
 }
 MAPS = {"squarem": 3}  # EM maps in a step; a step counts as so many iterations
-LABELS = {"em": "EM", "em+ex": "EM, extrapolated", "squarem": "EM, SQUAREM", "scd": "CD", "scd+ex": "CD, extrapolated"}
-TICKS = ["EM", "EM\nextrap.", "EM\nSQUAREM", "CD", "CD\nextrap."]  # of METHODS
-PAINT = COLOURS | {"squarem": "#CC79A7", "handed over": COLOURS["scd"]}
+LABELS = {
+    "em": "EM",
+    "em+ex": "EM, extrapolated",
+    "squarem": "EM, SQUAREM",
+    "daarem": "EM, DAAREM",
+    "scd": "CD",
+    "scd+ex": "CD, extrapolated",
+}
+TICKS = ["EM", "EM\nextr.", "EM\nSQU.", "EM\nDAA.", "CD", "CD\nextr."]  # of METHODS
+PAINT = COLOURS | {"squarem": "#CC79A7", "daarem": "#000000", "handed over": COLOURS["scd"]}
 STARTS = {"pre": "Topic-SCORE start", "rpre": "best of ten random starts"}
 CASES = [("A", "pre"), ("A", "rpre"), ("B", "pre"), ("B", "rpre")]
 DRAWN = CASES[:3]  # from the random start B looks like A
@@ -127,8 +135,8 @@ def run(
 def compare(
     data: str, start_name: str, X: um.Counts, truth: tuple[np.ndarray, np.ndarray], start: Any, *, until: float = 0.0
 ) -> Case:
-    """Every method, and LDA from EM's first 50 iterations, EM's end and CD's end. `until`: end runs at this KKT"
-    " residual."""
+    """Every method, and LDA from EM's first 50 iterations, EM's end and CD's end. `until`: end runs at this KKT
+    residual."""
     callbacks = lambda: [um.solvers.StopAtKKT(until)] if until else [um.solvers.MeasureKKT(1.15)]  # noqa: E731
     fits = {method: run(X, start, method, ITERATIONS[data], callbacks()) for method in METHODS}
     lda = {
@@ -166,9 +174,8 @@ def about_own_draw(job: Job, cases: list[Case]) -> tuple[str, list[str]]:
     pictures = progress_picture(job, drawn), proportions_picture(job, drawn), lda_picture(job, drawn)
     poor, a, b, _ = cases
     parts = [
-        "**The authors' draw.** Log-likelihood below the best of the methods, and the largest KKT residual, after"
-        f" the {PREFIT}"
-        " EM iterations; a step of SQUAREM is three EM maps and counts as three iterations.",
+        "**The authors' draw.** Log-likelihood below the best of the methods, and the largest KKT residual, after the "
+        f"{PREFIT} EM iterations; a step of SQUAREM is three EM maps and counts as three iterations.",
         pictures[0],
         f"At the end: units below the best (first iteration within {FLOOR} of it, KKT residual).",
         markdown(pretty_ends(ends)),
@@ -230,8 +237,8 @@ def pretty_ends(ends: pd.DataFrame) -> pd.DataFrame:
 
 
 def across(rows: pd.DataFrame, down: str, over: str, cell: str) -> pd.DataFrame:
-    """A table with one column's values across the top, all in the order in which they come; a dash where there is"
-    " none."""
+    """A table with one column's values across the top, all in the order in which they come; a dash where there is
+    none."""
     table = rows.pivot_table(index=down, columns=over, values=cell, aggfunc="first")
     return table.loc[rows[down].unique(), rows[over].unique()].fillna("–").reset_index().rename_axis(columns=None)
 
@@ -244,14 +251,12 @@ def correlations(one: np.ndarray, two: np.ndarray) -> list[float]:
 def about_a(poor: Case, a: Case) -> str:
     same = a.below("em") < 1
     return (
-        f"A, from the better start: EM ends {a.below('em'):.2f} below CD's best after {ITERATIONS['A']} iterations,"
-        " and their"
-        f" proportions differ by {largest_difference(a):.3f} at most; EM or CD makes "
-        f"{'little practical difference here, as the paper says' if same else 'a difference here'}. "
-        f"From Topic-SCORE every method goes to an optimum {a.best - poor.best:,.0f} units lower, and CD leads EM"
-        " there by"
-        f" {poor.below('em') - poor.below('scd'):.0f} units. We do not know which start the authors' figure shows;"
-        " their text fits the better one."
+        f"A, from the better start: EM ends {a.below('em'):.2f} below CD's best after {ITERATIONS['A']} iterations, "
+        f"and their proportions differ by {largest_difference(a):.3f} at most; EM or CD makes "
+        f"{'little practical difference here, as the paper says' if same else 'a difference here'}. From Topic-SCORE "
+        f"every method goes to an optimum {a.best - poor.best:,.0f} units lower, and CD leads EM there by "
+        f"{poor.below('em') - poor.below('scd'):.0f} units. We do not know which start the authors' figure shows; "
+        "their text fits the better one."
     )
 
 
@@ -260,15 +265,12 @@ def about_b(b: Case) -> str:
     gain, left = trace[HANDED_OVER] - trace[HANDED_OVER - 1], b.best - trace[HANDED_OVER]
     more = ITERATIONS["B"] - HANDED_OVER
     return (
-        f"B, from Topic-SCORE: after {HANDED_OVER} EM iterations {left:,.0f} units are missing, while an iteration"
-        " gains"
-        f" {gain:.2f} (the paper: “far”, and about 0.1). CD is within {FLOOR} of the best after {b.close('scd'):.0f}"
-        " iterations,"
-        f" extrapolated after {b.close('scd+ex'):.0f}. CD from EM's state ends {b.below('handed over'):.2f} below the"
-        " best after"
-        f" {more} iterations, so EM was"
-        f" {'on its way to the same optimum' if b.below('handed over') < 1 else 'elsewhere'}:"
-        " a small gain proves nothing."
+        f"B, from Topic-SCORE: after {HANDED_OVER} EM iterations {left:,.0f} units are missing, while an iteration "
+        f"gains {gain:.2f} (the paper: “far”, and about 0.1). CD is within {FLOOR} of the best after "
+        f"{b.close('scd'):.0f} iterations, extrapolated after {b.close('scd+ex'):.0f}. CD from EM's state ends "
+        f"{b.below('handed over'):.2f} below the best after {more} iterations, so EM was "
+        f"{'on its way to the same optimum' if b.below('handed over') < 1 else 'elsewhere'}: a small gain proves "
+        "nothing."
     )
 
 
@@ -278,17 +280,16 @@ def about_proportions(b: Case) -> str:
     most, least = int(np.argmax(excess)), int(np.argmin(excess))
     six = excess[K - 1]
     return (
-        "Proportions of all documents and topics by EM against CD (above) and by CD against the truth (below). On B,"
-        " EM's largest"
-        f" excess over CD is in topic {most + 1} ({signed(excess[most], 3)} of a document on average), its largest"
-        f" deficit in topic {least + 1}"
-        f" ({signed(excess[least], 3)}). The paper saw EM overestimate topic 6; here that is {signed(six, 3)}."
+        "Proportions of all documents and topics by EM against CD (above) and by CD against the truth (below). On B, "
+        f"EM's largest excess over CD is in topic {most + 1} ({signed(excess[most], 3)} of a document on average), its "
+        f"largest deficit in topic {least + 1} ({signed(excess[least], 3)}). The paper saw EM overestimate topic 6; "
+        f"here that is {signed(six, 3)}."
     )
 
 
 def overestimates(case: Case) -> np.ndarray:
-    """Mean proportion by EM minus that by CD, topic by topic of the truth; both started with the same topics in the"
-    " same place."""
+    """Mean proportion by EM minus that by CD, topic by topic of the truth; both started with the same topics in the
+    same place."""
     em, scd = case.fits["em"].proportions, case.fits["scd"].proportions
     place = match_proportions(case.truth[0], scd)
     return np.array([float((em - scd)[:, place[k]].mean()) for k in range(K)])
@@ -335,37 +336,33 @@ def about_rivals(b: Case) -> str:
 
     each = "; ".join(f"{LABELS[method]}: {within(method)}" for method in METHODS)
     return (
-        f"**Acceleration** (figure A1). Within {FLOOR} of the best on B: {each}. The paper's rival is the"
-        " quasi-Newton method of `maptpx`,"
-        " which maximises a posterior and is not a part of this library; SQUAREM stands in for it, on the"
-        " likelihood. DAAREM, the"
-        " damped Anderson scheme of its section 3, is not in this library either."
+        f"**Acceleration** (figure A1). Within {FLOOR} of the best on B: {each}. The paper's rival is the quasi-Newton "
+        "method of `maptpx`, which maximises a posterior and is not a part of this library; SQUAREM and DAAREM, the damped "
+        "Anderson scheme that its section 3 names among those tried, stand in for it, on the likelihood."
     )
 
 
 def own_doubts(poor: Case, a: Case, b: Case) -> list[str]:
     doubts, first = [], f"{PREFIT} EM"
-    if not np.isnan(b.close("squarem")):
+    arrived = [method for method in ("squarem", "daarem") if not np.isnan(b.close(method))]
+    if arrived:
+        each = " and ".join(f"{LABELS[method]} after {b.close(method):.0f} EM iterations" for method in arrived)
         doubts.append(
-            "Carbonetto et al., section 4: “the poor convergence of EM in data set B is not easily solved using"
-            " existing acceleration"
-            f" schemes”. On their draw SQUAREM, another scheme than the one they tried, comes within {FLOOR} of the"
-            " best after"
-            f" {b.close('squarem'):.0f} EM iterations, where plain EM is {b.below('em'):,.0f} units below after"
-            f" {ITERATIONS['B']};"
-            f" CD needs {b.close('scd'):.0f}."
+            "Carbonetto et al., section 4: “the poor convergence of EM in data set B is not easily solved using "
+            f"existing acceleration schemes”. On their draw {each} came within {FLOOR} of the best, where plain EM is "
+            f"{b.below('em'):,.0f} units below after {ITERATIONS['B']}; CD needs {b.close('scd'):.0f}."
         )
     if (gain := lda_gain(poor, first)) < 0:
         doubts.append(
-            "Carbonetto et al., section 4: LDA ends higher from CD in both data sets. On A from Topic-SCORE it ends"
-            f" {signed(gain)} from CD compared with the first {first} iterations"
-            f" (from the better start {signed(lda_gain(a, first), 2)})."
+            "Carbonetto et al., section 4: LDA ends higher from CD in both data sets. On A from Topic-SCORE it ends "
+            f"{signed(gain)} from CD compared with the first {first} iterations (from the better start "
+            f"{signed(lda_gain(a, first), 2)})."
         )
     if (six := overestimates(b)[K - 1]) <= 0:
         doubts.append(
-            "Carbonetto et al., section 4: EM often overestimates topic 6 on B. Here EM's mean excess over CD is"
-            f" {signed(six, 3)} in topic 6"
-            f" and largest in topic {int(np.argmax(overestimates(b))) + 1} ({overestimates(b).max():+.3f})."
+            "Carbonetto et al., section 4: EM often overestimates topic 6 on B. Here EM's mean excess over CD is "
+            f"{signed(six, 3)} in topic 6 and largest in topic {int(np.argmax(overestimates(b))) + 1} "
+            f"({overestimates(b).max():+.3f})."
         )
     return doubts
 
@@ -490,16 +487,14 @@ def about_fresh_draws(job: Job, rows: pd.DataFrame) -> tuple[str, list[str]]:
     )
     behind = {data: hard(rows, data) for data in ITERATIONS}
     text = (
-        f"**{draws} fresh draws** of each data set, from Topic-SCORE and from random starts ({PREFIT} EM iterations"
-        " after each), runs ending"
-        f" at a KKT residual of {SOLVED:.0e} or after {ITERATIONS['A']} (A) and {ITERATIONS['B']} (B) iterations. A"
-        " point is a draw.\n\n"
-        f"{picture}\n\nDraws that come within {FLOOR} of the best (median of the iterations to there); most units"
-        " below at the end.\n\n"
+        f"**{draws} fresh draws** of each data set, from Topic-SCORE and from random starts ({PREFIT} EM iterations "
+        f"after each), runs ending at a KKT residual of {SOLVED:.0e} or after {ITERATIONS['A']} (A) and "
+        f"{ITERATIONS['B']} (B) iterations. A point is a draw.\n\n"
+        f"{picture}\n\nDraws that come within {FLOOR} of the best (median of the iterations to there); most units "
+        "below at the end.\n\n"
         f"{markdown(table)}\n\n"
-        f"EM ends more than 1 unit below CD in {behind['A'][0]} of {behind['A'][1]} runs on A and in {behind['B'][0]}"
-        f" of {behind['B'][1]} on B"
-        f" (A has {ITERATIONS['A']} iterations, B {ITERATIONS['B']})."
+        f"EM ends more than 1 unit below CD in {behind['A'][0]} of {behind['A'][1]} runs on A and in {behind['B'][0]} "
+        f"of {behind['B'][1]} on B (A has {ITERATIONS['A']} iterations, B {ITERATIONS['B']})."
         + (
             " The contrast of figure 1 is one of the draw and the start more than of the correlation between two topics."
             if 2 * behind["B"][0] < behind["B"][1]

@@ -122,10 +122,11 @@ def test_a_better_peer_comes_first_and_is_named(X):
     assert table["program"].tolist() == ["better", "ours", "worse", "absent"]
     np.testing.assert_allclose(table["behind the best"], [0, 1, 3, np.nan])
     np.testing.assert_allclose(table["standard error"].iloc[1], np.std([10, 0], ddof=1) * np.sqrt(2) / 10)
-    page = peers.shown(table)
-    assert "No module named 'x'" in page["iterations"].iloc[3]
-    assert page["behind the best"].tolist() == ["best", "1.0000 ± 1.0000", "3.0000 ± 3.0000", "–"]
+    page = peers.together({"nips": table})
+    assert page.iloc[:, 1].tolist() == ["best", "1.0000 ± 1.0000", "3.0000 ± 3.0000", "not run"]
+    assert page.iloc[:, 2].tolist() == ["40", "50", "70", "–"]
     told = peers.verdict(table)
+    assert "absent was not run: No module named 'x'." in told
     assert "other libraries that predict better, better (by 1.0000); that are done sooner, better." in told
     assert "with ε = 0.01, no rank; with ε = 0.0001, no rank." in told
     table.loc[1, peers.column(0.01)] = 0.0
@@ -152,13 +153,17 @@ def test_a_library_that_is_not_installed_is_left_out_with_the_reason(tmp_path, m
         peers.compare(job, "nips", programs)
 
 
-def test_the_page_has_a_table_a_data_set_and_says_what_is_missing(tmp_path):
+def test_the_page_has_one_table_of_all_data_sets_and_says_what_is_missing(tmp_path):
     rows = [row(name, [-30.0 - i, -20.0], BY_NAME[name].library) for i, name in enumerate(BY_NAME)]
     rows.append(row(peers.NO_TOPICS, [-60.0, -40.0], "") | {"seconds": np.nan})
     table = peers.ranked(pd.DataFrame(rows), total=10)
     job = peers.Job("peers", full=True, folder=tmp_path)
     section = peers.page(job, {"nips": table, "newsgroups": table}, list(peers.PROGRAMS), ["pbmc_facs is not there"])
-    assert section.text.count("| program |") == 2
+    (header,) = [line for line in section.text.splitlines() if line.startswith("| program |")]
+    assert (
+        header
+        == "| program | NeurIPS: behind | NeurIPS: s | NeurIPS: MB | newsgroups: behind | newsgroups: s | newsgroups: MB |"
+    )
     assert "Left out: pbmc_facs is not there." in section.text
     assert all(f"- {name}" in section.text for name in BY_NAME)
     assert (tmp_path / "peers.png").stat().st_size < 200_000

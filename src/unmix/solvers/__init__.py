@@ -1,6 +1,6 @@
 """HOW it is optimised: one algorithm a file, one protocol, one loop."""
 
-from unmix.solvers.accelerate import SQUAREM
+from unmix.solvers.accelerate import DAAREM, SQUAREM
 from unmix.solvers.alternate import Alternate
 from unmix.solvers.base import Problem, Side, State
 from unmix.solvers.callbacks import Checkpoint, Log, MeasureKKT, ProgressBar, StopAfter, StopAtKKT
@@ -18,6 +18,7 @@ from unmix.solvers.vi import CAVI, Inference
 __all__ = [
     "CAVI",
     "CCD",
+    "DAAREM",
     "EM",
     "PLSA",
     "PLSI",
