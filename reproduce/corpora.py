@@ -123,7 +123,14 @@ def race(X: um.Counts, K: int, before: int, after: int) -> dict[str, um.Fit]:
     )
     start = run_from(X, spectral.fit(X).result_, "em", before)
     return {
-        name: run_from(X, start, solver, after, extrapolate=extrapolate, callbacks=[um.solvers.MeasureKKT(growth=1.15)])
+        name: run_from(
+            X,
+            start,
+            solver,
+            after,
+            extrapolate=extrapolate,
+            callbacks=[um.solvers.MeasureKKT(growth=1.15), um.solvers.StopAtKKT(SOLVED)],
+        )
         for name, (solver, extrapolate) in ALGORITHMS.items()
     }
 

@@ -42,6 +42,12 @@ def test_all_algorithms_start_at_the_same_point_and_none_falls_below_it() -> Non
         assert trace["kkt"].notna().sum() > 5
 
 
+def test_an_algorithm_stops_when_nothing_is_left_to_gain() -> None:
+    fits = corpora.race(X, 2, before=10, after=3000)
+    assert len(fits["newton+ex"].trace) < 3000
+    assert fits["newton+ex"].trace["kkt"].iloc[-1] <= corpora.SOLVED
+
+
 def test_a_search_keeps_the_best_attempt_as_the_record_and_never_repeats_one(results, capsys) -> None:
     records.main(["--search", "nips", "4", "--seeds", "0", "1", "2", "--refine", "0", "--init", "random"])
     tried, best = records.attempts(), records.records()
