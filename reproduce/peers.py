@@ -75,7 +75,7 @@ def page(job: Job, tables: dict[str, pd.DataFrame], programs: list[Program], mis
     every = pd.concat([table.assign(data=name) for name, table in tables.items()])
     job.table(every.drop(columns="each", errors="ignore"))
     picture = job.save(draw(tables), alt="how far behind the best prediction against seconds, for every program")
-    parts = [explanation(programs), picture, LEGEND, markdown(together(tables))]
+    parts = [explanation(programs, full=job.full), picture, LEGEND, markdown(together(tables))]
     parts += [f"**{NAMES[name]}**\n{verdict(table)}" for name, table in tables.items()]
     parts += [f"Left out: {reason}." for reason in missing]
     return Section("\n\n".join(parts))
@@ -179,7 +179,8 @@ HELD_OUT = column(SMOOTHING)
 
 def compare(job: Job, data: str, programs: list[Program]) -> pd.DataFrame:
     """A row a program, the best first; last those that did not run, with the reason."""
-    train, test = thinned(counts(data).csr)
+    X = counts(data).csr
+    train, test = thinned(X if job.full else X[::2])
     total, rows = int(test.sum()), []
     with tempfile.TemporaryDirectory() as folder:
         files = {"train": str(Path(folder) / "train.npz"), "test": str(Path(folder) / "test.npz")}
@@ -270,10 +271,11 @@ LEGEND = (
 )
 
 
-def explanation(programs: list[Program]) -> str:
+def explanation(programs: list[Program], *, full: bool) -> str:
     lines = [f"- {program.name}{release(program)}: {program.settings}" for program in programs]
     later = [f"{program.name}: {program.settings}" for program in PROGRAMS if program not in programs]
     omitted = f"\n\nOnly with `--full`, for their length: {'; '.join(later)}." if later else ""
+    shorter = "" if full else " In this quick form every other sample is left out."
     return (
         "Not a claim of a paper: how unmix stands beside the libraries people use. Every count was split at random, "
         f"{1 - TEST_SHARE:.0%} to learn from and {TEST_SHARE:.0%} to be judged by, the same split for all; a sample's unseen "
@@ -283,7 +285,7 @@ def explanation(programs: list[Program]) -> str:
         f"not judged. Each program ran once, in a fresh process with {THREADS} threads: seconds are from the matrix in memory to "
         "proportions and topics, conversions included, imports not; memory is the peak beyond the matrix, child processes "
         "included. ± is the standard error over samples, and says nothing of other seeds. gensim's LdaMulticore and tomotopy on "
-        "several threads give slightly different topics every time, whatever the seed.\n\n"
+        f"several threads give slightly different topics every time, whatever the seed.{shorter}\n\n"
         f"What was called, with K = {K} and otherwise as the library has it:\n" + "\n".join(lines) + omitted
     )
 

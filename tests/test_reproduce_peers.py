@@ -145,7 +145,7 @@ def test_a_library_that_is_not_installed_is_left_out_with_the_reason(tmp_path, m
     monkeypatch.setattr(peers, "in_fresh_process", fail)
     monkeypatch.setattr(peers, "counts", lambda name: Data)
     programs = [BY_NAME["unmix LDA"], BY_NAME["scikit-learn LDA"]]
-    job = peers.Job("peers", folder=tmp_path)
+    job = peers.Job("peers", full=True, folder=tmp_path)
     table = peers.compare(job, "nips", programs)
     assert table.iloc[-1]["reason"] == "ModuleNotFoundError: No module named 'unmix'"
     monkeypatch.setattr(peers, "in_fresh_process", lambda *_, **__: fail(program="unmix LDA"))
