@@ -398,7 +398,7 @@ def progress_picture(job: Job, cases: list[Case]) -> str:
         ax.set(xscale="log", yscale="log")
     for row, label in enumerate(("log-likelihood\nbelow the best",) * 2 + ("largest KKT residual",)):
         axes[row, 0].set_ylabel(label)
-    legend_below(figure, axes[0, -1])
+    legend_below(figure, axes[0, -1], columns=4)
     return job.save(figure, "progress", "EM and coordinate descent on the authors' draw of data sets A and B")
 
 
