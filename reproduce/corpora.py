@@ -301,11 +301,12 @@ def records_text(default: pd.DataFrame) -> str:
     tied = table[table["above"].abs() <= 0.005]
     ahead = len(table) - len(behind) - len(tied)
     tie = "".join(
-        f"On {CORPORA[row.dataset]} with K = {row.K} both end at the same optimum, and no start of ours found a better one."
+        f"On {CORPORA[row.dataset]} with K = {row.K} both end at the same optimum: {row.alike} of our {row.attempts} starts find "
+        "it, and none a better one. "
         for row in tied.itertuples()
     )
     return f"""The paper's best of four algorithms (2,000 iterations each) beside ours: above it in {ahead} of {len(table)} cases.
-{tie} `a default fit` is `um.TopicModel(K, random_state=0)` and nothing else. `our best` is the best of `attempts`
+{tie}`a default fit` is `um.TopicModel(K, random_state=0)` and nothing else. `our best` is the best of `attempts`
 (`docs/results/records-attempts.csv`): single fits, and fits with 20 split–merge moves, to the last hundredth; `seconds in all`
 are theirs, on a machine that was busy with other things. fastTopics adds 1e-8 to every rate inside the logarithm;
 `above the paper` measures our fit in the same way.
