@@ -154,7 +154,7 @@ def run_from(
     extrapolate: bool = False,
     callbacks: Sequence[Any] = (),
 ) -> um.Fit:
-    """Exactly so many iterations of a solver of Poisson NMF from a start."""
+    """So many iterations of a solver of Poisson NMF from a start, unless a callback ends it."""
     factors = (start.L, start.F) if isinstance(start, um.Fit) else start
     model = um.PoissonNMF(
         factors[0].shape[1],
