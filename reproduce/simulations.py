@@ -556,7 +556,7 @@ def fresh_picture(job: Job, rows: pd.DataFrame) -> str:
             jitter = place + shake.uniform(-0.18, 0.18, len(gains))
             ax.scatter(jitter, gains, s=14, alpha=0.75, color=GREY, linewidths=0)
         ax.set_yscale("symlog", linthresh=1)
-        ax.set_ylim(-1e3, 1e4)
+        ax.set_ylim(-1e4, 1e4)
         ax.set(title=f"LDA, {init} start", ylabel=f"ELBO from CD\nminus that from {PREFIT} EM", xlim=(-0.6, 1.6))
         ax.axhline(0, color="black", linewidth=0.6, zorder=0)
         ax.set_xticks([0, 1], list(ITERATIONS))
