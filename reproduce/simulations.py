@@ -346,7 +346,7 @@ def own_doubts(poor: Case, a: Case, b: Case) -> list[str]:
     doubts, first = [], f"{PREFIT} EM"
     arrived = [method for method in ("squarem", "daarem") if not np.isnan(b.close(method))]
     if arrived:
-        each = " and ".join(f"{LABELS[method]} after {b.close(method):.0f} EM iterations" for method in arrived)
+        each = " and ".join(f"{method.upper()} after {b.close(method):.0f} EM iterations" for method in arrived)
         doubts.append(
             "Carbonetto et al., section 4: “the poor convergence of EM in data set B is not easily solved using "
             f"existing acceleration schemes”. On their draw {each} came within {FLOOR} of the best, where plain EM is "

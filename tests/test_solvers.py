@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -524,6 +525,16 @@ def test_ten_and_ten_iterations_are_twenty(solver: Any, extrapolate: bool, tmp_p
         assert fit.F.tobytes() == twenty.F.tobytes()
         assert fit.loglik == twenty.loglik
         assert fit.trace["loglik"].iloc[1:].tolist() == twenty.trace["loglik"].iloc[-10:].tolist()
+
+
+@pytest.mark.parametrize(("solver", "field"), [("newton", "L"), ("newton", "Ln"), (DAAREM(), "L_path")], ids=str)
+def test_a_state_of_other_shapes_is_not_gone_on_with(solver: Any, field: str) -> None:
+    model = um.PoissonNMF(3, init=START, solver=solver, extrapolate=solver == "newton", tol=0, max_iter=5)
+    fit = model.fit(X0).result_
+    array = fit.state[field]
+    longer = np.stack([array, array])
+    with pytest.raises(ValueError, match="its state is damaged"):
+        model.resume(X0, replace(fit, state=fit.state | {field: longer}))
 
 
 @pytest.mark.parametrize("init", ["random", "topic-score", "auto"])

@@ -449,7 +449,8 @@ def _resumed(solver: Solver, fit: Fit, problem: Problem, dtype: str) -> State | 
         return None  # a damaged state
     n, m = problem.X.shape
     shapes = {(n, problem.n_topics), (m, problem.n_topics), (problem.n_topics,)}
-    if any(isinstance(value, np.ndarray) and value.shape[-2:] not in shapes for value in state.values()):
+    arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
+    if any(array.shape[2 if name in resumed.paths else 0 :] not in shapes for name, array in arrays.items()):
         return None
     if L.shape != (n, problem.n_topics) or F.shape != (m, problem.n_topics) or L.dtype != dtype:
         return None

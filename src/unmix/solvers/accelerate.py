@@ -55,6 +55,7 @@ def _leap(zero: Floats, one: Floats, two: Floats) -> Floats:
 class History(State):
     """θ and Mθ of the last iterations, the oldest first; `trust` counts the leaps that were kept."""
 
+    paths: ClassVar[tuple[str, ...]] = ("L_path", "F_path")
     L_path: Floats  # 2 × iterations × n × K
     F_path: Floats
     trust: int = 0

@@ -146,8 +146,10 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class State(Stage):
-    """Of a `Problem`: the best factors so far and their loss."""
+    """Of a `Problem`: the best factors so far and their loss. `paths` names the fields that hold many factors, along two axes in
+    front; all other arrays have the shape of one, or a number a topic."""
 
+    paths: ClassVar[tuple[str, ...]] = ()
     L: Floats
     F: Floats
 
