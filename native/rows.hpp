@@ -8,6 +8,8 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -69,7 +71,12 @@ void for_row_blocks(const std::vector<int64_t>& cuts, int threads, const MakeWor
     };
     std::vector<std::thread> pool;
     const int64_t extra = std::min<int64_t>(threads, blocks) - 1;
-    for (int64_t t = 0; t < extra; ++t) pool.emplace_back(work, false);
+    pool.reserve(std::max<int64_t>(extra, 0));
+    try {
+        for (int64_t t = 0; t < extra; ++t) pool.emplace_back(work, false);
+    } catch (const std::system_error&) {        // no more threads to be had: those that have started share the blocks
+    } catch (const std::bad_alloc&) {           // nor memory to start one
+    }
     work(true);
     for (auto& t : pool) t.join();
     if (error) std::rethrow_exception(error);

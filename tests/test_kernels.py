@@ -298,3 +298,50 @@ def test_ctrl_c_interrupts_a_long_kernel() -> None:
     assert process.returncode != 0
     assert "finished" not in rest
     assert "KeyboardInterrupt" in errors
+
+
+# In stacks of 256 MB: room for two and a half of them, so that some of the 63 threads asked for start and the next one cannot.
+FEW_THREADS_PROGRAM = """
+import resource
+import threading
+import numpy as np
+from unmix import kernels
+from unmix.counts import Counts
+rng = np.random.default_rng(0)
+X = Counts(rng.poisson(1.0, (20_000, 100)))
+L, F = rng.random((20_000, 10)), rng.random((100, 10))
+def run(threads):
+    return kernels.em(X.rows, F, L, F.sum(axis=0), None, steps=5, threads=threads)[0]
+want = run(1)
+with open("/proc/self/statm") as file:
+    now = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (now + (640 << 20), resource.RLIM_INFINITY))
+done, waiting = threading.Event(), []
+try:
+    for _ in range(63):
+        waiting.append(threading.Thread(target=done.wait))
+        waiting[-1].start()
+except RuntimeError:
+    print("started", len(waiting) - 1, flush=True)
+    waiting.pop()
+done.set()
+for thread in waiting:
+    thread.join()
+print("same", np.array_equal(run(64), want), flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of this kind are Linux's")
+def test_threads_that_cannot_be_started_are_done_without() -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -s 262144 && exec "$@"', "sh", sys.executable, "-c", FEW_THREADS_PROGRAM],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "ulimit" in done.stderr:
+        pytest.skip("stacks of this size are not allowed here")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["started", "2", "same", "True"]
