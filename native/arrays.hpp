@@ -22,6 +22,7 @@ using Strided2 = nb::ndarray<const double, nb::ndim<2>, nb::device::cpu>;
 using Indptr = In1<int64_t>;
 using Indices = In1<int32_t>;
 using Data = In1<double>;
+using Scratch = Out1<uint8_t>;        // memory for the padded copy of a factor
 
 inline void require(bool ok, const char* what) {
     if (!ok) throw std::invalid_argument(what);
@@ -40,6 +41,13 @@ inline void require_indices(const Indices& indices, std::size_t rows) {
         high = std::max(high, indices.data()[p]);
     }
     require(low >= 0 && high < static_cast<int64_t>(rows), "the matrix has more columns than the fixed factor has rows");
+}
+
+// Where in `scratch` a padded factor begins: at a cache line, as loads of whole vectors need it.
+template <class S> inline S* room_in(const Scratch& scratch, std::size_t rows, int stride) {
+    require(scratch.shape(0) >= padded_bytes(rows, stride, sizeof(S)), "the scratch array is too small for the padded factor");
+    const auto address = reinterpret_cast<std::uintptr_t>(scratch.data());
+    return reinterpret_cast<S*>((address + cache_line - 1) / cache_line * cache_line);
 }
 
 template <int N> struct Number { static constexpr int value = N; };

@@ -15,19 +15,20 @@ static void log_means_of(In2<double> shape, In1<double> offset, Strided2 prior, 
               shift.data(), term.data(), threads);
 }
 
-static void infer_rows(Indptr indptr, Indices indices, Data data, In2<double> fixed, In1<double> scale, In2<double> start,
-                       Out2<double> out, In1<double> prior, int steps, double enough, int threads) {
+static void infer_rows(Scratch scratch, Indptr indptr, Indices indices, Data data, In2<double> fixed, In1<double> scale,
+                       In2<double> start, Out2<double> out, In1<double> prior, int steps, double enough, int threads) {
     const Sparse X = sparse(indptr, indices, data);
     require_indices(indices, fixed.shape(0));
     const auto n = static_cast<std::size_t>(X.rows), K = fixed.shape(1);
     require(start.shape(0) == n && out.shape(0) == n, "the parameters have another number of rows than the matrix");
     require(K >= 1 && start.shape(1) == K && out.shape(1) == K && scale.shape(0) == K && prior.shape(0) == K,
             "the arrays differ in their number of topics");
+    const int topics = static_cast<int>(K), padded = padded_topics(topics);
+    double* room = room_in<double>(scratch, fixed.shape(0), padded);
     nb::gil_scoped_release release;
-    const int topics = static_cast<int>(K), padded = round_up(topics, 4);
     with_vectors(topics, [&](auto v) {
-        infer<decltype(v)::value>(X, fixed.data(), fixed.shape(0), scale.data(), start.data(), out.data(), topics, padded, prior.data(),
-                                  steps, enough, threads);
+        infer<decltype(v)::value>(X, fixed.data(), fixed.shape(0), scale.data(), start.data(), out.data(), topics, padded, room,
+                                  prior.data(), steps, enough, threads);
     });
 }
 
@@ -35,8 +36,9 @@ void bind_beliefs(nb::module_& m) {
     using namespace nb::literals;
     m.def("log_means", &log_means_of, "shape"_a.noconvert(), "offset"_a.noconvert(), "prior"_a.noconvert(), "geometric"_a.noconvert(),
           "shift"_a.noconvert(), "term"_a.noconvert(), "threads"_a);
-    m.def("infer", &infer_rows, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "fixed"_a.noconvert(),
-          "scale"_a.noconvert(), "start"_a.noconvert(), "out"_a.noconvert(), "prior"_a.noconvert(), "steps"_a, "enough"_a, "threads"_a);
+    m.def("infer", &infer_rows, "scratch"_a.noconvert(), "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(),
+          "fixed"_a.noconvert(), "scale"_a.noconvert(), "start"_a.noconvert(), "out"_a.noconvert(), "prior"_a.noconvert(),
+          "steps"_a, "enough"_a, "threads"_a);
 }
 
 }  // namespace unmix

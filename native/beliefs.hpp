@@ -76,14 +76,14 @@ template <int V> struct Inference : Regression<double, V> {
     }
 };
 
-// Rows without counts get the prior. `scale` multiplies the columns of `fixed`.
+// Rows without counts get the prior. `scale` multiplies the columns of `fixed`; `room` is for its padded rows.
 template <int V>
 void infer(const Sparse& X, const double* fixed, int64_t fixed_rows, const double* scale, const double* start, double* out, int topics,
-           int padded, const double* prior, int steps, double enough, int threads) {
-    Padded<double> copy(fixed, fixed_rows, topics, padded, scale, threads);
+           int padded, double* room, const double* prior, int steps, double enough, int threads) {
+    pad(fixed, fixed_rows, topics, padded, scale, room, threads);
     const int64_t longest = X.longest_row();
     for_row_blocks(row_blocks(X.indptr, X.rows), threads, [&] {
-        return [&, row = Inference<V>(copy.buffer.data(), padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
+        return [&, row = Inference<V>(room, padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
             row.index_end = X.indices + X.indptr[X.rows];
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t first = X.indptr[i];

@@ -8,15 +8,15 @@
 
 namespace unmix {
 
-// Any of `numerators` (n x K), `xlog` (n) and `ratio` (nonzeros) may be null.
+// Any of `numerators` (n x K), `xlog` (n) and `ratio` (nonzeros) may be null. `room` is for the padded rows of `right`.
 template <class S, int V>
-void pass(const Sparse& X, const S* left, const S* right, int64_t right_rows, int topics, int padded, double* numerators,
+void pass(const Sparse& X, const S* left, const S* right, int64_t right_rows, int topics, int padded, S* room, double* numerators,
           double* xlog, double* ratio, int threads) {
     const std::vector<double> ones(topics, 1.0);
-    Padded<S> copy(right, right_rows, topics, padded, ones.data(), threads);
+    pad(right, right_rows, topics, padded, ones.data(), room, threads);
     const int64_t longest = X.longest_row();
     for_row_blocks(row_blocks(X.indptr, X.rows), threads, [&] {
-        return [&, row = Regression<S, V>(copy.buffer.data(), padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
+        return [&, row = Regression<S, V>(room, padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
             row.index_end = X.indices + X.indptr[X.rows];
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t start = X.indptr[i];
@@ -39,12 +39,12 @@ void pass(const Sparse& X, const S* left, const S* right, int64_t right_rows, in
 
 template <class S, int V>
 void gather_ratios(const Sparse& Xt, const int64_t* order, const double* ratio, const S* left, int64_t left_rows, int topics,
-                   int padded, double* numerators, int threads) {
+                   int padded, S* room, double* numerators, int threads) {
     const std::vector<double> ones(topics, 1.0);
-    Padded<S> copy(left, left_rows, topics, padded, ones.data(), threads);
+    pad(left, left_rows, topics, padded, ones.data(), room, threads);
     const int64_t longest = Xt.longest_row();
     for_row_blocks(row_blocks(Xt.indptr, Xt.rows), threads, [&] {
-        return [&, row = Regression<S, V>(copy.buffer.data(), padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
+        return [&, row = Regression<S, V>(room, padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
             for (int64_t j = begin; j < end; ++j) {
                 const int64_t start = Xt.indptr[j];
                 row.index = Xt.indices + start;

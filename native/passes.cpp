@@ -5,8 +5,9 @@
 namespace unmix {
 
 template <class S>
-static void pass_rows(Indptr indptr, Indices indices, Data data, In2<S> left, In2<S> right, std::optional<Out2<double>> numerators,
-               std::optional<Out1<double>> xlog, std::optional<Out1<double>> ratio, int threads) {
+static void pass_rows(Scratch scratch, Indptr indptr, Indices indices, Data data, In2<S> left, In2<S> right,
+                      std::optional<Out2<double>> numerators, std::optional<Out1<double>> xlog, std::optional<Out1<double>> ratio,
+                      int threads) {
     const Sparse X = sparse(indptr, indices, data);
     const int topics = static_cast<int>(left.shape(1));
     const auto n = static_cast<std::size_t>(X.rows);
@@ -15,34 +16,40 @@ static void pass_rows(Indptr indptr, Indices indices, Data data, In2<S> left, In
     require(!numerators || (numerators->shape(0) == n && numerators->shape(1) == left.shape(1)), "numerators must be shaped like the left factor");
     require(!xlog || xlog->shape(0) == n, "xlog needs a number a row");
     require(!ratio || ratio->shape(0) == data.shape(0), "ratio needs a number a nonzero");
+    const int padded = padded_topics(topics);
+    S* room = room_in<S>(scratch, right.shape(0), padded);
     nb::gil_scoped_release release;
-    const int padded = round_up(topics, 4);
     with_vectors(topics, [&](auto v) {
-        pass<S, decltype(v)::value>(X, left.data(), right.data(), right.shape(0), topics, padded, numerators ? numerators->data() : nullptr,
-                                    xlog ? xlog->data() : nullptr, ratio ? ratio->data() : nullptr, threads);
+        pass<S, decltype(v)::value>(X, left.data(), right.data(), right.shape(0), topics, padded, room,
+                                    numerators ? numerators->data() : nullptr, xlog ? xlog->data() : nullptr,
+                                    ratio ? ratio->data() : nullptr, threads);
     });
 }
 
 template <class S>
-static void gather_rows(Indptr indptr, Indices indices, In1<int64_t> order, In1<double> ratio, In2<S> left, Out2<double> numerators, int threads) {
+static void gather_rows(Scratch scratch, Indptr indptr, Indices indices, In1<int64_t> order, In1<double> ratio, In2<S> left,
+                        Out2<double> numerators, int threads) {
     const Sparse Xt = sparse(indptr, indices, ratio);
     const int topics = static_cast<int>(left.shape(1));
     require(order.shape(0) == ratio.shape(0), "order needs a number a nonzero");
     require_indices(indices, left.shape(0));
     require(numerators.shape(0) == static_cast<std::size_t>(Xt.rows) && numerators.shape(1) == left.shape(1), "numerators must be shaped like the right factor");
+    const int padded = padded_topics(topics);
+    S* room = room_in<S>(scratch, left.shape(0), padded);
     nb::gil_scoped_release release;
-    const int padded = round_up(topics, 4);
     with_vectors(topics, [&](auto v) {
-        gather_ratios<S, decltype(v)::value>(Xt, order.data(), ratio.data(), left.data(), left.shape(0), topics, padded, numerators.data(), threads);
+        gather_ratios<S, decltype(v)::value>(Xt, order.data(), ratio.data(), left.data(), left.shape(0), topics, padded, room,
+                                              numerators.data(), threads);
     });
 }
 
 template <class S> static void bind(nb::module_& m) {
     using namespace nb::literals;
-    m.def("pass_rows", &pass_rows<S>, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "left"_a.noconvert(),
-          "right"_a.noconvert(), "numerators"_a.noconvert().none(), "xlog"_a.noconvert().none(), "ratio"_a.noconvert().none(), "threads"_a);
-    m.def("gather_rows", &gather_rows<S>, "indptr"_a.noconvert(), "indices"_a.noconvert(), "order"_a.noconvert(), "ratio"_a.noconvert(),
-          "left"_a.noconvert(), "numerators"_a.noconvert(), "threads"_a);
+    m.def("pass_rows", &pass_rows<S>, "scratch"_a.noconvert(), "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(),
+          "left"_a.noconvert(), "right"_a.noconvert(), "numerators"_a.noconvert().none(), "xlog"_a.noconvert().none(),
+          "ratio"_a.noconvert().none(), "threads"_a);
+    m.def("gather_rows", &gather_rows<S>, "scratch"_a.noconvert(), "indptr"_a.noconvert(), "indices"_a.noconvert(), "order"_a.noconvert(),
+          "ratio"_a.noconvert(), "left"_a.noconvert(), "numerators"_a.noconvert(), "threads"_a);
 }
 
 void bind_passes(nb::module_& m) {

@@ -116,17 +116,17 @@ struct Shape {
 };
 
 // Applies `Method` (a Regression with a member solve()) to every row. `cost` holds c; `out` may be `moving` itself.
-// With `xlog`, also writes sum_p x_p log(rate_p) of each new row.
+// With `xlog`, also writes sum_p x_p log(rate_p) of each new row. `room` is for fixed_rows rows of `padded` topics.
 template <class Method, class S, class... Options>
 void update_rows(const Sparse& X, const S* fixed, int64_t fixed_rows, const S* moving, S* out, int topics, const double* cost,
-                 Shape shape, double* xlog, int threads, int padded, Options... options) {
+                 Shape shape, double* xlog, int threads, int padded, S* room, Options... options) {
     std::vector<double> inverse(topics);
     for (int k = 0; k < topics; ++k) inverse[k] = cost[k] > 0 ? 1 / cost[k] : 0;
-    Padded<S> copy(fixed, fixed_rows, topics, padded, inverse.data(), threads);
+    pad(fixed, fixed_rows, topics, padded, inverse.data(), room, threads);
     const int64_t longest = X.longest_row();
     const int32_t* index_end = X.indices + X.indptr[X.rows];
     for_row_blocks(row_blocks(X.indptr, X.rows), threads, [&] {
-        return [&, method = Method(copy.buffer.data(), padded / 4, topics, longest, options...)](int64_t begin, int64_t end) mutable {
+        return [&, method = Method(room, padded / 4, topics, longest, options...)](int64_t begin, int64_t end) mutable {
             method.index_end = index_end;
             method.has_prior = shape.data != nullptr;
             for (int64_t i = begin; i < end; ++i) {

@@ -1,4 +1,4 @@
-// What every kernel shares: a view of the sparse matrix, the fixed factor in a padded aligned copy,
+// What every kernel shares: a view of the sparse matrix, the padded aligned copy of the fixed factor,
 // and a parallel loop over blocks of rows that hears Ctrl-C and gives the same bits for any number of threads.
 #pragma once
 #include <nanobind/nanobind.h>
@@ -82,31 +82,36 @@ void for_row_blocks(const std::vector<int64_t>& cuts, int threads, const MakeWor
     if (error) std::rethrow_exception(error);
 }
 
-// The fixed factor with each column multiplied by scale[k], rows padded with zeros to `stride` and aligned to 32 bytes.
-template <class T> struct Padded {
-    Buffer<T>& buffer;
-    int stride;
-    // One buffer a calling thread, kept from call to call, so that its pages are touched for the first time only once.
-    static Buffer<T>& kept() {
-        static thread_local Buffer<T> buffer;
-        return buffer;
-    }
-    Padded(const T* source, int64_t rows, int topics, int stride, const double* scale, int threads) : buffer(kept()), stride(stride) {
-        buffer.reserve(static_cast<std::size_t>(rows) * stride + 64);
-        std::vector<int64_t> cuts;
-        for (int64_t i = 0; i < rows; i += 4096) cuts.push_back(i);
-        cuts.push_back(rows);
-        for_row_blocks(cuts, threads, [&] {
-            return [&](int64_t begin, int64_t end) {
-                for (int64_t i = begin; i < end; ++i) {
-                    T* row = buffer.data() + i * stride;
-                    const T* from = source + i * topics;
-                    for (int k = 0; k < topics; ++k) row[k] = static_cast<T>(from[k] * scale[k]);
-                    for (int k = topics; k < stride; ++k) row[k] = 0;
-                }
-            };
-        });
-    }
+// Writes the fixed factor, each column multiplied by scale[k] and its rows padded with zeros to `stride`, to `padded`.
+// The memory is the caller's, and is lent to one kernel at a time: while a kernel listens for an interrupt, a signal handler
+// may run another one in the same thread. Kept from call to call, its pages are touched for the first time only once.
+template <class T>
+void pad(const T* source, int64_t rows, int topics, int stride, const double* scale, T* padded, int threads) {
+    std::vector<int64_t> cuts;
+    for (int64_t i = 0; i < rows; i += 4096) cuts.push_back(i);
+    cuts.push_back(rows);
+    for_row_blocks(cuts, threads, [&] {
+        return [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+                T* row = padded + i * stride;
+                const T* from = source + i * topics;
+                for (int k = 0; k < topics; ++k) row[k] = static_cast<T>(from[k] * scale[k]);
+                for (int k = topics; k < stride; ++k) row[k] = 0;
+            }
+        };
+    });
+}
+
+// The length of a padded row: whole vectors for most kernels, whole blocks of up to 16 topics for Newton, which is never less.
+inline int padded_topics(int topics) { return round_up(topics, 4); }
+struct TopicBlocks {
+    int count, size;
+    explicit TopicBlocks(int topics) : count(std::max(1, (topics + 15) / 16)), size(round_up((topics + count - 1) / count, 4)) {}
+    int padded() const { return count * size; }
 };
+
+// Bytes of memory that hold a padded factor wherever in a cache line they begin.
+constexpr std::size_t cache_line = 64;
+inline std::size_t padded_bytes(std::size_t rows, int stride, std::size_t item) { return rows * stride * item + cache_line - 1; }
 
 }  // namespace unmix

@@ -35,50 +35,54 @@ static Rows rows(const Indptr& indptr, const Indices& indices, const Data& data,
 }
 
 #define ROW_ARGS                                                                                                              \
-    Indptr indptr, Indices indices, Data data, In2<S> fixed, In2<S> moving, Out2<S> out, In1<double> cost,                    \
+    Scratch scratch, Indptr indptr, Indices indices, Data data, In2<S> fixed, In2<S> moving, Out2<S> out, In1<double> cost,   \
         std::optional<Strided2> shape, std::optional<Out1<double>> xlog, int threads
 #define ROW_NAMES                                                                                                             \
-    "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "fixed"_a.noconvert(), "moving"_a.noconvert(),        \
-        "out"_a.noconvert(), "cost"_a.noconvert(), "shape"_a.noconvert().none(), "xlog"_a.noconvert().none(), "threads"_a
+    "scratch"_a.noconvert(), "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "fixed"_a.noconvert(),       \
+        "moving"_a.noconvert(), "out"_a.noconvert(), "cost"_a.noconvert(), "shape"_a.noconvert().none(),                    \
+        "xlog"_a.noconvert().none(), "threads"_a
 
 template <class S> static void em(ROW_ARGS, int steps) {
     const Rows r = rows<S>(indptr, indices, data, fixed, moving, out, cost, shape, xlog);
+    const int padded = padded_topics(r.topics);
+    S* room = room_in<S>(scratch, r.fixed_rows, padded);
     nb::gil_scoped_release release;
-    const int padded = round_up(r.topics, 4);
     with_vectors(r.topics, [&](auto v) {
         update_rows<EM<S, decltype(v)::value>>(r.X, fixed.data(), r.fixed_rows, moving.data(), out.data(), r.topics, cost.data(),
-                                               r.shape, r.xlog, threads, padded, steps);
+                                               r.shape, r.xlog, threads, padded, room, steps);
     });
 }
 
 template <class S> static void cd(ROW_ARGS, int sweeps, int rule) {
     const Rows r = rows<S>(indptr, indices, data, fixed, moving, out, cost, shape, xlog);
+    const int padded = padded_topics(r.topics);
+    S* room = room_in<S>(scratch, r.fixed_rows, padded);
     nb::gil_scoped_release release;
-    const int padded = round_up(r.topics, 4);
     with_vectors(r.topics, [&](auto v) {
         update_rows<CD<S, decltype(v)::value>>(r.X, fixed.data(), r.fixed_rows, moving.data(), out.data(), r.topics, cost.data(),
-                                               r.shape, r.xlog, threads, padded, sweeps, rule);
+                                               r.shape, r.xlog, threads, padded, room, sweeps, rule);
     });
 }
 
 template <class S> static void newton(ROW_ARGS, int rounds, double enough) {
     const Rows r = rows<S>(indptr, indices, data, fixed, moving, out, cost, shape, xlog);
+    const TopicBlocks blocks(r.topics);
+    const int padded = blocks.padded();
+    S* room = room_in<S>(scratch, r.fixed_rows, padded);
     nb::gil_scoped_release release;
-    auto call = [&](auto v, auto block, int padded) {
+    auto call = [&](auto v, auto block) {
         update_rows<Newton<S, decltype(v)::value, decltype(block)::value>>(r.X, fixed.data(), r.fixed_rows, moving.data(), out.data(),
-                                                                           r.topics, cost.data(), r.shape, r.xlog, threads, padded, rounds, enough);
+                                                                           r.topics, cost.data(), r.shape, r.xlog, threads, padded, room, rounds, enough);
     };
-    const int blocks = (r.topics + 15) / 16, block = round_up((r.topics + blocks - 1) / blocks, 4);
-    const int padded = blocks * block;
-    if (blocks == 1) {
-        switch (block) {
-            case 4: return call(Number<1>{}, Number<4>{}, padded);
-            case 8: return call(Number<2>{}, Number<8>{}, padded);
-            case 12: return call(Number<3>{}, Number<12>{}, padded);
-            default: return call(Number<4>{}, Number<16>{}, padded);
+    if (blocks.count == 1) {
+        switch (blocks.size) {
+            case 4: return call(Number<1>{}, Number<4>{});
+            case 8: return call(Number<2>{}, Number<8>{});
+            case 12: return call(Number<3>{}, Number<12>{});
+            default: return call(Number<4>{}, Number<16>{});
         }
     }
-    return block == 12 ? call(Number<0>{}, Number<12>{}, padded) : call(Number<0>{}, Number<16>{}, padded);
+    return blocks.size == 12 ? call(Number<0>{}, Number<12>{}) : call(Number<0>{}, Number<16>{});
 }
 
 template <class S> static void bind(nb::module_& m) {
@@ -89,8 +93,13 @@ template <class S> static void bind(nb::module_& m) {
 }
 
 void bind_updates(nb::module_& m) {
+    using namespace nb::literals;
     bind<double>(m);
     bind<float>(m);
+    // enough for every kernel, since Newton pads most: whoever keeps one array for all of them asks once
+    m.def("scratch_bytes", [](std::size_t rows, int topics, std::size_t item) {
+        return padded_bytes(rows, TopicBlocks(topics).padded(), item);
+    }, "rows"_a, "topics"_a, "item"_a);
 }
 
 }  // namespace unmix

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -262,6 +267,170 @@ def test_memory_order_and_mixed_precision_do_not_change_the_result(name: str) ->
     np.testing.assert_array_equal(got, want)
     with pytest.raises((TypeError, ValueError)):
         getattr(kernels, kernel)(rows, F, L.astype(np.float32), cost, None, **options, threads=1)
+
+
+# --- workspaces ------------------------------------------------------------------------------------------------------
+
+
+def every_kernel(
+    X: Counts, K: int, dtype: str = "float64", threads: int = 1, workspace=None, other_workspace=None
+) -> list[bytes]:
+    """What each kernel that copies a factor returns, with this memory for the copy."""
+    L, F = (factor.astype(dtype) for factor in random_start(*X.shape, K))
+    cost, options = F.sum(axis=0, dtype=np.float64), {"threads": threads, "workspace": workspace}
+    doubles = (F.astype(np.float64), np.ones(K), L.astype(np.float64), np.full(K, 0.3))
+    results = [
+        *(getattr(kernels, kernel)(X.rows, F, L, cost, None, **how, **options) for kernel, how in HALF_STEPS.values()),
+        (kernels.xlogs(X.rows, L, F, **options),),
+        (kernels.ratios(X.rows, L, F, **options),),
+        kernels.numerators(X.rows, L, F, **options),
+        kernels.both_numerators(
+            X.rows, X.columns, X.column_order, L, F, **options, other_workspace=other_workspace or workspace
+        ),
+        (kernels.infer(X.rows, *doubles, steps=3, enough=0.0, **options),),
+    ]
+    return [np.asarray(part).tobytes() for result in results for part in result if part is not None]
+
+
+def test_a_workspace_serves_kernels_of_any_size_in_turn() -> None:
+    workspace, other = kernels.Workspace(), kernels.Workspace()
+    small, large = Counts(awkward_counts()), Counts(random_counts(40, 50))
+    for X, K, dtype in ((small, 3, "float64"), (large, 20, "float64"), (small, 17, "float32"), (large, 3, "float32")):
+        want = every_kernel(X, K, dtype)
+        assert every_kernel(X, K, dtype, workspace=workspace, other_workspace=other) == want
+
+
+def test_a_workspace_keeps_its_memory_from_call_to_call() -> None:
+    workspace, X = kernels.Workspace(), Counts(random_counts())
+    every_kernel(X, 20, workspace=workspace)
+    (kept,) = workspace._spare
+    every_kernel(X, 3, workspace=workspace)
+    assert len(workspace._spare) == 1
+    assert workspace._spare[0] is kept
+
+
+def test_a_workspace_is_freed_when_it_is_let_go() -> None:
+    workspace, X = kernels.Workspace(), Counts(random_counts())
+    every_kernel(X, 3, workspace=workspace)
+    gone = [weakref.ref(workspace), weakref.ref(workspace._spare[0])]
+    del workspace
+    assert [ref() for ref in gone] == [None, None]
+
+
+def test_a_copy_of_a_workspace_shares_nothing_with_it() -> None:
+    workspace = kernels.Workspace()
+    every_kernel(Counts(random_counts()), 3, workspace=workspace)
+    assert copy.deepcopy(workspace)._spare == []
+    assert len(pickle.dumps(workspace)) < 100
+
+
+def test_a_workspace_gets_its_memory_back_from_a_kernel_that_fails() -> None:
+    workspace, X = kernels.Workspace(), Counts(random_counts())
+    L, F = random_start(*X.shape, 3)
+    kernels.xlogs(X.rows, L, F, threads=1, workspace=workspace)
+    (kept,) = workspace._spare
+    with pytest.raises(ValueError, match="do not fit the matrix"):
+        kernels.xlogs(X.rows, L[:-1], F, threads=1, workspace=workspace)
+    assert workspace._spare[0] is kept
+
+
+class Lender(kernels.Workspace):
+    """Lends part of an array that begins anywhere, `less` bytes shorter than it was asked for."""
+
+    __slots__ = ("less", "offset", "whole")
+
+    def __init__(self, offset: int, less: int = 0) -> None:
+        self.offset, self.less = offset, less
+
+    def borrow(self, size: int) -> np.ndarray:
+        self.whole = np.full(size + 256, 0xA5, np.uint8)
+        return self.whole[self.offset : self.offset + size - self.less]
+
+    def give_back(self, scratch: np.ndarray) -> None:
+        end = self.offset + len(scratch)
+        assert (self.whole[: self.offset] == 0xA5).all()
+        assert (self.whole[end:] == 0xA5).all()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("K", [1, 10, 17])
+def test_kernels_stay_within_the_memory_they_are_lent_wherever_it_begins(K: int, dtype: str) -> None:
+    X = Counts(awkward_counts())
+    want = every_kernel(X, K, dtype)
+    for offset in (0, 1, 8, 31, 32, 63, 64, 65):
+        assert every_kernel(X, K, dtype, workspace=Lender(offset)) == want
+
+
+def test_a_scratch_array_that_is_too_small_is_refused() -> None:
+    X = Counts(awkward_counts())
+    L, F = random_start(*X.shape, 10)
+    cost, short = F.sum(axis=0), {"threads": 1, "workspace": Lender(0, less=1)}
+    calls = [
+        *(
+            lambda kernel=kernel, how=how: getattr(kernels, kernel)(X.rows, F, L, cost, None, **how, **short)
+            for kernel, how in HALF_STEPS.values()
+        ),
+        *(lambda of=of: of(X.rows, L, F, **short) for of in (kernels.xlogs, kernels.ratios, kernels.numerators)),
+        lambda: kernels.both_numerators(X.rows, X.columns, X.column_order, L, F, **short),
+        lambda: kernels.both_numerators(
+            X.rows, X.columns, X.column_order, L, F, threads=1, other_workspace=short["workspace"]
+        ),
+        lambda: kernels.infer(X.rows, F, np.ones(10), L, np.ones(10), steps=1, enough=0.0, **short),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="scratch array is too small"):
+            call()
+
+
+def test_threads_that_share_a_workspace_do_not_disturb_each_other() -> None:
+    workspace = kernels.Workspace()
+    problems = [Counts(random_counts(400, 300, seed=seed)) for seed in range(3)]
+    wants = [every_kernel(X, 10) for X in problems]
+    together = threading.Barrier(len(problems))
+
+    def run(X: Counts) -> list[list[bytes]]:
+        together.wait()
+        return [every_kernel(X, 10, workspace=workspace) for _ in range(10)]
+
+    with ThreadPoolExecutor(len(problems)) as pool:
+        for want, gots in zip(wants, pool.map(run, problems), strict=True):
+            assert all(got == want for got in gots)
+    assert len(workspace._spare) == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of this kind are POSIX")
+def test_a_signal_handler_may_run_kernels_during_a_kernel() -> None:
+    rng = np.random.default_rng(0)
+    X, other = Counts(rng.poisson(1.0, (5_000, 200))), Counts(random_counts(30, 200, seed=4))
+    L, F = random_start(*X.shape, 10)
+    cost, workspace, handled = F.sum(axis=0), kernels.Workspace(), []
+
+    def handler(*_) -> None:
+        handled.append(every_kernel(other, 10, workspace=workspace))
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+
+    def run(steps: int) -> np.ndarray:
+        return kernels.em(X.rows, F, L, cost, None, steps=steps, threads=2, workspace=workspace)[0]
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        for steps in (300, 1_000, 10_000):  # until it lasts long enough, for kernels look for signals every 100 ms
+            want = run(steps)
+            handled.clear()
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            got = run(steps)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            np.testing.assert_array_equal(got, want)
+            if len(handled) > 2:  # the first may have come before the kernel began, and the last when it was done
+                break
+        assert len(handled) > 2
+        assert all(result == every_kernel(other, 10) for result in handled)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+# --- signals and threads ---------------------------------------------------------------------------------------------
 
 
 INTERRUPTED_PROGRAM = """

@@ -7,14 +7,21 @@ A half-step kernel (`em`, `cd`, `newton`) updates every row of `moving`, given `
 each row minimises Σ_k cost_k b_k − Σ_j x_j log(f_j·b) − Σ_k shape_k log b_k, where cost = column sums of `fixed` + rate of the
 prior, and `shape` = shape of the prior − 1, broadcast to the shape of `moving`. It returns the new rows and, if asked to
 `measure`, Σ x log(rate) at the result. Results do not depend on the number of threads, bit for bit.
+
+Every kernel that walks the nonzeros works on a padded copy of the factor that stays. The copy lies in the memory of a
+`Workspace`, which the caller keeps from call to call, or in memory of this call's own.
 """
+
+# mypy: disallow-untyped-defs
 
 from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +30,7 @@ from unmix.counts import Rows
 
 Factor = TypeVar("Factor", NDArray[np.float64], NDArray[np.float32])
 Floats = NDArray[np.float64]
+Bytes = NDArray[np.uint8]
 
 RULES = {"scd": 0, "ccd": 1, "sn": 2}
 
@@ -39,6 +47,53 @@ def _pick() -> tuple[str, ModuleType]:
 isa, _native = _pick()
 
 
+class Workspace:
+    """Memory for the padded copy of a factor, one a side of a problem, kept so that its pages are touched for the first time
+    only once. It goes when its owner lets it go.
+
+    It is lent to one call at a time. A call that finds it lent (to another thread, or to the very call that a signal handler
+    interrupts) takes memory of its own, and the larger of the two stays.
+    """
+
+    __slots__ = ("__weakref__", "_spare")
+
+    def __init__(self) -> None:
+        self._spare: list[Bytes] = []  # the array, unless it is lent
+
+    def __reduce__(self) -> tuple[type[Workspace], tuple[()]]:
+        return Workspace, ()  # a copy starts with nothing: what is left in memory is nobody's data
+
+    def borrow(self, size: int) -> Bytes:
+        """At least `size` bytes, nobody else's until they are given back."""
+        try:
+            spare = self._spare.pop()  # atomic, unlike a look before it
+        except IndexError:
+            return np.empty(size, np.uint8)
+        if len(spare) >= size:
+            return spare
+        del spare  # freed before there is a larger one
+        return np.empty(size, np.uint8)
+
+    def give_back(self, scratch: Bytes) -> None:
+        if self._spare:  # another call has left its own
+            with suppress(IndexError):  # and a third may take it now
+                scratch = max(scratch, self._spare.pop(), key=len)
+        self._spare[:] = [scratch]  # in place of any that came meanwhile: one array is kept, not two
+
+
+def _run(kernel: Callable[..., None], workspace: Workspace | None, fixed: NDArray[Any], *arguments: Any) -> None:
+    """Calls the kernel with memory for the padded copy of `fixed`."""
+    size = _native.scratch_bytes(fixed.shape[0], fixed.shape[-1], fixed.itemsize)
+    if workspace is None:
+        kernel(np.empty(size, np.uint8), *arguments)
+        return
+    scratch = workspace.borrow(size)
+    try:
+        kernel(scratch, *arguments)
+    finally:
+        workspace.give_back(scratch)
+
+
 def em(
     rows: Rows,
     fixed: Factor,
@@ -49,9 +104,10 @@ def em(
     steps: int,
     threads: int,
     measure: bool = False,
+    workspace: Workspace | None = None,
 ) -> tuple[Factor, float | None]:
     """`steps` EM (multiplicative) updates of every row."""
-    return _half(_native.em, rows, fixed, moving, cost, shape, threads, measure, steps)
+    return _half(_native.em, rows, fixed, moving, cost, shape, threads, measure, workspace, steps)
 
 
 def cd(
@@ -65,9 +121,10 @@ def cd(
     rule: str,
     threads: int,
     measure: bool = False,
+    workspace: Workspace | None = None,
 ) -> tuple[Factor, float | None]:
     """One EM step, then `sweeps` rounds of coordinate descent by `rule` ("scd", "ccd" or "sn")."""
-    return _half(_native.cd, rows, fixed, moving, cost, shape, threads, measure, sweeps, RULES[rule])
+    return _half(_native.cd, rows, fixed, moving, cost, shape, threads, measure, workspace, sweeps, RULES[rule])
 
 
 def newton(
@@ -81,49 +138,73 @@ def newton(
     enough: float,
     threads: int,
     measure: bool = False,
+    workspace: Workspace | None = None,
 ) -> tuple[Factor, float | None]:
     """One EM step, then up to `rounds` Newton steps; a row stops once a step promises a gain below `enough`."""
-    return _half(_native.newton, rows, fixed, moving, cost, shape, threads, measure, rounds, enough)
+    return _half(_native.newton, rows, fixed, moving, cost, shape, threads, measure, workspace, rounds, enough)
 
 
-def _half(kernel, rows, fixed, moving, cost, shape, threads, measure, *options):
+def _half(
+    kernel: Callable[..., None],
+    rows: Rows,
+    fixed: Factor,
+    moving: Factor,
+    cost: Floats,
+    shape: Floats | None,
+    threads: int,
+    measure: bool,
+    workspace: Workspace | None,
+    *options: float,
+) -> tuple[Factor, float | None]:
     fixed, moving = np.ascontiguousarray(fixed), np.ascontiguousarray(moving)
     out = np.empty(moving.shape, moving.dtype)
     xlog = np.empty(len(moving)) if measure else None
-    kernel(*rows, fixed, moving, out, cost, shape, xlog, threads, *options)
+    _run(kernel, workspace, fixed, *rows, fixed, moving, out, cost, shape, xlog, threads, *options)
     return out, None if xlog is None else float(xlog.sum())
 
 
-def xlogs(rows: Rows, left: Factor, right: Factor, *, threads: int) -> Floats:
+def xlogs(rows: Rows, left: Factor, right: Factor, *, threads: int, workspace: Workspace | None = None) -> Floats:
     """Σ_j x_ij log(l_i·f_j) of every row i."""
     xlog = np.empty(len(left))
-    _pass(rows, left, right, threads, xlog=xlog)
+    _pass(rows, left, right, threads, workspace, xlog=xlog)
     return xlog
 
 
-def ratios(rows: Rows, left: Factor, right: Factor, *, threads: int) -> Floats:
+def ratios(rows: Rows, left: Factor, right: Factor, *, threads: int, workspace: Workspace | None = None) -> Floats:
     """x_ij / (l_i·f_j) of every nonzero."""
     ratio = np.empty(len(rows.data))
-    _pass(rows, left, right, threads, ratio=ratio)
+    _pass(rows, left, right, threads, workspace, ratio=ratio)
     return ratio
 
 
-def numerators(rows: Rows, left: Factor, right: Factor, *, threads: int) -> tuple[Floats, float]:
+def numerators(
+    rows: Rows, left: Factor, right: Factor, *, threads: int, workspace: Workspace | None = None
+) -> tuple[Floats, float]:
     """A_ik = Σ_j x_ij f_jk / (l_i·f_j), and Σ x log(rate)."""
     out, xlog = np.empty(left.shape), np.empty(len(left))
-    _pass(rows, left, right, threads, numerators=out, xlog=xlog)
+    _pass(rows, left, right, threads, workspace, numerators=out, xlog=xlog)
     return out, float(xlog.sum())
 
 
 def both_numerators(
-    rows: Rows, columns: Rows, column_order: NDArray[np.int64], left: Factor, right: Factor, *, threads: int
+    rows: Rows,
+    columns: Rows,
+    column_order: NDArray[np.int64],
+    left: Factor,
+    right: Factor,
+    *,
+    threads: int,
+    workspace: Workspace | None = None,
+    other_workspace: Workspace | None = None,
 ) -> tuple[Floats, Floats, float]:
-    """A_ik = Σ_j r_ij f_jk and B_jk = Σ_i r_ij l_ik from one evaluation of the ratios r = x / rate, and Σ x log(rate)."""
+    """A_ik = Σ_j r_ij f_jk and B_jk = Σ_i r_ij l_ik from one evaluation of the ratios r = x / rate, and Σ x log(rate).
+    `workspace` holds `right` for A, `other_workspace` then `left` for B."""
     left_out, right_out = np.empty(left.shape), np.empty(right.shape)
     xlog, ratio = np.empty(len(left)), np.empty(len(rows.data))
-    _pass(rows, left, right, threads, numerators=left_out, xlog=xlog, ratio=ratio)
+    _pass(rows, left, right, threads, workspace, numerators=left_out, xlog=xlog, ratio=ratio)
     left = np.ascontiguousarray(left)
-    _native.gather_rows(columns.indptr, columns.indices, column_order, ratio, left, right_out, threads)
+    transposed = (columns.indptr, columns.indices, column_order)
+    _run(_native.gather_rows, other_workspace, left, *transposed, ratio, left, right_out, threads)
     return left_out, right_out, float(xlog.sum())
 
 
@@ -137,17 +218,35 @@ def log_means(shape: Floats, offset: Floats, prior: Floats, *, threads: int) -> 
 
 
 def infer(
-    rows: Rows, fixed: Floats, scale: Floats, start: Floats, prior: Floats, *, steps: int, enough: float, threads: int
+    rows: Rows,
+    fixed: Floats,
+    scale: Floats,
+    start: Floats,
+    prior: Floats,
+    *,
+    steps: int,
+    enough: float,
+    threads: int,
+    workspace: Workspace | None = None,
 ) -> Floats:
     """g_ik ← prior_k + b_ik Σ_j x_ij m_jk / (m_j·b_i), b = exp ψ(g), m = fixed · scale, up to `steps` times a row, or until
     a row changes by at most `enough` of its sum."""
+    fixed, start = np.ascontiguousarray(fixed), np.ascontiguousarray(start)
     out = np.empty(start.shape)
-    _native.infer(
-        *rows, np.ascontiguousarray(fixed), scale, np.ascontiguousarray(start), out, prior, steps, enough, threads
-    )
+    _run(_native.infer, workspace, fixed, *rows, fixed, scale, start, out, prior, steps, enough, threads)
     return out
 
 
-def _pass(rows, left, right, threads, *, numerators=None, xlog=None, ratio=None) -> None:
+def _pass(
+    rows: Rows,
+    left: Factor,
+    right: Factor,
+    threads: int,
+    workspace: Workspace | None,
+    *,
+    numerators: Floats | None = None,
+    xlog: Floats | None = None,
+    ratio: Floats | None = None,
+) -> None:
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
-    _native.pass_rows(*rows, left, right, numerators, xlog, ratio, threads)
+    _run(_native.pass_rows, workspace, right, *rows, left, right, numerators, xlog, ratio, threads)
