@@ -84,7 +84,7 @@ def test_top_features_are_distinctive_not_merely_frequent() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_top_features_stand_by_share_times_log_lift(seed: int) -> None:
+def test_top_features_stand_by_the_root_of_their_share_times_log_lift(seed: int) -> None:
     fit = um.TopicModel(4, random_state=seed).fit(random_counts(20, 30, K=4, seed=seed)).result_
     table = fit.top_features(30)
     counts = fit.shares * fit.sizes.sum()
@@ -95,7 +95,7 @@ def test_top_features_stand_by_share_times_log_lift(seed: int) -> None:
         N = min(counts[k], counts[others].sum())
         place = [int(name.split()[1]) for name in rows["feature"]]
         np.testing.assert_allclose(rows["lift"], ((N * f + 1) / (N * g + 1))[place], rtol=1e-9)
-        assert (np.diff(rows["share"] * np.log(rows["lift"])) <= 1e-15).all()
+        assert (np.diff(np.sqrt(rows["share"]) * np.log(rows["lift"])) <= 1e-15).all()
         assert set(place) == set(np.flatnonzero(f)), "all that the topic has, and nothing else"
 
 
@@ -119,6 +119,12 @@ def test_one_topic_alone_lists_its_most_frequent_features() -> None:
     table = top_features(fit_of([[10], [20]], [[0.2], [0.5], [0.0], [0.3]]))
     assert table["feature"].tolist() == ["feature 1", "feature 3", "feature 0"]
     assert table["lift"].tolist() == [1, 1, 1]
+
+
+def test_topics_without_any_counts_have_a_lift_of_one() -> None:
+    F = np.random.default_rng(0).dirichlet(np.full(40, 0.2), 3).T
+    np.testing.assert_allclose(lifts(fit_of([[1e9 / 3, 1e-30, 0]], F)), 1)
+    np.testing.assert_array_equal(lifts(fit_of([[0, 0, 0]], F)), 1)
 
 
 def test_no_lift_is_larger_than_the_counts_that_show_it() -> None:

@@ -3,10 +3,11 @@
 With f the share of a feature in the topic, g that in all other topics together, N the expected counts of the topic or of the
 others, whichever are fewer, and c = 1 count
 
-    lift = (N f + c) / (N g + c)        score = f log lift
+    lift = (N f + c) / (N g + c)        score = √f log lift
 
 So c counts are added to what the topic has, and to what it would have if it were like the others: features with many counts
-hardly change, and those with few, whose shares are mostly chance, go to a lift of one.
+hardly change, and those with few, whose shares are mostly chance, go to a lift of one. As the logarithm of n counts has an
+error of about 1/√n, features stand by how many errors their log lift is above zero.
 """
 
 from __future__ import annotations
@@ -28,21 +29,26 @@ def lifts(fit: Fit, pseudocount: float = 1.0) -> Floats:
     """How many times as much each topic uses each feature as the other topics do, m × K; 1 throughout if there is one topic."""
     counts = fit.sizes @ fit.proportions
     others = counts.sum() - counts
-    rest = np.maximum((fit.topics @ counts)[:, None] - fit.topics * counts, 0) / np.maximum(
-        others, np.finfo(float).tiny
-    )
-    return _lift(fit.topics, rest, np.minimum(counts, others), pseudocount)
+    fewer = np.minimum(counts, others)
+    in_others = np.maximum((fit.topics @ counts)[:, None] - fit.topics * counts, 0)
+    return _lift(fewer * fit.topics, fewer / np.maximum(others, np.finfo(float).tiny) * in_others, pseudocount)
 
 
-def _lift(f: Floats, g: Floats, counts: Floats, pseudocount: float) -> Floats:
+def _lift(own: Floats, other: Floats, pseudocount: float) -> Floats:
+    """(N f + c) / (N g + c)"""
     if pseudocount <= 0:
         raise ValueError(f"pseudocount: {pseudocount} is not above 0, where absent features have no logarithm")
-    return (counts * f + pseudocount) / (counts * g + pseudocount)
+    return (own + pseudocount) / (other + pseudocount)
+
+
+def distinctiveness(shares: Floats, lift: Floats) -> Floats:
+    """√share × log lift: above zero for what a topic uses more than the others do, and more so the more counts show it."""
+    return np.sqrt(shares) * np.log(lift)
 
 
 def distinctive_features(fit: Fit, n: int | None = None) -> list[Integers]:
     """Per topic the rows of its n most distinctive features, the most distinctive first; none without weight in the topic."""
-    scores = fit.topics * np.log(lifts(fit))
+    scores = distinctiveness(fit.topics, lifts(fit))
     best = []
     for k in range(fit.n_topics):
         present = np.flatnonzero(fit.F[:, k] > 0)
@@ -51,10 +57,10 @@ def distinctive_features(fit: Fit, n: int | None = None) -> list[Integers]:
 
 
 def top_features(fit: Fit, n: int = 10) -> pd.DataFrame:
-    """The n most distinctive features of each topic: the largest share in the topic × log lift.
+    """The n most distinctive features of each topic: those of the largest √share × log lift.
 
-    So what is merely frequent everywhere comes last. The lift says how many times as frequent a feature is in the topic as in
-    the others, one count added on both sides.
+    So neither what is frequent everywhere nor what is rare leads. The lift says how many times as frequent a feature is in the
+    topic as in the others, one count added on both sides.
     """
     best = distinctive_features(fit, n)
     topics, places = np.repeat(np.arange(fit.n_topics), [len(rows) for rows in best]), np.concatenate(best)
@@ -85,8 +91,9 @@ def log_fold_change(
         raise ValueError(f"against: {against!r} is unknown; choose 'rest' or 'next'")
     others, counts = np.delete(np.arange(fit.n_topics), k), fit.sizes @ fit.proportions
     nearest = others[fit.topics[:, others].argmax(axis=1)]
-    g = fit.topics[np.arange(len(nearest)), nearest]
-    return np.log2(_lift(fit.topics[:, k], g, np.minimum(counts[k], counts[nearest]), pseudocount))
+    fewer = np.minimum(counts[k], counts[nearest])
+    in_nearest = fit.topics[np.arange(len(nearest)), nearest]
+    return np.log2(_lift(fewer * fit.topics[:, k], fewer * in_nearest, pseudocount))
 
 
 def topic_names(fit: Fit, n_features: int = 3) -> list[str]:
@@ -97,4 +104,5 @@ def topic_names(fit: Fit, n_features: int = 3) -> list[str]:
 
 
 def feature_names(fit: Fit) -> list[str]:
+    """The names of all features; "feature 0", "feature 1", ... where the fit has none."""
     return [f"feature {j}" for j in range(len(fit.F))] if fit.features is None else fit.features.tolist()

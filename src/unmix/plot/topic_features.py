@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from unmix.analysis import log_fold_change, topic_names
-from unmix.analysis.features import feature_names
+from unmix.analysis.features import distinctiveness, feature_names
 from unmix.analysis.topics import short, topic_place
 from unmix.fit import Fit
 from unmix.plot.labels import place_labels
@@ -41,7 +41,7 @@ def topic_features(
         "rest": compared with the other topics, weighted by their shares. "next": with that one of them that uses the
         feature most, which only features of this topic alone survive.
     n
-        The most distinctive features, by share × log lift, get their names, as far as there is room.
+        The most distinctive features, by √share × log lift, get their names, as far as there is room.
     pseudocount
         Counts added to both sides of the comparison. The larger, the closer to zero are features with few counts, whose
         frequencies are mostly noise. See `unmix.analysis.log_fold_change`.
@@ -52,7 +52,7 @@ def topic_features(
     changes, overall = log_fold_change(fit, topic, against, pseudocount), fit.topics @ fit.shares
     seen = np.flatnonzero(overall > 0)
     overall = np.maximum(overall, LOWEST_FREQUENCY / len(overall))
-    scores = fit.topics[:, k] * changes
+    scores = distinctiveness(fit.topics[:, k], 2**changes)
     named = np.argsort(-scores, kind="stable")[: max(n, 0)]
     named = named[scores[named] > 0]
     ax = new_axes(8, 5.5) if ax is None else ax
@@ -65,7 +65,7 @@ def topic_features(
     tidy(ax)
     ax.set_title("topic " + topic_names(fit)[k], loc="left", fontsize=11, parse_math=False)
     ax.set_xlabel("frequency in all samples")
-    ax.set_ylabel("log₂ of frequency in the topic / in " + {"rest": "the others", "next": "the next"}[against])
+    ax.set_ylabel("log₂ lift: frequency in the topic / in " + {"rest": "the others", "next": "the next"}[against])
     names = feature_names(fit)
     place_labels(ax, overall[named], changes[named], [short(names[j], LONGEST_LABEL) for j in named])
     return ax

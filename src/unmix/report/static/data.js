@@ -88,7 +88,7 @@ function topicsOf(feature) {
   return found.sort((one, other) => other.weight - one.weight);
 }
 
-// The features of a topic by share × log lift, as every table and picture of unmix has them.
+// The features of a topic by √share × log lift, as every table and picture of unmix has them.
 const distinctive = (k, most) => features.distinctive[k].slice(0, most).map((feature) => entryOf(k, feature));
 
 // The features of a topic by λ log p(w|t) + (1 − λ) log lift, the best `most` of them.
