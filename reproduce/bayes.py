@@ -29,7 +29,7 @@ from reproduce.common import (
     panels,
     thousands,
 )
-from unmix.plot.match import matched
+from unmix.models.matching import best_pairs
 
 SHAPES = {"sharp": 0.3, "blurred": 1.2}  # of both Gamma priors of a simulation: topics that overlap little, or much
 LEVELS = (0.5, 0.7, 0.9)
@@ -153,7 +153,7 @@ def new_scales(rng: np.random.Generator, data: Drawn, L: np.ndarray, F: np.ndarr
 
 def matching(data: Drawn, F: np.ndarray) -> list[int]:
     """For each true topic its place in an estimate."""
-    place = matched(unit(data.F).T @ unit(F))
+    place = best_pairs(unit(data.F).T @ unit(F))
     return [place[k] for k in range(data.F.shape[1])]
 
 

@@ -33,7 +33,7 @@ from reproduce.common import (
     stored,
     thousands,
 )
-from unmix.plot.match import match_proportions
+from unmix.models.matching import match_columns
 from unmix.plot.palette import palette
 
 K, PREFIT, FLOOR = 6, 50, 0.1
@@ -245,7 +245,7 @@ def across(rows: pd.DataFrame, down: str, over: str, cell: str) -> pd.DataFrame:
 
 def correlations(one: np.ndarray, two: np.ndarray) -> list[float]:
     """Of the proportions of each topic of fit one with those of its match in fit two."""
-    return [float(np.corrcoef(one[:, k], two[:, match])[0, 1]) for k, match in match_proportions(one, two).items()]
+    return [float(np.corrcoef(one[:, k], two[:, match])[0, 1]) for k, match in match_columns(one, two).items()]
 
 
 def about_a(poor: Case, a: Case) -> str:
@@ -291,7 +291,7 @@ def overestimates(case: Case) -> np.ndarray:
     """Mean proportion by EM minus that by CD, topic by topic of the truth; both started with the same topics in the
     same place."""
     em, scd = case.fits["em"].proportions, case.fits["scd"].proportions
-    place = match_proportions(case.truth[0], scd)
+    place = match_columns(case.truth[0], scd)
     return np.array([float((em - scd)[:, place[k]].mean()) for k in range(K)])
 
 
@@ -407,7 +407,7 @@ def proportions_picture(job: Job, cases: list[Case]) -> str:
     colours = palette(K)
     for column, case in enumerate(cases):
         em, scd, truth = case.fits["em"].proportions, case.fits["scd"].proportions, case.truth[0]
-        place = match_proportions(truth, scd)
+        place = match_columns(truth, scd)
         for k in range(K):
             look = {"s": 9, "alpha": 0.7, "color": colours[k], "label": f"topic {k + 1}", "linewidths": 0}
             axes[0, column].scatter(scd[:, place[k]], em[:, place[k]], **look)

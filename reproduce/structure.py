@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import unmix as um
 from reproduce.common import THREADS, Job, MissingDataError, Section, counts, markdown, paper_logliks, thousands
-from unmix.plot.topic_features import log_fold_change
+from unmix.analysis import distinctive_features, log_fold_change
 
 Floats = NDArray[np.float64]
 
@@ -88,9 +88,7 @@ def word_breadths(X: um.Counts, group: pd.Series) -> Floats:
 
 def distinctive(fit: um.Fit, topic: int, n: int = WORDS) -> NDArray[np.intp]:
     """The features that `um.plot.topic_features` names."""
-    changes = log_fold_change(fit, topic - 1)
-    strength = np.where(changes > 0, changes * np.sqrt(fit.topics[:, topic - 1]), 0)
-    return np.argsort(-strength, kind="stable")[:n]
+    return distinctive_features(fit, n)[topic - 1]
 
 
 def times_the_next(fit: um.Fit, topic: int) -> Floats:
@@ -104,7 +102,7 @@ def features_table(fit: um.Fit, X: um.Counts, group: pd.Series) -> pd.DataFrame:
     assert fit.features is not None
     rows = []
     for topic in range(1, fit.n_topics + 1):
-        change = log_fold_change(fit, topic - 1)
+        change = log_fold_change(fit, topic)
         for rank, j in enumerate(distinctive(fit, topic), start=1):
             rows.append(
                 {

@@ -23,7 +23,7 @@ import unmix.sc
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
 WITH_CODE = [path for path in PAGES if "{code-cell}" in path.read_text(encoding="utf-8")]
-MODULES = {"datasets", "maps", "plot", "sc", "solvers"}
+MODULES = {"analysis", "datasets", "maps", "plot", "sc", "solvers"}
 AUTO = re.compile(r"^\.\. auto(?:class|function|method|module):: (\S+)$", re.MULTILINE)
 CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!\\)\]\(([^()\s]+)\)")
@@ -50,7 +50,7 @@ def functions_of(module: ModuleType) -> set[str]:
 def public() -> set[str]:
     """All that a user may call, as the reference should name it."""
     names = {f"unmix.{name}" for name in set(um.__all__) - MODULES - {"__version__"}}
-    for module in ("datasets", "plot", "solvers"):
+    for module in ("analysis", "datasets", "plot", "solvers"):
         names |= {f"unmix.{module}.{name}" for name in getattr(um, module).__all__}
     names |= {f"unmix.maps.{name}" for name in functions_of(um.maps)}
     names |= {f"unmix.sc.{room}.{name}" for room in ("tl", "pl") for name in functions_of(getattr(unmix.sc, room))}

@@ -473,6 +473,7 @@ def test_public_names_are_exactly_these() -> None:
         "SparsePoissonNMF",
         "TopicModel",
         "__version__",
+        "analysis",
         "datasets",
         "deviance",
         "kkt",

@@ -179,16 +179,6 @@ def test_shares_are_parts_of_all_expected_counts() -> None:
     np.testing.assert_allclose(fit.shares, rates.sum(axis=(0, 1)) / rates.sum(), rtol=1e-10)
 
 
-def test_top_features_are_distinctive_not_merely_frequent() -> None:
-    L = np.array([[10.0, 0], [0, 10.0]])
-    F = np.array([[0.5, 0.5], [0.3, 0.0], [0.2, 0.0], [0.0, 0.5]])
-    fit = um.Fit(L, F, pd.DataFrame(), "converged", 0.0, features=np.array(["the", "ant", "bee", "cat"]))
-    table = fit.top_features(2)
-    assert table["feature"].tolist() == ["ant", "bee", "cat", "the"]
-    assert table["topic"].tolist() == [1, 1, 2, 2]
-    assert table["rank"].tolist() == [1, 2, 1, 2]
-
-
 # --- files that are no models ----------------------------------------------------------------------------------------
 
 

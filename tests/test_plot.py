@@ -27,7 +27,7 @@ from unmix.plot import (
     topic_features,
     topic_order,
 )
-from unmix.plot.structure import MOST_SAMPLES, fair_sample
+from unmix.plot.structure import MOST_SAMPLES
 
 
 def make_fit(n=30, n_topics=3, metadata=None, features=None, seed=0):
@@ -269,16 +269,6 @@ def test_topics_have_the_colours_of_the_palette_from_the_heaviest_on():
 def test_what_cannot_be_drawn_says_why(options, message):
     with pytest.raises(ValueError, match=message):
         structure(make_fit(metadata=pd.DataFrame({"party": ["w"] * 30})), **options)
-
-
-def test_large_data_are_sampled_fairly_and_the_same_each_time():
-    labels = np.repeat([0, 1, 2], [9_000, 990, 10])
-    chosen = fair_sample(labels, MOST_SAMPLES)
-    assert len(chosen) <= MOST_SAMPLES
-    np.testing.assert_array_equal(np.bincount(labels[chosen]), [1800, 198, 2])
-    np.testing.assert_array_equal(chosen, fair_sample(labels, MOST_SAMPLES))
-    assert len(fair_sample(np.append(labels, 3), MOST_SAMPLES)) > 0
-    assert 3 in np.append(labels, 3)[fair_sample(np.append(labels, 3), MOST_SAMPLES)], "a rare group is not lost"
 
 
 def test_a_picture_of_many_samples_says_how_many_it_shows():

@@ -11,10 +11,9 @@ from matplotlib.text import Text
 from test_plot import make_fit
 
 import unmix as um
+from unmix.analysis import log_fold_change
 from unmix.plot import similarity, top_features, topic_colours, topic_features, topic_order
 from unmix.plot.labels import place_labels
-from unmix.plot.match import similarities
-from unmix.plot.topic_features import log_fold_change
 
 
 def fit_of(L, F, features=None):
@@ -73,36 +72,23 @@ def two_topics():
     return fit_of([[60, 20]], COUNTS / COUNTS.sum(axis=0))
 
 
-def test_log_fold_change_is_the_formula_with_the_smaller_side_as_its_size():
-    # N = 20; N f = 10, 10, 0 in topic 1 and 0, 10, 10 in topic 2
-    np.testing.assert_allclose(log_fold_change(two_topics(), 0), np.log2([11 / 1, 11 / 11, 1 / 11]))
-    np.testing.assert_allclose(log_fold_change(two_topics(), 1), np.log2([1 / 11, 11 / 11, 11 / 1]))
-    np.testing.assert_allclose(log_fold_change(two_topics(), 0, pseudocount=10), np.log2([20 / 10, 1, 10 / 20]))
-
-
-def test_the_next_topic_is_the_one_that_uses_a_feature_most():
-    counts = np.array([[8.0, 8, 0], [4, 0, 0], [0, 4, 12]])
-    fit = fit_of([counts.sum(axis=0)], counts / counts.sum(axis=0))
-    # For topic 1 the next is topic 2 for the first two features and topic 3 for the last; all have 12 counts.
-    np.testing.assert_allclose(log_fold_change(fit, 0, "next"), np.log2([9 / 9, 5 / 1, 1 / 13]))
-    np.testing.assert_allclose(log_fold_change(fit, 0, "rest"), np.log2([9 / 5, 5 / 1, 1 / 9]))
-
-
-def test_one_count_in_a_topic_does_not_beat_a_thousand():
-    counts = np.array([[1, 0], [1000, 5], [4000, 5000]])
-    fit = fit_of([counts.sum(axis=0)], counts / counts.sum(axis=0))
-    rare, common, _ = log_fold_change(fit, 0)
-    assert 0 < rare < common
-
-
 def test_topic_features_draws_frequency_against_change():
     fit = two_topics()
     ax = topic_features(fit, 1)
     points = np.asarray(ax.collections[0].get_offsets())
     np.testing.assert_allclose(points[:, 0], [30 / 80, 40 / 80, 10 / 80])
-    np.testing.assert_allclose(points[:, 1], log_fold_change(fit, 0))
+    np.testing.assert_allclose(points[:, 1], log_fold_change(fit, 1))
     assert [text.get_text() for text in ax.texts] == ["feature 0"], "only what the topic uses more is named"
     np.testing.assert_allclose(ax.collections[1].get_facecolor()[0][:3], to_rgb(topic_colours(fit)[0]))
+
+
+def test_the_features_named_are_those_that_top_features_lists():
+    fit = um.TopicModel(3, random_state=0).fit(um.datasets.digits()).result_
+    for topic, rows in fit.top_features(8).groupby("topic"):
+        ax = topic_features(fit, topic, n=8)
+        named = np.asarray(ax.collections[1].get_offsets())
+        np.testing.assert_allclose(2 ** named[:, 1], rows["lift"])
+        assert {text.get_text() for text in ax.texts} <= set(rows["feature"])
 
 
 def test_a_feature_hardly_ever_used_does_not_stretch_the_picture():
@@ -161,15 +147,6 @@ def test_words_of_twenty_panels_do_not_overlap():
     words += [text for panel in panels for text in panel.get_xticklabels() if text.get_text()]
     assert len(words) > 200
     assert none_overlap([word.get_window_extent() for word in words])
-
-
-def test_similarity_is_one_for_the_same_topic_and_zero_for_topics_that_share_nothing():
-    F = np.array([[1, 0, 0.5], [0, 1, 0.5]])
-    fit = fit_of(np.ones((2, 3)), F)
-    half = 1 - np.sqrt(1 - np.sqrt(0.5))
-    np.testing.assert_allclose(
-        similarities(fit.topics, fit.topics), [[1, 0, half], [0, 1, half], [half, half, 1]], atol=1e-7
-    )
 
 
 def test_the_heat_map_of_a_fit_has_ones_on_its_diagonal_and_is_symmetric():

@@ -12,14 +12,14 @@ import pandas as pd
 import pytest
 
 import unmix as um
-from unmix.plot.structure import topic_colours, topic_order
+from unmix.analysis import typical_samples
+from unmix.plot import topic_colours, topic_order
 from unmix.report import write_report
-from unmix.report.embedding import LANDMARKS, similarity_order, topic_distances, topic_map
 from unmix.report.encode import LOG_STEP, embeddable_json, quantised_proportions, quantised_weights
 from unmix.report.features import topics_payload
 from unmix.report.metadata import column_of, columns_of
 from unmix.report.page import page
-from unmix.report.payload import payload, typical_samples
+from unmix.report.payload import payload
 from unmix.report.timeline import timeline
 
 HOSTILE = [
@@ -127,6 +127,22 @@ def test_all_weights_above_the_threshold_and_the_heaviest_are_sent():
     assert features["left_out"] == (fit.topics > 0).sum() - (sent > 0).sum()
 
 
+@pytest.mark.parametrize("data", ["sotu", "random"])
+def test_the_page_has_the_features_the_order_and_the_lifts_of_top_features(data):
+    fit = make_fit(m=60, n_topics=4, seed=5)
+    if data == "sotu":
+        X = um.datasets.sotu()
+        fit = um.TopicModel(8, max_iter=20, tol=0, random_state=0).fit(X).result_
+    features = payload(fit, "t")["features"]
+    steps, lifts, start = unpacked(features["steps"], "<u2").astype(int), unpacked(features["lifts"], "<f4"), 0
+    for k, rows in fit.top_features(30).groupby("topic"):
+        run = slice(start, start := start + features["counts"][k - 1])
+        sent = dict(zip(steps[run].cumsum(), lifts[run], strict=True))
+        listed = features["distinctive"][k - 1]
+        assert [features["names"][j] for j in listed] == rows["feature"].tolist()
+        np.testing.assert_allclose([sent[j] for j in listed], rows["lift"], rtol=1e-6)
+
+
 def test_features_further_apart_than_sixteen_bits_are_bridged():
     m = 150_000
     F = np.zeros((m, 2))
@@ -164,36 +180,6 @@ def test_of_many_samples_a_fair_part_is_sent_and_typical_ones_always_are():
     np.testing.assert_array_equal(typical, typical_samples(fit))
     assert f"The page holds {len(names)} of the 900 samples" in page["notes"][0]
     assert page["shape"] == [900, 30, 3]
-
-
-def test_a_tiny_sample_is_not_the_most_typical_one():
-    L = np.array([[3.0, 0.0], [900.0, 30.0], [500.0, 600.0], [100.0, 900.0], [400.0, 300.0]])
-    fit = um.Fit(L, np.array([[0.5, 0.1], [0.5, 0.9]]), pd.DataFrame(), "converged", 0.0)
-    assert fit.proportions[0, 0] == 1
-    assert typical_samples(fit)[0, 0] == 1
-
-
-def test_like_samples_stand_together_also_beyond_the_landmarks():
-    rng = np.random.default_rng(0)
-    kinds = rng.permutation(np.repeat(np.arange(4), LANDMARKS))
-    proportions = 0.9 * np.eye(4)[kinds] + 0.1 * rng.dirichlet(np.ones(4), len(kinds))
-    order = similarity_order(proportions)
-    np.testing.assert_array_equal(np.sort(order), np.arange(len(kinds)))
-    assert (np.diff(kinds[order]) != 0).sum() == 3
-    steps = np.linalg.norm(np.diff(np.sqrt(proportions[order]), axis=0), axis=1)
-    shuffled = np.linalg.norm(np.diff(np.sqrt(proportions), axis=0), axis=1)
-    assert steps.mean() < 0.15 * shuffled.mean()
-
-
-def test_hellinger_distances_by_hand_and_a_map_that_keeps_them():
-    topics = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]])
-    distances = topic_distances(topics)
-    half = np.sqrt(1 - np.sqrt(0.5))
-    np.testing.assert_allclose(distances, [[0, 1, half], [1, 0, half], [half, half, 0]], atol=1e-12)
-    places = topic_map(distances)
-    between = np.linalg.norm(places[:, None] - places[None], axis=-1)
-    np.testing.assert_allclose(between, distances, atol=1e-3)
-    np.testing.assert_array_equal(topic_map(topic_distances(topics[:, :1])), [[0, 0]])
 
 
 def test_topics_have_the_colours_and_the_order_of_every_other_picture():

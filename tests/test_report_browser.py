@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import unmix as um
-from unmix.plot.structure import topic_order
+from unmix.plot import topic_order
 from unmix.report import write_report
 
 sync_api = pytest.importorskip(
@@ -43,6 +43,13 @@ def speeches():
 
 
 @pytest.fixture(scope="module")
+def small():
+    """Random counts and four topics, found by a contest of starts."""
+    counts = np.random.default_rng(3).poisson(np.random.default_rng(4).gamma(0.3, 4, (30, 25)))
+    return um.TopicModel(4, random_state=0).fit(counts).result_
+
+
+@pytest.fixture(scope="module")
 def hostile():
     """A small fit all of whose names want to be markup."""
     rng = np.random.default_rng(0)
@@ -59,9 +66,10 @@ def hostile():
 
 
 @pytest.fixture(scope="module")
-def addresses(speeches, hostile, tmp_path_factory):
+def addresses(speeches, small, hostile, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     write_report(speeches, folder / "speeches.html", title="State of the Union")
+    write_report(small, folder / "small.html")
     write_report(hostile, folder / "hostile.html", title=HOSTILE[0])
     write_report(um.Fit(np.ones((1, 1)), np.ones((2, 1)), pd.DataFrame(), "converged", 0.0), folder / "one.html")
     return {path.stem: path.as_uri() for path in folder.iterdir()}
@@ -197,15 +205,43 @@ def test_groups_stand_together_under_their_names(opened, speeches):
     assert seen == [f"party: {parties[0]}", f"party: {parties[-1]}"]
 
 
+def times(lift):
+    """As the page writes a lift."""
+    return f"{lift:,.0f}×" if lift >= 9.95 else f"{lift:.1f}×"
+
+
+@pytest.mark.parametrize("name", ["speeches", "small"])
+def test_the_page_opens_with_the_features_and_the_lifts_of_top_features(opened, name, request):
+    fit = request.getfixturevalue(name)
+    page = opened(name)
+    table = fit.top_features(30)
+    for place, k in enumerate(topic_order(fit)):
+        rows = table[table["topic"] == k + 1]
+        card = f"#topic-all .topic-card:nth-child({place + 1})"
+        assert shown_features(page, card) == rows["feature"].tolist()[:8]
+        assert texts(page, "#topics .name")[place] == ", ".join(rows["feature"][:3])
+        page.locator("#topics .topic").nth(place).click()
+        assert shown_features(page, "#topic-focus") == rows["feature"].tolist()
+        assert texts(page, "#topic-focus tbody td:last-child") == [times(lift) for lift in rows["lift"]]
+        page.locator("#topics .topic").nth(place).click()
+    page.locator("#feature").fill(rows["feature"].iloc[0])
+    page.keyboard.press("Enter")
+    found = page.locator(f"#feature-found tr[data-topic='{k + 1}'] td:last-child").text_content()
+    assert found == times(rows["lift"].iloc[0]), "the search tells the same lift"
+
+
 @pytest.mark.parametrize("lamb", [0.0, 0.5, 1.0])
 def test_the_slider_ranks_features_by_relevance(opened, speeches, lamb):
     page = opened(fragment="#topic=2")
+    listed = shown_features(page, "#topic-focus")
+    assert page.locator("#lambda").is_hidden()
+    page.select_option("#rank", "relevance")
     page.locator("#lambda").fill(str(lamb))
     page.wait_for_function("lamb => document.querySelector('#lambda-value').value === lamb.toFixed(2)", arg=lamb)
     page.wait_for_timeout(60)
-    p, overall = speeches.topics[:, 1], speeches.topics @ speeches.shares
+    p, lift = speeches.topics[:, 1], um.analysis.lifts(speeches)[:, 1]
     kept = p > 1e-6
-    relevance = lamb * np.log(p[kept]) + (1 - lamb) * np.log(p[kept] / overall[kept])
+    relevance = lamb * np.log(p[kept]) + (1 - lamb) * np.log(lift[kept])
     best = dict(zip(speeches.features[kept], relevance, strict=True))
     shown = shown_features(page, "#topic-focus")
     assert len(shown) == 30
@@ -214,6 +250,9 @@ def test_the_slider_ranks_features_by_relevance(opened, speeches, lamb):
     ranked = [best[name] for name in shown]
     assert all(a >= b - 2e-3 for a, b in pairwise(ranked))
     assert f"lambda={lamb:g}" in page.url
+    page.select_option("#rank", "distinctive")
+    assert shown_features(page, "#topic-focus") == listed
+    assert "lambda" not in page.url
 
 
 def test_features_can_be_sorted_by_lift(opened, speeches):
@@ -222,7 +261,7 @@ def test_features_can_be_sorted_by_lift(opened, speeches):
     page.get_by_role("button", name="lift", exact=True).click()
     after = shown_features(page, "#topic-focus")
     assert sorted(before) == sorted(after)
-    lift = dict(zip(speeches.features, speeches.topics[:, 0] / (speeches.topics @ speeches.shares), strict=True))
+    lift = dict(zip(speeches.features, um.analysis.lifts(speeches)[:, 0], strict=True))
     values = [lift[name] for name in after]
     assert all(a >= b * 0.999 for a, b in pairwise(values))
     assert page.locator("#topic-focus th[aria-sort='descending']").text_content() == "lift"
@@ -348,7 +387,7 @@ def test_everything_can_be_done_by_keyboard(opened, speeches):
     assert page.locator("#topics .topic").nth(1).get_attribute("aria-pressed") == "true"
     page.locator("#topic-focus input").fill("Gold")
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "relevance"
+    assert page.evaluate("document.activeElement.textContent") == "rank"
     assert page.locator("#topics .name").nth(1).text_content() == "Gold"
     page.locator("#unfocus").press("Enter")
     page.locator("#topic-all .topic-head button").nth(3).press("Enter")
@@ -422,6 +461,16 @@ def test_downloads_hold_the_numbers_and_no_formula(opened, hostile, tmp_path):
     assert list(pd.read_csv(tmp_path / "proportions.csv")["sample"]) == list(hostile.samples)
 
 
+def test_the_page_tells_of_the_contest_of_starts(opened, small, speeches):
+    def start(page):
+        return page.locator("#fit-facts dt:text-is('started from') + dd").text_content()
+
+    note = small.trace["note"][0]
+    assert re.match(r"(topic-score|random \d): best of 5", note)
+    assert start(opened("small")) == f"{note} (the winner of a short contest)"
+    assert start(opened("speeches")) == speeches.trace["note"][0] == "random"
+
+
 def test_what_the_data_do_not_have_is_not_shown(opened):
     page = opened("one")
     for hidden in ("#time", "#map", "#group-label", "#sample", "#advice", "#zoom-out"):
@@ -436,7 +485,7 @@ def test_on_paper_there_are_no_controls_and_all_topics(opened):
     page.emulate_media(media="print")
     page.wait_for_selector("#topic-all .topic-card")
     assert page.locator("#topic-all .topic-card:visible").count() == 8
-    for control in ("#order", "#lambda", "#theme", "#feature", "#download-topics", "summary", "#marks"):
+    for control in ("#order", "#rank", "#theme", "#feature", "#download-topics", "summary", "#marks"):
         assert page.locator(control).first.is_hidden()
     assert page.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor") == "rgb(255, 255, 255)"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from unmix._version import __version__
 
 if TYPE_CHECKING:
-    from unmix import plot, solvers
+    from unmix import analysis, plot, solvers
     from unmix.counts import Counts
     from unmix.data import datasets
     from unmix.data.read import read
@@ -49,6 +49,7 @@ __all__ = [
     "SparsePoissonNMF",
     "TopicModel",
     "__version__",
+    "analysis",
     "datasets",
     "deviance",
     "kkt",
@@ -65,7 +66,7 @@ __all__ = [
 
 # Where each name lives. It is imported when it is first asked for, so that `unmix info` does not wait for scikit-learn.
 HOMES = {
-    "unmix": ["plot", "sc", "solvers"],
+    "unmix": ["analysis", "plot", "sc", "solvers"],
     "unmix.counts": ["Counts"],
     "unmix.data": ["datasets"],
     "unmix.data.read": ["read"],
@@ -86,7 +87,7 @@ HOMES = {
     "unmix.report": ["write_report"],
     "unmix.solvers.online": ["Online"],
 }
-ROOMS = {"plot", "sc", "solvers", "datasets", "maps"}  # names that are modules
+ROOMS = {"analysis", "plot", "sc", "solvers", "datasets", "maps"}  # names that are modules
 
 
 def __getattr__(name: str) -> Any:

@@ -38,7 +38,6 @@ OBJECTIVES = {
     "AllocationModel": "log p(S)",
 }
 STATUSES = ("converged", "max_iter", "interrupted")
-ALMOST_NOTHING = 0.05  # of the average topic's share
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,51 +116,16 @@ class Fit:
         return weights / weights.sum() if weights.sum() > 0 else np.full(self.n_topics, 1 / self.n_topics)
 
     def top_features(self, n: int = 10) -> pd.DataFrame:
-        """The n most distinctive features of each topic.
+        """The n most distinctive features of each topic: `unmix.analysis.top_features`."""
+        import unmix
 
-        Ordered by share in the topic × log(share / share in the rest of the topics), so that what is merely frequent
-        everywhere stays out.
-        """
-        topics, shares = self.topics, self.shares
-        overall = topics @ shares
-        names = self.features if self.features is not None else np.array([f"feature {j}" for j in range(len(topics))])
-        tables = []
-        for k in range(self.n_topics):
-            rest = (overall - shares[k] * topics[:, k]) / max(1 - shares[k], 1e-12)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                lift = np.where(topics[:, k] > 0, topics[:, k] / np.maximum(rest, 1e-12), 0.0)
-                score = np.where(lift > 0, topics[:, k] * np.log(lift), 0.0)
-            best = np.argsort(-score, kind="stable")[:n]
-            tables.append(
-                pd.DataFrame(
-                    {
-                        "topic": k + 1,
-                        "rank": np.arange(1, len(best) + 1),
-                        "feature": names[best],
-                        "share": topics[best, k],
-                        "lift": lift[best],
-                    }
-                )
-            )
-        return pd.concat(tables, ignore_index=True)
+        return unmix.analysis.top_features(self, n)
 
     def advice(self) -> list[str]:
-        """What a person may want to know or do about this fit, a sentence each."""
-        said = []
-        if empty := self.data.get("empty_samples", 0):
-            said.append(
-                f"{empty:,} sample{'s' * (empty > 1)} without any counts; all topics get the same proportion there"
-            )
-        if fractional := self.data.get("fractional", 0):
-            said.append(f"{fractional:.1%} of the values are not whole numbers; unmix models counts")
-        if len(light := (self.shares < ALMOST_NOTHING / self.n_topics).nonzero()[0]):
-            which = f"topic {light[0] + 1} has" if len(light) == 1 else f"{len(light)} topics each have"
-            said.append(f"{which} almost no weight: K may be too large")
-        if self.status == "max_iter" and self.params.get("tol", 0) > 0:
-            gains = self.trace["objective"].diff()
-            last = gains[gains > 0].iloc[-1:].sum()
-            said.append(f"not converged: the fit still gains {last:.2g} an iteration; raise max_iter")
-        return said
+        """What a person may want to know or do about this fit: `unmix.analysis.advice`."""
+        import unmix
+
+        return unmix.analysis.advice(self)
 
     def to_anndata(self, key_added: str = "topics") -> AnnData:
         """An AnnData without X, with this fit where `unmix.sc.tl.topics` would keep it and the metadata in `obs`."""

@@ -16,6 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from unmix.counts import Counts
     from unmix.fit import Fit
 
@@ -108,10 +111,11 @@ def working(text: str) -> AbstractContextManager[Any]:
 
 
 def topics(fit: Fit) -> None:
-    """A line a topic, the heaviest first: swatch, number, share and top features."""
+    """One line per topic, the heaviest first: swatch, number, share and top features."""
     if Manner.quiet or Manner.json:
         return
-    from unmix.plot.structure import topic_colours, topic_order
+    from unmix.analysis import topic_order
+    from unmix.plot import topic_colours
 
     terminal, colours, features = console(), topic_colours(fit), fit.top_features(WORDS_SHOWN)
     lines = [Text(), Text(" topic   share  top features", style="bold")]
@@ -216,5 +220,5 @@ def facts(named: Mapping[str, str]) -> None:
     console().print(table)
 
 
-def _examples(names) -> str:
+def _examples(names: NDArray[np.str_] | None) -> str:
     return "" if names is None else f" ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})"

@@ -5,15 +5,15 @@ Topics are numbered from 1, as in every table. matplotlib itself is imported whe
 and the order of topics cost nothing.
 """
 
+from unmix.analysis import topic_order
 from unmix.plot.convergence import convergence
 from unmix.plot.embedding import embedding
 from unmix.plot.loadings_scatter import loadings_scatter
-from unmix.plot.palette import palette
+from unmix.plot.palette import palette, topic_colours
 from unmix.plot.similarity import similarity
 from unmix.plot.structure import structure
 from unmix.plot.top_features import top_features
 from unmix.plot.topic_features import topic_features
-from unmix.plot.topics import topic_colours, topic_order
 
 __all__ = [
     "convergence",

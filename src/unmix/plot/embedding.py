@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from unmix.analysis import fair_sample, topic_names
+from unmix.analysis.samples import Scale, groups, scale, values_of
+from unmix.analysis.topics import short, topic_place
 from unmix.fit import Fit
 from unmix.plot.labels import place_labels
-from unmix.plot.match import Floats
-from unmix.plot.palette import palette
-from unmix.plot.samples import Scale, fair_sample, groups, scale, values_of
+from unmix.plot.palette import palette, topic_colours
 from unmix.plot.style import MANY_POINTS, figure_of, new_axes, shades, tidy
-from unmix.plot.topics import Integers, short, topic_colours, topic_names, topic_place
+from unmix.types import Floats, Integers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_POINTS = 20_000  # more would not show
-MOST_GROUPS_OF_NUMBERS = 12  # a column of more different numbers is a scale of colours, not a colour each
+MOST_GROUPS_OF_NUMBERS = 12  # a column of more different numbers is a scale of colours, not one colour per value
 LONGEST_GROUP = 24
 
 
@@ -40,7 +41,7 @@ def embedding(
         which compiles itself when first used: the first picture of a session takes half a minute longer.
     colour
         None: the colour of the largest topic of each sample. A number: how much of that topic. A column of `fit.metadata`
-        or one value a sample: numbers and dates of more than 12 different values as a scale, all else a colour a group.
+        or one value per sample: numbers and dates of more than 12 different values as a scale, all else one colour per group.
     ax
         Where to draw; by default a new figure.
 

@@ -131,11 +131,11 @@ def _crosses(line: Line, box: Box) -> bool:
     """Is a part of the line inside the box? It is where it has entered both strips that make the box, and left neither."""
     enter, leave = 0.0, 1.0
     for axis in (0, 1):
-        start, way = line[axis], line[axis + 2] - line[axis]
+        start, length = line[axis], line[axis + 2] - line[axis]
         low, high = box[axis] - start, box[axis + 2] - start
-        if way == 0:
+        if length == 0:
             if not low < 0 < high:
                 return False
             continue
-        enter, leave = max(enter, min(low / way, high / way)), min(leave, max(low / way, high / way))
+        enter, leave = max(enter, min(low / length, high / length)), min(leave, max(low / length, high / length))
     return enter < leave

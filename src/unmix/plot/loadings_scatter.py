@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from unmix.analysis import match_topics, topic_names
+from unmix.analysis.topics import topic_places
 from unmix.fit import Fit
-from unmix.plot.match import Floats, check_same, match_proportions
+from unmix.plot.palette import topic_colours
 from unmix.plot.style import MANY_POINTS, literal, new_grid, shades, tidy
-from unmix.plot.topics import topic_colours, topic_names, topic_places
+from unmix.types import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,8 +45,7 @@ def loadings_scatter(
 
     Returns an array of Axes, one a topic, or the one given.
     """
-    check_same("sample", (len(one.L), len(two.L)), (one.samples, two.samples))
-    partners = match_proportions(one.proportions, two.proportions)
+    partners = match_topics(one, two, by="samples")
     shown = [k for k in topic_places(one, topics) if k in partners]
     if not shown:
         raise ValueError("none of these topics has a match, as the other fit has fewer topics; choose others")

@@ -1,8 +1,11 @@
-"""Colours of topics, as hex strings: one palette for pictures, the terminal and web pages. Pure Python."""
+"""Colours of topics, as hex strings: one palette for pictures, the terminal and web pages. Needs no matplotlib."""
 
 from __future__ import annotations
 
 from math import cos, gcd, radians, sin
+
+from unmix.analysis import topic_order
+from unmix.fit import Fit
 
 # Okabe and Ito's colours, with yellow and black toned to be read on white, in an order that keeps neighbours
 # far apart in normal sight and in every kind of colour blindness.
@@ -20,6 +23,14 @@ def palette(n: int) -> list[str]:
     # Walking round the circle of hues in strides of about 3/8 visits each hue once and never a near one next.
     stride = next(step for step in range(round(0.38 * n), n) if gcd(step, n) == 1)
     return [_oklch((0.50, 0.74)[i % 2], 0.13, 360 * (i * stride % n) / n + 30) for i in range(n)]
+
+
+def topic_colours(fit: Fit) -> list[str]:
+    """The colour of each topic, given out in `topic_order` so that neighbours in a stack differ most."""
+    colours = [""] * fit.n_topics
+    for topic, colour in zip(topic_order(fit), palette(fit.n_topics), strict=True):
+        colours[topic] = colour
+    return colours
 
 
 def _oklch(lightness: float, chroma: float, hue: float) -> str:

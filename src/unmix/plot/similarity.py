@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unmix.analysis import match_topics, topic_distances, topic_names, topic_order
 from unmix.fit import Fit
-from unmix.plot.match import Floats, check_same, matched, similarities
 from unmix.plot.style import figure_of, new_axes
-from unmix.plot.topics import Integers, topic_names, topic_order
+from unmix.types import Floats, Integers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,12 +21,11 @@ def similarity(fit: Fit, other: Fit | None = None, ax: Axes | None = None) -> Ax
     """A cell for each pair of topics: 1 where they are the same, 0 where they share no feature.
 
     Rows are the topics of `fit`, the heaviest first. Columns are the same, or the topics of the `other` fit, each on the
-    diagonal with its match; those without one come last. Topics are matched one to one, so that matches are most similar.
+    diagonal with its match; those without one come last. `unmix.analysis.match_topics` matches them.
     """
     against = fit if other is None else other
-    check_same("feature", (len(fit.F), len(against.F)), (fit.features, against.features))
-    alike, rows = similarities(fit.topics, against.topics), topic_order(fit)
-    columns = rows if other is None else _beside(rows, matched(alike), topic_order(against))
+    alike, rows = 1 - topic_distances(fit, other), topic_order(fit)
+    columns = rows if other is None else _beside(rows, match_topics(fit, other), topic_order(other))
     if ax is None:
         ax = new_axes(5 + 0.36 * len(columns), (2 if other is None else 3.2) + 0.32 * len(rows))
     image = ax.imshow(alike[np.ix_(rows, columns)], vmin=0, vmax=1, cmap="Blues", aspect="auto")

@@ -1,4 +1,4 @@
-"""The Structure plot: one thin column a sample, stacked by topic, the heaviest topic at the bottom."""
+"""The Structure plot: one thin column per sample, stacked by topic, the heaviest topic at the bottom."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.cluster.hierarchy import leaves_list, linkage
+from numpy.typing import ArrayLike
 
+from unmix.analysis import fair_sample, similarity_order, topic_names, topic_order
+from unmix.analysis.samples import Scale, groups, scale, values_of
+from unmix.analysis.topics import short
 from unmix.fit import Fit
-from unmix.plot.samples import Scale, fair_sample, groups, scale, values_of
+from unmix.plot.palette import topic_colours
 from unmix.plot.style import figure_of, lay_out, literal, new_axes, tidy
-from unmix.plot.topics import Integers, short, topic_colours, topic_names, topic_order
+from unmix.types import Floats, Integers
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 MOST_SAMPLES = 2000  # more columns than that do not show in a picture
@@ -34,9 +37,9 @@ def structure(
     Parameters
     ----------
     group
-        Samples with the same value stand together: a column of `fit.metadata`, or one value a sample.
+        Samples with the same value stand together: a column of `fit.metadata`, or one value per sample.
     order
-        Samples stand by this number or date (within their group): a column of `fit.metadata`, or one value a sample; dates
+        Samples stand by this number or date (within their group): a column of `fit.metadata`, or one value per sample; dates
         may be ISO text, as "2021-03-01". By default similar samples stand side by side.
     ax
         Where to draw; by default a new figure.
@@ -52,7 +55,7 @@ def structure(
     for g in range(len(names)):
         members = shown[labels[shown] == g]
         if places is None:
-            blocks.append(members[_by_similarity(fit.proportions[members])])
+            blocks.append(members[similarity_order(fit.proportions[members])])
         else:
             blocks.append(members[np.argsort(places.numbers[members], kind="stable")])
     if ax is None:
@@ -87,13 +90,6 @@ def _scale(fit: Fit, order: str | ArrayLike) -> Scale:
     return found
 
 
-def _by_similarity(proportions: NDArray[np.float64]) -> Integers:
-    """An order in which like samples stand together: the leaves of a tree of Hellinger distances."""
-    if len(proportions) < 3:
-        return np.arange(len(proportions))
-    return leaves_list(linkage(np.sqrt(proportions), method="ward", optimal_ordering=len(proportions) <= 500))
-
-
 def _stack(ax: Axes, fit: Fit, blocks: list[Integers], colours: Sequence[str]) -> list[tuple[float, float]]:
     """Draw the blocks with a gap between them; the ends of each block along the axis."""
     topics = topic_order(fit)
@@ -119,7 +115,7 @@ def _stack(ax: Axes, fit: Fit, blocks: list[Integers], colours: Sequence[str]) -
     return list(zip(lefts, lefts + sizes, strict=True))
 
 
-def _legend(ax: Axes, handles: Sequence, labels: Sequence[str]) -> None:
+def _legend(ax: Axes, handles: Sequence[Artist], labels: Sequence[str]) -> None:
     """To the right of the picture, in the order of the stack."""
     n = len(labels)
     legend = ax.legend(
@@ -180,7 +176,7 @@ def _label_scale(ax: Axes, places: Scale) -> None:
     ax.set_xticks(columns[kept], [labels[i] for i in kept], fontsize=size)
 
 
-def _round_numbers(known: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[str]]:
+def _round_numbers(known: Floats) -> tuple[Floats, list[str]]:
     from matplotlib.ticker import MaxNLocator
 
     whole = bool((known == np.round(known)).all())
@@ -189,7 +185,7 @@ def _round_numbers(known: NDArray[np.float64]) -> tuple[NDArray[np.float64], lis
     return ticks, [f"{tick:.0f}" if whole else f"{tick:g}" for tick in ticks]
 
 
-def _round_dates(known: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[str]]:
+def _round_dates(known: Floats) -> tuple[Floats, list[str]]:
     from matplotlib.dates import AutoDateLocator, num2date
 
     locator = AutoDateLocator(maxticks=12)

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from unmix.analysis import distinctive_features
+from unmix.analysis.features import feature_names
+from unmix.analysis.topics import short, topic_places
 from unmix.fit import Fit
+from unmix.plot.palette import topic_colours
 from unmix.plot.style import figure_of, new_grid, tidy
-from unmix.plot.topics import short, topic_colours, topic_places
+from unmix.types import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +47,7 @@ def top_features(
     ax: Axes | None = None,
     colours: Sequence[str] | None = None,
 ) -> Axes | NDArray[np.object_]:
-    """A panel a topic: the n features of `fit.top_features`, the most distinctive at the top.
+    """One panel per topic: the n features of `fit.top_features`, the most distinctive at the top.
 
     The coloured bar is the share of the feature in the topic, the grey one behind it its share in all samples.
 
@@ -53,11 +56,11 @@ def top_features(
     topics
         Numbers of topics, from 1; by default all, the heaviest first.
     ax
-        Where to draw one topic; by default a new figure with a panel a topic.
+        Where to draw one topic; by default a new figure with one panel per topic.
     colours
         Of the topics; by default `topic_colours`.
 
-    Returns an array of Axes, one a topic, or the one given.
+    Returns an array of Axes, one per topic, or the one given.
     """
     places = topic_places(fit, topics)
     if n < 1:
@@ -65,9 +68,11 @@ def top_features(
     if ax is not None and len(places) != 1:
         raise ValueError(f"ax holds one topic, and {len(places)} were asked for; give one, as topics=3, or no ax")
     panels = new_grid(len(places), COLUMNS, (WIDTH, 0.6 + 0.19 * n)) if ax is None else np.array([ax], dtype=object)
-    table, colours = fit.top_features(n), topic_colours(fit) if colours is None else colours
+    best, names, overall = distinctive_features(fit, n), feature_names(fit), fit.topics @ fit.shares
+    colours = topic_colours(fit) if colours is None else colours
     for k, panel in zip(places, panels, strict=True):
-        _bars(panel, table[table["topic"] == k + 1], float(fit.shares[k]), colours[k])
+        rows = best[k]
+        _bars(panel, [short(names[j], LONGEST_LABEL) for j in rows], fit.topics[rows, k], overall[rows], colours[k])
         panel.set_title(f"topic {k + 1} · {fit.shares[k]:.1%}", loc="left", fontsize=10)
     what = "share of counts: coloured in the topic, grey in all samples"
     if ax is not None:
@@ -77,16 +82,12 @@ def top_features(
     return panels
 
 
-def _bars(ax: Axes, rows: pd.DataFrame, share: float, colour: str) -> None:
-    rows = rows[rows["share"] > 0]
-    # share f of the feature in the topic, g in the rest of the topics, lift f / g: in all of them s f + (1 − s) g
-    overall = rows["share"] * (share + (1 - share) / rows["lift"])
-    heights = np.arange(len(rows))
+def _bars(ax: Axes, names: list[str], shares: Floats, overall: Floats, colour: str) -> None:
+    heights = np.arange(len(names))
     ax.barh(heights, overall, height=0.86, color="0.86")
-    ax.barh(heights, rows["share"], height=0.5, color=colour)
-    names = [short(name, LONGEST_LABEL) for name in rows["feature"]]
+    ax.barh(heights, shares, height=0.5, color=colour)
     ax.set_yticks(heights, names, fontsize=8, parse_math=False)
-    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
     ax.set_xlim(0, None)
     ax.locator_params(axis="x", nbins=4)
     ax.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")

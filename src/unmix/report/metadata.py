@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from unmix.plot.samples import natural
+from unmix.analysis.samples import natural
 from unmix.report.encode import clean, packed
+from unmix.types import Floats, Integers
 
 MOST_GROUPS = 60
 MISSING = 65535  # the code of a text that is not there
@@ -27,11 +27,11 @@ class Column:
 
     name: str
     kind: str  # "number" | "date" | "text"
-    values: NDArray[np.float64]
+    values: Floats
     levels: tuple[str, ...] = ()
 
     @property
-    def known(self) -> NDArray[np.float64]:
+    def known(self) -> Floats:
         return self.values[~np.isnan(self.values)]
 
     @cached_property
@@ -52,7 +52,7 @@ class Column:
         years = bool((known == np.round(known)).all() and known.min() >= 1500 and known.max() <= 2100)
         return self.kind == "date" or years or bool(_TIME_WORD.search(self.name))
 
-    def taken(self, rows: NDArray[np.intp]) -> dict[str, Any]:
+    def taken(self, rows: Integers) -> dict[str, Any]:
         """For the page, these rows alone."""
         about: dict[str, Any] = {"name": self.name, "kind": self.kind, "groups": self.can_group}
         values = self.values[rows]
@@ -128,7 +128,7 @@ def _understood(values: pd.Series) -> pd.Series:
     return values
 
 
-def _milliseconds(dates: pd.Series) -> NDArray[np.float64]:
+def _milliseconds(dates: pd.Series) -> Floats:
     plain = dates.dt.tz_convert("UTC").dt.tz_localize(None) if dates.dt.tz is not None else dates
     stamps = plain.to_numpy().astype("datetime64[ms]")
     return np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64).astype(np.float64))

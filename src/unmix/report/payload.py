@@ -6,25 +6,22 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from unmix.analysis import fair_sample, similarity_order, topic_distances, topic_map, topic_order, typical_samples
 from unmix.fit import Fit
-from unmix.plot.structure import fair_sample, topic_colours, topic_order
-from unmix.report.embedding import similarity_order, topic_distances, topic_map
+from unmix.plot import topic_colours
 from unmix.report.encode import LONGEST_NAME, clean, embeddable_json, packed, quantised_proportions, rounded
-from unmix.report.features import topics_payload
+from unmix.report.features import HEAVIEST, topics_payload
 from unmix.report.metadata import columns_of
 from unmix.report.reproduce import recipe
 from unmix.report.timeline import timeline
+from unmix.types import Floats, Integers
 
 MOST_SAMPLES = 20_000
 LARGEST = 14_500_000  # bytes of data in a page of at most 15 MB
 FOR_TOPICS = 2_000_000  # bytes that metadata may not take from the topics
 BYTES_OF_PROPORTION = 8 / 3  # a uint16 as base64
-TYPICAL = 12  # samples named as typical of a topic
 MOST_TRACE = 1_500  # rows of a trace; more do not show in a picture
-
-Integers = NDArray[np.intp]
 
 
 def payload(fit: Fit, title: str, largest: int = LARGEST, most_samples: int = MOST_SAMPLES) -> dict[str, Any]:
@@ -49,8 +46,8 @@ def payload(fit: Fit, title: str, largest: int = LARGEST, most_samples: int = MO
     page["features"] = features = topics_payload(fit, largest - _size(page))
     if features["left_out"]:
         notes.append(
-            f"Weights of features below {features['smallest']:g} in a topic are left out of the page, except for the 300 "
-            f"largest of each topic: {features['left_out']:,} in all."
+            f"Weights of features below {features['smallest']:g} in a topic are left out of the page, except for the "
+            f"{HEAVIEST} largest of each topic: {features['left_out']:,} in all."
         )
     longest = max(
         (len(str(name)) for names in (fit.samples, fit.features) if names is not None for name in names), default=0
@@ -58,22 +55,6 @@ def payload(fit: Fit, title: str, largest: int = LARGEST, most_samples: int = MO
     if longest > LONGEST_NAME:
         notes.append(f"Names are cut after {LONGEST_NAME} letters.")
     return page | {"notes": notes}
-
-
-def typical_samples(fit: Fit, most: int = TYPICAL) -> Integers:
-    """The samples most typical of each topic, K × at most `most`.
-
-    By proportion, shrunk towards the share of the topic as if each sample had a few more counts of the usual kind, as many
-    as a small sample has (the lower quartile): (s p + a share) / (s + a). So a sample of three words does not win.
-    """
-    sizes = fit.sizes
-    extra = max(float(np.quantile(sizes, 0.25)), 1e-12)
-    rows = []
-    for share, proportions in zip(fit.shares, fit.proportions.T, strict=True):
-        score = (sizes * proportions + extra * share) / (sizes + extra)
-        best = np.argpartition(-score, most)[:most] if len(score) > most else np.arange(len(score))
-        rows.append(best[np.argsort(-score[best], kind="stable")])
-    return np.array(rows)
 
 
 def _about(fit: Fit, title: str) -> dict[str, Any]:
@@ -84,25 +65,16 @@ def _about(fit: Fit, title: str) -> dict[str, Any]:
         "shape": [len(fit.L), len(fit.F), fit.n_topics],
         "status": fit.status,
         "loglik": float(fit.loglik) if np.isfinite(fit.loglik) else None,
-        "advice": _advice(fit),
+        "advice": fit.advice(),
     }
 
 
-def _advice(fit: Fit) -> list[str]:
-    try:
-        return fit.advice()
-    except KeyError:  # a trace without an objective: a fit that was put together by hand
-        return []
-
-
 def _topics(fit: Fit) -> dict[str, Any]:
-    best = fit.top_features(3)
-    names = {k: [clean(name) for name in rows["feature"]] for k, rows in best.groupby("topic")}
-    distances = topic_distances(fit.topics)
+    distances = topic_distances(fit)
     return {
         "topics": [
-            {"colour": colour, "share": float(f"{share:.6g}"), "features": names[k + 1]}
-            for k, (colour, share) in enumerate(zip(topic_colours(fit), fit.shares, strict=True))
+            {"colour": colour, "share": float(f"{share:.6g}")}
+            for colour, share in zip(topic_colours(fit), fit.shares, strict=True)
         ],
         "order": topic_order(fit).tolist(),
         "map": {
@@ -158,7 +130,7 @@ def _thinned(trace: pd.DataFrame) -> pd.DataFrame:
     return trace[kept]
 
 
-def _numbers(table: pd.DataFrame, column: str) -> NDArray[np.float64]:
+def _numbers(table: pd.DataFrame, column: str) -> Floats:
     return table[column].to_numpy(dtype=float) if column in table else np.full(len(table), np.nan)
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unmix.report.encode import packed, quantised_proportions
 from unmix.report.metadata import Column
+from unmix.types import Floats, Integers
 
 MOST_BINS = 60
 HOUR, DAY = 3_600_000, 86_400_000  # milliseconds
 MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 2400, 6000, 12000)
 
 
-def timeline(column: Column, proportions: NDArray[np.float64]) -> dict[str, Any] | None:
+def timeline(column: Column, proportions: Floats) -> dict[str, Any] | None:
     """Bins of equal width with their labels, numbers of samples and mean proportions; None where there is but one bin."""
     known = ~np.isnan(column.values)
     places, labels = (_dates if column.kind == "date" else _numbers)(column.values[known])
@@ -33,7 +34,7 @@ def timeline(column: Column, proportions: NDArray[np.float64]) -> dict[str, Any]
     }
 
 
-def _numbers(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], list[str]]:
+def _numbers(values: Floats) -> tuple[Integers, list[str]]:
     """The number of the bin of each value, and what the bins are called."""
     whole = bool((values == np.round(values)).all())
     lowest, highest = float(values.min()), float(values.max())
@@ -55,7 +56,7 @@ def _bins(lowest: float, highest: float, width: float) -> int:
     return int(np.floor(highest / width) - np.floor(lowest / width)) + 1
 
 
-def _round_widths(span: float, whole: bool):
+def _round_widths(span: float, whole: bool) -> Iterator[float]:
     """1, 2, 5, 10, …, from below what the span needs upward."""
     smallest = 0 if whole else int(np.floor(np.log10(max(span, 1e-300) / MOST_BINS)))
     for power in count(smallest):
@@ -63,7 +64,7 @@ def _round_widths(span: float, whole: bool):
             yield float(f"{digit}e{power}")
 
 
-def _dates(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], list[str]]:
+def _dates(values: Floats) -> tuple[Integers, list[str]]:
     stamps = values.astype(np.int64).astype("datetime64[ms]")
     for width, unit in ((HOUR, "h"), (DAY, "D"), (7 * DAY, "D")):
         places = np.floor_divide(values, width).astype(np.int64)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from unmix.counts import Counts
+from unmix.types import Integers
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -18,9 +18,7 @@ MOSTLY = 0.5  # a matrix with more fractions than this is no matrix of counts
 FIRST = 100  # cells that tell whether another matrix holds counts
 
 
-def counts_of(
-    adata: AnnData, layer: str | None = None, use_raw: bool = False, genes: NDArray[np.intp] | None = None
-) -> Counts:
+def counts_of(adata: AnnData, layer: str | None = None, use_raw: bool = False, genes: Integers | None = None) -> Counts:
     """The counts in `adata.X`, in a layer or in `adata.raw`, of all genes or of those at the places `genes`.
 
     Of a file that is open (backed mode), only that matrix is read. Warns if it plainly does not hold counts, and says

@@ -6,10 +6,12 @@ Each returns its Axes. A picture without an `ax` of its own is a figure of pyplo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
 from matplotlib import pyplot
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from unmix import plot
 from unmix.sc.slots import colours_of, to_fit
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["convergence", "structure", "top_features"]
+
+Drawn = TypeVar("Drawn")
 
 
 def structure(
@@ -30,14 +34,14 @@ def structure(
     ax: Axes | None = None,
     show: bool = False,
 ) -> Axes:
-    """The Structure plot: one thin column a cell, stacked by topic.
+    """The Structure plot: one thin column per cell, stacked by topic.
 
     Parameters
     ----------
     groupby
-        Cells with the same value stand together: a column of `adata.obs`, or one value a cell.
+        Cells with the same value stand together: a column of `adata.obs`, or one value per cell.
     order
-        Cells stand by this number (within their group): a column of `adata.obs`, or one value a cell. By default like cells
+        Cells stand by this number (within their group): a column of `adata.obs`, or one value per cell. By default like cells
         stand side by side.
     key
         Under which name `tl.topics` or `tl.project` kept the topics.
@@ -51,18 +55,20 @@ def structure(
 def top_features(
     adata: AnnData,
     n_genes: int = 10,
-    topics: Any = None,
+    topics: int | Iterable[int] | None = None,
     *,
     key: str = "topics",
     ax: Axes | None = None,
     show: bool = False,
-) -> Any:
+) -> Axes | NDArray[np.object_]:
     """The most distinctive genes of each topic: of all topics, or of those with these numbers (from 1)."""
     colours = colours_of(adata, key)
     return _shown(plot.top_features(to_fit(adata, key), n=n_genes, topics=topics, ax=ax, colours=colours), show)
 
 
-def convergence(adata: AnnData, *, key: str = "topics", ax: Axes | None = None, show: bool = False) -> Any:
+def convergence(
+    adata: AnnData, *, key: str = "topics", ax: Axes | None = None, show: bool = False
+) -> Axes | NDArray[np.object_]:
     """How the fit approached its end."""
     fit = to_fit(adata, key)
     if not len(fit.trace):
@@ -70,7 +76,7 @@ def convergence(adata: AnnData, *, key: str = "topics", ax: Axes | None = None, 
     return _shown(plot.convergence(fit, ax=ax), show)
 
 
-def _shown(axes: Any, show: bool) -> Any:
+def _shown(axes: Drawn, show: bool) -> Drawn:
     if show:
         pyplot.show()
     return axes

@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 
 from unmix.fit import Fit
 from unmix.plot import topic_colours
+from unmix.types import Floats, Integers
 
 if TYPE_CHECKING:
     from anndata import AnnData
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.intp]
 
 # What uns[key]["params"] says beside the parameters of the model
 SOURCE = ("layer", "use_raw", "mask_var", "projected", "missing_genes", "unknown_genes")

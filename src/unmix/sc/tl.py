@@ -33,6 +33,7 @@ from unmix.models.topics import poisson_to_topics, topics_to_poisson
 from unmix.plot import topic_colours
 from unmix.sc.counts import counts_of
 from unmix.sc.slots import colours_of, restricted, scales_of, source_of, to_fit, write
+from unmix.types import Floats, Integers
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -230,21 +231,21 @@ def _fitted(model: Any, key: str) -> tuple[CountsEstimator, list[str]]:
     )
 
 
-def _loadings(estimator: CountsEstimator, counts: Counts, known: Fit, left: NDArray[np.float64]) -> NDArray[np.float64]:
+def _loadings(estimator: CountsEstimator, counts: Counts, known: Fit, known_scales: Floats) -> Floats:
     """L of the topics of `known` in new cells, by an estimator that may have some of its features only.
 
-    With u_k and v_k (`left`) the sums of column k of F over all features and over those, the part v_k / u_k of the counts of
-    topic k falls on the latter. If of a cell's counts there topic k explains the part p_ik, then l*_ik ∝ p_ik u_k / v_k.
+    With u_k and v_k (`known_scales`) the sums of column k of F over all features and over those, the part v_k / u_k of the counts
+    of topic k falls on the latter. If of a cell's counts there topic k explains the part p_ik, then l*_ik ∝ p_ik u_k / v_k.
     """
     parts, *_ = poisson_to_topics(estimator.transform(counts), estimator.components_.T)
     scales = scales_of(known)
-    weights = parts * np.divide(scales, left, out=np.zeros_like(left), where=left > 0)
+    weights = parts * np.divide(scales, known_scales, out=np.zeros_like(known_scales), where=known_scales > 0)
     sums = weights.sum(axis=1, keepdims=True)
     L, _ = topics_to_poisson(weights / np.where(sums > 0, sums, 1.0), known.topics, counts.sample_totals, scales)
     return L
 
 
-def _genes(adata: AnnData, mask_var: str | NDArray[np.bool_] | None) -> NDArray[np.intp] | None:
+def _genes(adata: AnnData, mask_var: str | NDArray[np.bool_] | None) -> Integers | None:
     """The places of the genes to fit, or None for all."""
     if mask_var is None:
         return None
@@ -284,7 +285,7 @@ def _written(
     adata: AnnData,
     fit: Fit,
     key: str,
-    places: NDArray[np.intp],
+    places: Integers,
     source: dict[str, Any],
     copy: bool,
     colours: list[str] | None = None,

@@ -44,12 +44,19 @@ function valueText(column, value) {
   return Number.isInteger(value) && Math.abs(value) < 1e15 ? String(value) : String(Number(value.toPrecision(6)));
 }
 
-// Features: for each topic the places of its features and log p(w|t); for each feature log p(w).
+// Features: for each topic the places of its features, log p(w|t) and their lift, and the most distinctive in their order; for
+// each feature log p(w).
 const logOf = (code) => (code === 0 ? -Infinity : -(code - 1) * LOG_STEP);
-const features = { names: page.features.names, logs: Float64Array.from(uint16(page.features.overall), logOf), topics: [] };
+const features = {
+  names: page.features.names,
+  logs: Float64Array.from(uint16(page.features.overall), logOf),
+  distinctive: page.features.distinctive,
+  topics: [],
+};
 const overall = (feature) => Math.exp(features.logs[feature]);
 {
   const steps = uint16(page.features.steps), codes = uint16(page.features.weights);
+  const lifts = new Float32Array(bytes(page.features.lifts));
   let start = 0;
   for (const count of page.features.counts) {
     const places = new Uint32Array(count), logs = new Float64Array(count);
@@ -58,41 +65,44 @@ const overall = (feature) => Math.exp(features.logs[feature]);
       places[i] = place;
       logs[i] = logOf(codes[start + i]);
     }
-    features.topics.push({ places, logs });
+    features.topics.push({ places, logs, lifts: lifts.subarray(start, start + count) });
     start += count;
   }
 }
 
+// Weight and lift of a feature in a topic; nothing where the topic does not have it.
+function entryOf(k, feature) {
+  const { places, logs, lifts } = features.topics[k];
+  let low = 0, high = places.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (places[middle] < feature) low = middle + 1;
+    else high = middle;
+  }
+  return places[low] === feature ? { k, feature, weight: Math.exp(logs[low]), lift: lifts[low] } : null;
+}
+
 // The topics that use a feature, the largest weight first.
 function topicsOf(feature) {
-  const found = [];
-  features.topics.forEach(({ places, logs }, k) => {
-    let low = 0, high = places.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (places[middle] < feature) low = middle + 1;
-      else high = middle;
-    }
-    if (places[low] === feature && logs[low] > -Infinity) found.push({ k, weight: Math.exp(logs[low]) });
-  });
+  const found = page.order.map((k) => entryOf(k, feature)).filter((entry) => entry !== null && entry.weight > 0);
   return found.sort((one, other) => other.weight - one.weight);
 }
 
-// The features of a topic by λ log p(w|t) + (1 − λ) log (p(w|t) / p(w)), the best `most` of them.
+// The features of a topic by √share × log lift, as every table and picture of unmix has them.
+const distinctive = (k, most) => features.distinctive[k].slice(0, most).map((feature) => entryOf(k, feature));
+
+// The features of a topic by λ log p(w|t) + (1 − λ) log lift, the best `most` of them.
 function relevant(k, lambda, most) {
-  const { places, logs } = features.topics[k];
+  const { places, logs, lifts } = features.topics[k];
   const best = [];
-  let least = -Infinity;
   for (let i = 0; i < places.length; i++) {
     if (logs[i] === -Infinity) continue;
-    const lift = logs[i] - Math.max(features.logs[places[i]], -40); // a topic without weight leaves p(w) at zero
-    const relevance = lambda * logs[i] + (1 - lambda) * lift;
-    if (best.length === most && relevance <= least) continue;
+    const relevance = lambda * logs[i] + (1 - lambda) * Math.log(lifts[i]);
+    if (best.length === most && relevance <= best[most - 1].relevance) continue;
     let at = best.length;
     while (at > 0 && best[at - 1].relevance < relevance) at--;
-    best.splice(at, 0, { feature: places[i], weight: Math.exp(logs[i]), lift: Math.exp(lift), relevance });
+    best.splice(at, 0, { feature: places[i], weight: Math.exp(logs[i]), lift: lifts[i], relevance });
     if (best.length > most) best.pop();
-    least = best[best.length - 1].relevance;
   }
   return best;
 }

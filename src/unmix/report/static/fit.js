@@ -30,7 +30,7 @@ function showFit() {
 function fitFacts(trace, moves) {
   const last = trace.seconds.length - 1;
   const starts = trace.notes.filter((note, i) => trace.stages[i] === "start" && note);
-  const contest = new Map(page.reproduce.params).get("init") === "auto" && /^(topic-score|random \d+)$/.test(starts[0]);
+  const contest = /^(topic-score|random \d+): best of \d+/.test(starts[0]);
   const kkt = trace.kkt.filter((value) => value !== null);
   const kept = moves.filter((move) => move.kept);
   const facts = [["ended", ENDS[page.status]]];

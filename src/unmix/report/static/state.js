@@ -10,12 +10,12 @@ const DEFAULTS = {
   group: firstTime === undefined ? firstGroups ?? "" : "",
   topic: null,
   sample: null,
-  lambda: 0.3,
-  sort: "relevance",
+  lambda: null, // a number ranks features by relevance, null by what is distinctive
+  sort: "rank",
   theme: "",
   time: "",
 };
-const SORTS = ["relevance", "share", "lift"];
+const SORTS = ["rank", "share", "lift"];
 const state = { ...DEFAULTS, names: {} };
 const views = []; // functions of the set of keys that changed
 
@@ -37,7 +37,7 @@ function readFragment() {
   state.group = columnNamed(group)?.groups ? group : "";
   state.topic = whole(given.get("topic"), K);
   state.sample = whole(given.get("sample"), samples.n);
-  const lambda = Number(given.get("lambda") ?? DEFAULTS.lambda);
+  const lambda = Number(given.get("lambda") ?? NaN);
   state.lambda = lambda >= 0 && lambda <= 1 ? lambda : DEFAULTS.lambda;
   state.sort = SORTS.includes(given.get("sort")) ? given.get("sort") : DEFAULTS.sort;
   state.theme = ["light", "dark"].includes(given.get("theme")) ? given.get("theme") : "";
@@ -66,12 +66,13 @@ function update(changes) {
   for (const view of views) view(keys);
 }
 
-const nameOf = (k) => state.names[k] ?? page.topics[k].features.join(", ");
+const usualName = (k) => distinctive(k, 3).map(({ feature }) => features.names[feature]).join(", ") || "no features";
+const nameOf = (k) => state.names[k] ?? usualName(k);
 const focusTopic = (k) => update({ topic: state.topic === k ? null : k });
 function rename(k, name) {
   const names = { ...state.names };
   const text = name.trim().slice(0, 80);
-  if (text && text !== page.topics[k].features.join(", ")) names[k] = text;
+  if (text && text !== usualName(k)) names[k] = text;
   else delete names[k];
   update({ names });
 }

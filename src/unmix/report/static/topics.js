@@ -65,11 +65,12 @@ function showRail() {
   }
 }
 
-const MANY = 30, FEW = 8;
+const MANY = 30, FEW = 8, FIRST_LAMBDA = 0.3;
 
 function showTopicCards() {
-  const section = $("topic-section"), slider = $("lambda");
+  const section = $("topic-section"), ranking = $("rank"), slider = $("lambda");
   let waiting = 0;
+  ranking.addEventListener("change", () => update({ lambda: ranking.value === "relevance" ? FIRST_LAMBDA : null }));
   slider.addEventListener("input", () => {
     $("lambda-value").textContent = Number(slider.value).toFixed(2);
     cancelAnimationFrame(waiting);
@@ -77,8 +78,10 @@ function showTopicCards() {
   });
   views.push((keys) => {
     if (!["topic", "names", "lambda", "sort", "print"].some((key) => keys.has(key))) return;
-    slider.value = state.lambda;
-    $("lambda-value").textContent = state.lambda.toFixed(2);
+    ranking.value = state.lambda === null ? "distinctive" : "relevance";
+    $("relevance").hidden = state.lambda === null;
+    slider.value = state.lambda ?? FIRST_LAMBDA;
+    $("lambda-value").textContent = Number(slider.value).toFixed(2);
     section.classList.toggle("focused-topic", state.topic !== null);
     $("topic-title").textContent = state.topic === null ? "What is in the topics" : `What is in topic ${state.topic + 1}`;
     const inside = section.contains(document.activeElement);
@@ -91,9 +94,9 @@ function showTopicCards() {
   });
 
   function rows(k, most) {
-    const best = relevant(k, state.lambda, most);
-    const by = { relevance: "relevance", share: "weight", lift: "lift" }[state.sort];
-    best.sort((one, other) => other[by] - one[by]);
+    const best = state.lambda === null ? distinctive(k, most) : relevant(k, state.lambda, most);
+    const by = { share: "weight", lift: "lift" }[state.sort];
+    if (by) best.sort((one, other) => other[by] - one[by]);
     const longest = Math.max(...best.map(({ feature, weight }) => Math.max(weight, overall(feature))), 1e-300);
     return best.map(({ feature, weight, lift }) => el("tr", {},
       el("td", { title: features.names[feature] }, button("link", features.names[feature], () => findFeature(feature))),
@@ -137,14 +140,14 @@ function showTopicCards() {
 function findFeature(feature) {
   const found = topicsOf(feature);
   const most = found.length ? found[0].weight : 1;
-  const row = ({ k, weight }) => {
+  const row = ({ k, weight, lift }) => {
     const link = button("link", "", () => focusTopic(k), { "aria-label": `Topic ${k + 1}, ${nameOf(k)}`, title: nameOf(k) });
     link.append(swatch(k, "small"));
     return el("tr", { "data-topic": k + 1 },
       el("td", {}, link),
       el("td", { class: "bar" }, track(k, weight / most)),
       el("td", {}, percent(weight)),
-      el("td", {}, times(weight / Math.max(overall(feature), 1e-12))));
+      el("td", {}, times(lift)));
   };
   $("feature").value = features.names[feature];
   $("feature-found").replaceChildren(

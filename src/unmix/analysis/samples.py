@@ -1,4 +1,4 @@
-"""What is known about each sample (its group, a number, a date), and a fair part of many samples. Needs no matplotlib."""
+"""What is known about each sample (its group, a number, a date), a fair part of many samples, and those typical of a topic."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from unmix.fit import Fit
-
-Integers = NDArray[np.intp]
+from unmix.types import Floats, Integers
 
 
 class Scale(NamedTuple):
     """A number for each sample, NaN where unknown; dates are days since 1970, as matplotlib counts them."""
 
-    numbers: NDArray[np.float64]
+    numbers: Floats
     dates: bool
 
 
@@ -34,8 +33,20 @@ def fair_sample(labels: Integers, at_most: int) -> Integers:
     return np.sort(np.concatenate(kept))
 
 
+def typical_samples(fit: Fit, n: int = 12) -> Integers:
+    """The samples most typical of each topic, the most typical first: K × n, or fewer where there are fewer samples.
+
+    By proportion, shrunk towards the share of the topic as if each sample had a few more counts of the usual kind, as many
+    as a small sample has (a, the lower quartile of sizes s): (s p + a share) / (s + a). So a sample of three words does not win.
+    """
+    sizes = fit.sizes[:, None]
+    extra = max(float(np.quantile(sizes, 0.25)), np.finfo(float).tiny)
+    scores = (sizes * fit.proportions + extra * fit.shares) / (sizes + extra)
+    return np.argsort(-scores, axis=0, kind="stable")[:n].T
+
+
 def values_of(fit: Fit, given: str | ArrayLike, what: str) -> pd.Series:
-    """One value a sample: a column of the fit's metadata, or the values given. `what` names them in errors."""
+    """One value per sample: a column of the fit's metadata, or the values given. `what` names them in errors."""
     if isinstance(given, str):
         table = pd.DataFrame() if fit.metadata is None else fit.metadata
         if given not in table:
@@ -44,7 +55,7 @@ def values_of(fit: Fit, given: str | ArrayLike, what: str) -> pd.Series:
         return table[given]
     values = pd.Series(given) if isinstance(given, pd.Series | pd.Categorical) else pd.Series(np.asarray(given))
     if len(values) != len(fit.L):
-        raise ValueError(f"{what}: {len(values)} values for {len(fit.L)} samples; give one a sample")
+        raise ValueError(f"{what}: {len(values)} values for {len(fit.L)} samples; give one per sample")
     return values
 
 
@@ -76,7 +87,7 @@ def scale(values: pd.Series) -> Scale | None:
     return Scale(days.to_numpy(dtype=np.float64, na_value=np.nan), dates=True)
 
 
-def natural(value: object) -> tuple:
+def natural(value: object) -> tuple[tuple[float, str], ...]:
     """A key that sorts "cluster 2" before "cluster 10"."""
     parts = re.split(r"(\d+(?:\.\d+)?)", str(value))
     return tuple((float(part), "") if i % 2 else (-np.inf, part) for i, part in enumerate(parts))

@@ -1,6 +1,6 @@
 """Places for samples and topics: an order of samples with like beside like, and a map of topics.
 
-Both rest on the Hellinger distance between proportions, or topics, p and q:
+Both rest on the Hellinger distance (`unmix.models.matching`) between proportions, or topics, p and q:
 
     H(p, q) = ‖√p − √q‖ / √2,   0 where they are equal, 1 where they have nothing in common.
 """
@@ -8,16 +8,13 @@ Both rest on the Hellinger distance between proportions, or topics, p and q:
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.cluster.hierarchy import leaves_list, linkage
 
-from unmix.plot.structure import fair_sample
+from unmix.analysis.samples import fair_sample
+from unmix.types import Floats, Integers
 
 LANDMARKS = 500  # samples in the tree; its best order of leaves takes cubic time
 BLOCK = 4096  # samples whose distances to all landmarks are in memory at once
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.intp]
 
 
 def similarity_order(proportions: Floats) -> Integers:
@@ -43,15 +40,6 @@ def _nearest(points: Floats, centres: Floats) -> Integers:
     half = (centres**2).sum(axis=1) / 2
     blocks = [points[start : start + BLOCK] for start in range(0, len(points), BLOCK)]
     return np.concatenate([np.argmax(block @ centres.T - half, axis=1) for block in blocks])
-
-
-def topic_distances(topics: Floats) -> Floats:
-    """K × K Hellinger distances between the columns of F*."""
-    roots = np.sqrt(topics)
-    affinity = np.clip(roots.T @ roots, 0, 1)
-    distances = np.sqrt(1 - affinity)
-    np.fill_diagonal(distances, 0)
-    return distances
 
 
 def topic_map(distances: Floats, rounds: int = 300) -> Floats:

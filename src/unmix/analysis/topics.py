@@ -1,4 +1,4 @@
-"""How every view orders, colours, names and picks topics. Needs no matplotlib."""
+"""How every table and every picture orders and numbers topics."""
 
 from __future__ import annotations
 
@@ -6,39 +6,14 @@ from collections.abc import Iterable
 from operator import index
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unmix.fit import Fit
-from unmix.plot.palette import palette
-
-LONGEST_FEATURE = 16  # letters of a name
-
-Integers = NDArray[np.intp]
+from unmix.types import Integers
 
 
 def topic_order(fit: Fit) -> Integers:
     """Topics from the heaviest to the lightest: the order in which every view shows them."""
     return np.argsort(-fit.shares, kind="stable")
-
-
-def topic_colours(fit: Fit) -> list[str]:
-    """The colour of each topic, given out in `topic_order` so that neighbours in a stack differ most."""
-    colours = [""] * fit.n_topics
-    for topic, colour in zip(topic_order(fit), palette(fit.n_topics), strict=True):
-        colours[topic] = colour
-    return colours
-
-
-def topic_names(fit: Fit, n_features: int = 3) -> list[str]:
-    """ "4: war, peace, nations": the number of each topic and its most distinctive features."""
-    features = {topic: rows["feature"] for topic, rows in fit.top_features(n_features).groupby("topic")}
-    return [
-        f"{k + 1}: " + ", ".join(short(name, LONGEST_FEATURE) for name in features[k + 1]) for k in range(fit.n_topics)
-    ]
-
-
-def feature_names(fit: Fit) -> list[str]:
-    return [f"feature {j}" for j in range(len(fit.F))] if fit.features is None else fit.features.tolist()
 
 
 def topic_place(fit: Fit, number: int) -> int:
@@ -63,4 +38,5 @@ def topic_places(fit: Fit, numbers: int | Iterable[int] | None) -> list[int]:
 
 
 def short(name: str, longest: int) -> str:
+    """A name of at most so many letters."""
     return name if len(name) <= longest else name[: longest - 1] + "…"

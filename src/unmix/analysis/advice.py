@@ -1,0 +1,24 @@
+"""What a person may want to know or do about a fit."""
+
+from __future__ import annotations
+
+from unmix.fit import Fit
+
+ALMOST_NO_WEIGHT = 0.05  # of the average topic's share
+
+
+def advice(fit: Fit) -> list[str]:
+    """One sentence for each thing that a person may want to know or do about this fit."""
+    said = []
+    if empty := fit.data.get("empty_samples", 0):
+        said.append(f"{empty:,} sample{'s' * (empty > 1)} without any counts; all topics get the same proportion there")
+    if fractional := fit.data.get("fractional", 0):
+        said.append(f"{fractional:.1%} of the values are not whole numbers; unmix models counts")
+    if len(light := (fit.shares < ALMOST_NO_WEIGHT / fit.n_topics).nonzero()[0]):
+        which = f"topic {light[0] + 1} has" if len(light) == 1 else f"{len(light)} topics each have"
+        said.append(f"{which} almost no weight: K may be too large")
+    if fit.status == "max_iter" and fit.params.get("tol", 0) > 0 and "objective" in fit.trace:
+        gains = fit.trace["objective"].diff()
+        last = gains[gains > 0].iloc[-1:].sum()
+        said.append(f"not converged: the fit still gains {last:.2g} an iteration; raise max_iter")
+    return said

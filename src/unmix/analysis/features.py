@@ -1,0 +1,108 @@
+"""What sets a topic apart, by one formula wherever features are listed or named: tables, terminal, pictures, page.
+
+With f the share of a feature in the topic, g that in all other topics together, N the expected counts of the topic or of the
+others, whichever are fewer, and c = 1 count
+
+    lift = (N f + c) / (N g + c)        score = √f log lift
+
+So c counts are added to what the topic has, and to what it would have if it were like the others: features with many counts
+hardly change, and those with few, whose shares are mostly chance, go to a lift of one. As the logarithm of n counts has an
+error of about 1/√n, features stand by how many errors their log lift is above zero.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from unmix.analysis.topics import short, topic_place
+from unmix.fit import Fit
+from unmix.types import Floats, Integers
+
+LONGEST_FEATURE = 16  # letters, in the name of a topic
+NO_FEATURES = "no features"  # the name of a topic that is empty
+
+
+def lifts(fit: Fit, pseudocount: float = 1.0) -> Floats:
+    """How many times as much each topic uses each feature as the other topics do, m × K; 1 throughout if there is one topic."""
+    counts = fit.sizes @ fit.proportions
+    others = counts.sum() - counts
+    fewer = np.minimum(counts, others)
+    in_others = np.maximum((fit.topics @ counts)[:, None] - fit.topics * counts, 0)
+    return _lift(fewer * fit.topics, fewer / np.maximum(others, np.finfo(float).tiny) * in_others, pseudocount)
+
+
+def _lift(own: Floats, other: Floats, pseudocount: float) -> Floats:
+    """(N f + c) / (N g + c)"""
+    if pseudocount <= 0:
+        raise ValueError(f"pseudocount: {pseudocount} is not above 0, where absent features have no logarithm")
+    return (own + pseudocount) / (other + pseudocount)
+
+
+def distinctiveness(shares: Floats, lift: Floats) -> Floats:
+    """√share × log lift: above zero for what a topic uses more than the others do, and more so the more counts show it."""
+    return np.sqrt(shares) * np.log(lift)
+
+
+def distinctive_features(fit: Fit, n: int | None = None) -> list[Integers]:
+    """Per topic the rows of its n most distinctive features, the most distinctive first; none without weight in the topic."""
+    scores = distinctiveness(fit.topics, lifts(fit))
+    best = []
+    for k in range(fit.n_topics):
+        present = np.flatnonzero(fit.F[:, k] > 0)
+        best.append(present[np.lexsort((-fit.topics[present, k], -scores[present, k]))[:n]])
+    return best
+
+
+def top_features(fit: Fit, n: int = 10) -> pd.DataFrame:
+    """The n most distinctive features of each topic: those of the largest √share × log lift.
+
+    So neither what is frequent everywhere nor what is rare leads. The lift says how many times as frequent a feature is in the
+    topic as in the others, one count added on both sides.
+    """
+    best = distinctive_features(fit, n)
+    topics, places = np.repeat(np.arange(fit.n_topics), [len(rows) for rows in best]), np.concatenate(best)
+    return pd.DataFrame(
+        {
+            "topic": topics + 1,
+            "rank": np.concatenate([np.arange(1, len(rows) + 1) for rows in best]),
+            "feature": np.array(feature_names(fit))[places],
+            "share": fit.topics[places, topics],
+            "lift": lifts(fit)[places, topics],
+        }
+    )
+
+
+def log_fold_change(
+    fit: Fit, topic: int, against: Literal["rest", "next"] = "rest", pseudocount: float = 1.0
+) -> Floats:
+    """log₂ lift of each feature in a topic, given by its number.
+
+    Against "next" the share g, and the counts N, are those of that other topic which uses the feature most.
+    """
+    k = topic_place(fit, topic)
+    if fit.n_topics == 1:
+        raise ValueError("the fit has one topic only; there is none to compare it with")
+    if against == "rest":
+        return np.log2(lifts(fit, pseudocount)[:, k])
+    if against != "next":
+        raise ValueError(f"against: {against!r} is unknown; choose 'rest' or 'next'")
+    others, counts = np.delete(np.arange(fit.n_topics), k), fit.sizes @ fit.proportions
+    nearest = others[fit.topics[:, others].argmax(axis=1)]
+    fewer = np.minimum(counts[k], counts[nearest])
+    in_nearest = fit.topics[np.arange(len(nearest)), nearest]
+    return np.log2(_lift(fewer * fit.topics[:, k], fewer * in_nearest, pseudocount))
+
+
+def topic_names(fit: Fit, n_features: int = 3) -> list[str]:
+    """ "4: war, peace, nations": the number of each topic and its most distinctive features."""
+    names = feature_names(fit)
+    cut = [[short(names[j], LONGEST_FEATURE) for j in rows] for rows in distinctive_features(fit, n_features)]
+    return [f"{k + 1}: {', '.join(features) or NO_FEATURES}" for k, features in enumerate(cut)]
+
+
+def feature_names(fit: Fit) -> list[str]:
+    """The names of all features; "feature 0", "feature 1", ... where the fit has none."""
+    return [f"feature {j}" for j in range(len(fit.F))] if fit.features is None else fit.features.tolist()
