@@ -12,12 +12,40 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from hypothesis import HealthCheck, Phase, settings
 from scipy.special import xlogy
 
 from unmix.counts import Counts
 from unmix.solvers import Problem
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# Two ways to run the tests that are given examples: "fixed", few and the same every time, for `make test`, and "search",
+# FUZZ_EXAMPLES random ones a test, for `make fuzz` (--hypothesis-profile=search), which keeps what failed in .hypothesis
+# and prints how to see it again.
+ANY_SIZE = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
+settings.register_profile(
+    "fixed",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],  # shrinking would take minutes
+    suppress_health_check=ANY_SIZE,
+)
+settings.register_profile(
+    "search",
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "200")),
+    derandomize=False,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=ANY_SIZE,
+)
+settings.load_profile("fixed")
+
+
+def examples(fixed: int) -> settings:
+    """So many examples, the same every time; where the profile searches, as many as it says."""
+    return settings(max_examples=fixed) if settings.default.derandomize else settings()
 
 
 def random_counts(n: int = 12, m: int = 15, K: int = 3, seed: int = 0, mean: float = 4.0) -> np.ndarray:

@@ -292,11 +292,19 @@ def test_topics_come_heaviest_first_unless_the_start_was_given() -> None:
         np.testing.assert_allclose(moved.topics, topics[:, order], rtol=1e-9)
 
 
-def test_verbose_shows_a_bar_and_leaves_the_result_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbose_shows_a_bar_and_leaves_the_result_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "120"}.items():
+        monkeypatch.setenv(name, value)  # else nothing is drawn, for want of a terminal
     quiet = um.PoissonNMF(3, init=START, max_iter=5, tol=0).fit(X0).result_
+    assert capsys.readouterr() == ("", "")
     shown = um.PoissonNMF(3, init=START, max_iter=5, tol=0, verbose=True).fit(X0).result_
+    told = capsys.readouterr()
     assert shown.L.tobytes() == quiet.L.tobytes()
-    capsys.readouterr()
+    assert shown.F.tobytes() == quiet.F.tobytes()
+    assert f"{len(quiet.trace) - 1} it · {quiet.trace['objective'].iloc[-1]:,.2f}" in told.err
+    assert told.out == ""  # so that results can be piped
 
 
 # --- gaps ------------------------------------------------------------------------------------------------------------

@@ -8,20 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import HealthCheck, Phase, given, settings
+from conftest import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 import unmix as um
-
-QUICK = settings(
-    max_examples=13,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.generate],  # shrinking would take minutes
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-)
 
 COUNT = st.one_of(
     st.just(0.0),
@@ -60,7 +52,7 @@ def messy(X: np.ndarray) -> sp.csr_matrix:
 
 @pytest.mark.parametrize("extrapolate", [False, True], ids=["plain", "extrapolated"])
 @pytest.mark.parametrize("solver", ["em", "scd", "sn", "newton"])
-@QUICK
+@examples(13)
 @given(
     X=counts(),
     form=st.sampled_from([dense, single, messy]),

@@ -167,12 +167,20 @@ def test_the_winner_of_the_contest_is_named_in_the_trace() -> None:
     assert re.fullmatch(r"(topic-score|random \d): best of 5, \d+ ahead", note)
 
 
-def test_the_contest_beats_most_single_random_starts() -> None:
-    X = um.datasets.correlated_topics("A", seed=1)
-    auto = [um.PoissonNMF(6, init="auto", random_state=seed).fit(X).result_.loglik for seed in range(4)]
-    single = [um.PoissonNMF(6, init="random", random_state=seed).fit(X).result_.loglik for seed in range(4)]
-    assert np.median(auto) >= np.median(single) - 0.1
-    assert min(auto) >= min(single) - 0.1
+def test_the_contest_wins_against_single_random_starts_more_often_than_it_loses() -> None:
+    """With more topics than there are, where optima abound. It is a matter of odds: of a pair of fits either may be better."""
+    wins = losses = 0
+    for seed in (0, 1):
+        X = um.datasets.correlated_topics("A", seed=seed)
+        for K in (7, 8, 9, 10):
+            auto, single = (
+                np.array([um.PoissonNMF(K, init=init, random_state=s, tol=1e-5).fit(X).result_.loglik for s in seeds])
+                for init, seeds in (("auto", range(6)), ("random", range(100, 110)))
+            )
+            wins += int((auto[:, None] > single + 1).sum())
+            losses += int((auto[:, None] < single - 1).sum())
+    assert wins + losses > 400  # of 480: the starts matter
+    assert wins > 1.3 * losses
 
 
 # --- refine ----------------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def whole() -> Any:
     return fit
 
 
-def assert_same(one: um.Fit, two: um.Fit) -> None:
+def assert_same_bits(one: um.Fit, two: um.Fit) -> None:
     assert one.L.tobytes() == two.L.tobytes()
     assert one.F.tobytes() == two.F.tobytes()
     assert (one.loglik, one.status) == (two.loglik, two.status)
@@ -78,11 +78,27 @@ def assert_same(one: um.Fit, two: um.Fit) -> None:
     assert two.trace["seconds"].is_monotonic_increasing
 
 
+def assert_same(one: um.Fit, two: um.Fit) -> None:
+    """Bits, and all of the trace but the seconds; NaN equals NaN."""
+    assert_same_bits(one, two)
+    assert list(one.trace) == list(two.trace)
+    traces = [fit.trace.drop(columns="seconds") for fit in (one, two)]
+    pd.testing.assert_frame_equal(*traces, check_exact=True)
+
+
+# Known: whoever makes a `Fit` on the way, to save it or to leave it, measures its last row, and the trace keeps that.
+IN_FULL = pytest.mark.xfail(
+    strict=False, reason="a fit made on the way leaves its KKT residual and loglik in the trace"
+)
+sameness = pytest.mark.parametrize("compare", [assert_same_bits, pytest.param(assert_same, marks=IN_FULL)])
+
+
+@sameness
 @pytest.mark.parametrize("rudely", [False, True])
 @pytest.mark.parametrize("part", [0.05, 0.3, 0.7, 0.95])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_resumed_fit_ends_with_the_same_bits(
-    name: str, part: float, rudely: bool, whole: Any, tmp_path: Path
+    name: str, part: float, rudely: bool, compare: Any, whole: Any, tmp_path: Path
 ) -> None:
     expected = whole(name)
     at = max(1, round(part * (len(expected.trace) - 1)))
@@ -92,7 +108,7 @@ def test_a_resumed_fit_ends_with_the_same_bits(
     assert len(interrupted.trace) == at + 1
     interrupted.save(tmp_path / "left.safetensors", resumable=True)
     resumed = type(model)(**model.get_params()).resume(X, um.load(tmp_path / "left.safetensors")).result_
-    assert_same(expected, resumed)
+    compare(expected, resumed)
 
 
 def test_the_stages_of_a_refined_fit_are_all_interrupted_above(whole: Any) -> None:
@@ -100,41 +116,50 @@ def test_the_stages_of_a_refined_fit_are_all_interrupted_above(whole: Any) -> No
     assert whole("refine").trace["note"].str.contains("kept").any()
 
 
-def test_interruptions_within_a_step_cost_that_step_only() -> None:
-    """Ctrl-C at any of many points within refine, each resumed, ends at the same fit."""
-    model = MODELS["refine"]
-    expected = model.fit(X).result_
-    for wait in (1, 7, 40, 120):
-        calls = iter(range(wait))
+@sameness
+def test_interruptions_within_a_step_cost_that_step_only(compare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while any topic is split, so in the midst of a move of refine: each such fit, resumed, ends at the same fit."""
+    model, split = MODELS["refine"], refine.split_topic
+    calls, at = 0, -1
 
-        def interrupted(*args: Any, calls: Any = calls, split: Any = refine.split_topic, **kwargs: Any) -> Any:
-            if next(calls, None) is None:
-                raise KeyboardInterrupt
-            return split(*args, **kwargs)
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls - 1 == at:
+            raise KeyboardInterrupt
+        return split(*args, **kwargs)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(refine, "split_topic", interrupted)
-            left = type(model)(**model.get_params()).fit(X).result_
-        if left.status != "interrupted":
-            break
-        assert_same(expected, type(model)(**model.get_params()).resume(X, left).result_)
-    assert wait > 1
+    monkeypatch.setattr(refine, "split_topic", interrupted)
+    expected = type(model)(**model.get_params()).fit(X).result_
+    moves = int((expected.trace["stage"] == "refine").sum())
+    complete = []  # moves before each interruption
+    for at in range(calls):  # which `interrupted` reads
+        calls = 0
+        left = type(model)(**model.get_params()).fit(X).result_
+        assert (left.status, calls) == ("interrupted", at + 1)
+        complete.append(int((left.trace["stage"] == "refine").sum()))
+        compare(expected, type(model)(**model.get_params()).resume(X, left).result_)
+    assert len(complete) >= 8
+    assert len(set(complete)) >= 2  # before the first move, and after one that was kept
+    assert max(complete) < moves
 
 
-def test_a_checkpoint_on_the_way_changes_nothing_and_goes_on(tmp_path: Path, whole: Any) -> None:
+@sameness
+def test_a_checkpoint_on_the_way_changes_nothing_and_goes_on(compare: Any, tmp_path: Path, whole: Any) -> None:
     model, path = MODELS["newton"], tmp_path / "checkpoint.safetensors"
     saved = type(model)(**model.get_params() | {"callbacks": [Checkpoint(path, seconds=0)]}).fit(X).result_
-    assert_same(whole("newton"), saved)
+    compare(whole("newton"), saved)
     left = um.load(path)
     assert left.status == "interrupted"
     assert left.params == saved.params
-    assert_same(whole("newton"), type(model)(**model.get_params()).resume(X, left).result_)
+    compare(whole("newton"), type(model)(**model.get_params()).resume(X, left).result_)
 
 
-def test_more_iterations_than_before_may_be_asked_for(whole: Any) -> None:
+@sameness
+def test_more_iterations_than_before_may_be_asked_for(compare: Any) -> None:
     short = um.TopicModel(4, random_state=0, max_iter=5, tol=0).fit(X).result_
     long = um.TopicModel(4, random_state=0, max_iter=15, tol=0)
-    assert_same(long.fit(X).result_, um.TopicModel(4, random_state=0, max_iter=15, tol=0).resume(X, short).result_)
+    compare(long.fit(X).result_, um.TopicModel(4, random_state=0, max_iter=15, tol=0).resume(X, short).result_)
 
 
 def test_a_finished_fit_is_the_result_as_it_is(whole: Any) -> None:

@@ -742,7 +742,6 @@ def test_convergence_is_that_of_the_fit() -> None:
         um.sc.pl.convergence(query)
 
 
-@pytest.mark.skipif(not hasattr(um.plot, "top_features"), reason="unmix.plot has no top_features yet")
 def test_top_genes_are_drawn() -> None:
     assert len(np.ravel(um.sc.pl.top_features(fitted(), n_genes=4))) == K
     assert len(np.ravel(um.sc.pl.top_features(fitted(), topics=[2]))) == 1

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import never_rises, random_counts, random_start
-from hypothesis import HealthCheck, Phase, given, settings
+from conftest import examples, never_rises, random_counts, random_start
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.integrate import quad
@@ -384,14 +384,6 @@ def test_lda_is_dirichlet_poisson_plus_a_constant() -> None:
 
 # --- the bound never falls -------------------------------------------------------------------------------------------
 
-QUICK = settings(
-    max_examples=15,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-)
 COUNT = st.one_of(st.just(0.0), st.integers(1, 9).map(float), st.sampled_from([1e-3, 0.5, 2.25, 250.0, 1e4]))
 WEIGHT = st.sampled_from([0.05, 0.5, 1.0, 7.0])
 
@@ -455,7 +447,7 @@ def assert_sound(estimator: Any, matrix: Floats, size: float) -> None:
 
 @pytest.mark.parametrize("inner", [0, 1, 20])
 @pytest.mark.parametrize("name", ["LDA", "GammaPoisson", "BayesianPoissonNMF"])
-@QUICK
+@examples(15)
 @given(data=st.data())
 def test_the_bound_never_falls(name: str, inner: int, data: st.DataObject) -> None:
     matrix = data.draw(counts())
@@ -465,7 +457,7 @@ def test_the_bound_never_falls(name: str, inner: int, data: st.DataObject) -> No
 
 
 @pytest.mark.parametrize("name", ["LDA", "GammaPoisson", "BayesianPoissonNMF"])
-@QUICK
+@examples(15)
 @given(data=st.data())
 def test_counts_of_all_sizes_are_no_problem(name: str, data: st.DataObject) -> None:
     matrix = data.draw(counts(st.sampled_from([0.0, 1e-9, 1.0, 1e6, 1e12])))

@@ -2,7 +2,7 @@
 
 - outside of code, stars, bars and trailing underscores mean themselves: `L*` is a name, not the start of emphasis;
 - `names` in backquotes become links where there is such a name; other code in backquotes is just code;
-- "Attributes", one `name : what it is` a line, become a list, and "Returns" is text;
+- "Attributes", one `name : what it is` (or `one, other : what they are`) a line, become a list, and "Returns" is text;
 - indented blocks that follow a blank line are code or equations, as they stand;
 - what follows a section after a blank line is text or an example again, not one more parameter.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 CODE = re.compile(r"(``.+?``|`[^`]+`)")
 NAME = re.compile(r"`[A-Za-z_][\w.]*`")
-ATTRIBUTE = re.compile(r"(\w+) : (.+)")
+ATTRIBUTE = re.compile(r"(\w+(?:, \w+)*) : (.+)")
 
 AS_TEXT = {"Attributes": "After a fit", "Returns": "What it returns"}  # titles that napoleon is told of in conf.py
 
@@ -54,7 +54,8 @@ def rewritten(lines: list[str]) -> list[str]:
         if in_code or in_block:
             out.append(line)
         elif section == "Attributes" and (match := ATTRIBUTE.match(line)):
-            out.append(f"- ``{match[1]}``: {escaped(match[2])}")
+            names = ", ".join(f"``{name}``" for name in match[1].split(", "))
+            out.append(f"- {names}: {escaped(match[2])}")
         elif section == "Attributes" and line:
             out.append(f"  {escaped(line.strip())}")
         elif section and line and not line.startswith(" "):
