@@ -169,7 +169,7 @@ def corpus(name: str) -> tuple[um.Counts, Any]:
 
 def by_turns(X: um.Counts, start: tuple[np.ndarray, np.ndarray], iterations: int) -> pd.DataFrame:
     """One iteration of each solver in turn, so that a busy moment of the machine slows them alike; seconds are each one's own."""
-    problem, rows = Problem(X, start[0].shape[1], threads=THREADS), []
+    problem, rows = Problem(X, start[0].shape[1]), []
     states: dict[str, Any] = {name: solver.start(problem, *start) for name, (solver, _) in SOLVERS.items()}
     seconds = dict.fromkeys(SOLVERS, 0.0)
     for iteration in range(iterations + 1):
@@ -178,7 +178,7 @@ def by_turns(X: um.Counts, start: tuple[np.ndarray, np.ndarray], iterations: int
                 began = time.perf_counter()
                 states[name] = solver.step(problem, states[name])
                 seconds[name] += time.perf_counter() - began
-            loglik = problem.figures(states[name])["loglik"]
+            loglik = problem.metrics(states[name])["loglik"]
             rows.append({"solver": name, "iteration": iteration, "seconds": seconds[name], "loglik": loglik})
     return pd.DataFrame(rows)
 
@@ -251,7 +251,7 @@ def sparsity(X: um.Counts, start: Any, penalties: Iterable[float], iterations: i
 
 def joint_beside_plsa(X: um.Counts, start: Any, iterations: int) -> float:
     """Lemma B.1: the largest difference between L of joint NMF and t·L* of PLSA, as a part of t, and between topics."""
-    problem, worst = Problem(X, start[0].shape[1], threads=THREADS), 0.0
+    problem, worst = Problem(X, start[0].shape[1]), 0.0
     a, b = Joint().start(problem, *start), PLSA().start(problem, *start)
     totals = np.maximum(X.sample_totals, 1)[:, None]
     for _ in range(iterations):

@@ -18,9 +18,8 @@ from matplotlib.figure import Figure
 
 import unmix as um
 from reproduce.common import COLOURS, GREY, THREADS, Job, Section, legend_below, markdown, panels
-from unmix import kernels
-from unmix.models.poisson import column_sums
-from unmix.solvers import EM, PLSI, Alternate, Extrapolate, Newton, Normalized, Problem, State, Trace, run
+from unmix.sides import column_sums
+from unmix.solvers import EM, PLSI, Alternate, Extrapolate, Newton, Normalized, Problem, Side, Solver, State, Trace, run
 from unmix.solvers.init import random
 
 SAME_VALUE = 0.01  # log-likelihoods closer than this are called equal: two runs that stop on one slope differ by less
@@ -35,29 +34,30 @@ class Numerators(State):
 
 
 @dataclass(frozen=True)
-class LeeSeung:
+class LeeSeung(Solver[Numerators]):
     """Algorithm 1 without a floor, `steps` updates of L before F moves and of F before L moves. (The algorithm as printed takes
     the old L for F, which is not monotone; theirs is Lee and Seung's, so F sees the new one.)"""
 
     steps: int = 1
+    state_type = Numerators
 
-    def start(self, problem: Problem, L: Any, F: Any) -> Numerators:
-        A, xlog = kernels.numerators(problem.X.rows, L, F, threads=1)
+    def start(self, problem: Problem, L: Any, F: Any, loss: float | None = None) -> Numerators:
+        A, xlog = problem.left.numerators(L, F)
         return Numerators(L=L, F=F, A=A, loss=problem.loss(L, F, xlog))
 
     def step(self, problem: Problem, state: Numerators) -> Numerators:
         L = state.L * state.A / column_sums(state.F)
         for _ in range(self.steps - 1):
-            L = update(problem.X.rows, state.F, L)
+            L = update(problem.left, state.F, L)
         F = state.F
         for _ in range(self.steps):
-            F = update(problem.X.columns, L, F)
+            F = update(problem.right, L, F)
         return self.start(problem, L, F)
 
 
-def update(rows: Any, fixed: Any, moving: Any) -> Any:
+def update(side: Side, fixed: Any, moving: Any) -> Any:
     """moving_ik ← moving_ik Σ_j r_ij fixed_jk / Σ_j fixed_jk"""
-    numerators, _ = kernels.numerators(rows, moving, fixed, threads=1)
+    numerators, _ = side.numerators(moving, fixed)
     return moving * numerators / column_sums(fixed)
 
 
@@ -159,7 +159,7 @@ def ends_of(X: um.Counts, K: int, seed: int, effort: Effort) -> list[dict[str, A
 
 
 def until_it_stands(problem: Problem, algorithm: Any, start: tuple, effort: Effort) -> tuple[State, Trace, str]:
-    trace = Trace(problem)
+    trace = Trace()
     state = algorithm.start(problem, *start)
     state, status = run(problem, algorithm, state, trace, max_iter=effort.max_iter, tol=effort.tol)
     return state, trace, status
@@ -168,8 +168,8 @@ def until_it_stands(problem: Problem, algorithm: Any, start: tuple, effort: Effo
 def polished(problem: Problem, state: State) -> float:
     """The log-likelihood of the local optimum above: Newton's method may bring back what multiplicative updates have lost."""
     newton = Extrapolate(Alternate(Newton()))
-    end, _ = run(problem, newton, newton.start(problem, state.L, state.F), Trace(problem), max_iter=500, tol=1e-11)
-    return problem.figures(end)["loglik"]
+    end, _ = run(problem, newton, newton.start(problem, state.L, state.F), Trace(), max_iter=500, tol=1e-11)
+    return problem.metrics(end)["loglik"]
 
 
 def moved(one: State, two: State) -> float:
@@ -186,7 +186,7 @@ def hellinger(F: Any, G: Any) -> float:
 
 def locked(X: um.Counts, L: Any, F: Any) -> int:
     """Entries that are zero to all intents although the likelihood would rise with them: no KKT point."""
-    A, B, _ = kernels.both_numerators(X.rows, X.columns, X.column_order, L, F, threads=1)
+    A, B, _ = X.sides().both_numerators(L, F)
     u, v = column_sums(F), column_sums(L)
     L_zero = u * L <= LOCKED * X.sample_totals[:, None]
     F_zero = v * F <= LOCKED * X.feature_totals[:, None]

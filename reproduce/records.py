@@ -26,7 +26,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 import unmix as um
 from reproduce.common import RESULTS, THREADS, MissingDataError, counts, paper_logliks, thousands
-from unmix import kernels
 
 FILE, ATTEMPTS = RESULTS / "records.csv", RESULTS / "records-attempts.csv"
 CORPORA = ("nips", "newsgroups")
@@ -44,7 +43,7 @@ def fit_again(X: um.Counts, K: int, seed: int, init: str, refine: int) -> dict[s
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         fit = model.fit(X).result_
-    rates = X.rows.data / kernels.ratios(X.rows, fit.L, fit.F, threads=THREADS)
+    rates = X.rows.data / X.sides().left.ratios(fit.L, fit.F)
     return {
         "loglik": round(fit.loglik, 2),
         "as_paper": round(fit.loglik + float((X.rows.data * np.log1p(ADDED / rates)).sum()), 2),

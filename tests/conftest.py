@@ -89,8 +89,8 @@ def dense_loss(X: np.ndarray, L: np.ndarray, F: np.ndarray) -> float:
     return float(rate.sum() - xlogy(X, rate).sum())
 
 
-def problem_of(X: Any, K: int, prior: Any = None, threads: int = 1) -> Problem:
-    return Problem(X if isinstance(X, Counts) else Counts(X), K, prior, threads)
+def problem_of(X: Any, K: int, prior: Any = None) -> Problem:
+    return Problem(X if isinstance(X, Counts) else Counts(X), K, prior)
 
 
 def never_rises(losses: Any, tolerance: float = 1e-10) -> bool:

@@ -21,13 +21,15 @@ from unmix import memory
 from unmix.counts import Counts
 from unmix.kernels import reference, sampling
 from unmix.kernels.sampling import Labels
+from unmix.models.allocating import AllocationTask
 from unmix.models.allocation import Allocation, check_labelable
-from unmix.solvers.bld import AllocationTask, FactoredBLD, FreeBLD, parts, row_of_nonzeros, shares
+from unmix.models.matching import match_to_first
+from unmix.solvers.bld import FactoredBLD, FreeBLD, parts, shares
 from unmix.solvers.diagnostics import diagnose
-from unmix.solvers.gibbs import matching
-from unmix.solvers.icm import ICM, LabelTask
+from unmix.solvers.icm import ICM
 from unmix.solvers.labels import labels_of, rounded
 from unmix.solvers.smc import compositions
+from unmix.threads import use_threads
 
 TINY = Oracle(
     np.array([[2, 0, 1], [1, 2, 0]]), alpha=np.array([0.5, 0.7, 1.1]), beta=np.array([1.2, 0.4]), a=2.3, b=0.8
@@ -37,7 +39,7 @@ TINY_MODEL = Allocation(2.3, 0.8, TINY.alpha, TINY.beta)
 
 def labelled(X: Counts, K: int, chains: int = 1, seed: int = 0) -> Labels:
     labels = np.random.default_rng(seed).integers(K, size=(chains, int(X.total)), dtype=np.uint16)
-    return Labels.of(X.rows, X.shape, K, labels, threads=1)
+    return Labels.of(X.rows, X.shape, K, labels)
 
 
 def log_joint(X: Counts, model: Allocation, state: Labels) -> float:
@@ -64,7 +66,7 @@ def test_gibbs_draws_what_its_twin_draws(K: int) -> None:
     assert equal(fast, slow)
     np.testing.assert_array_equal(fast_random, slow_random)
     assert K == 1 or not np.array_equal(fast.labels, labelled(X, K, 2, K).labels)
-    assert equal(fast, Labels.of(X.rows, X.shape, K, fast.labels, threads=1))  # the tables are those of the labels
+    assert equal(fast, Labels.of(X.rows, X.shape, K, fast.labels))  # the tables are those of the labels
 
 
 @pytest.mark.parametrize("K", [6, 40])
@@ -73,12 +75,13 @@ def test_any_number_of_threads_gives_the_same_chains(K: int) -> None:
     random = sampling.seeds(np.random.default_rng(0), 3)
     alpha, beta = np.full(X.shape[1], 0.1), np.full(K, 0.5)
     states = []
-    for threads in (1, 2, 3):
+    for n in (1, 2, 3):
         states.append(labelled(X, K, 3))
-        sampling.gibbs(X.rows, alpha, beta, states[-1], random.copy(), sweeps=2, threads=threads)
+        with use_threads(n):
+            sampling.gibbs(X.rows, alpha, beta, states[-1], random.copy(), sweeps=2)
     assert equal(states[0], states[1])
     assert equal(states[0], states[2])
-    alone = Labels.of(X.rows, X.shape, K, labelled(X, K, 3).labels[1:2].copy(), threads=1)
+    alone = Labels.of(X.rows, X.shape, K, labelled(X, K, 3).labels[1:2].copy())
     sampling.gibbs(X.rows, alpha, beta, alone, random[1:2].copy(), sweeps=2)
     np.testing.assert_array_equal(alone.labels[0], states[0].labels[1])
 
@@ -101,11 +104,10 @@ def test_icm_and_greedy_move_what_their_twins_move(K: int) -> None:
 
 def test_digamma_and_log_gamma_are_those_of_scipy() -> None:
     x = np.concatenate([np.geomspace(1e-8, 1e8, 20_001), np.arange(1, 50.0)])
-    for threads in (1, 3):
-        np.testing.assert_allclose(sampling.digamma(x, threads=threads), reference.digamma(x), rtol=1e-12, atol=1e-13)
-        np.testing.assert_allclose(
-            sampling.log_gamma(x, threads=threads), reference.log_gamma(x), rtol=1e-12, atol=1e-13
-        )
+    for n in (1, 3):
+        with use_threads(n):
+            np.testing.assert_allclose(sampling.digamma(x), reference.digamma(x), rtol=1e-12, atol=1e-13)
+            np.testing.assert_allclose(sampling.log_gamma(x), reference.log_gamma(x), rtol=1e-12, atol=1e-13)
     assert sampling.digamma(np.ones((2, 3))).shape == (2, 3)
 
 
@@ -164,7 +166,7 @@ def test_gradient_is_the_difference_of_its_parts() -> None:
     rho = np.random.default_rng(0).dirichlet(np.ones(3), task.X.nnz)
     state = FreeBLD().start(task, rho)
     plus, minus = task.gradients(state)
-    x, owner = task.X.rows.data, row_of_nonzeros(task.X.rows)
+    x, owner = task.X.rows.data, task.sides.left.owners
     pos, neg = parts(x, rho, plus[owner], minus[task.X.rows.indices])
     assert pos.min() >= 0
     assert neg.min() >= 0
@@ -187,7 +189,7 @@ def test_factored_gradient_is_the_difference_of_its_parts() -> None:
     P, Q = random_start(8, 9, 3)
     state = FactoredBLD().start(task, P, Q)
     plus, minus = task.gradients(state)
-    rows, owner = task.X.rows, row_of_nonzeros(task.X.rows)
+    rows, owner = task.X.rows, task.sides.left.owners
     rho = shares(P[owner], Q[rows.indices])
     pos, neg = parts(rows.data, rho, plus[owner], minus[rows.indices])
     S, h = rows.data[:, None] * rho, 1e-6
@@ -218,7 +220,7 @@ def test_bld_never_falls(seed: int, K: int, alpha: float, beta: float, free: boo
     P, Q = random_start(7, 8, K, seed)
     solver: Any = FreeBLD() if free else FactoredBLD()
     rows = task.X.rows
-    state = solver.start(task, shares(P[row_of_nonzeros(rows)], Q[rows.indices])) if free else solver.start(task, P, Q)
+    state = solver.start(task, shares(P[task.sides.left.owners], Q[rows.indices])) if free else solver.start(task, P, Q)
     first = state.loss
     for _ in range(8):
         new = solver.step(task, state)
@@ -254,7 +256,7 @@ def test_bld_ends_at_a_stationary_point() -> None:
         state = FreeBLD().step(task, state)
     plus, minus = task.gradients(state)
     rows = task.X.rows
-    pos, neg = parts(rows.data, state.rho, plus[row_of_nonzeros(rows)], minus[rows.indices])
+    pos, neg = parts(rows.data, state.rho, plus[task.sides.left.owners], minus[rows.indices])
     assert np.abs(state.rho * (pos - neg)).max() < 1e-3
 
 
@@ -276,22 +278,23 @@ def test_factored_work_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch
 def test_icm_never_falls_and_ends_where_no_single_move_gains(seed: int, K: int, alpha: float, beta: float) -> None:
     X = Counts(random_counts(5, 6, seed=seed, mean=2))
     model = Allocation.for_data(X, K, 1.0, None, alpha, beta)
-    task, solver = LabelTask(X, model), ICM()
+    task, solver = AllocationTask(X, model), ICM()
     state = solver.greedy(task, np.random.default_rng(seed))
     assert -state.loss == pytest.approx(log_joint(X, model, state.held), abs=1e-9)
     for _ in range(200):
         new = solver.step(task, state)
         assert new.loss <= state.loss + 1e-9
         state = new
-        if state.moved == 0:
+        if state.final:
             break
-    assert state.moved == 0
+    assert state.final
+    assert state.note == "0 moved"
     tokens = range(0, int(X.total), 5)
     for t in tokens:  # moving any one token lowers log p(S), or leaves it
         for k in range(K):
             labels = state.held.labels.copy()
             labels[0, t] = k
-            other = log_joint(X, model, Labels.of(X.rows, X.shape, K, labels, threads=1))
+            other = log_joint(X, model, Labels.of(X.rows, X.shape, K, labels))
             assert other <= -state.loss + 1e-8
 
 
@@ -340,7 +343,7 @@ def test_a_sweep_draws_every_token_by_its_exact_conditional(K: int, first: tuple
     oracle = Oracle(TINY.X, TINY.alpha, np.array([1.2, 0.4, 0.7])[:K], TINY.a, TINY.b)
     X, chains = Counts(oracle.X), 100_000
     labels = np.tile(np.array(first, dtype=np.uint16), (chains, 1))
-    state = Labels.of(X.rows, X.shape, K, labels, threads=1)
+    state = Labels.of(X.rows, X.shape, K, labels)
     sampling.gibbs(X.rows, oracle.alpha, oracle.beta, state, sampling.seeds(np.random.default_rng(1), chains))
     seen = np.bincount(np.ravel_multi_index(state.labels.T, (K,) * len(first)), minlength=K ** len(first))
 
@@ -423,7 +426,7 @@ def test_chains_are_matched_before_they_are_averaged() -> None:
     rng = np.random.default_rng(0)
     topics = rng.dirichlet(np.full(30, 0.1), 5).T
     order = rng.permutation(5)
-    places = matching(np.stack([topics, topics[:, order]]))
+    places = match_to_first(np.stack([topics, topics[:, order]]))
     np.testing.assert_array_equal(topics[:, order][:, places[1]], topics)
 
 

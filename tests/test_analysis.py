@@ -31,7 +31,6 @@ from unmix.analysis import (
 )
 from unmix.analysis.places import LANDMARKS
 from unmix.models.matching import match_columns, match_to_first
-from unmix.solvers.gibbs import matching
 
 
 def fit_of(L: Any, F: Any, **about: Any) -> um.Fit:
@@ -145,13 +144,11 @@ def test_names_begin_with_what_top_features_lists() -> None:
 # --- matching --------------------------------------------------------------------------------------------------------
 
 
-def test_chains_are_matched_as_the_sampler_matches_them() -> None:
+def test_chains_are_matched_to_the_first() -> None:
     rng = np.random.default_rng(0)
     chains = rng.dirichlet(np.full(12, 0.3), (4, 5)).transpose(0, 2, 1)
     chains[2] = chains[0][:, [3, 1, 4, 0, 2]]
     orders = match_to_first(chains)
-    for ours, theirs in zip(orders, matching(chains), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
     np.testing.assert_array_equal(chains[2][:, orders[2]], chains[0])
 
 

@@ -10,7 +10,7 @@ from conftest import random_counts
 import unmix as um
 from unmix.solvers import MeasureKKT, ProgressBar
 from unmix.solvers.callbacks import time_left
-from unmix.solvers.run import Pace
+from unmix.solvers.run import Counters
 
 X = random_counts(n=30, m=25, seed=2)
 
@@ -35,8 +35,8 @@ def progress(gains: list[float], *, seconds: float, total: float, done: int) -> 
         {"iteration": i, "seconds": i * seconds, "objective": float(value), "kkt": np.nan, "stage": "fit"}
         for i, value in enumerate(objective)
     ]
-    trace = SimpleNamespace(rows=rows, pace=Pace("fit", done=done))
-    return SimpleNamespace(trace=trace, row=rows[-1], problem=SimpleNamespace(X=SimpleNamespace(total=total)))
+    told = {"trace": SimpleNamespace(rows=rows), "counters": Counters("fit", done=done)}
+    return SimpleNamespace(**told, row=rows[-1], problem=SimpleNamespace(X=SimpleNamespace(total=total)))
 
 
 def test_time_left_follows_gains_that_fall_steadily() -> None:
@@ -57,7 +57,7 @@ def test_the_bar_tells_iteration_objective_gain_kkt_and_time(capsys: pytest.Capt
     with ProgressBar(500, 2.0**-10) as bar:
         bar(told)
         fields = bar._bar.tasks[0].fields
-        figures, left = fields["figures"], fields["left"]
-    assert figures == "11 it · 2,047.00 (+6.2/it) · KKT 0.12"
+        numbers, left = fields["numbers"], fields["left"]
+    assert numbers == "11 it · 2,047.00 (+6.2/it) · KKT 0.12"
     assert left == "~38 s left"
     assert capsys.readouterr().out == ""  # stderr, so that results can be piped

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import unmix as um
 from unmix.cli import main
 from unmix.cli.commands import fit as fit_command
-from unmix.cli.fitting import ESTIMATORS, Model
+from unmix.registry import WORDS
 from unmix.solvers import Extrapolate
 
 FILES = [
@@ -150,13 +150,13 @@ def test_defaults_of_the_command_are_those_of_the_estimator(counts, run):
         assert params[name] == defaults[name]
 
 
-@pytest.mark.parametrize("name", [model.value for model in Model])
+@pytest.mark.parametrize("name", WORDS)
 def test_every_model_is_fitted_described_and_used(name, counts, run):
     code, out, _ = run("fit", counts, "-k", 2, "-o", "out", "--model", name)
     assert code == 0
     assert sorted(path.name for path in Path("out").iterdir()) == FILES
     fit = um.load("out/model.safetensors")
-    assert fit.params["model"] == ESTIMATORS[Model(name)]
+    assert fit.params["model"] == WORDS[name]
     assert "nan" not in out
     code, out, _ = run("info", "out")
     assert code == 0
@@ -232,7 +232,7 @@ BAD_ARGUMENTS = {
     "unknown option": (["fit", "counts.csv", "-k", "2", "--fast"], "--fast"),
     "unknown command": (["guess"], "guess"),
     "unknown model": (["fit", "counts.csv", "-k", "2", "--model", "magic"], "magic"),
-    "unknown solver": (["fit", "counts.csv", "-k", "2", "--solver", "magic"], "choose one of em, scd"),
+    "unknown solver": (["fit", "counts.csv", "-k", "2", "--solver", "magic"], "choose one of newton, scd"),
     "unknown start": (
         ["fit", "counts.csv", "-k", "2", "--init", "magic"],
         "magic: no such file; --init: choose one of",

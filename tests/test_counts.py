@@ -13,10 +13,10 @@ from conftest import ARRAY_TYPES, awkward_counts, random_counts
 from scipy.special import gammaln
 
 from unmix import Counts
-from unmix.counts import Rows
+from unmix.types import CSR
 
 
-def same_rows(one: Rows, two: Rows) -> bool:
+def same_rows(one: CSR, two: CSR) -> bool:
     return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(one, two, strict=True))
 
 

@@ -124,7 +124,7 @@ def listed(name: str) -> set[str]:
 
 
 def test_there_are_estimators_to_compare_with_the_reference() -> None:
-    assert set(ESTIMATORS) == set(estimators.__all__) - {"restored"}
+    assert set(ESTIMATORS) == set(estimators.__all__) - {"from_fit"}
     assert {"fit", "resume", "transform", "perplexity", "credible_intervals"} <= methods("AllocationModel")
     assert {"alpha_", "gamma_", "elbo_", "result_", "n_iter_", "components_", "stream_"} <= learned("LDA")
     assert {"shape_", "rate_"} <= listed("GammaPoisson")
@@ -140,11 +140,7 @@ def test_every_method_and_learned_attribute_of_an_estimator_is_in_the_reference(
     assert told >= OF_ALL
 
 
-WITHOUT_N_ITER = {"LDA", "GammaPoisson", "BayesianPoissonNMF", "SparsePoissonNMF"}
-FORGOTTEN = pytest.mark.xfail(strict=True, reason="the docstring does not list n_iter_")
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[FORGOTTEN] * (n in WITHOUT_N_ITER)) for n in ESTIMATORS])
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_docstring_lists_what_its_estimator_learns_and_nothing_else(name: str) -> None:
     assert listed(name) == learned(name) - OF_ALL
 

@@ -389,10 +389,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "true topics": ({"n_components": True}, "n_components=True"),
     "unknown solver": (
         {"solver": "adam"},
-        "solver='adam'; choose one of em, scd, ccd, sn, newton, joint, plsi, normalized",
+        "solver='adam'; choose one of newton, scd, ccd, sn, em, joint, plsi, normalized",
     ),
-    "a number as solver": ({"solver": 3}, "solver=3; choose one of em, scd"),
-    "a class as solver": ({"solver": SCD}, r"solver=.*SCD.*; choose one of em, scd|solver=.*SCD.*\(\)"),
+    "a number as solver": ({"solver": 3}, "solver=3; choose one of newton, scd"),
+    "a class as solver": ({"solver": SCD}, r"solver=.*SCD.*; choose one of newton, scd|solver=.*SCD.*\(\)"),
     "unknown init": (
         {"init": "nndsvd"},
         r"init='nndsvd'; choose one of auto, topic-score, random, a pair \(L0, F0\), or a Fit",
@@ -518,9 +518,9 @@ def test_names_promised_inside_the_public_objects_exist() -> None:
 @pytest.mark.parametrize(
     ("function", "signature"),
     [
-        ("loglik", "X L F model per_sample"),
-        ("deviance", "X L F"),
-        ("kkt", "X L F"),
+        ("loglik", "X L F model per_sample n_jobs"),
+        ("deviance", "X L F n_jobs"),
+        ("kkt", "X L F n_jobs"),
         ("poisson_to_topics", "L F"),
         ("topics_to_poisson", "Lstar Fstar sizes scales"),
         ("Gamma", "shape rate"),

@@ -14,7 +14,7 @@ import unmix as um
 from unmix.counts import Counts
 from unmix.solvers import EM, Alternate, Extrapolate, Newton, Problem, Progress, State, Trace, run
 from unmix.solvers import init as starts
-from unmix.solvers.refine import merge_cost, refine, split_topic
+from unmix.solvers.refine import Refine, merge_cost, split_topic
 
 
 def anchored(K: int, seed: int = 0, n: int = 80, m: int = 120, anchors: int = 5) -> tuple[np.ndarray, np.ndarray]:
@@ -270,22 +270,28 @@ def test_refine_copes_with_a_topic_that_explains_nothing() -> None:
     assert split.gain == pytest.approx(0, abs=1e-3)
     assert np.isfinite(split.parts).all()
     assert np.isfinite(split.columns).all()
-    rng = np.random.default_rng(0)
-    end, _ = refine(problem, solver, state, Trace(problem), rng, "converged", moves=2, max_iter=500, tol=1e-8)
+    moves = Refine(solver)
+    end, _ = run(problem, moves, moves.start(state, np.random.default_rng(0)), max_iter=2, tol=0)
     assert end.loss < state.loss - 1000
 
 
 @pytest.mark.parametrize("K", [1, 2])
 def test_refine_does_nothing_with_fewer_than_three_topics(K: int) -> None:
-    problem = problem_of(random_counts(), K)
-    solver = Alternate(EM())
-    state = solver.start(problem, *random_start(12, 15, K))
-    trace = Trace(problem)
-    rng = np.random.default_rng(0)
-    end, status = refine(problem, solver, state, trace, rng, "max_iter", moves=5, max_iter=10, tol=1e-6)
-    assert end is state
-    assert status == "max_iter"
-    assert trace.rows == []
+    fits = [um.TopicModel(K, random_state=0, refine=moves).fit(random_counts()).result_ for moves in (0, 5)]
+    assert fits[0].L.tobytes() == fits[1].L.tobytes()
+    assert "refine" not in set(fits[1].trace["stage"])
+
+
+def test_refine_is_final_once_every_move_has_failed() -> None:
+    X, L, F = separate_topics(3)
+    problem, solver = problem_of(X, 3), Alternate(Newton())
+    state, _ = run(problem, solver, solver.start(problem, L, F), max_iter=300, tol=1e-9)
+    moves = Refine(solver)
+    end, status = run(
+        problem, moves, moves.start(state, np.random.default_rng(0)), trace := Trace(), max_iter=50, tol=0
+    )
+    assert (status, len(trace.rows)) == ("converged", 3)
+    assert end.best is state
 
 
 def test_a_callback_can_end_the_refinement() -> None:
@@ -304,7 +310,7 @@ def fitted(X: Any, K: int) -> tuple[Problem, State]:
     problem = problem_of(X, K)
     solver = Extrapolate(Newton())
     first = solver.start(problem, *starts.random(problem, np.random.default_rng(0)))
-    state, _ = run(problem, solver, first, Trace(problem), max_iter=200, tol=1e-8)
+    state, _ = run(problem, solver, first, Trace(), max_iter=200, tol=1e-8)
     return problem, state
 
 
@@ -337,7 +343,7 @@ def test_splitting_two_topics_in_one_column_gains_most() -> None:
     X, L, F = separate_topics()
     problem = problem_of(X, 4)
     solver = Alternate(Newton())
-    state, _ = run(problem, solver, solver.start(problem, *poor_start(L, F)), Trace(problem), max_iter=200, tol=1e-8)
+    state, _ = run(problem, solver, solver.start(problem, *poor_start(L, F)), Trace(), max_iter=200, tol=1e-8)
     gains = [split_topic(problem, state, c, np.random.default_rng(c)).gain for c in range(4)]
     assert np.argmax(gains) == 0
     assert gains[0] > 10 * max(gains[1:])
@@ -363,6 +369,6 @@ def test_merging_the_halves_of_a_divided_topic_costs_least() -> None:
     X, L, F = separate_topics()
     problem = problem_of(X, 4)
     solver = Alternate(Newton())
-    state, _ = run(problem, solver, solver.start(problem, *poor_start(L, F)), Trace(problem), max_iter=200, tol=1e-8)
+    state, _ = run(problem, solver, solver.start(problem, *poor_start(L, F)), Trace(), max_iter=200, tol=1e-8)
     costs = {(a, b): merge_cost(problem, state, a, b) for a in range(4) for b in range(a + 1, 4)}
     assert min(costs, key=lambda pair: costs[pair]) == (1, 2)

@@ -40,7 +40,7 @@ def ratio(L: np.ndarray, F: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("half", [EM(), SN(), Newton()], ids=repr)
 @pytest.mark.parametrize("priors", [(None, ON_L), (ON_F, ON_L)], ids=["loadings", "both"])
 def test_the_posterior_never_falls_with_a_prior_on_loadings(half: Any, priors: Any) -> None:
-    problem = Problem(um.Counts(X), 3, priors[0], 1, priors[1])
+    problem = Problem(um.Counts(X), 3, priors[0], priors[1])
     values, state = losses(Alternate(half), problem, 80)
     assert never_rises(values)
     assert values[-1] < values[0]
@@ -55,7 +55,7 @@ def test_the_posterior_never_falls_with_a_prior_on_loadings(half: Any, priors: A
 
 
 def test_the_mode_satisfies_its_equations() -> None:
-    problem = Problem(um.Counts(X), 3, ON_F, 1, ON_L)
+    problem = Problem(um.Counts(X), 3, ON_F, ON_L)
     _, state = losses(Alternate(Newton()), problem, 3000)
     L, F = state.L, state.F
     extra_L, rate_L = ON_L.broadcast(*L.shape)
@@ -68,7 +68,7 @@ def test_the_mode_satisfies_its_equations() -> None:
 
 @pytest.mark.parametrize("priors", [(None, ON_L), (ON_F, ON_L), (ON_F, None)], ids=["loadings", "both", "factors"])
 def test_rescaling_finds_the_best_scale_of_every_topic(priors: Any) -> None:
-    problem = Problem(um.Counts(X), 3, priors[0], 1, priors[1])
+    problem = Problem(um.Counts(X), 3, priors[0], priors[1])
     L, F = problem.rescale(L0.copy(), F0.copy())
     np.testing.assert_allclose(L @ F.T, L0 @ F0.T, rtol=1e-12)
     for k in range(3):
@@ -124,7 +124,7 @@ def test_the_posterior_never_falls_with_dirichlet_priors(seed: int, alpha: float
     counts = random_counts(8, 7, K=3, seed=seed, mean=2.0)
     counts[2] = 0
     counts[:, 3] = 0
-    problem = Problem(um.Counts(counts), 3, um.Dirichlet(eta).on_topics(), 1, um.Dirichlet(alpha))
+    problem = Problem(um.Counts(counts), 3, um.Dirichlet(eta).on_topics(), um.Dirichlet(alpha))
     values, state = losses(PLSA(), problem, 40, random_start(8, 7, 3, seed))
     assert never_rises(values)
     assert values[-1] < values[0]  # nor does it stand still
@@ -133,7 +133,7 @@ def test_the_posterior_never_falls_with_dirichlet_priors(seed: int, alpha: float
 
 def test_the_objective_differs_from_the_log_posterior_by_a_constant() -> None:
     alpha, eta = np.array([1.1, 1.5, 2.0]), 1.3
-    problem = Problem(um.Counts(X), 3, um.Dirichlet(eta).on_topics(), 1, um.Dirichlet(alpha))
+    problem = Problem(um.Counts(X), 3, um.Dirichlet(eta).on_topics(), um.Dirichlet(alpha))
 
     def log_posterior(L: np.ndarray, F: np.ndarray) -> float:
         proportions, topics, _, _ = um.poisson_to_topics(L, F)

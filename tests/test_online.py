@@ -18,7 +18,7 @@ from unmix.models.gamma_poisson import gamma_poisson
 from unmix.models.lda import lda
 from unmix.models.variational import Variational
 from unmix.solvers import Newton, Problem
-from unmix.solvers.online import OnlineEM, StochasticVI, batches
+from unmix.solvers.online import OnlineEM, StochasticVI
 from unmix.solvers.vi import CAVI, Inference
 
 Floats = np.ndarray
@@ -62,9 +62,9 @@ def by_column(values: Floats) -> Floats:
 def starting_beliefs(model: Variational):
     rng = np.random.default_rng(1)
     left, right = rng.gamma(2, 1, (40, 3)) + 0.1, rng.gamma(1, 1, (25, 3)) + 0.1
-    q_right = model.right.at(right if hasattr(model.right, "shape") else by_column(right), np.array([2.0, 1, 3]))
+    q_right = model.right.belief(right if hasattr(model.right, "shape") else by_column(right), np.array([2.0, 1, 3]))
     rates = model.left.rate + q_right.sums if hasattr(model.left, "rate") else None
-    return model.left.at(left, rates), q_right
+    return model.left.belief(left, rates), q_right
 
 
 @pytest.mark.parametrize("inner", [1, 5])
@@ -72,7 +72,7 @@ def starting_beliefs(model: Variational):
 def test_one_batch_of_everything_with_step_one_is_the_batch_step(name: str, inner: int) -> None:
     model = MODELS[name]
     task, q = Inference(Counts(X), model), starting_beliefs(model)
-    batch, online = CAVI(inner=inner, enough=0.0), StochasticVI(WHOLE, seed=0, inner=inner, enough=0.0)
+    batch, online = CAVI(inner=inner, tolerance=0.0), StochasticVI(WHOLE, seed=0, inner=inner, tolerance=0.0)
     want = batch.step(task, batch.start(task, *q))
     got = online.step(task, online.start(task, *q))
     for side in ("left", "right"):
@@ -86,11 +86,11 @@ def test_an_online_step_of_smoothed_lda_is_hoffmans() -> None:
     eta, online = np.linspace(0.2, 0.9, 25), um.Online(batch_size=10, offset=2, decay=0.8)
     model = lda(ALPHA, eta)
     task, (left, right) = Inference(Counts(X), model), starting_beliefs(model)
-    solver = StochasticVI(online, seed=3, inner=1, enough=0.0)
+    solver = StochasticVI(online, seed=3, inner=1, tolerance=0.0)
     first = solver.start(task, left, right)
     counts, gamma = first.stream.counts, left.parameters.copy()
     tau = right.parameters
-    for t, rows in enumerate(batches(task.X, 10, np.random.default_rng([3, 0]))):
+    for t, (rows, _) in enumerate(task.X.batches(10, np.random.default_rng([3, 0]))):
         f = np.exp(digamma(tau) - digamma(tau.sum(axis=0)))
 
         def loadings(g: Floats) -> Floats:
@@ -117,7 +117,7 @@ def test_online_em_with_one_batch_of_everything_is_loadings_then_an_em_step_of_t
     solver = OnlineEM(WHOLE, seed=0)
     state = solver.step(problem, solver.start(problem, L0, F0))
     topics = by_column(F0)
-    L, _ = Newton(rounds=3, enough=1e-6)(problem.left, topics, L0 * F0.sum(axis=0))
+    L, _ = Newton(rounds=3, tolerance=1e-6)(problem.left, topics, L0 * F0.sum(axis=0))
     weights = topics * ((X / (L @ topics.T)).T @ L)
     want = by_column(weights if prior is None else weights + np.linspace(0, 1, 25)[:, None])
     np.testing.assert_allclose(by_column(state.F), want, rtol=1e-9)
@@ -171,7 +171,11 @@ def test_a_bad_parameter_is_explained(what: str) -> None:
 
 def test_batches_hold_every_sample_once() -> None:
     for size in (1, 7, 20, 39, 40, 1000):
-        parts = batches(Counts(X), size, np.random.default_rng(0))
+        counts = Counts(X)
+        parts = []
+        for rows, batch in counts.batches(size, np.random.default_rng(0)):
+            np.testing.assert_array_equal(batch.csr.toarray(), X[rows])
+            parts.append(rows)
         np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(40))
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
         assert max(map(len, parts)) <= 1.5 * size

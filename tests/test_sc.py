@@ -18,14 +18,15 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import unmix as um
-from unmix.estimators import restored
+from unmix.estimators import from_fit
 from unmix.models.topics import poisson_to_topics
+from unmix.registry import WORDS, estimator_class
 
 anndata = pytest.importorskip("anndata", reason="anndata is not installed")
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 
 AnnData = anndata.AnnData
-MODELS = um.sc.tl.MODELS
+MODELS = {word: estimator_class(name) for word, name in WORDS.items()}
 N, M, K = 40, 30, 3
 X0 = random_counts(N, M, seed=5)
 QUICK = {"max_iter": 6, "tol": 0}
@@ -53,6 +54,7 @@ def same_fits(one: um.Fit, two: um.Fit, *, same_run: bool = True) -> None:
     for name in ("samples", "features"):
         assert getattr(one, name).tolist() == getattr(two, name).tolist()
     assert set(one.posterior) == set(two.posterior)
+    assert one.priors == two.priors
     for name, array in one.posterior.items():
         assert array.tobytes() == two.posterior[name].tobytes(), name
         assert array.shape == two.posterior[name].shape, name
@@ -61,7 +63,20 @@ def same_fits(one: um.Fit, two: um.Fit, *, same_run: bool = True) -> None:
     traces = [fit.trace if same_run else fit.trace.drop(columns="seconds") for fit in (one, two)]
     pd.testing.assert_frame_equal(*traces, check_exact=True)
     assert {field.name for field in fields(um.Fit)} == {
-        *("L", "F", "trace", "status", "loglik", "samples", "features", "metadata", "posterior", "params", "versions"),
+        *(
+            "L",
+            "F",
+            "trace",
+            "status",
+            "loglik",
+            "samples",
+            "features",
+            "metadata",
+            "posterior",
+            "priors",
+            "params",
+            "versions",
+        ),
         *("data", "text", "state"),
     }  # a new field needs its line above
 
@@ -106,11 +121,9 @@ def test_every_model_is_the_estimator_of_that_name(name: str) -> None:
 
 
 def test_models_have_the_names_of_the_command_line() -> None:
-    from unmix.cli.fitting import ESTIMATORS
+    from unmix.cli.fitting import Model
 
-    assert {str(name): kind for name, kind in ESTIMATORS.items()} == {
-        name: kind.__name__ for name, kind in MODELS.items()
-    }
+    assert [str(name) for name in Model] == list(MODELS)
 
 
 def test_an_estimator_brings_its_own_options_and_is_fitted() -> None:
@@ -375,13 +388,13 @@ def test_a_fit_becomes_an_anndata_and_comes_back(tmp_path: Path) -> None:
         text={"lowercase": True, "stop_words": None, "ngrams": [1, 2]},
     )
     fit = um.TopicModel(K, random_state=0, **QUICK).fit(counts).result_
-    adata = fit.to_anndata()
+    adata = um.sc.from_fit(fit)
     assert adata.shape == (N, M)
     assert adata.X is None
     assert adata.obs["year"].tolist() == list(range(1990, 1990 + N))
     assert adata.obsm["X_topics"].tobytes() == fit.proportions.tobytes()
     same_fits(um.sc.to_fit(through_h5ad(adata, tmp_path)), fit)
-    nameless = um.TopicModel(K, random_state=0, **QUICK).fit(X0).result_.to_anndata(key_added="x")
+    nameless = um.sc.from_fit(um.TopicModel(K, random_state=0, **QUICK).fit(X0).result_, "x")
     assert nameless.var_names.tolist() == [str(j) for j in range(M)]
     assert nameless.obsm["X_x"].tobytes() == fit.proportions.tobytes()
 
@@ -441,7 +454,7 @@ def test_a_model_may_come_as_anything_that_holds_one(tmp_path: Path) -> None:
     fit.save(tmp_path / "model.safetensors")
     want = um.sc.tl.project(cells(NEW), reference, key="mine", copy=True)
     assert want.obsm["X_topics"].std() > 0.1
-    for model in (fit, tmp_path, tmp_path / "model.safetensors", str(tmp_path / "model.safetensors"), restored(fit)):
+    for model in (fit, tmp_path, tmp_path / "model.safetensors", str(tmp_path / "model.safetensors"), from_fit(fit)):
         query = cells(NEW)
         um.sc.tl.project(query, model, key_added="theirs")
         np.testing.assert_array_equal(query.obsm["X_theirs"], want.obsm["X_topics"])

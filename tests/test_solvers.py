@@ -32,6 +32,8 @@ from unmix.solvers import (
     Normalized,
     Problem,
     Progress,
+    Side,
+    Solver,
     State,
     StopAfter,
     StopAtKKT,
@@ -41,7 +43,6 @@ from unmix.solvers import (
     run,
 )
 from unmix.solvers import init as starts
-from unmix.solvers.base import Side, Solver
 
 SOLVERS: dict[str, Any] = {
     "em": EM(),
@@ -208,11 +209,9 @@ def test_an_extrapolated_solver_uses_and_rejects_extrapolation() -> None:
 def near_a_solution() -> tuple[Problem, np.ndarray, np.ndarray]:
     X = random_counts(12, 15, K=3, seed=1)
     problem = problem_of(X, 3)
-    solver = Extrapolate(Newton(rounds=20, enough=1e-13))
+    solver = Extrapolate(Newton(rounds=20, tolerance=1e-13))
     state = solver.start(problem, *random_start(12, 15, 3))
-    state, status = run(
-        problem, solver, state, Trace(problem), max_iter=20_000, tol=0, callbacks=[StopAtKKT(1e-9, every=20)]
-    )
+    state, status = run(problem, solver, state, Trace(), max_iter=20_000, tol=0, callbacks=[StopAtKKT(1e-9, every=20)])
     assert status == "converged"
     rng = np.random.default_rng(0)
     L, F = (A * rng.uniform(0.97, 1.03, A.shape) + 1e-3 * A.mean() for A in (state.L, state.F))
@@ -226,14 +225,12 @@ def test_all_solvers_reach_one_solution(
 ) -> None:
     problem, L, F = near_a_solution
     solver = Extrapolate(SOLVERS[name]) if extrapolate else plain(name)
-    newton = Alternate(Newton(rounds=20, enough=1e-13))
+    newton = Alternate(Newton(rounds=20, tolerance=1e-13))
     want, _ = path(problem, newton, L, F, 2000)
     state = solver.start(problem, L, F)
-    state, status = run(
-        problem, solver, state, Trace(problem), max_iter=30_000, tol=0, callbacks=[StopAtKKT(9e-7, every=100)]
-    )
+    state, status = run(problem, solver, state, Trace(), max_iter=30_000, tol=0, callbacks=[StopAtKKT(9e-7, every=100)])
     assert status == "converged"
-    got = residuals(problem.X, state.L, state.F)
+    got = residuals(problem.sides, state.L, state.F)
     assert got.max < 1e-6
     assert state.loss == pytest.approx(want.loss, rel=1e-9)
 
@@ -302,7 +299,7 @@ def test_given_factors_two_hundred_sweeps_satisfy_the_kkt_conditions(half: Any) 
     assert problem.loss(got, F, xlog) == pytest.approx(problem.loss(slow, F), abs=1e-7)
 
 
-@pytest.mark.parametrize("half", [SCD(30), SN(60), Newton(30, enough=1e-13)], ids=repr)
+@pytest.mark.parametrize("half", [SCD(30), SN(60), Newton(30, tolerance=1e-13)], ids=repr)
 def test_a_sample_with_one_feature_goes_to_the_topic_that_likes_it_best(half: Any) -> None:
     X = np.zeros((2, 6))
     X[0, 2], X[1] = 5, 1
@@ -423,9 +420,9 @@ def test_a_step_leaves_the_state_before_it_as_it_was(solver: str) -> None:
     for algorithm in (plain(solver), Extrapolate(SOLVERS[solver]), SQUAREM(), DAAREM()):
         state = algorithm.start(problem, *(factor.copy() for factor in START))
         for _ in range(22):
-            before = {key: np.copy(value) for key, value in state.as_dict().items()}
+            before = {key: np.copy(value) for key, value in state.save().items()}
             new = algorithm.step(problem, state)
-            for key, value in state.as_dict().items():
+            for key, value in state.save().items():
                 np.testing.assert_array_equal(value, before[key])
             state = new
 

@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar
 
 import unmix as um
 from unmix.models.sparse import Sparsity
-from unmix.solvers import Joint, Problem, Shrunk, Sparse
+from unmix.solvers import Joint, Problem, SparseL1, SparseL2
 
 X = random_counts(20, 25, K=4, seed=2)
 L0, F0 = random_start(20, 25, 3)
@@ -46,7 +46,7 @@ def test_geiger_park_lemma_61_the_penalty_is_a_constant_after_shrinking(weight: 
 def test_geiger_park_lemma_61_the_iterates_are_those_of_joint_nmf_divided(weight: float) -> None:
     problem = Problem(um.Counts(X), 3)
     plain = iterates(Joint(), problem, 60)
-    for a, b in zip(plain, iterates(Shrunk(), sparse_problem(weight, "l1"), 60), strict=True):
+    for a, b in zip(plain, iterates(SparseL1(), sparse_problem(weight, "l1"), 60), strict=True):
         np.testing.assert_allclose(b.L * (1 + weight), a.L, rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(b.F, a.F, rtol=1e-10, atol=1e-14)
         assert b.loss == pytest.approx(a.loss + N * np.log1p(weight), rel=1e-10)
@@ -83,14 +83,14 @@ def test_the_penalised_loss_never_rises(seed: int, weight: float, K: int, norm: 
     counts[:, 2] = 0
     if counts.sum() == 0:
         return
-    solver = Shrunk() if norm == "l1" else Sparse()
+    solver = SparseL1() if norm == "l1" else SparseL2()
     states = iterates(solver, sparse_problem(weight, norm, counts, K), 40, random_start(9, 8, K, seed))
     assert never_rises([state.loss for state in states])
     assert states[-1].loss < states[0].loss  # nor does it stand still
 
 
 def test_columns_have_norm_one_at_every_iteration() -> None:
-    for state in iterates(Sparse(), sparse_problem(2.0, "l2"), 20):
+    for state in iterates(SparseL2(), sparse_problem(2.0, "l2"), 20):
         np.testing.assert_allclose(np.linalg.norm(state.F, axis=0), 1, rtol=1e-12)
         assert state.loss == pytest.approx(
             um.deviance(X, state.L, state.F) / 2 + 2.0 * state.L.sum() - _constant(X), rel=1e-10
@@ -162,4 +162,4 @@ def test_bad_parameters_are_explained(parameters: dict[str, Any], message: str) 
 
 def test_its_solvers_refuse_other_problems() -> None:
     with pytest.raises(ValueError, match="for problems with a sparsity penalty"):
-        Sparse().start(Problem(um.Counts(X), 3), L0, F0) and Sparse().step(Problem(um.Counts(X), 3), None)
+        SparseL2().start(Problem(um.Counts(X), 3), L0, F0) and SparseL2().step(Problem(um.Counts(X), 3), None)

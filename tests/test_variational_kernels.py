@@ -10,6 +10,7 @@ from scipy.special import digamma, gammaln
 from unmix import kernels
 from unmix.counts import Counts
 from unmix.kernels import reference
+from unmix.threads import use_threads
 
 TOPICS = (1, 3, 4, 5, 10, 17, 33)
 Floats = np.ndarray
@@ -24,8 +25,7 @@ def one_by_one(values: Floats, prior: Floats | float) -> tuple[Floats, Floats]:
     """ψ(g), and log Γ(g) + (prior − g) ψ(g), of every value by itself, from matrices of one entry."""
     priors = np.broadcast_to(prior, values.shape)
     results = [
-        kernels.log_means(np.array([[g]]), np.zeros(1), np.array([[p]]), threads=1)
-        for g, p in zip(values, priors, strict=True)
+        kernels.log_means(np.array([[g]]), np.zeros(1), np.array([[p]])) for g, p in zip(values, priors, strict=True)
     ]
     return np.array([shift[0] for _, shift, _ in results]), np.array([term for _, _, term in results])
 
@@ -41,7 +41,7 @@ def log_means_arguments(K: int, n: int = 40) -> tuple[Floats, Floats, Floats]:
 @pytest.mark.parametrize("K", TOPICS)
 def test_log_means_equal_their_reference(K: int) -> None:
     arguments = log_means_arguments(K)
-    geometric, shift, term = kernels.log_means(*arguments, threads=2)
+    geometric, shift, term = kernels.log_means(*arguments)
     want_geometric, want_shift, want_term = reference.log_means(*arguments)
     assert not np.isnan(geometric).any()
     np.testing.assert_allclose(shift, want_shift, rtol=1e-12, atol=1e-13)
@@ -54,7 +54,7 @@ def test_log_means_equal_their_reference(K: int) -> None:
 @pytest.mark.parametrize("high", [1e-3, 1.0])
 def test_log_means_of_tiny_parameters_do_not_underflow(high: float) -> None:
     g = wide(30, 4, low=1e-6, high=high)
-    geometric, shift, term = kernels.log_means(g, np.zeros(4), np.ones((1, 1)), threads=1)
+    geometric, shift, term = kernels.log_means(g, np.zeros(4), np.ones((1, 1)))
     assert (np.exp(digamma(g)).max(axis=1) == 0).any() == (high == 1e-3)  # without the shifts they would
     assert (geometric.max(axis=1) == 1).all()
     assert np.isfinite(shift).all()
@@ -68,8 +68,8 @@ def test_the_prior_of_log_means_may_be_broadcast_strided_or_transposed(K: int) -
     strided = np.repeat(np.repeat(full, 2, axis=0), 3, axis=1)[::2, ::3]
     forms = [(full[0], 0), (full[:, :1], 1), (full, 2), (strided, 2), (np.asfortranarray(full), 2)]
     for prior, which in forms:
-        assert kernels.log_means(g, offset, prior, threads=1)[2] == pytest.approx(want[which], rel=1e-12)
-    got = kernels.log_means(np.asfortranarray(g), offset, full, threads=1)[2]
+        assert kernels.log_means(g, offset, prior)[2] == pytest.approx(want[which], rel=1e-12)
+    got = kernels.log_means(np.asfortranarray(g), offset, full)[2]
     assert got == pytest.approx(want[2], rel=1e-12)
 
 
@@ -110,8 +110,8 @@ def infer_arguments(K: int, seed: int = 5):
 @pytest.mark.parametrize("K", TOPICS)
 def test_infer_equals_its_reference(K: int, steps: int) -> None:
     arguments = infer_arguments(K)
-    got = kernels.infer(*arguments, steps=steps, enough=0.0, threads=2)
-    want = reference.infer(*arguments, steps=steps, enough=0.0)
+    got = kernels.infer(*arguments, steps=steps, tolerance=0.0)
+    want = reference.infer(*arguments, steps=steps, tolerance=0.0)
     np.testing.assert_allclose(
         got / want.sum(axis=1, keepdims=True), want / want.sum(axis=1, keepdims=True), atol=1e-10
     )
@@ -121,10 +121,10 @@ def test_infer_equals_its_reference(K: int, steps: int) -> None:
 @pytest.mark.parametrize("K", [1, 3, 5, 17])
 def test_infer_stops_a_row_where_its_reference_does(K: int) -> None:
     arguments = infer_arguments(K)
-    got = kernels.infer(*arguments, steps=1000, enough=1e-3, threads=2)
-    want = reference.infer(*arguments, steps=1000, enough=1e-3)
+    got = kernels.infer(*arguments, steps=1000, tolerance=1e-3)
+    want = reference.infer(*arguments, steps=1000, tolerance=1e-3)
     np.testing.assert_allclose(got, want, rtol=1e-7)
-    further = kernels.infer(*arguments, steps=1000, enough=1e-9, threads=2)
+    further = kernels.infer(*arguments, steps=1000, tolerance=1e-9)
     assert K == 1 or np.abs(further - got).max() > 1e-4
 
 
@@ -133,8 +133,8 @@ def test_infer_takes_tiny_and_large_priors(prior: float) -> None:
     rows, fixed, scale, _, _ = infer_arguments(5)
     priors = np.full(5, prior)
     start = priors + awkward_counts().sum(axis=1, keepdims=True) / 5
-    got = kernels.infer(rows, fixed, scale, start, priors, steps=3, enough=0.0, threads=1)
-    want = reference.infer(rows, fixed, scale, start, priors, steps=3, enough=0.0)
+    got = kernels.infer(rows, fixed, scale, start, priors, steps=3, tolerance=0.0)
+    want = reference.infer(rows, fixed, scale, start, priors, steps=3, tolerance=0.0)
     np.testing.assert_allclose(got, want, rtol=1e-8)
     assert (got >= prior).all()
 
@@ -143,14 +143,14 @@ def test_infer_takes_tiny_and_large_priors(prior: float) -> None:
 def test_infer_adds_a_rows_counts_to_the_prior_and_gives_an_empty_row_the_prior(K: int) -> None:
     arguments = infer_arguments(K)
     prior = arguments[-1]
-    got = kernels.infer(*arguments, steps=2, enough=0.0, threads=1)
+    got = kernels.infer(*arguments, steps=2, tolerance=0.0)
     np.testing.assert_allclose(got.sum(axis=1), prior.sum() + awkward_counts().sum(axis=1), rtol=1e-12)
     np.testing.assert_array_equal(got[[2, 7]], np.tile(prior, (2, 1)))
 
 
 def test_infer_does_not_mind_the_scale_of_a_feature_nor_the_memory_order() -> None:
     rows, fixed, scale, start, prior = infer_arguments(5)
-    options = {"steps": 4, "enough": 0.0, "threads": 1}
+    options = {"steps": 4, "tolerance": 0.0}
     want = kernels.infer(rows, fixed, scale, start, prior, **options)
     scaled = fixed * 2.0 ** np.arange(-8, 9)[:, None]
     np.testing.assert_allclose(kernels.infer(rows, scaled, scale, start, prior, **options), want, rtol=1e-12)
@@ -166,12 +166,16 @@ def test_any_number_of_threads_gives_the_same_bytes(K: int) -> None:
     X = Counts(random_counts(2000, 60, seed=2))  # more than one block of rows
     fixed, start, prior = random_start(2000, 60, K)[1], wide(2000, K, high=100), np.full(K, 0.3)
 
-    def everything(threads: int) -> bytes:
-        parts = kernels.log_means(start, np.zeros(K), prior, threads=threads)
-        inferred = kernels.infer(X.rows, fixed, np.ones(K), start, prior, steps=20, enough=1e-4, threads=threads)
+    def everything() -> bytes:
+        parts = kernels.log_means(start, np.zeros(K), prior)
+        inferred = kernels.infer(X.rows, fixed, np.ones(K), start, prior, steps=20, tolerance=1e-4)
         return b"".join(np.asarray(part).tobytes() for part in (*parts, inferred))
 
-    assert everything(1) == everything(2) == everything(3)
+    found = []
+    for n in (1, 2, 3):
+        with use_threads(n):
+            found.append(everything())
+    assert found[0] == found[1] == found[2]
 
 
 def test_arrays_that_do_not_fit_are_refused() -> None:
@@ -187,8 +191,8 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
     ]
     for change in bad:
         with pytest.raises(ValueError, match=r"\w{4,}"):
-            kernels.infer(rows, *(good | change).values(), steps=1, enough=0.0, threads=1)
+            kernels.infer(rows, *(good | change).values(), steps=1, tolerance=0.0)
     with pytest.raises(ValueError, match="offset needs a number a topic"):
-        kernels.log_means(start, np.zeros(2), prior, threads=1)
+        kernels.log_means(start, np.zeros(2), prior)
     with pytest.raises(ValueError, match="broadcast"):
-        kernels.log_means(start, np.zeros(3), np.ones((2, 3)), threads=1)
+        kernels.log_means(start, np.zeros(3), np.ones((2, 3)))

@@ -66,16 +66,18 @@ def speeds_of_unmix(matrix: str, K: int, iterations: int) -> tuple[float, float]
     """Tokens a second of all chains together, one a thread: of the sampler alone, and within a fit."""
     import unmix as um
     from unmix.kernels import sampling
+    from unmix.threads import use_threads
 
     X, threads, rng = um.Counts(load_counts(matrix)), threads_allowed(), np.random.default_rng(0)
     tokens = threads * int(X.total)
     labels = rng.integers(K, size=(threads, int(X.total)), dtype=np.uint16)
-    held = sampling.Labels.of(X.rows, X.shape, K, labels, threads=threads)
+    held = sampling.Labels.of(X.rows, X.shape, K, labels)
     random = sampling.seeds(rng, threads)
     priors = np.full(X.shape[1], PRIOR), np.full(K, PRIOR)
 
     def sweep(times: int) -> None:
-        sampling.gibbs(X.rows, *priors, held, random, sweeps=times, threads=threads)
+        with use_threads(threads):
+            sampling.gibbs(X.rows, *priors, held, random, sweeps=times)
 
     sweep(1)
     sampler, _ = timed(sweep, iterations)

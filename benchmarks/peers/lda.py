@@ -57,19 +57,19 @@ def gensim_lda(documents: Any, m: int, K: int, passes: int) -> Any:
 def around(X: sp.csr_matrix, tau: np.ndarray) -> Any:
     """unmix's LDA with these topics (τ, m × K), as if fitted to X: q(L) is inferred until every sample stands still."""
     import unmix as um
-    from unmix.estimators.posterior import ENOUGH, STEPS
-    from unmix.solvers.run import Trace, make_fit
-    from unmix.solvers.vi import CAVI, Inference, infer
+    from unmix.estimators.posterior import STEPS, TOLERANCE
+    from unmix.solvers.run import Session
+    from unmix.solvers.vi import CAVI, infer
+    from unmix.threads import use_threads
 
-    K, threads = tau.shape[1], threads_allowed()
-    estimator = _unmix(K)
-    counts, solver = um.Counts(X), CAVI(inner=1)
-    task = Inference(counts, estimator._model(counts), threads)
-    right = task.model.right.at(np.ascontiguousarray(tau, dtype=np.float64), threads=threads)
-    left = infer(counts, task.model, right, None, STEPS, ENOUGH, threads)
-    trace, state = Trace(task), solver.start(task, left, right)
-    trace.add(state, "given")
-    estimator.result_ = make_fit(task, solver, state, trace, "max_iter")
+    estimator, solver = _unmix(tau.shape[1]), CAVI(inner=1)
+    with use_threads(threads_allowed()):
+        task = estimator._task(um.Counts(X))
+        right = task.model.right.belief(np.ascontiguousarray(tau, dtype=np.float64))
+        left = infer(task, task.model, right, None, STEPS, TOLERANCE)
+        session, state = Session(task), solver.start(task, left, right)
+        session.record(state, "given")
+        estimator.result_ = session.fit(solver, state, "max_iter")
     return estimator
 
 

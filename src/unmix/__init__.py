@@ -12,42 +12,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from unmix._version import __version__
+from unmix.registry import MODELS
 
 if TYPE_CHECKING:
     from unmix import analysis, plot, solvers
     from unmix.counts import Counts
     from unmix.data import datasets
     from unmix.data.read import read
-    from unmix.estimators import (
-        LDA,
-        AllocationModel,
-        BayesianPoissonNMF,
-        GammaPoisson,
-        PoissonNMF,
-        SparsePoissonNMF,
-        TopicModel,
-    )
     from unmix.fit import Fit, load
     from unmix.models import maps
     from unmix.models.poisson import deviance, kkt, loglik
     from unmix.models.priors import Dirichlet, Gamma
     from unmix.models.topics import poisson_to_topics, topics_to_poisson
+    from unmix.registry import *  # noqa: F403 - the estimators
     from unmix.report import write_report
     from unmix.solvers.online import Online
 
 __all__ = [
-    "LDA",
-    "AllocationModel",
-    "BayesianPoissonNMF",
+    *MODELS,
     "Counts",
     "Dirichlet",
     "Fit",
     "Gamma",
-    "GammaPoisson",
     "Online",
-    "PoissonNMF",
-    "SparsePoissonNMF",
-    "TopicModel",
     "__version__",
     "analysis",
     "datasets",
@@ -70,15 +57,7 @@ HOMES = {
     "unmix.counts": ["Counts"],
     "unmix.data": ["datasets"],
     "unmix.data.read": ["read"],
-    "unmix.estimators": [
-        "LDA",
-        "AllocationModel",
-        "BayesianPoissonNMF",
-        "GammaPoisson",
-        "PoissonNMF",
-        "SparsePoissonNMF",
-        "TopicModel",
-    ],
+    "unmix.estimators": [*MODELS],
     "unmix.fit": ["Fit", "load"],
     "unmix.models": ["maps"],
     "unmix.models.poisson": ["deviance", "kkt", "loglik"],

@@ -7,8 +7,9 @@ of float64 counts with names. Nothing behind this point checks data again.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -16,13 +17,60 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
+from unmix.sides import Sides
+from unmix.types import CSR, Floats, Integers
 
-class Rows(NamedTuple):
-    """The raw arrays of a CSR matrix, as kernels take them: int64 offsets, int32 indices, float64 values."""
+Names = NDArray[np.str_]
 
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.int32]
-    data: NDArray[np.float64]
+
+class Data(Protocol):
+    """What solvers, starts and estimators may ask of data. `Counts` are data in memory."""
+
+    samples: Names | None
+    features: Names | None
+    metadata: pd.DataFrame | None
+    text: dict[str, Any] | None
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def total(self) -> float: ...
+
+    @property
+    def sample_totals(self) -> Floats: ...
+
+    @property
+    def feature_totals(self) -> Floats: ...
+
+    @property
+    def log_factorials(self) -> float:
+        """Σ log Γ(x + 1), the constant of every likelihood here."""
+        ...
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a fit remembers of its data, with a checksum by which to know them again."""
+        ...
+
+    def sides(self) -> Sides: ...
+
+    def matvec(self, v: Floats) -> Floats:
+        """X v."""
+        ...
+
+    def rmatvec(self, v: Floats) -> Floats:
+        """Xᵀ v."""
+        ...
+
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Integers, Self]]:
+        """All samples in random order: their places, and they themselves, about `size` at a time."""
+        ...
+
+    def part(self, values: Floats, least: float) -> tuple[Self, Floats]:
+        """Parts of the nonzeros as counts of their own, without those that are less than the share `least` of their whole; and
+        the sums of those by feature."""
+        ...
 
 
 class Counts:
@@ -44,10 +92,10 @@ class Counts:
     Counts(2 samples × 3 features, 3 nonzeros, total 6)
     """
 
-    rows: Rows
+    rows: CSR
     shape: tuple[int, int]
-    samples: NDArray[np.str_] | None
-    features: NDArray[np.str_] | None
+    samples: Names | None
+    features: Names | None
     metadata: pd.DataFrame | None
     text: dict[str, Any] | None
 
@@ -71,7 +119,7 @@ class Counts:
                 features = matrix.columns if features is None else features
             csr = _canonical(matrix)
             self.shape = csr.shape
-            self.rows = Rows(csr.indptr.astype(np.int64), csr.indices.astype(np.int32, copy=False), csr.data)
+            self.rows = _arrays(csr)
         n, m = self.shape
         self.samples = _names(samples, n, "samples")
         self.features = _names(features, m, "features")
@@ -89,17 +137,62 @@ class Counts:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def take(self, rows: NDArray[np.integer]) -> Counts:
+    @classmethod
+    def trusted(
+        cls,
+        csr: sp.csr_array,
+        samples: Names | None = None,
+        features: Names | None = None,
+        metadata: pd.DataFrame | None = None,
+        text: dict[str, Any] | None = None,
+    ) -> Self:
+        """Of a CSR matrix that is canonical by construction: positive, finite, sorted, float64. Nothing is looked at again."""
+        counts = object.__new__(cls)
+        counts.rows, counts.shape = _arrays(csr), csr.shape
+        counts.samples, counts.features, counts.metadata, counts.text = samples, features, metadata, text
+        return counts
+
+    def take(self, rows: Integers) -> Self:
         """These samples, in this order, with their names and metadata."""
-        part = object.__new__(Counts)
-        csr = self.csr[rows]
-        part.rows = Rows(csr.indptr.astype(np.int64), csr.indices.astype(np.int32, copy=False), csr.data)
-        part.shape = csr.shape
-        part.samples = None if self.samples is None else self.samples[rows]
-        part.features = self.features
-        part.metadata = None if self.metadata is None else self.metadata.iloc[rows]
-        part.text = self.text
-        return part
+        samples = None if self.samples is None else self.samples[rows]
+        metadata = None if self.metadata is None else self.metadata.iloc[rows]
+        return self.trusted(self.csr[rows], samples, self.features, metadata, self.text)
+
+    def with_values(self, values: Floats) -> Self:
+        """Other values >= 0 in place of the nonzeros; entries that become zero are dropped."""
+        csr = self.with_data(values).copy()
+        csr.eliminate_zeros()
+        return self.trusted(csr, self.samples, self.features, self.metadata, self.text)
+
+    def part(self, values: Floats, least: float) -> tuple[Self, Floats]:
+        """Parts of the nonzeros as counts of their own, without those that are less than the share `least` of their whole; and
+        the sums of those by feature."""
+        keep = values > least * self.rows.data
+        left_out: Any = np.bincount(self.rows.indices[~keep], values[~keep], self.shape[1])
+        return self.with_values(np.where(keep, values, 0)), left_out
+
+    def with_features(self, places: Integers, features: Names) -> Self:
+        """Columns moved to their `places` among other features, those with a place of −1 left out, those that share one added."""
+        known = np.flatnonzero(places >= 0)
+        move = sp.csr_array((np.ones(known.size), (known, places[known])), shape=(self.shape[1], len(features)))
+        csr = self.csr @ move
+        csr.sort_indices()
+        return self.trusted(csr, self.samples, features, self.metadata)
+
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Integers, Self]]:
+        """All samples in random order: their places, and they themselves, in batches of about equal size."""
+        order = rng.permutation(self.shape[0])
+        for rows in np.array_split(order, max(1, round(len(order) / size))):
+            yield rows, self.take(rows)
+
+    def sides(self) -> Sides:
+        return Sides(self)
+
+    def matvec(self, v: Floats) -> Floats:
+        return self.csr @ v
+
+    def rmatvec(self, v: Floats) -> Floats:
+        return self.csr.T @ v
 
     @property
     def nnz(self) -> int:
@@ -123,10 +216,9 @@ class Counts:
         return sp.csr_array((data, self.rows.indices, indptr), shape=self.shape, copy=False)
 
     @cached_property
-    def columns(self) -> Rows:
+    def columns(self) -> CSR:
         """The rows of the transpose, built once, when first asked for."""
-        csc = self.csr.tocsc()
-        return Rows(csc.indptr.astype(np.int64), csc.indices.astype(np.int32, copy=False), csc.data)
+        return _arrays(self.csr.tocsc())
 
     @cached_property
     def column_order(self) -> NDArray[np.int64]:
@@ -134,11 +226,11 @@ class Counts:
         return self.with_data(np.arange(self.nnz, dtype=np.int64)).tocsc().data
 
     @cached_property
-    def sample_totals(self) -> NDArray[np.float64]:
+    def sample_totals(self) -> Floats:
         return np.asarray(self.csr.sum(axis=1)).ravel()
 
     @cached_property
-    def feature_totals(self) -> NDArray[np.float64]:
+    def feature_totals(self) -> Floats:
         return np.asarray(self.csr.sum(axis=0)).ravel()
 
     @cached_property
@@ -178,7 +270,11 @@ class Counts:
         return total
 
 
-def _names(names: ArrayLike | None, expected: int, what: str) -> NDArray[np.str_] | None:
+def _arrays(matrix: sp.csr_array | sp.csc_array) -> CSR:
+    return CSR(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), matrix.data)
+
+
+def _names(names: ArrayLike | None, expected: int, what: str) -> Names | None:
     if names is None:
         return None
     plain = names if isinstance(names, list) else np.asarray(names, dtype=object).ravel().tolist()

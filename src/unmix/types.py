@@ -1,17 +1,24 @@
-"""Names for the arrays that rooms hand to each other."""
+"""What the arrays are called in signatures, and the few words that a value may be."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-"""Numbers in double precision."""
-
-Factor = NDArray[np.floating[Any]]
-"""L or F as a fit keeps it, in single or double precision."""
-
+Factor = NDArray[np.floating[Any]]  # loadings or factors, stored in double or single precision
 Integers = NDArray[np.intp]
-"""Whole numbers that point at rows or columns."""
+Pair = tuple[Factor, Factor]  # L and F
+
+Status = Literal["converged", "max_iter", "interrupted"]
+STATUSES: tuple[Status, ...] = ("converged", "max_iter", "interrupted")
+
+
+class CSR(NamedTuple):
+    """The raw arrays of a sparse matrix, as kernels take them: int64 offsets, int32 indices, float64 values."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    data: Floats

@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)  # other libraries' words to their developers
         warnings.showwarning = once
         sys.exit(_run(arguments or ["--help"]))
 

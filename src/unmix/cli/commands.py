@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmix.cli import show
-from unmix.cli.fitting import STARTS, Model, estimator_of, fitted, left_off_in, parsed, read_model, tell_and_write
+from unmix.cli.fitting import Model, estimator_of, fitted, left_off_in, parsed, read_model, tell_and_write
 from unmix.cli.options import (
     FITTING,
     OUTPUT,
@@ -30,6 +31,7 @@ from unmix.cli.options import (
     Transpose,
     text_options,
 )
+from unmix.registry import SOLVERS, STARTS
 
 if TYPE_CHECKING:
     from unmix.counts import Counts
@@ -42,6 +44,9 @@ app = typer.Typer(
 )
 
 
+DEFAULT_MODEL = Model("topics")
+
+
 class Simulation(StrEnum):
     A = "A"
     B = "B"
@@ -51,6 +56,11 @@ class Simulation(StrEnum):
 def _examples(*lines: str) -> str:
     """For the end of a command's help, a line each."""
     return "[bold]Examples[/bold]\n\n" + "\n\n".join(lines)
+
+
+def _listed(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}"
 
 
 def _version(asked: bool) -> None:
@@ -84,7 +94,7 @@ def demo(
     check_folder(output)
     counts = datasets.sotu()
     show.say(f"State of the Union addresses, 1790–2021: {show.described(counts)}")
-    estimator = estimator_of(Model.topics, n_components=8, random_state=0)
+    estimator = estimator_of("topics", n_components=8, random_state=0)
     result = fitted(estimator, counts, checkpoint=output / CHECKPOINT_FILE, seconds=60)
     tell_and_write(result, output, title="State of the Union 1790–2021", python="um.datasets.sotu()")
 
@@ -107,7 +117,7 @@ def fit(
         Path | None,
         typer.Option("-o", "--output", help="Folder of the results.", show_default="INPUT-kK", rich_help_panel=OUTPUT),
     ] = None,
-    model: Annotated[Model, typer.Option(help="What to fit.", rich_help_panel=FITTING)] = Model.topics,
+    model: Annotated[Model, typer.Option(help="What to fit.", rich_help_panel=FITTING)] = DEFAULT_MODEL,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -119,12 +129,10 @@ def fit(
     ] = None,
     solver: Annotated[
         str | None,
-        typer.Option(
-            help="newton, scd, ccd, sn, em, joint, plsi or normalized.", show_default="newton", rich_help_panel=FITTING
-        ),
+        typer.Option(help=f"{_listed(SOLVERS)}.", show_default="newton", rich_help_panel=FITTING),
     ] = None,
     init: Annotated[
-        str, typer.Option(help="auto, random, topic-score, or a model to start from.", rich_help_panel=FITTING)
+        str, typer.Option(help=f"{', '.join(STARTS)}, or a model to start from.", rich_help_panel=FITTING)
     ] = "auto",
     refine: Annotated[
         int | None,
@@ -239,7 +247,7 @@ def transform(
     """
     from unmix.data.match import match_features
     from unmix.data.write import write_proportions
-    from unmix.estimators import restored
+    from unmix.estimators import from_fit
     from unmix.models.topics import poisson_to_topics
 
     show.speak(quiet=quiet, json=json)
@@ -256,7 +264,7 @@ def transform(
         show.note(f"{show.plural(matched.unknown, 'feature')} of {input} unknown to the model: left out")
     if empty := matched.counts.facts["empty_samples"]:
         show.note(f"{show.plural(empty, 'sample')} without any counts; all topics get the same proportion there")
-    estimator = restored(known)
+    estimator = from_fit(known)
     proportions, *_ = poisson_to_topics(estimator.transform(matched.counts), estimator.components_.T)
     write_proportions(proportions, counts.samples, output)
     show.say(f"wrote {output}: {counts.shape[0]:,} samples × {known.n_topics} topics")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmix.cli import show
+from unmix.registry import WORDS, estimator_class
 
 if TYPE_CHECKING:
     from unmix.counts import Counts
@@ -18,28 +19,9 @@ if TYPE_CHECKING:
     from unmix.fit import Fit
 
 INTERRUPTED = 130
-STARTS = ("auto", "random", "topic-score")
 
 
-class Model(StrEnum):
-    topics = "topics"
-    poisson_nmf = "poisson-nmf"
-    sparse = "sparse"
-    lda = "lda"
-    gamma_poisson = "gamma-poisson"
-    bayes = "bayes"
-    allocation = "allocation"
-
-
-ESTIMATORS = {
-    Model.topics: "TopicModel",
-    Model.poisson_nmf: "PoissonNMF",
-    Model.sparse: "SparsePoissonNMF",
-    Model.lda: "LDA",
-    Model.gamma_poisson: "GammaPoisson",
-    Model.bayes: "BayesianPoissonNMF",
-    Model.allocation: "AllocationModel",
-}
+Model = StrEnum("Model", [(word.replace("-", "_"), word) for word in WORDS])  # type: ignore[misc]
 
 
 def parsed(settings: list[str]) -> dict[str, Any]:
@@ -66,11 +48,9 @@ def _value(text: str) -> Any:
     return text
 
 
-def estimator_of(model: Model, **parameters: Any) -> CountsEstimator:
+def estimator_of(model: str, **parameters: Any) -> CountsEstimator:
     """The estimator behind a name, or an error that says which parameters it has."""
-    from unmix import estimators
-
-    kind = getattr(estimators, ESTIMATORS[model])
+    kind = estimator_class(WORDS[model])
     known = kind().get_params()
     if unknown := [name for name in parameters if name not in known]:
         choice = ", ".join(

@@ -16,10 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from unmix.counts import Counts
+    from unmix.counts import Counts, Names
     from unmix.fit import Fit
 
 WORDS_SHOWN = 8
@@ -220,5 +217,5 @@ def facts(named: Mapping[str, str]) -> None:
     console().print(table)
 
 
-def _examples(names: NDArray[np.str_] | None) -> str:
+def _examples(names: Names | None) -> str:
     return "" if names is None else f" ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 
 from unmix.counts import Counts
 from unmix.fit import Fit
@@ -38,7 +37,5 @@ def match_features(counts: Counts, fit: Fit) -> Matched:
         raise ValueError(
             f"no feature has a name that the model knows (such as {fit.features[0]!s}); compare the spelling"
         )
-    shape = (counts.shape[1], len(fit.F))
-    move = sp.csr_array((np.ones(known.size), (known, to[known])), shape=shape)
-    moved = Counts(counts.csr @ move, samples=counts.samples, features=fit.features, metadata=counts.metadata)
+    moved = counts.with_features(to, fit.features)
     return Matched(moved, len(fit.F) - len(set(to[known])), counts.shape[1] - known.size)

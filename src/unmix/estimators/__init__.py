@@ -1,40 +1,30 @@
-"""The models as scikit-learn estimators: parameters in, `Fit` out."""
+"""The models as scikit-learn estimators: parameters in, `Fit` out. Which there are, `unmix.registry` says."""
 
 from __future__ import annotations
 
-from unmix.estimators.allocation import AllocationModel
+from typing import TYPE_CHECKING, Any
+
+from unmix import registry
 from unmix.estimators.base import CountsEstimator
-from unmix.estimators.bayesian import LDA, BayesianPoissonNMF, GammaPoisson
-from unmix.estimators.likelihood import PoissonNMF, TopicModel
-from unmix.estimators.sparse import SparsePoissonNMF
 from unmix.fit import Fit
 
-__all__ = [
-    "LDA",
-    "AllocationModel",
-    "BayesianPoissonNMF",
-    "GammaPoisson",
-    "PoissonNMF",
-    "SparsePoissonNMF",
-    "TopicModel",
-    "restored",
-]
+if TYPE_CHECKING:
+    from unmix.registry import *  # noqa: F403 - the estimators
 
-KINDS: tuple[type[CountsEstimator], ...] = (
-    LDA,
-    AllocationModel,
-    BayesianPoissonNMF,
-    GammaPoisson,
-    PoissonNMF,
-    SparsePoissonNMF,
-    TopicModel,
-)
+__all__ = [*registry.MODELS, "from_fit"]
 
 
-def restored(fit: Fit) -> CountsEstimator:
+def __getattr__(name: str) -> Any:
+    if name not in registry.MODELS:
+        raise AttributeError(f"module 'unmix.estimators' has no attribute {name!r}")
+    return registry.estimator_class(name)
+
+
+def from_fit(fit: Fit) -> CountsEstimator:
     """An estimator of the kind that made this fit, ready to transform new samples."""
-    kind = {kind.__name__: kind for kind in KINDS}.get(fit.params.get("model", ""), TopicModel)
+    name = fit.params.get("model", "")
+    kind = registry.estimator_class(name if name in registry.MODELS else "TopicModel")
     known = {name: value for name, value in fit.params.items() if name in kind._get_param_names()}
-    model = kind(**known | {"n_components": fit.n_topics, "init": "auto"})
+    model: CountsEstimator = kind(**known | {"n_components": fit.n_topics, "init": "auto"})
     model.result_ = fit
     return model

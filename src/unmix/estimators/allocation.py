@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from numbers import Integral
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import Tags
 
 from unmix import memory
 from unmix.counts import Counts
-from unmix.estimators.base import generator, thread_count
+from unmix.estimators.base import generator
 from unmix.estimators.posterior import PosteriorEstimator
 from unmix.fit import Fit
-from unmix.kernels.sampling import Labels, seeds
+from unmix.kernels.sampling import seeds
+from unmix.models.allocating import AllocationTask, Labelled, check_labels
 from unmix.models.allocation import Allocation, matched_quantile
 from unmix.models.poisson import check_factors
+from unmix.models.problem import Problem
 from unmix.models.topics import poisson_to_topics
-from unmix.solvers import EM, Alternate, Extrapolate, Newton, Problem, ProgressBar
+from unmix.solvers import EM, Alternate, Extrapolate, Newton, run
 from unmix.solvers import init as starts
-from unmix.solvers.bld import AllocationTask, FactoredBLD, FreeBLD, row_of_nonzeros, shares
+from unmix.solvers.base import Solver
+from unmix.solvers.bld import FactoredBLD, FreeBLD, shares
 from unmix.solvers.diagnostics import Diagnostics
-from unmix.solvers.gibbs import Gibbs, GibbsTask, diagnostics, samples_table
-from unmix.solvers.icm import ICM, LabelTask, until_still
-from unmix.solvers.labels import check_labels, labels_by_shares, random_labels, rounded
-from unmix.solvers.run import Callback, Trace, left_by, make_fit, run
+from unmix.solvers.gibbs import Gibbs, diagnostics, samples_table
+from unmix.solvers.icm import ICM
+from unmix.solvers.labels import labels_by_shares, rounded
+from unmix.solvers.run import Callback, Counters, Phase, Session, restored
 from unmix.solvers.smc import Evidence, exact_evidence, smc_evidence
-
-Floats = NDArray[np.float64]
-Pair = tuple[Floats, Floats]
+from unmix.threads import use_threads
+from unmix.types import Factor, Floats, Pair
 
 METHODS = ("bld", "gibbs", "icm")
 PRIOR_SHARE = 0.1  # of the prior's mean in a start from given or fitted factors, so that no topic starts at zero
@@ -138,21 +140,44 @@ class AllocationModel(PosteriorEstimator):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def _fit(self, X: Any, left_off: Fit | None) -> Self:
-        self._check_parameters()
-        counts = self._checked_counts(X, reset=True)
-        model = self._model(counts)
-        self._check_data(counts, model)
-        rng, threads = generator(self.random_state), thread_count(self.n_jobs)
-        travel = {"bld": self._fit_bld, "icm": self._fit_icm, "gibbs": self._fit_gibbs}[self.method]
-        total = self.sweeps + self.burn_in if self.method == "gibbs" else self.max_iter
-        with ExitStack() as stack:
-            callbacks = list(self.callbacks)
-            if self.verbose:
-                callbacks.append(stack.enter_context(ProgressBar(total)))
-            task, solver, state, trace, status = travel(counts, model, rng, threads, callbacks, left_off)
-        self._keep(make_fit(task, solver, state, trace, status), trace)
-        return self
+    def _task(self, X: Counts) -> AllocationTask:
+        task = AllocationTask(X, self._model(X))
+        self._check_data(X, task.model)
+        return task
+
+    def _phases(self, task: AllocationTask, session: Session[Any]) -> list[Phase[Any]]:
+        if self.method == "gibbs":
+            sample: Phase[Any] = Phase("sample", Gibbs(self.thin, self.chains), self.sweeps, status="converged")
+            return [Phase("burn-in", Gibbs(chains=self.chains), self.burn_in), sample] if self.burn_in else [sample]
+        if self.method == "icm":
+            return [Phase("fit", ICM(), self.max_iter)]
+        return [Phase("fit", FreeBLD() if self.free else FactoredBLD(), self.max_iter, self.tol)]
+
+    def _start(self, task: AllocationTask, session: Session[Any], phases: list[Phase[Any]]) -> Any:
+        solver, rng = phases[0].solver, session.rng
+        state, note = None, "resumed"
+        session.heaviest_first = self._topics_have_no_place(task.model)
+        if isinstance(self.init, Fit) and self.init.n_topics == self.n_components:
+            state = restored(solver, task, self.init)
+        if state is None:
+            state, note = self._first_state(task, rng)
+        elif isinstance(self.init, Fit):
+            session.heaviest_first = bool((self.init.state or {})["session"]["heaviest_first"])
+        if isinstance(solver, Gibbs):
+            state = solver.start(task, state.held, seeds(rng, state.held.chains))
+        session.record(state, "start", note)
+        session.counters = Counters(phases[0].name)
+        return state
+
+    def _learn(self, state: Any) -> None:
+        self.log_joint_ = -state.loss
+        if self.method == "gibbs":
+            self.samples_, self.diagnostics_ = samples_table(state), diagnostics(state)
+            kept = self.samples_.loc[self.samples_["kept"], "log_joint"]
+            self.log_joint_ = float(kept.mean()) if len(kept) else -state.loss
+
+    def _most_iterations(self) -> int:
+        return self.sweeps + self.burn_in if self.method == "gibbs" else self.max_iter
 
     def standard_deviations(self, of: Literal["loadings", "factors"] = "loadings") -> Floats:
         """Of the posterior: n × K for the proportions of the samples of the fit, m × K for the topics."""
@@ -174,7 +199,8 @@ class AllocationModel(PosteriorEstimator):
         """Mean and standard deviation over kept sweeps, if there were any."""
         prior, belief = self._belief_of(of)
         sd = self.result_.posterior.get("L_sd" if of == "loadings" else "F_sd")
-        return None if sd is None else (prior.mean(belief) if of == "loadings" else self.result_.F, sd)
+        mean = prior.mean(belief) if of == "loadings" else np.asarray(self.result_.F, dtype=np.float64)
+        return None if sd is None else (mean, sd)
 
     def log_evidence(
         self,
@@ -202,91 +228,13 @@ class AllocationModel(PosteriorEstimator):
             if not isinstance(value, Integral) or value < 1:
                 raise ValueError(f"{name}={value!r}; give a whole number >= 1")
         rng = generator(self.random_state if random_state is None else random_state)
-        return smc_evidence(
-            counts, model, particles=int(particles), runs=int(runs), rng=rng, threads=thread_count(self.n_jobs)
-        )
+        with use_threads(self.n_jobs):
+            return smc_evidence(counts, model, particles=int(particles), runs=int(runs), rng=rng)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = self.method != "bld"  # the nearest word scikit-learn has for whole numbers
         return tags
-
-    # --- the three methods -------------------------------------------------------------------------------------------
-
-    def _fit_bld(
-        self, X: Counts, model: Allocation, rng, threads: int, callbacks: list[Callback], left_off: Fit | None
-    ):
-        task = AllocationTask(X, model, threads)
-        trace = self._trace(task)
-        solver = FreeBLD() if self.free else FactoredBLD()
-        (n, m), K = X.shape, model.n_topics
-        shapes = {"rho": (X.nnz, K)} if self.free else {"P": (n, K), "Q": (m, K)}
-        factors, note = self._resumable(trace, solver, shapes, left_off), "resumed"
-        if factors is None:
-            L, F, note = self._factors(X, model, rng, threads)
-            L, F = _with_prior(L, F, model)
-            factors = (shares(L[row_of_nonzeros(X.rows)], F[X.rows.indices]),) if self.free else (L, F)
-        state: Any = solver.start(task, *factors)
-        if left_off is None:
-            trace.add(state, "start", note)
-        state, status = run(task, solver, state, trace, max_iter=self.max_iter, tol=self.tol, callbacks=callbacks)
-        self.log_joint_ = -state.loss
-        return task, solver, state, trace, status
-
-    def _fit_icm(
-        self, X: Counts, model: Allocation, rng, threads: int, callbacks: list[Callback], left_off: Fit | None
-    ):
-        task = LabelTask(X, model, threads)
-        trace = self._trace(task)
-        solver = ICM()
-        labels, note = self._resumable(trace, solver, {"labels": (1, int(X.total))}, left_off), "resumed"
-        if labels is not None:
-            state = solver.start(task, Labels.of(X.rows, X.shape, model.n_topics, labels[0].copy(), threads=threads))
-        elif self.init == "random":
-            state, note = solver.greedy(task, rng), "greedy"
-        else:
-            L, F, note = self._factors(X, model, rng, threads)
-            state = solver.start(task, self._labels(X, model, L, F, rounded, 1, threads))
-        if left_off is None:
-            trace.add(state, "start", note)
-        stops = [*callbacks, until_still]
-        state, status = run(task, solver, state, trace, max_iter=self.max_iter, tol=0, callbacks=stops)
-        self.log_joint_ = -state.loss
-        return task, solver, state, trace, status
-
-    def _fit_gibbs(
-        self, X: Counts, model: Allocation, rng, threads: int, callbacks: list[Callback], left_off: Fit | None
-    ):
-        task = GibbsTask(X, model, threads)
-        trace = self._trace(task)
-        burn, sample = Gibbs(), Gibbs(thin=self.thin)
-        labels, note = self._resumable(trace, sample, {"labels": (self.chains, int(X.total))}, left_off), "resumed"
-        if labels is not None:
-            held = Labels.of(X.rows, X.shape, model.n_topics, labels[0].copy(), threads=threads)
-        elif isinstance(self.init, str) and self.init in ("auto", "random"):
-            drawn, note = random_labels(model, int(X.total), self.chains, rng), "random"
-            held = Labels.of(X.rows, X.shape, model.n_topics, drawn, threads=threads)
-        else:
-            L, F, note = self._factors(X, model, rng, threads)
-            draw = lambda x, rho: rng.multinomial(x.astype(np.int64), rho)  # noqa: E731
-            held = self._labels(X, model, L, F, draw, self.chains, threads)
-        state: Any
-        if left_off is None:
-            state = burn.start(task, held, seeds(rng, held.chains))
-            trace.add(state, "start", note)
-        else:
-            state = sample.restore(task, held, left_by(sample, left_off) or {})
-        status = "max_iter"
-        if self.burn_in and trace.pace.stage != "fit":
-            state, status = run(
-                task, burn, state, trace, max_iter=self.burn_in, tol=0, stage="burn-in", callbacks=callbacks
-            )
-        if status == "max_iter":
-            state, status = run(task, sample, state, trace, max_iter=self.sweeps, tol=0, callbacks=callbacks)
-        self.samples_, self.diagnostics_ = samples_table(state), diagnostics(state)
-        kept = self.samples_.loc[self.samples_["kept"], "log_joint"]
-        self.log_joint_ = float(kept.mean()) if len(kept) else -state.loss
-        return task, sample, state, trace, "converged" if status == "max_iter" else status
 
     # --- starts ------------------------------------------------------------------------------------------------------
 
@@ -294,57 +242,45 @@ class AllocationModel(PosteriorEstimator):
         """Then they are numbered by weight: unless beta, or a start, tells one topic from another."""
         return isinstance(self.init, str) and bool(np.ptp(model.beta) == 0)
 
-    def _trace(self, task: AllocationTask) -> Trace:
-        return Trace(task, heaviest_first=self._topics_have_no_place(task.model), params=self._about())
+    def _first_state(self, task: AllocationTask, rng: np.random.Generator) -> tuple[Any, str]:
+        """The iterate to begin with (of a sampler: its labels), and what it is."""
+        X, named = task.X, self.init if isinstance(self.init, str) else None
+        if self.method == "icm" and named == "random":
+            return ICM().greedy(task, rng), "greedy"
+        if self.method == "gibbs" and named in ("auto", "random"):
+            drawn = rng.integers(self.n_components, size=(self.chains, int(X.total)), dtype=np.uint16)
+            return Labelled(loss=np.nan, held=task.labels(drawn)), "random"
+        L, F, note = self._factors(X, task.model, rng)
+        P, Q = _with_prior(L, F, task.model)
+        owners, columns = task.sides.left.owners, X.rows.indices
+        if self.method == "bld":
+            if not self.free:
+                return FactoredBLD().start(task, P, Q), note
+            return FreeBLD().start(task, shares(P[owners], Q[columns])), note
 
-    def _resumable(
-        self, trace: Trace, solver: object, shapes: dict[str, tuple[int, int]], left_off: Fit | None
-    ) -> tuple[Any, ...] | None:
-        """What the same solver left in the fit that is to go on, or that is given as a start, of data and topics of this shape;
-        none in a fit by another."""
-        fit = left_off or self.init
-        left = left_by(solver, fit) if isinstance(fit, Fit) and fit.n_topics == self.n_components else None
-        if left is None or any(name not in left or left[name].shape != shape for name, shape in shapes.items()):
-            if left_off is not None:
-                raise ValueError(
-                    f"the fit to go on with was not left off by {solver!r}, or its state is damaged; start anew"
-                )
-            return None
-        assert isinstance(fit, Fit)
-        if left_off is not None:
-            trace.go_on_from(left_off)
-        trace.heaviest_first = bool((fit.state or {}).get("heaviest_first"))
-        return tuple(left[name] for name in shapes)
+        def block_shares(block: slice) -> Floats:
+            return shares(P[owners[block]], Q[columns[block]])
 
-    def _factors(
-        self, X: Counts, model: Allocation, rng: np.random.Generator, threads: int
-    ) -> tuple[Floats, Floats, str]:
+        def draw(x: Floats, rho: Floats) -> NDArray[np.int64]:
+            return rng.multinomial(x.astype(np.int64), rho)
+
+        assign, chains = (rounded, 1) if self.method == "icm" else (draw, self.chains)
+        held = task.labels(np.stack([labels_by_shares(X, block_shares, assign) for _ in range(chains)]))
+        return (ICM().start(task, held) if self.method == "icm" else Labelled(loss=np.nan, held=held)), note
+
+    def _factors(self, X: Counts, model: Allocation, rng: np.random.Generator) -> tuple[Factor, Factor, str]:
         """Factors to start from, and what they are."""
         if isinstance(self.init, Fit):
             return *check_factors(X.shape, self.init.L, self.init.F, self.n_components), "given"
         if not isinstance(self.init, str):
             return *check_factors(X.shape, *cast(Pair, self.init), self.n_components), "given"
-        problem = Problem(X, self.n_components, None, threads)
+        problem = Problem(X, self.n_components)
         if self.init == "auto":
             return *_placed(*_most_likely(problem, rng), model.beta), "maximum likelihood"
         if self.init == "topic-score":
             pair, note = starts.topic_score_or_random(problem, rng)
             return *_placed(*pair, model.beta), note
         return *starts.random(problem, rng), "random"
-
-    @staticmethod
-    def _labels(
-        X: Counts, model: Allocation, L: Floats, F: Floats, assign: Callable, chains: int, threads: int
-    ) -> Labels:
-        """Labels of all tokens by the shares of topics in each nonzero, made whole by `assign`."""
-        L, F = _with_prior(L, F, model)
-        owner = row_of_nonzeros(X.rows)
-
-        def block_shares(block: slice) -> Floats:
-            return shares(L[owner[block]], F[X.rows.indices[block]])
-
-        labels = np.stack([labels_by_shares(X, block_shares, assign) for _ in range(chains)])
-        return Labels.of(X.rows, X.shape, model.n_topics, labels, threads=threads)
 
     # --- checks ------------------------------------------------------------------------------------------------------
 
@@ -382,14 +318,15 @@ class AllocationModel(PosteriorEstimator):
 def _most_likely(problem: Problem, rng: np.random.Generator) -> Pair:
     """A maximum-likelihood fit: the best starting point that was found for BLD."""
     L, F = starts.Contest()(problem, rng)[0]
-    for solver, iterations in ((Alternate(EM()), 10), (Extrapolate(Newton()), 500)):
+    solvers: tuple[tuple[Solver[Any], int], ...] = ((Alternate(EM()), 10), (Extrapolate(Newton()), 500))
+    for solver, iterations in solvers:
         start = solver.start(problem, *problem.rescale(L, F))
-        state, _ = run(problem, solver, start, Trace(problem), max_iter=iterations, tol=1e-8, keep=False)
+        state, _ = run(problem, solver, start, max_iter=iterations, tol=1e-8, catch_interrupt=False)
         L, F = state.L, state.F
     return L, F
 
 
-def _placed(L: Floats, F: Floats, beta: Floats) -> Pair:
+def _placed(L: Factor, F: Factor, beta: Floats) -> Pair:
     """The lightest topics in the places of the largest beta: such a place draws counts from everywhere, and what it starts with
     is lost, so it gets what is missed least."""
     lightest_last = np.argsort(-L.sum(axis=0) * F.sum(axis=0), kind="stable")
@@ -398,7 +335,7 @@ def _placed(L: Floats, F: Floats, beta: Floats) -> Pair:
     return np.ascontiguousarray(L[:, order]), np.ascontiguousarray(F[:, order])
 
 
-def _with_prior(L: Floats, F: Floats, model: Allocation) -> Pair:
+def _with_prior(L: Factor, F: Factor, model: Allocation) -> tuple[Floats, Floats]:
     """Proportions and topics of L and F, each with a part of its prior's mean."""
     proportions, topics, _, _ = poisson_to_topics(L, F)
     P = (1 - PRIOR_SHARE) * proportions + PRIOR_SHARE * model.beta / model.beta.sum()

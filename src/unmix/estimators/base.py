@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
-from unmix import kernels
 from unmix.counts import Counts
 from unmix.fit import Fit
+from unmix.registry import STARTS
+from unmix.solvers import ProgressBar
 from unmix.solvers.online import Online, Stream
-from unmix.solvers.run import Callback, Trace, make_fit
+from unmix.solvers.run import Callback, Phase, Session, resume, run_phases
+from unmix.threads import use_threads
+from unmix.types import Floats
 
-STARTS = ("auto", "topic-score", "random")
 MAY_CHANGE = {"max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
 
 
 class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
-    """An estimator that takes counts and learns `result_`, a `Fit`."""
+    """An estimator that takes counts and learns `result_`, a `Fit`.
+
+    A kind of estimator says what is optimised and in which phases, and where the first of them starts.
+    """
 
     n_components: int
     init: str | tuple[Any, Any] | Fit
@@ -43,6 +46,24 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     result_: Fit
     n_iter_: int
 
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Raises if one of them is not what it should be."""
+
+    @abstractmethod
+    def _task(self, X: Counts) -> Any:
+        """What is optimised, for these data."""
+
+    @abstractmethod
+    def _phases(self, task: Any, session: Session[Any]) -> list[Phase[Any]]: ...
+
+    @abstractmethod
+    def _start(self, task: Any, session: Session[Any], phases: list[Phase[Any]]) -> Any:
+        """The first iterate, which is recorded; the session is told which phase it begins."""
+
+    @abstractmethod
+    def transform(self, X: Any) -> Floats: ...
+
     def fit(self, X: Any, y: None = None) -> Self:
         """Fit the model to counts: anything that `Counts` takes."""
         return self._fit(X, None)
@@ -50,25 +71,51 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def resume(self, X: Any, fit: Fit) -> Self:
         """Go on with a fit of the same data that was interrupted, or that `unmix.solvers.Checkpoint` saved on its way, and end
         where it would have ended: with the same numbers, to the last bit. `max_iter` may be larger than it was."""
-        self.check_resumable(X, fit)
-        if fit.status == "converged":
-            self.result_, self.n_iter_ = fit, max(len(fit.trace) - 1, 1)
-            self._checked_counts(X, reset=True)
-            return self
         return self._fit(X, fit)
 
-    @abstractmethod
-    def _fit(self, X: Any, left_off: Fit | None) -> Self:
-        """From the beginning, or from where a fit was left off."""
+    def _fit(self, X: Any, resume_from: Fit | None) -> Self:
+        """All fits, from the beginning or from where one was left off."""
+        self._check_parameters()
+        counts = self._checked_counts(X, reset=True)
+        if resume_from is not None:
+            self.check_resumable(counts, resume_from)
+            if resume_from.status == "converged":
+                self._keep(resume_from)
+                return self
+        with use_threads(self.n_jobs):
+            task = self._task(counts)
+            session = Session(task, self._about(), generator(self.random_state))
+            phases = self._phases(task, session)
+            with self._listeners() as callbacks:
+                left = None if resume_from is None else resume(session, phases, resume_from)
+                state = self._start(task, session, phases) if left is None else left
+                solver, state, status = run_phases(session, phases, state, callbacks)
+            # a fit that has converged is its result and no more; a chain that was sampled long enough can be sampled longer
+            resumable = status != "converged" or phases[-1].status == "converged"
+            result = session.fit(solver, state, status, resumable)
+        self._learn(state)
+        self._keep(result)
+        return self
 
-    @abstractmethod
-    def transform(self, X: Any) -> NDArray[np.float64]: ...
+    @contextmanager
+    def _listeners(self) -> Iterator[list[Callback]]:
+        if not self.verbose:
+            yield list(self.callbacks)
+            return
+        with ProgressBar(self._most_iterations(), self.tol) as bar:
+            yield [*self.callbacks, bar]
 
-    def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> NDArray[np.float64]:
+    def _most_iterations(self) -> int:
+        return self.max_iter
+
+    def _learn(self, state: Any) -> None:
+        """Attributes besides `result_` that come from the last iterate."""
+
+    def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Floats:
         """`fit(X).transform(X)`."""
         return self.fit(X).transform(X)
 
-    def inverse_transform(self, X: Any) -> NDArray[np.float64]:
+    def inverse_transform(self, X: Any) -> Floats:
         """Expected counts n × m of samples with these loadings. Dense: mind its size."""
         check_is_fitted(self)
         return np.asarray(X, dtype=np.float64) @ self.components_
@@ -81,22 +128,15 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         No held-out count takes part in finding its own loadings, which is what makes perplexities of models comparable.
         Infinite if a held-out count has no probability at all; smoothing topics (`eta`, or a prior) helps.
         """
+        import unmix
+
         check_is_fitted(self)
-        if not isinstance(held_out, Real) or not 0 < held_out < 1:
-            raise ValueError(f"held_out={held_out!r}; give a probability between 0 and 1")
         counts = self._possible(self._checked_counts(X, reset=False))
-        counts.require_whole("document completion")
-        hidden = generator(random_state).binomial(counts.rows.data.astype(np.int64), held_out).astype(np.float64)
-        shown, predicted = (Counts(counts.with_data(data)) for data in (counts.rows.data - hidden, hidden))
-        L, F = self.transform(shown), np.ascontiguousarray(self.components_.T)
-        L[L.sum(axis=1) == 0] = 1.0  # nothing is known of the sample
-        weights = L @ F.sum(axis=0)
-        xlogs = kernels.xlogs(predicted.rows, L, F, threads=thread_count(self.n_jobs))
-        loglik = xlogs.sum() - predicted.sample_totals @ np.log(weights)
-        return float(np.exp(-loglik / predicted.total)) if predicted.total > 0 else 1.0
+        with use_threads(self.n_jobs):
+            return unmix.analysis.perplexity(self, counts, held_out=held_out, rng=generator(random_state))
 
     @property
-    def components_(self) -> NDArray[np.float64]:
+    def components_(self) -> Floats:
         check_is_fitted(self, "result_")
         return np.ascontiguousarray(self.result_.F.T)
 
@@ -107,7 +147,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "result_")
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
@@ -163,7 +203,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             UserWarning,
             stacklevel=4,
         )
-        return Counts(counts.csr @ sp.diags_array((~impossible).astype(np.float64)))
+        return counts.with_values(np.where(impossible[counts.rows.indices], 0, counts.rows.data))
 
     def _about(self) -> dict[str, Any]:
         """What a `Fit` remembers of the parameters."""
@@ -179,7 +219,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 about[name] = np.asarray(value, dtype=float).tolist()
         return about
 
-    def check_resumable(self, X: Any, fit: Fit) -> None:
+    def check_resumable(self, X: Counts, fit: Fit) -> None:
         """Raises if `resume` could not go on with this fit: one of another model, of other data, or without its state."""
         here = self._about()
         for name in sorted((here.keys() | fit.params.keys()) - MAY_CHANGE):
@@ -188,36 +228,36 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                     f"the fit to go on with had {name}={fit.params.get(name)}, this one has {name}={here.get(name)}; "
                     "give the same parameters, or start anew"
                 )
-        if self._counts(X).facts["checksum"] != fit.data.get("checksum"):
+        if X.facts["checksum"] != fit.data.get("checksum"):
             raise ValueError("the fit to go on with is of other data; give the same data, or start anew")
-        if fit.status != "converged" and "way" not in (fit.state or {}):
+        if fit.status != "converged" and "session" not in (fit.state or {}):
             raise ValueError(
                 "the fit to go on with was saved without its solver's state; save it with resumable=True, or start anew "
                 "with init=fit"
             )
 
-    def _keep(self, result: Fit, trace: Trace) -> None:
+    def _keep(self, result: Fit) -> None:
         """Take the fit as the result, and warn if it did not end well."""
         self.result_ = result
         self.__dict__.pop("stream_", None)  # a stream that `partial_fit` began ends here
-        self.n_iter_ = max(len(trace.rows) - 1, 1)
+        self.n_iter_ = max(len(result.trace) - 1, 1)
         if result.status == "max_iter" and self.tol > 0:
-            gain = trace.rows[-1]["objective"] - trace.rows[-2]["objective"]
+            gain = result.trace["objective"].diff().iloc[-1]
             message = f"not converged after {self.max_iter} iterations (the last one gained {gain:.3g}); raise max_iter or tol"
         elif result.status == "interrupted":
             message = f"fit stopped early, after {self.n_iter_} iterations; kept the best so far"
         else:
             return
-        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def _absorb(self, task: Any, solver: Any, first: Callable[[], Any]) -> None:
         """One step of online learning; `first` makes the state that the first batch starts from."""
         stream = self.stream_ if hasattr(self, "stream_") else first().stream
         total = solver.online.total_samples or stream.samples + task.X.shape[0]
-        self.stream_, left = solver.absorb(task, stream, None, total)
-        state, trace = solver.at(task, left, self.stream_), Trace(task, params=self._about())
-        trace.add(state, "online", f"batch {self.stream_.batches}")
-        self.result_ = make_fit(task, solver, state, trace, "max_iter")
+        self.stream_, loadings = solver.absorb(task, stream, None, total)
+        session, state = Session[Any](task, self._about()), solver.at(task, loadings, self.stream_)
+        session.record(state, "online", f"batch {self.stream_.batches}")
+        self.result_ = session.fit(solver, state, "max_iter")
         self.n_iter_ = self.stream_.batches
 
     def _check_common(self, **whole: int) -> None:
@@ -235,14 +275,6 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             raise ValueError(f"init={self.init!r}; choose one of {', '.join(STARTS)}, a pair (L0, F0), or a Fit")
         if not isinstance(getattr(self, "online", None), Online | None):
             raise ValueError(f"online={self.online!r}; give None or unmix.Online(batch_size=...)")
-
-
-def thread_count(n_jobs: int | None) -> int:
-    if n_jobs is None or n_jobs == -1:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not isinstance(n_jobs, Integral) or n_jobs < 1:
-        raise ValueError(f"n_jobs={n_jobs!r}; give a number of threads >= 1, or None or -1 for all cores")
-    return int(n_jobs)
 
 
 def generator(random_state: Any) -> np.random.Generator:

@@ -5,37 +5,34 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from unmix.counts import Counts
-from unmix.estimators.base import generator, thread_count
+from unmix.estimators.base import generator
 from unmix.estimators.likelihood import PoissonNMF
 from unmix.estimators.posterior import PosteriorEstimator
 from unmix.fit import Fit
 from unmix.models.bayes import gamma_gamma
-from unmix.models.beliefs import Belief, Gammas
 from unmix.models.gamma_poisson import gamma_poisson
 from unmix.models.lda import lda
-from unmix.models.maps import poisson_to_gamma_gamma, poisson_to_lda
 from unmix.models.poisson import check_factors
 from unmix.models.priors import positive, positive_number
-from unmix.models.variational import Variational, restore
-from unmix.solvers import Problem, ProgressBar
+from unmix.models.problem import Problem
+from unmix.models.variational import Inference, Variational, restore
 from unmix.solvers import init as starts
 from unmix.solvers.online import Online, StochasticVI, spread, start_weight
-from unmix.solvers.run import Callback, Trace, left_by, make_fit, run
-from unmix.solvers.vi import CAVI, Beliefs, Inference
+from unmix.solvers.run import Callback, Counters, Phase, Session, restored
+from unmix.solvers.vi import CAVI
+from unmix.threads import use_threads
+from unmix.types import Floats, Pair
 
-Floats = NDArray[np.float64]
-
-ENOUGH = 1e-4  # a row's inner iterations end once they change it by less than this part of its sum
+TOLERANCE = 1e-4  # a row's inner iterations end once they change it by less than this part of its sum
 
 
 class VariationalEstimator(PosteriorEstimator):
@@ -49,10 +46,6 @@ class VariationalEstimator(PosteriorEstimator):
     def _model(self, X: Counts) -> Variational:
         """The priors, checked, for data of this shape."""
 
-    @abstractmethod
-    def _beliefs(self, task: Inference, L: Floats, F: Floats) -> tuple[Belief, Belief]:
-        """q(L) and q(F) from maximum-likelihood factors."""
-
     def _topics_keep_their_place(self) -> bool:
         """Whether hyper-parameters differ by topic."""
         return False
@@ -60,28 +53,41 @@ class VariationalEstimator(PosteriorEstimator):
     def _check_online(self) -> None:
         """Raises if the model cannot be learned from mini-batches."""
 
+    def _learns_prior(self) -> bool:
+        """Whether the prior of the loadings is fitted too."""
+        return False
+
     # What they share
 
-    def _fit(self, X: Any, left_off: Fit | None) -> Self:
+    def _check_parameters(self) -> None:
         self._check_common(inner=0)
-        counts = self._checked_counts(X, reset=True)
-        task = Inference(counts, self._model(counts), thread_count(self.n_jobs))
-        trace = Trace(task, params=self._about())
-        rng = generator(self.random_state)
-        solver = self._solver(rng)
-        with ExitStack() as stack:
-            callbacks = list(self.callbacks)
-            if self.verbose:
-                callbacks.append(stack.enter_context(ProgressBar(self.max_iter, self.tol)))
-            if left_off is None:
-                state, note = self._start(task, solver, rng, trace)
-                trace.add(state, "start", note)
-            else:
-                trace.go_on_from(left_off)
-                state = _left_off(task, solver, left_off)
-            state, status = run(task, solver, state, trace, max_iter=self.max_iter, tol=self.tol, callbacks=callbacks)
-        self._keep(make_fit(task, solver, state, trace, status), trace)
-        return self
+
+    def _task(self, X: Counts) -> Inference:
+        return Inference(X, self._model(X))
+
+    def _phases(self, task: Inference, session: Session[Any]) -> list[Phase[Any]]:
+        solver: CAVI | StochasticVI = CAVI(self.inner, TOLERANCE, self._learns_prior())
+        if self.online is not None:
+            self._check_online()
+            solver = self._online_solver(int(session.rng.integers(2**31)))
+        return [Phase("fit", solver, self.max_iter, self.tol)]
+
+    def _online_solver(self, seed: int) -> StochasticVI:
+        return StochasticVI(self.online or Online(), seed, max(self.inner, 1), TOLERANCE, start_weight(self.init))
+
+    def _start(self, task: Inference, session: Session[Any], phases: list[Phase[Any]]) -> Any:
+        solver: Any = phases[0].solver
+        note = "resumed"
+        state = restored(solver, task, self.init) if isinstance(self.init, Fit) else None
+        if state is not None and isinstance(self.init, Fit):
+            session.heaviest_first = bool((self.init.state or {})["session"]["heaviest_first"])
+        else:
+            session.heaviest_first = isinstance(self.init, str) and not self._topics_keep_their_place()
+            (L, F), note = self._first_factors(Problem(task.X, self.n_components), session.rng)
+            state = solver.start(task, *task.model.start(task.sides, task.X, L, F))
+        session.record(state, "start", note)
+        session.counters = Counters("fit")
+        return state
 
     @available_if(lambda self: self._check_online() is None)
     def partial_fit(self, X: Any, y: None = None) -> Self:
@@ -90,20 +96,21 @@ class VariationalEstimator(PosteriorEstimator):
         Only the topics are kept from batch to batch, so memory does not depend on the number of samples. `result_` then
         describes the samples of the last batch.
         """
-        self._check_common(inner=0)
+        self._check_parameters()
         counts = self._checked_counts(X, reset=not hasattr(self, "stream_"))
-        threads = thread_count(self.n_jobs)
-        # priors that were chosen by the data stay those of the first batch
-        model = restore(self.result_.posterior, threads)[0] if hasattr(self, "stream_") else self._model(counts)
-        task = Inference(counts, model, threads)
-        solver = StochasticVI(self.online or Online(), 0, max(self.inner, 1), ENOUGH, start_weight(self.init))
+        solver = self._online_solver(0)
+        with use_threads(self.n_jobs):
+            # priors that were chosen by the data stay those of the first batch
+            known = hasattr(self, "stream_")
+            model = restore(self.result_.priors, self.result_.posterior)[0] if known else self._model(counts)
+            task = Inference(counts, model)
 
-        def first() -> Any:
-            problem = Problem(counts, self.n_components, None, task.threads)
-            (L, F), _ = self._first_factors(problem, generator(self.random_state))
-            return solver.start(task, *self._beliefs(task, L, spread(F)))
+            def first() -> Any:
+                problem = Problem(counts, self.n_components)
+                (L, F), _ = self._first_factors(problem, generator(self.random_state))
+                return solver.start(task, *model.start(task.sides, counts, L, spread(F)))
 
-        self._absorb(task, solver, first)
+            self._absorb(task, solver, first)
         return self
 
     @property
@@ -112,22 +119,7 @@ class VariationalEstimator(PosteriorEstimator):
         check_is_fitted(self)
         return float(self.result_.trace["objective"].iloc[-1])
 
-    def _solver(self, rng: np.random.Generator) -> Any:
-        if self.online is None:
-            return CAVI(inner=self.inner, enough=ENOUGH)
-        self._check_online()
-        return StochasticVI(self.online, int(rng.integers(2**31)), max(self.inner, 1), ENOUGH, start_weight(self.init))
-
-    def _start(self, task: Inference, solver: Any, rng: np.random.Generator, trace: Trace) -> tuple[Any, str]:
-        if isinstance(self.init, Fit) and (resumed := _resumed(task, solver, self.init)) is not None:
-            trace.heaviest_first = bool((self.init.state or {}).get("heaviest_first"))
-            return resumed, "resumed"
-        problem = Problem(task.X, self.n_components, None, task.threads)
-        (L, F), note = self._first_factors(problem, rng)
-        trace.heaviest_first = isinstance(self.init, str) and not self._topics_keep_their_place()
-        return solver.start(task, *self._beliefs(task, L, F)), note
-
-    def _first_factors(self, problem: Problem, rng: np.random.Generator) -> tuple[tuple[Floats, Floats], str]:
+    def _first_factors(self, problem: Problem, rng: np.random.Generator) -> tuple[Pair, str]:
         if self.init == "random":
             return starts.almost_even(problem, rng), "random"
         if self.init == "topic-score":
@@ -143,41 +135,6 @@ class VariationalEstimator(PosteriorEstimator):
             return (fit.L, fit.F), "maximum likelihood"
         L, F = (self.init.L, self.init.F) if isinstance(self.init, Fit) else self.init
         return check_factors(problem.X.shape, L, F, problem.n_topics), "given"
-
-
-def _resumed(task: Inference, solver: Any, fit: Fit) -> Beliefs | None:
-    """The state in which the same solver left this fit of the same data, if it did."""
-    state = left_by(solver, fit)
-    if state is None:
-        return None
-    (n, m), K = task.X.shape, len(task.model.left.shape)
-    L, F = state.get("L"), state.get("F")
-    if L is None or F is None or L.shape != (n, K) or F.shape != (m, K):
-        return None
-    try:
-        resumed = solver.restore(task, state)
-    except (KeyError, ValueError):
-        return None  # a damaged state
-    same = abs(resumed.loss - float(state.get("loss", np.nan))) <= 1e-9 * abs(resumed.loss)
-    learned = getattr(solver, "learn_alpha", False)
-    return resumed if same and _same_priors(task.model, resumed.model, but_left=learned) else None
-
-
-def _left_off(task: Inference, solver: Any, fit: Fit) -> Beliefs:
-    """The state in which a fit was left off, which must be this solver's and fit the data."""
-    state = _resumed(task, solver, fit)
-    if state is None:
-        raise ValueError(f"the fit to go on with was not left off by {solver!r}, or its state is damaged; start anew")
-    return state
-
-
-def _same_priors(one: Variational, two: Variational, but_left: bool) -> bool:
-    """Of the same kind with the same parameters; `but_left` leaves out those of L, which were learned."""
-    pairs = [(one.right, two.right)] if but_left else [(one.left, two.left), (one.right, two.right)]
-    return type(one.left) is type(two.left) and all(
-        type(a) is type(b) and all(np.array_equal(value, vars(b)[name]) for name, value in vars(a).items())
-        for a, b in pairs
-    )
 
 
 class LDA(VariationalEstimator):
@@ -212,6 +169,7 @@ class LDA(VariationalEstimator):
     alpha_ : the prior, learned or given
     elbo_ : lower bound of log p(X | sample totals), all constants included
     result_ : the `Fit`
+    n_iter_ : iterations run
 
     >>> import unmix as um
     >>> model = um.LDA(5, alpha=0.5, eta=0.1, random_state=0).fit(um.datasets.digits())
@@ -258,29 +216,19 @@ class LDA(VariationalEstimator):
         check_is_fitted(self)
         return self.result_.posterior["L_prior"]
 
-    def _learns_alpha(self) -> bool:
+    def _learns_prior(self) -> bool:
         return isinstance(self.alpha, str) and self.alpha == "auto"
 
     def _model(self, X: Counts) -> Variational:
-        alpha = 1.0 if self._learns_alpha() else self.alpha
+        alpha = 1.0 if self._learns_prior() else self.alpha
         eta = None if self.eta is None else positive("eta", self.eta, X.shape[1], "feature")
         return lda(positive("alpha", alpha, self.n_components, "topic"), eta)
-
-    def _beliefs(self, task: Inference, L: Floats, F: Floats) -> tuple[Belief, Belief]:
-        eta = getattr(task.model.right, "shape", None)
-        gamma, topics = poisson_to_lda(L, F, task.X.sample_totals, task.model.left.shape, eta)
-        return task.model.left.at(gamma, threads=task.threads), task.model.right.at(topics, threads=task.threads)
 
     def _topics_keep_their_place(self) -> bool:
         return np.ndim(self.alpha) > 0
 
-    def _solver(self, rng: np.random.Generator) -> Any:
-        if self.online is None and self._learns_alpha():
-            return CAVI(inner=self.inner, enough=ENOUGH, learn_alpha=True)
-        return super()._solver(rng)
-
     def _check_online(self) -> None:
-        if self._learns_alpha():
+        if self._learns_prior():
             raise ValueError('alpha="auto" is learned from all samples; give a number for online learning')
 
 
@@ -304,6 +252,7 @@ class GammaPoisson(VariationalEstimator):
     shape_, rate_ : n × K and K arrays, the Gamma posterior of the loadings
     elbo_ : lower bound of log p(X), all constants included
     result_ : the `Fit`
+    n_iter_ : iterations run
     """
 
     def __init__(
@@ -353,14 +302,6 @@ class GammaPoisson(VariationalEstimator):
         eta = None if self.eta is None else positive("eta", self.eta, X.shape[1], "feature")
         return gamma_poisson(shape, positive("rate", rate, self.n_components, "topic"), eta)
 
-    def _beliefs(self, task: Inference, L: Floats, F: Floats) -> tuple[Belief, Belief]:
-        prior = task.model.left
-        assert isinstance(prior, Gammas)
-        eta = getattr(task.model.right, "shape", None)
-        shape, topics = poisson_to_lda(L, F, task.X.sample_totals, prior.shape, eta)
-        right = task.model.right.at(topics, threads=task.threads)
-        return prior.at(shape, prior.rate + right.sums, task.threads), right
-
     def _topics_keep_their_place(self) -> bool:
         return np.ndim(self.shape) > 0 or (self.rate is not None and np.ndim(self.rate) > 0)
 
@@ -380,6 +321,7 @@ class BayesianPoissonNMF(VariationalEstimator):
     components_ : K × m array, posterior means of the factors
     elbo_ : lower bound of log p(X), all constants included
     result_ : the `Fit`; its `posterior` has shapes `L`, `F` and rates `L_rate`, `F_rate`
+    n_iter_ : iterations run
     """
 
     def __init__(
@@ -423,11 +365,3 @@ class BayesianPoissonNMF(VariationalEstimator):
         if b is None:
             b = np.sqrt(product) if d is None else product / d
         return gamma_gamma(K, a, b, c, product / b if d is None else d)
-
-    def _beliefs(self, task: Inference, L: Floats, F: Floats) -> tuple[Belief, Belief]:
-        left, right = task.model.left, task.model.right
-        assert isinstance(left, Gammas)
-        assert isinstance(right, Gammas)
-        a, b, c, d = (float(values[0]) for values in (left.shape, left.rate, right.shape, right.rate))
-        L_shape, L_rate, F_shape, F_rate = poisson_to_gamma_gamma(task.X, L, F, a, b, c, d, task.threads)
-        return left.at(L_shape, L_rate, task.threads), right.at(F_shape, F_rate, task.threads)

@@ -2,59 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self, cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from unmix import kernels
+from unmix import solvers
 from unmix.counts import Counts
-from unmix.estimators.base import CountsEstimator, generator, thread_count
+from unmix.estimators.base import CountsEstimator, generator
 from unmix.fit import Fit
-from unmix.models.poisson import check_factors, loglik
+from unmix.models.poisson import check_factors, logliks
 from unmix.models.priors import Dirichlet, Gamma
+from unmix.models.problem import Problem, State, drop_negligible
 from unmix.models.sparse import Sparsity
 from unmix.models.topics import poisson_to_topics
-from unmix.solvers import (
-    CCD,
-    EM,
-    PLSA,
-    PLSI,
-    SCD,
-    SN,
-    Alternate,
-    Extrapolate,
-    Joint,
-    Newton,
-    Normalized,
-    Problem,
-    ProgressBar,
-)
+from unmix.registry import SOLVERS, with_names
+from unmix.solvers import EM, PLSA, Alternate, Extrapolate, run
 from unmix.solvers import init as starts
-from unmix.solvers.base import Floats, Solver, State, cleared
+from unmix.solvers.base import Solver
 from unmix.solvers.online import Online, OnlineEM, spread, start_weight
-from unmix.solvers.refine import refine
-from unmix.solvers.run import COLUMNS, Callback, Trace, left_by, make_fit, run
+from unmix.solvers.refine import Refine
+from unmix.solvers.run import COLUMNS, Callback, Counters, Phase, Session, restored
+from unmix.threads import use_threads
+from unmix.types import Floats, Pair
 
-WARM = Alternate(EM())  # what `prefit` runs
-SOLVERS = {
-    "em": EM,
-    "scd": SCD,
-    "ccd": CCD,
-    "sn": SN,
-    "newton": Newton,
-    "joint": Joint,
-    "plsi": PLSI,
-    "normalized": Normalized,
-}
+PREFIT = Alternate(EM())
 
 
+@with_names
 class PoissonNMF(CountsEstimator):
     """Poisson NMF: x_ij ~ Poisson(Σ_k l_ik f_jk), fitted by maximum likelihood (KL-NMF), or MAP with a prior.
 
@@ -63,7 +43,7 @@ class PoissonNMF(CountsEstimator):
     n_components
         Number of topics K.
     solver
-        "newton", "scd", "ccd", "sn", "em", "joint", "plsi", "normalized", or a solver object such as
+        {solvers}, or a solver object such as
         `unmix.solvers.SCD(sweeps=10)`.
     extrapolate
         Whether to accelerate the solver by extrapolation with restarts.
@@ -147,47 +127,28 @@ class PoissonNMF(CountsEstimator):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def _fit(self, X: Any, left_off: Fit | None) -> Self:
-        solver = self._check_parameters()
-        problem, trace = self._problem(X, reset=True)
-        trace.rng = rng = generator(self.random_state)
+    def _task(self, X: Counts) -> Problem:
+        prior = self.prior.on_topics() if isinstance(self.prior, Dirichlet) else self.prior
+        return Problem(X, self.n_components, prior, self.loadings_prior, self._sparsity())
+
+    def _phases(self, task: Problem, session: Session[Any]) -> list[Phase[Any]]:
+        solver = self._solver()
         if self.online is not None:
             self._check_online()
-            solver = OnlineEM(self.online, int(rng.integers(2**31)), start_weight(self.init))
-        with ExitStack() as stack:
-            callbacks = list(self.callbacks)
-            if self.verbose:
-                callbacks.append(stack.enter_context(ProgressBar(self.max_iter, self.tol)))
-            if left_off is None:
-                state, stage = self._start(problem, solver, rng, trace)
-            else:
-                trace.go_on_from(left_off)
-                stage = trace.pace.stage
-                state = _left_off(WARM if stage == "prefit" else solver, left_off, problem, self.dtype)
-            state, status = self._travel(problem, solver, state, stage, trace, callbacks)
-        last = WARM if trace.pace.stage == "prefit" else solver
-        self._keep(make_fit(problem, last, state, trace, status), trace)
-        return self
+            solver = OnlineEM(self.online, int(session.rng.integers(2**31)), start_weight(self.init))
 
-    def _travel(
-        self, problem: Problem, solver: Solver, state: State, stage: str, trace: Trace, callbacks: list[Callback]
-    ) -> tuple[State, str]:
-        """From a stage on: "prefit" by EM, "fit" by the solver, then "refine". The last state, and how it ended."""
-        until: dict[str, Any] = {"max_iter": self.max_iter, "tol": self.tol, "callbacks": callbacks}
-        status = "max_iter"
-        if stage == "prefit":
-            state, status = run(
-                problem, WARM, state, trace, stage="prefit", max_iter=self.prefit, tol=0, callbacks=callbacks
-            )
-            if status != "max_iter":
-                return state, status
-            state = solver.start(problem, state.L, state.F)
-        if stage in ("prefit", "fit"):
-            state, status = run(problem, solver, state, trace, **until)
-            if not self.refine or status == "interrupted":
-                return state, status
-        assert trace.rng is not None
-        return refine(problem, solver, state, trace, trace.rng, status, moves=self.refine, **until)
+        def fit(name: str, begin: Callable[[Any], Any]) -> Phase[Any]:
+            return Phase(name, solver, self.max_iter, self.tol, begin)
+
+        phases: list[Phase[Any]] = [
+            Phase("prefit", PREFIT, self.prefit),
+            fit("fit", lambda s: solver.start(task, s.L, s.F, s.loss)),
+        ]
+        if self.refine and self.n_components >= 3:
+            moves = Refine(solver)
+            phases.append(Phase("refine", moves, self.refine, begin=lambda s: moves.start(s, session.rng), status=None))
+            phases.append(fit("refit", lambda s: s.best if s.search.kept else None))
+        return phases
 
     @available_if(lambda self: self._check_online() is None)
     def partial_fit(self, X: Any, y: None = None) -> Self:
@@ -197,17 +158,16 @@ class PoissonNMF(CountsEstimator):
         describes the samples of the last batch.
         """
         self._check_parameters()
-        problem, trace = self._problem(X, reset=not hasattr(self, "stream_"))
+        problem = self._task(self._checked_counts(X, reset=not hasattr(self, "stream_")))
         solver = OnlineEM(self.online or Online(), 0, start_weight(self.init))
 
         def first() -> Any:
-            rng = generator(self.random_state)
-            state, stage = self._start(problem, WARM, rng, trace)
-            if stage == "prefit":
-                state, _ = run(problem, WARM, state, trace, stage="prefit", max_iter=self.prefit, tol=0)
+            state, _, prefit = self._first_state(problem, generator(self.random_state))
+            state, _ = run(problem, PREFIT, state, max_iter=prefit, tol=0, catch_interrupt=False)
             return solver.start(problem, state.L, spread(state.F))
 
-        self._absorb(problem, solver, first)
+        with use_threads(self.n_jobs):
+            self._absorb(problem, solver, first)
         return self
 
     @classmethod
@@ -251,53 +211,61 @@ class PoissonNMF(CountsEstimator):
         model.n_features_in_, model.n_iter_ = len(F), 0
         return model
 
-    def transform(self, X: Any) -> NDArray[np.float64]:
+    def transform(self, X: Any) -> Floats:
         """n × K loadings of samples, given the fitted factors."""
-        return self._loadings(X)
+        return self._loadings(X)[1]
 
     def score(self, X: Any, y: None = None) -> float:
         """Mean log-likelihood per count, higher is better; new samples get their best loadings first."""
-        L = self._loadings(X)
-        counts = self._counts(X)
-        return float(self._loglik(counts, L)) / counts.total if counts.total > 0 else 0.0
+        counts, L = self._loadings(X)
+        with use_threads(self.n_jobs):
+            return float(self._logliks(counts, L).sum()) / counts.total if counts.total > 0 else 0.0
 
-    def _loglik(self, X: Counts, L: Floats) -> Any:
-        return loglik(X, L, self.result_.F)
+    def _logliks(self, X: Counts, L: Floats) -> Floats:
+        return logliks(X, L, self.result_.F.astype(np.float64))
 
-    def _loadings(self, X: Any) -> Floats:
+    def _loadings(self, X: Any) -> tuple[Counts, Floats]:
+        """The data, checked, and their most likely loadings."""
         check_is_fitted(self)
-        problem, _ = self._problem(X, reset=False, learning=False)
+        counts = self._checked_counts(X, reset=False)
         F = self.result_.F.astype(np.float64)
-        if isinstance(problem.loadings_prior, Dirichlet):
+        if isinstance(self.loadings_prior, Dirichlet):
             F = poisson_to_topics(self.result_.L, F)[1]  # whose loadings are proportions times a size
-        problem = replace(problem, X=self._possible(problem.X))
-        return cleared(starts.known_factors(problem, F), F)
-
-    def _problem(self, X: Any, *, reset: bool, learning: bool = True) -> tuple[Problem, Trace]:
-        counts = self._checked_counts(X, reset=reset)
-        K = self.n_components if learning else self.result_.n_topics
-        prior = self.prior.on_topics() if isinstance(self.prior, Dirichlet) else self.prior
         problem = Problem(
-            counts, K, prior if learning else None, thread_count(self.n_jobs), self.loadings_prior, self._sparsity()
+            self._possible(counts), F.shape[1], loadings_prior=self.loadings_prior, sparsity=self._sparsity()
         )
-        return problem, Trace(problem, params=self._about())
+        with use_threads(self.n_jobs):
+            L = drop_negligible(starts.known_factors(problem, F), F)
+        return counts, L.astype(np.float64, copy=False)
 
     def _sparsity(self) -> Sparsity | None:
         return None
 
-    def _start(self, problem: Problem, solver: Solver, rng: np.random.Generator, trace: Trace) -> tuple[State, str]:
-        """The first state, and the stage that comes next: "prefit", or "fit" if the state is the solver's."""
-        prefit = self.prefit
+    def _start(self, task: Problem, session: Session[Any], phases: list[Phase[Any]]) -> State:
+        solver: Any = phases[1].solver
         if isinstance(self.init, Fit):
-            if (state := _resumed(solver, self.init, problem, self.dtype)) is not None:
-                trace.heaviest_first = bool((self.init.state or {}).get("heaviest_first"))
-                trace.add(state, "start", "resumed")
-                return state, "fit"
-            pair = check_factors(problem.X.shape, self.init.L, self.init.F, problem.n_topics)
-            prefit, note = 0, "given"
+            state = restored(solver, task, self.init)
+            if state is not None and state.L.dtype == self.dtype:
+                session.heaviest_first = bool((self.init.state or {})["session"]["heaviest_first"])
+                session.record(state, "start", "resumed")
+                session.counters = Counters("fit")
+                return state
+        state, note, prefit = self._first_state(task, session.rng)
+        if task.normalised:
+            state = solver.start(task, state.L, state.F, state.loss)
+        session.heaviest_first = isinstance(self.init, str)
+        session.record(state, "start", note)
+        session.counters = Counters("prefit" if prefit else "fit")
+        return state if prefit or task.normalised else solver.start(task, state.L, state.F, state.loss)
+
+    def _first_state(self, problem: Problem, rng: np.random.Generator) -> tuple[State, str, int]:
+        """A state of `PREFIT`, what it is, and how many of its iterations are to follow."""
+        prefit = 0 if problem.normalised or isinstance(self.init, Fit) else self.prefit
+        if isinstance(self.init, Fit):
+            pair: Pair = check_factors(problem.X.shape, self.init.L, self.init.F, problem.n_topics)
+            note = "given"
         elif isinstance(self.init, str):
             pair, note = self._named_start(problem, rng)
-            trace.heaviest_first = True
         else:
             pair, note = self._given_start(problem), "given"
         L, F = (factor.astype(self.dtype) for factor in pair)
@@ -306,16 +274,11 @@ class PoissonNMF(CountsEstimator):
         if problem.loadings_prior is not None:
             L = np.maximum(L, 1e-12 * L.max(axis=0))
         del pair
-        state = WARM.start(problem, *problem.rescale(L, F))
+        state = PREFIT.start(problem, *problem.rescale(L, F))
         self._check_rates(problem, state)
-        if problem.normalised:
-            state = solver.start(problem, L, F)
-        trace.add(state, "start", note)
-        if problem.normalised:
-            return state, "fit"
-        return (state, "prefit") if prefit else (solver.start(problem, state.L, state.F), "fit")
+        return state, note, prefit
 
-    def _named_start(self, problem: Problem, rng: np.random.Generator) -> tuple[tuple[Floats, Floats], str]:
+    def _named_start(self, problem: Problem, rng: np.random.Generator) -> tuple[Pair, str]:
         if problem.normalised:  # half-steps do not hold the factors to a norm
             problem = replace(problem, prior=None, loadings_prior=None, sparsity=None)
         if self.init == "auto":
@@ -326,7 +289,7 @@ class PoissonNMF(CountsEstimator):
             else (starts.random(problem, rng), "random")
         )
 
-    def _given_start(self, problem: Problem) -> tuple[Floats, Floats]:
+    def _given_start(self, problem: Problem) -> Pair:
         L0, F0 = cast(tuple[Any, Any], self.init)
         L, F = check_factors(problem.X.shape, L0, F0, problem.n_topics)
         for name, factor in (("L0", L), ("F0", F)):
@@ -340,15 +303,14 @@ class PoissonNMF(CountsEstimator):
     def _check_rates(problem: Problem, state: State) -> None:
         if np.isfinite(state.loss):
             return
-        rates = kernels.ratios(problem.X.rows, state.L, state.F, threads=problem.threads)
-        bad = int(np.flatnonzero(~np.isfinite(rates))[0])
-        row = int(np.searchsorted(problem.X.rows.indptr, bad, side="right")) - 1
+        ratios = problem.left.ratios(state.L, state.F)
+        row, column = problem.left.place(int(np.flatnonzero(~np.isfinite(ratios))[0]))
         raise ValueError(
-            f"init gives the count at row {row}, column {problem.X.rows.indices[bad]} a rate of zero, so it is impossible; "
+            f"init gives the count at row {row}, column {column} a rate of zero, so it is impossible; "
             "give that sample or feature some weight"
         )
 
-    def _check_parameters(self) -> Solver:
+    def _check_parameters(self) -> None:
         self._check_common(prefit=0, refine=0)
         if self.dtype not in ("float64", "float32"):
             raise ValueError(f'dtype={self.dtype!r}; choose "float64" or "float32"')
@@ -357,7 +319,7 @@ class PoissonNMF(CountsEstimator):
                 f"prior={self.prior!r}; give None, unmix.Gamma(shape, rate) or unmix.Dirichlet(concentration)"
             )
         self._check_loadings_prior()
-        return self._solver()
+        self._solver()
 
     def _check_loadings_prior(self) -> None:
         if not isinstance(self.loadings_prior, Gamma | None):
@@ -370,7 +332,7 @@ class PoissonNMF(CountsEstimator):
         if self.loadings_prior is not None:
             raise ValueError("online learning takes no prior on loadings; use loadings_prior=None, or LDA")
 
-    def _solver(self) -> Solver:
+    def _solver(self) -> Solver[Any]:
         return make_solver(self.solver, self.extrapolate)
 
 
@@ -391,17 +353,17 @@ class TopicModel(PoissonNMF):
     array([1., 1., 1., 1., 1.])
     """
 
-    def transform(self, X: Any) -> NDArray[np.float64]:
+    def transform(self, X: Any) -> Floats:
         """n × K proportions of samples, given the fitted topics; rows sum to one."""
-        L = self._loadings(X)
+        _, L = self._loadings(X)
         return poisson_to_topics(L, self.result_.F if self.loadings_prior is None else self.result_.topics)[0]
 
-    def inverse_transform(self, X: Any) -> NDArray[np.float64]:
+    def inverse_transform(self, X: Any) -> Floats:
         """The distribution over features n × m of samples with these proportions. Dense: mind its size."""
         return super().inverse_transform(X)
 
-    def _loglik(self, X: Counts, L: Floats) -> Any:
-        return loglik(X, L, self.result_.F, model="multinomial")
+    def _logliks(self, X: Counts, L: Floats) -> Floats:
+        return logliks(X, L, self.result_.F.astype(np.float64), multinomial=True)
 
     def _check_loadings_prior(self) -> None:
         if not isinstance(self.loadings_prior, Dirichlet | None):
@@ -410,58 +372,24 @@ class TopicModel(PoissonNMF):
                 "(a Gamma is for the loadings of PoissonNMF)"
             )
 
-    def _solver(self) -> Solver:
+    def _solver(self) -> Solver[Any]:
         chosen = super()._solver()
         return chosen if self.loadings_prior is None else make_solver(PLSA(), self.extrapolate)
 
     @property
-    def components_(self) -> NDArray[np.float64]:
+    def components_(self) -> Floats:
         check_is_fitted(self, "result_")
         return np.ascontiguousarray(self.result_.topics.T)
 
 
-def make_solver(solver: str | Any, extrapolate: bool) -> Solver:
+def make_solver(solver: Any, extrapolate: bool) -> Solver[Any]:
     """A user's word, or object, to a solver that `run` can use."""
-    if isinstance(solver, str):
-        if solver not in SOLVERS:
-            raise ValueError(
-                f"solver={solver!r}; choose one of {', '.join(SOLVERS)}, or a solver object of unmix.solvers"
-            )
-        solver = SOLVERS[solver]()
-    elif isinstance(solver, type) or (not callable(solver) and not isinstance(solver, Solver)):
+    if isinstance(solver, str) and solver in SOLVERS:
+        solver = getattr(solvers, SOLVERS[solver])()
+    elif isinstance(solver, type | str) or not (callable(solver) or isinstance(solver, Solver)):
         raise ValueError(f"solver={solver!r}; choose one of {', '.join(SOLVERS)}, or a solver object of unmix.solvers")
     if isinstance(solver, Extrapolate | Alternate):
         return solver
     if extrapolate:
         return Extrapolate(solver)
     return solver if isinstance(solver, Solver) else Alternate(solver)
-
-
-def _resumed(solver: Solver, fit: Fit, problem: Problem, dtype: str) -> State | None:
-    """The state in which the same solver left this fit of the same data, if it did."""
-    state = left_by(solver, fit)
-    if state is None:
-        return None
-    try:
-        resumed = solver.restore(problem, state) if isinstance(solver, OnlineEM) else solver.state_type(**state)
-        L, F, loss = resumed.L, resumed.F, float(resumed.loss)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None  # a damaged state
-    n, m = problem.X.shape
-    shapes = {(n, problem.n_topics), (m, problem.n_topics), (problem.n_topics,)}
-    arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
-    if any(array.shape[2 if name in resumed.paths else 0 :] not in shapes for name, array in arrays.items()):
-        return None
-    if L.shape != (n, problem.n_topics) or F.shape != (m, problem.n_topics) or L.dtype != dtype:
-        return None
-    # single precision factors were rounded after the loss had been measured
-    tolerance = 1e-9 if dtype == "float64" else 1e-6
-    return resumed if abs(problem.loss(L, F) - loss) <= tolerance * abs(loss) else None
-
-
-def _left_off(solver: Solver, fit: Fit, problem: Problem, dtype: str) -> State:
-    """The state in which a fit was left off, which must be this solver's and fit the data."""
-    state = _resumed(solver, fit, problem, dtype)
-    if state is None:
-        raise ValueError(f"the fit to go on with was not left off by {solver!r}, or its state is damaged; start anew")
-    return state

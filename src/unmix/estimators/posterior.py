@@ -4,43 +4,38 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from unmix import kernels
-from unmix.counts import Counts
-from unmix.estimators.base import CountsEstimator, thread_count
+from unmix.estimators.base import CountsEstimator
 from unmix.models.beliefs import Belief, Prior
-from unmix.models.variational import Variational, restore
+from unmix.models.variational import Inference, restore
 from unmix.solvers.vi import infer
+from unmix.threads import use_threads
+from unmix.types import Floats
 
-Floats = NDArray[np.float64]
-
-STEPS, ENOUGH = 1000, 1e-7  # most updates of a new sample, and the change, as a part of its sum, that ends them
+STEPS, TOLERANCE = 1000, 1e-7  # most updates of a new sample, and the change, as a part of its sum, that ends them
 
 
 class PosteriorEstimator(CountsEstimator):
-    """`result_.posterior` has the arrays of a variational model, as `unmix.models.variational.restore` takes them."""
+    """`result_` has the arrays of a variational model and the kinds of its priors."""
 
     def transform(self, X: Any) -> Floats:
         """n × K posterior means of samples, given the fitted topics."""
-        _, model, left, _ = self._infer(X)
-        return model.left.mean(left)
+        with use_threads(self.n_jobs):
+            task, left, _ = self._infer(X)
+        return task.model.left.mean(left)
 
     def score(self, X: Any, y: None = None) -> float:
         """A lower bound of the log-likelihood per count of samples, given the fitted topics; higher is better."""
-        counts, model, left, right = self._infer(X)
-        xlog = float(
-            kernels.xlogs(counts.rows, left.geometric, right.geometric, threads=thread_count(self.n_jobs)).sum()
-        )
-        bound = model.elbo(counts, left, right, xlog) - right.bound
-        return bound / counts.total if counts.total > 0 else 0.0
+        with use_threads(self.n_jobs):
+            task, left, right = self._infer(X)
+            bound = -task.loss(task.model, left, right) - right.bound
+        return bound / task.X.total if task.X.total > 0 else 0.0
 
     def standard_deviations(self, of: Literal["loadings", "factors"] = "loadings") -> Floats:
         """Of the posterior: n × K for what `transform` gives of the samples of the fit, m × K for the factors or topics."""
         prior, belief = self._belief_of(of)
-        return prior.deviation(belief)
+        return prior.standard_deviation(belief)
 
     def credible_intervals(
         self, of: Literal["loadings", "factors"] = "loadings", level: float = 0.9
@@ -53,14 +48,16 @@ class PosteriorEstimator(CountsEstimator):
 
     def _belief_of(self, of: str) -> tuple[Prior, Belief]:
         check_is_fitted(self)
-        model, left, right = restore(self.result_.posterior, thread_count(self.n_jobs))
+        with use_threads(self.n_jobs):
+            model, left, right = restore(self.result_.priors, self.result_.posterior)
         if of not in ("loadings", "factors"):
             raise ValueError(f'of={of!r}; choose "loadings" or "factors"')
         return (model.left, left) if of == "loadings" else (model.right, right)
 
-    def _infer(self, X: Any) -> tuple[Counts, Variational, Belief, Belief]:
-        """The counts that the model can explain, the model, and q of their loadings and of the fitted factors."""
+    def _infer(self, X: Any) -> tuple[Inference, Belief, Belief]:
+        """The counts that the model can explain, with the model, and q of their loadings and of the fitted factors."""
         check_is_fitted(self)
-        counts, threads = self._possible(self._checked_counts(X, reset=False)), thread_count(self.n_jobs)
-        model, _, right = restore(self.result_.posterior, threads)
-        return counts, model, infer(counts, model, right, None, STEPS, ENOUGH, threads), right
+        counts = self._possible(self._checked_counts(X, reset=False))
+        model, _, right = restore(self.result_.priors, self.result_.posterior)
+        task = Inference(counts, model)
+        return task, infer(task, model, right, None, STEPS, TOLERANCE), right

@@ -14,7 +14,7 @@ from unmix.fit import Fit
 from unmix.models.sparse import Sparsity
 from unmix.solvers.base import Solver
 from unmix.solvers.run import Callback
-from unmix.solvers.sparse import Shrunk, Sparse
+from unmix.solvers.sparse import SparseL1, SparseL2
 
 
 class SparsePoissonNMF(PoissonNMF):
@@ -35,6 +35,7 @@ class SparsePoissonNMF(PoissonNMF):
     ----------
     components_ : K × m array, the factors Fᵀ, rows of norm one
     result_ : the `Fit`
+    n_iter_ : iterations run
 
     >>> import unmix as um
     >>> X = um.datasets.digits()
@@ -89,12 +90,12 @@ class SparsePoissonNMF(PoissonNMF):
     def _check_online(self) -> None:
         raise AttributeError("a penalty on loadings is not learned from mini-batches; use PoissonNMF or TopicModel")
 
-    def _solver(self) -> Solver:
+    def _solver(self) -> Solver[Any]:
         if not isinstance(self.penalty, Real) or not 0 <= self.penalty < np.inf:
             raise ValueError(f"penalty={self.penalty!r}; give a number >= 0")
         if self.norm not in ("l1", "l2"):
             raise ValueError(f'norm={self.norm!r}; choose "l1" or "l2"')
-        return make_solver(Shrunk() if self.norm == "l1" else Sparse(), self.extrapolate)
+        return make_solver(SparseL1() if self.norm == "l1" else SparseL2(), self.extrapolate)
 
     def _sparsity(self) -> Sparsity:
         return Sparsity(float(self.penalty), self.norm)

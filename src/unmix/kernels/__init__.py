@@ -6,13 +6,12 @@ The C++ is compiled once per instruction set; the best one this CPU can run is p
 A half-step kernel (`em`, `cd`, `newton`) updates every row of `moving`, given `fixed`, in X ≈ moving fixedᵀ:
 each row minimises Σ_k cost_k b_k − Σ_j x_j log(f_j·b) − Σ_k shape_k log b_k, where cost = column sums of `fixed` + rate of the
 prior, and `shape` = shape of the prior − 1, broadcast to the shape of `moving`. It returns the new rows and, if asked to
-`measure`, Σ x log(rate) at the result. Results do not depend on the number of threads, bit for bit.
+`measure`, Σ_j x log(rate) of each row at the result. Results do not depend on the number of threads (`unmix.threads`), bit
+for bit.
 
 Every kernel that walks the nonzeros works on a padded copy of the factor that stays. The copy lies in the memory of a
 `Workspace`, which the caller keeps from call to call, or in memory of this call's own.
 """
-
-# mypy: disallow-untyped-defs
 
 from __future__ import annotations
 
@@ -26,10 +25,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from unmix.counts import Rows
+from unmix.threads import threads
+from unmix.types import CSR, Floats
 
 Factor = TypeVar("Factor", NDArray[np.float64], NDArray[np.float32])
-Floats = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
 
 RULES = {"scd": 0, "ccd": 1, "sn": 2}
@@ -48,7 +47,7 @@ isa, _native = _pick()
 
 
 class Workspace:
-    """Memory for the padded copy of a factor, one a side of a problem, kept so that its pages are touched for the first time
+    """Memory for the padded copy of a factor, one per side of a problem, kept so that its pages are touched for the first time
     only once. It goes when its owner lets it go.
 
     It is lent to one call at a time. A call that finds it lent (to another thread, or to the very call that a signal handler
@@ -95,23 +94,22 @@ def _run(kernel: Callable[..., None], workspace: Workspace | None, fixed: NDArra
 
 
 def em(
-    rows: Rows,
+    rows: CSR,
     fixed: Factor,
     moving: Factor,
     cost: Floats,
     shape: Floats | None,
     *,
     steps: int,
-    threads: int,
     measure: bool = False,
     workspace: Workspace | None = None,
-) -> tuple[Factor, float | None]:
+) -> tuple[Factor, Floats | None]:
     """`steps` EM (multiplicative) updates of every row."""
-    return _half(_native.em, rows, fixed, moving, cost, shape, threads, measure, workspace, steps)
+    return _half(_native.em, rows, fixed, moving, cost, shape, measure, workspace, steps)
 
 
 def cd(
-    rows: Rows,
+    rows: CSR,
     fixed: Factor,
     moving: Factor,
     cost: Floats,
@@ -119,129 +117,124 @@ def cd(
     *,
     sweeps: int,
     rule: str,
-    threads: int,
     measure: bool = False,
     workspace: Workspace | None = None,
-) -> tuple[Factor, float | None]:
+) -> tuple[Factor, Floats | None]:
     """One EM step, then `sweeps` rounds of coordinate descent by `rule` ("scd", "ccd" or "sn")."""
-    return _half(_native.cd, rows, fixed, moving, cost, shape, threads, measure, workspace, sweeps, RULES[rule])
+    return _half(_native.cd, rows, fixed, moving, cost, shape, measure, workspace, sweeps, RULES[rule])
 
 
 def newton(
-    rows: Rows,
+    rows: CSR,
     fixed: Factor,
     moving: Factor,
     cost: Floats,
     shape: Floats | None,
     *,
     rounds: int,
-    enough: float,
-    threads: int,
+    tolerance: float,
     measure: bool = False,
     workspace: Workspace | None = None,
-) -> tuple[Factor, float | None]:
-    """One EM step, then up to `rounds` Newton steps; a row stops once a step promises a gain below `enough`."""
-    return _half(_native.newton, rows, fixed, moving, cost, shape, threads, measure, workspace, rounds, enough)
+) -> tuple[Factor, Floats | None]:
+    """One EM step, then up to `rounds` Newton steps; a row stops once a step promises a gain below `tolerance`."""
+    return _half(_native.newton, rows, fixed, moving, cost, shape, measure, workspace, rounds, tolerance)
+
+
+HALF_STEPS: dict[str, Callable[..., tuple[Any, Floats | None]]] = {"em": em, "cd": cd, "newton": newton}
 
 
 def _half(
     kernel: Callable[..., None],
-    rows: Rows,
+    rows: CSR,
     fixed: Factor,
     moving: Factor,
     cost: Floats,
     shape: Floats | None,
-    threads: int,
     measure: bool,
     workspace: Workspace | None,
     *options: float,
-) -> tuple[Factor, float | None]:
+) -> tuple[Factor, Floats | None]:
     fixed, moving = np.ascontiguousarray(fixed), np.ascontiguousarray(moving)
     out = np.empty(moving.shape, moving.dtype)
     xlog = np.empty(len(moving)) if measure else None
-    _run(kernel, workspace, fixed, *rows, fixed, moving, out, cost, shape, xlog, threads, *options)
-    return out, None if xlog is None else float(xlog.sum())
+    _run(kernel, workspace, fixed, *rows, fixed, moving, out, cost, shape, xlog, threads(), *options)
+    return out, xlog
 
 
-def xlogs(rows: Rows, left: Factor, right: Factor, *, threads: int, workspace: Workspace | None = None) -> Floats:
+def xlogs(rows: CSR, left: Factor, right: Factor, *, workspace: Workspace | None = None) -> Floats:
     """Σ_j x_ij log(l_i·f_j) of every row i."""
     xlog = np.empty(len(left))
-    _pass(rows, left, right, threads, workspace, xlog=xlog)
+    _pass(rows, left, right, workspace, xlog=xlog)
     return xlog
 
 
-def ratios(rows: Rows, left: Factor, right: Factor, *, threads: int, workspace: Workspace | None = None) -> Floats:
+def ratios(rows: CSR, left: Factor, right: Factor, *, workspace: Workspace | None = None) -> Floats:
     """x_ij / (l_i·f_j) of every nonzero."""
     ratio = np.empty(len(rows.data))
-    _pass(rows, left, right, threads, workspace, ratio=ratio)
+    _pass(rows, left, right, workspace, ratio=ratio)
     return ratio
 
 
-def numerators(
-    rows: Rows, left: Factor, right: Factor, *, threads: int, workspace: Workspace | None = None
-) -> tuple[Floats, float]:
-    """A_ik = Σ_j x_ij f_jk / (l_i·f_j), and Σ x log(rate)."""
+def numerators(rows: CSR, left: Factor, right: Factor, *, workspace: Workspace | None = None) -> tuple[Floats, Floats]:
+    """A_ik = Σ_j x_ij f_jk / (l_i·f_j), and Σ_j x_ij log(l_i·f_j) of every row i."""
     out, xlog = np.empty(left.shape), np.empty(len(left))
-    _pass(rows, left, right, threads, workspace, numerators=out, xlog=xlog)
-    return out, float(xlog.sum())
+    _pass(rows, left, right, workspace, numerators=out, xlog=xlog)
+    return out, xlog
 
 
 def both_numerators(
-    rows: Rows,
-    columns: Rows,
+    rows: CSR,
+    columns: CSR,
     column_order: NDArray[np.int64],
     left: Factor,
     right: Factor,
     *,
-    threads: int,
     workspace: Workspace | None = None,
     other_workspace: Workspace | None = None,
-) -> tuple[Floats, Floats, float]:
-    """A_ik = Σ_j r_ij f_jk and B_jk = Σ_i r_ij l_ik from one evaluation of the ratios r = x / rate, and Σ x log(rate).
-    `workspace` holds `right` for A, `other_workspace` then `left` for B."""
+) -> tuple[Floats, Floats, Floats]:
+    """A_ik = Σ_j r_ij f_jk and B_jk = Σ_i r_ij l_ik from one evaluation of the ratios r = x / rate, and Σ_j x log(rate) of
+    every row. `workspace` holds `right` for A, `other_workspace` then `left` for B."""
     left_out, right_out = np.empty(left.shape), np.empty(right.shape)
     xlog, ratio = np.empty(len(left)), np.empty(len(rows.data))
-    _pass(rows, left, right, threads, workspace, numerators=left_out, xlog=xlog, ratio=ratio)
+    _pass(rows, left, right, workspace, numerators=left_out, xlog=xlog, ratio=ratio)
     left = np.ascontiguousarray(left)
     transposed = (columns.indptr, columns.indices, column_order)
-    _run(_native.gather_rows, other_workspace, left, *transposed, ratio, left, right_out, threads)
-    return left_out, right_out, float(xlog.sum())
+    _run(_native.gather_rows, other_workspace, left, *transposed, ratio, left, right_out, threads())
+    return left_out, right_out, xlog
 
 
-def log_means(shape: Floats, offset: Floats, prior: Floats, *, threads: int) -> tuple[Floats, Floats, float]:
+def log_means(shape: Floats, offset: Floats, prior: Floats) -> tuple[Floats, Floats, float]:
     """exp E log of Gamma variables: E_ik = ψ(shape_ik) + offset_k; exp(E − max of its row), those maxima, and
     Σ_ik [log Γ(shape) + (prior − shape) ψ(shape)]. `prior` is broadcast to the shape of `shape`."""
     shape = np.ascontiguousarray(shape)
     geometric, shift, term = np.empty(shape.shape), np.empty(len(shape)), np.empty(len(shape))
-    _native.log_means(shape, offset, np.broadcast_to(prior, shape.shape), geometric, shift, term, threads)
+    _native.log_means(shape, offset, np.broadcast_to(prior, shape.shape), geometric, shift, term, threads())
     return geometric, shift, float(term.sum())
 
 
 def infer(
-    rows: Rows,
+    rows: CSR,
     fixed: Floats,
     scale: Floats,
     start: Floats,
     prior: Floats,
     *,
     steps: int,
-    enough: float,
-    threads: int,
+    tolerance: float,
     workspace: Workspace | None = None,
 ) -> Floats:
     """g_ik ← prior_k + b_ik Σ_j x_ij m_jk / (m_j·b_i), b = exp ψ(g), m = fixed · scale, up to `steps` times a row, or until
-    a row changes by at most `enough` of its sum."""
+    a row changes by at most `tolerance` of its sum."""
     fixed, start = np.ascontiguousarray(fixed), np.ascontiguousarray(start)
     out = np.empty(start.shape)
-    _run(_native.infer, workspace, fixed, *rows, fixed, scale, start, out, prior, steps, enough, threads)
+    _run(_native.infer, workspace, fixed, *rows, fixed, scale, start, out, prior, steps, tolerance, threads())
     return out
 
 
 def _pass(
-    rows: Rows,
+    rows: CSR,
     left: Factor,
     right: Factor,
-    threads: int,
     workspace: Workspace | None,
     *,
     numerators: Floats | None = None,
@@ -249,4 +242,4 @@ def _pass(
     ratio: Floats | None = None,
 ) -> None:
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
-    _run(_native.pass_rows, workspace, right, *rows, left, right, numerators, xlog, ratio, threads)
+    _run(_native.pass_rows, workspace, right, *rows, left, right, numerators, xlog, ratio, threads())

@@ -16,17 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, psi
 
-from unmix.counts import Rows
 from unmix.kernels.sampling import Labels
+from unmix.types import CSR, Factor, Floats, Integers
 
-Floats = NDArray[np.float64]
+Half = tuple[Factor, Floats | None]
+Shape = Floats | None
+Ints = NDArray[np.int32]
 
 FLOOR = 1e-15  # the least share of a topic in a row
 FULL_STEP = 0.6838  # root of z² + z + log(1 − z): up to this decrement a full Newton step descends
 QUADRATIC_SWEEPS = 8  # of coordinate descent on Newton's quadratic model
 
 
-def em(rows: Rows, fixed, moving, cost, shape, *, steps: int, threads: int = 1, measure: bool = False):
+def em(
+    rows: CSR, fixed: Factor, moving: Factor, cost: Floats, shape: Shape, *, steps: int, measure: bool = False
+) -> Half:
     """b_k ← max(FLOOR, b_k Σ_j y_j m_jk / (m_j·b) + s_k), `steps` times."""
 
     def solve(y: Floats, m: Floats, b: Floats, s: Floats, total: float) -> Floats:
@@ -37,7 +41,17 @@ def em(rows: Rows, fixed, moving, cost, shape, *, steps: int, threads: int = 1, 
     return _half(rows, fixed, moving, cost, shape, measure, solve)
 
 
-def cd(rows: Rows, fixed, moving, cost, shape, *, sweeps: int, rule: str, threads: int = 1, measure: bool = False):
+def cd(
+    rows: CSR,
+    fixed: Factor,
+    moving: Factor,
+    cost: Floats,
+    shape: Shape,
+    *,
+    sweeps: int,
+    rule: str,
+    measure: bool = False,
+) -> Half:
     """One EM step, then b_k ← max(FLOOR, b_k − g/h), a topic at a time, with a_j = m_jk / rate_j:
 
     g = 1 − Σ_j y_j a_j − s_k / b_k,   h = Σ_j y_j a_j² + s_k / b_k²
@@ -55,8 +69,16 @@ def cd(rows: Rows, fixed, moving, cost, shape, *, sweeps: int, rule: str, thread
 
 
 def newton(
-    rows: Rows, fixed, moving, cost, shape, *, rounds: int, enough: float, threads: int = 1, measure: bool = False
-):
+    rows: CSR,
+    fixed: Factor,
+    moving: Factor,
+    cost: Floats,
+    shape: Shape,
+    *,
+    rounds: int,
+    tolerance: float,
+    measure: bool = False,
+) -> Half:
     """One EM step, then up to `rounds` times, for each block of <= 16 topics, b ← b + length · d. d nearly minimises
 
     g·d + ½ dᵀHd  over  b + d >= FLOOR
@@ -85,35 +107,37 @@ def newton(
                 changes = np.append(m[:, block] @ d / rate, np.where(s[block] > 0, d / b[block], 0.0))
                 length = min(1.0, FULL_STEP / max(-changes.min(), 1e-300))
                 b[block] = np.maximum(FLOOR, b[block] + length * d)
-            if gain <= enough * min(1.0, total):
+            if gain <= tolerance * min(1.0, total):
                 break
         return b
 
     return _half(rows, fixed, moving, cost, shape, measure, solve)
 
 
-def xlogs(rows: Rows, left, right, *, threads: int = 1) -> Floats:
+def xlogs(rows: CSR, left: Factor, right: Factor) -> Floats:
     """Σ_j x_ij log(l_i·f_j)"""
     x, rate, i = _at_nonzeros(rows, left, right)
     return np.bincount(i, x * np.log(rate), len(left)).astype(np.float64)
 
 
-def ratios(rows: Rows, left, right, *, threads: int = 1) -> Floats:
+def ratios(rows: CSR, left: Factor, right: Factor) -> Floats:
     """x_ij / (l_i·f_j)"""
     x, rate, _ = _at_nonzeros(rows, left, right)
     return x / rate
 
 
-def numerators(rows: Rows, left, right, *, threads: int = 1) -> tuple[Floats, float]:
-    """A_ik = Σ_j x_ij f_jk / (l_i·f_j), and Σ x log(rate)"""
+def numerators(rows: CSR, left: Factor, right: Factor) -> tuple[Floats, Floats]:
+    """A_ik = Σ_j x_ij f_jk / (l_i·f_j), and Σ_j x_ij log(l_i·f_j)"""
     x, rate, i = _at_nonzeros(rows, left, right)
     A = np.zeros(left.shape)
     np.add.at(A, i, (x / rate)[:, None] * right[rows.indices].astype(np.float64))
-    return A, float(x @ np.log(rate))
+    return A, xlogs(rows, left, right)
 
 
-def both_numerators(rows: Rows, columns: Rows, column_order, left, right, *, threads: int = 1):
-    """A_ik = Σ_j r_ij f_jk,   B_jk = Σ_i r_ij l_ik,   r = x / rate"""
+def both_numerators(
+    rows: CSR, columns: CSR, column_order: NDArray[np.int64], left: Factor, right: Factor
+) -> tuple[Floats, Floats, Floats]:
+    """A_ik = Σ_j r_ij f_jk,   B_jk = Σ_i r_ij l_ik,   r = x / rate, and Σ_j x_ij log(l_i·f_j)"""
     x, rate, i = _at_nonzeros(rows, left, right)
     A, xlog = numerators(rows, left, right)
     B = np.zeros(right.shape)
@@ -121,14 +145,16 @@ def both_numerators(rows: Rows, columns: Rows, column_order, left, right, *, thr
     return A, B, xlog
 
 
-def log_means(shape, offset, prior, *, threads: int = 1) -> tuple[Floats, Floats, float]:
+def log_means(shape: Floats, offset: Floats, prior: Floats) -> tuple[Floats, Floats, float]:
     """E_ik = ψ(g_ik) + offset_k: exp(E − its row's maximum), the maxima, and Σ log Γ(g) + (prior − g) ψ(g)"""
     E = psi(shape) + offset
     shift = E.max(axis=1)
     return np.exp(E - shift[:, None]), shift, float((gammaln(shape) + (prior - shape) * psi(shape)).sum())
 
 
-def infer(rows: Rows, fixed, scale, start, prior, *, steps: int, enough: float, threads: int = 1) -> Floats:
+def infer(
+    rows: CSR, fixed: Floats, scale: Floats, start: Floats, prior: Floats, *, steps: int, tolerance: float
+) -> Floats:
     """g_k ← prior_k + b_k Σ_j x_j m_jk / (m_j·b),   b = exp(ψ(g) − max ψ(g))"""
     out = np.tile(prior, (len(start), 1))
     for i in np.flatnonzero(np.diff(rows.indptr)):
@@ -137,24 +163,26 @@ def infer(rows: Rows, fixed, scale, start, prior, *, steps: int, enough: float, 
         for _ in range(steps):
             b = np.exp(psi(g) - psi(g).max())
             last, g = g, prior + b * (m.T @ (x / (m @ b)))
-            if np.abs(g - last).sum() <= enough * g.sum():
+            if np.abs(g - last).sum() <= tolerance * g.sum():
                 break
         out[i] = g
     return out
 
 
-def _at_nonzeros(rows: Rows, left, right) -> tuple[Floats, Floats, NDArray[np.intp]]:
+def _at_nonzeros(rows: CSR, left: Factor, right: Factor) -> tuple[Floats, Floats, NDArray[np.intp]]:
     """x, its rate l_i·f_j, and its row i, of every nonzero."""
     i = np.repeat(np.arange(len(left)), np.diff(rows.indptr))
     return rows.data, (left[i].astype(np.float64) * right[rows.indices].astype(np.float64)).sum(axis=1), i
 
 
-def _half(rows: Rows, fixed, moving, cost: Floats, shape, measure: bool, solve: Callable[..., Floats]):
+def _half(
+    rows: CSR, fixed: Factor, moving: Factor, cost: Floats, shape: Shape, measure: bool, solve: Callable[..., Floats]
+) -> Half:
     """Every row of `moving` in shares, solved, and scaled back. A row without counts is zero, or the prior's mode."""
     inverse = np.divide(1, cost, out=np.zeros_like(cost), where=cost > 0)
     scaled = (fixed * inverse).astype(fixed.dtype)
     out = np.zeros_like(moving)
-    xlog = 0.0
+    xlog = np.zeros(len(moving))
     for i in range(len(moving)):
         nonzeros = slice(rows.indptr[i], rows.indptr[i + 1])
         x, m = rows.data[nonzeros], scaled[rows.indices[nonzeros]].astype(np.float64)
@@ -165,7 +193,7 @@ def _half(rows: Rows, fixed, moving, cost: Floats, shape, measure: bool, solve: 
             continue
         b = solve(x / total, m, np.maximum(FLOOR, moving[i] * cost / total), extra / total, total)
         out[i] = b * total * inverse
-        xlog += x @ np.log(m @ b * total)
+        xlog[i] = x @ np.log(m @ b * total)
     return out, xlog if measure else None
 
 
@@ -237,7 +265,9 @@ def _rotated(x: int, by: int) -> int:
     return (x << by | x >> (64 - by)) % 2**64
 
 
-def gibbs(rows: Rows, alpha, beta, state: Labels, random, *, sweeps: int = 1, threads: int = 1) -> None:
+def gibbs(
+    rows: CSR, alpha: Floats, beta: Floats, state: Labels, random: NDArray[np.uint64], *, sweeps: int = 1
+) -> None:
     """Token after token: out, then back to topic k with probability ∝ (α_j + n_jk)(β_k + n_ik) / (α₊ + n_k)."""
     alpha_sum = _serial(alpha.tolist())
     for chain in range(state.chains):
@@ -286,7 +316,7 @@ def _draw_many(weights: Floats, uniform: float) -> int:
     return min(at, len(weights) - 1)
 
 
-def icm(rows: Rows, alpha, beta, state: Labels) -> int:
+def icm(rows: CSR, alpha: Floats, beta: Floats, state: Labels) -> int:
     """Token after token: to the topic of the largest (α_j + S_jk)(β_k + S_ik) / ((α₊ + S_k)(S_ijk + 1)), if it gains."""
     labels, moved = state.labels[0], 0
     for i, j, first, x in _nonzeros(rows):
@@ -305,7 +335,7 @@ def icm(rows: Rows, alpha, beta, state: Labels) -> int:
     return moved
 
 
-def greedy(rows: Rows, alpha, beta, order, state: Labels) -> None:
+def greedy(rows: CSR, alpha: Floats, beta: Floats, order: NDArray[np.int64], state: Labels) -> None:
     """Nonzeros in this order, each token where it gains most."""
     nonzeros = list(_nonzeros(rows))
     for i, j, first, x in (nonzeros[p] for p in order):
@@ -316,26 +346,26 @@ def greedy(rows: Rows, alpha, beta, order, state: Labels) -> None:
             here[k] += 1
 
 
-def log_factorials(rows: Rows, state: Labels, *, threads: int = 1) -> Floats:
+def log_factorials(rows: CSR, state: Labels) -> Floats:
     """Σ_ijk log S_ijk!"""
     cells = [slice(first, first + x) for _, _, first, x in _nonzeros(rows)]
     return np.array([sum(gammaln(np.bincount(chain[cell]) + 1.0).sum() for cell in cells) for chain in state.labels])
 
 
-def digamma(x: Floats, *, threads: int = 1) -> Floats:
+def digamma(x: Floats) -> Floats:
     return psi(x)
 
 
-def log_gamma(x: Floats, *, threads: int = 1) -> Floats:
+def log_gamma(x: Floats) -> Floats:
     return gammaln(x)
 
 
-def _gains(alpha, beta, state: Labels, i: int, j: int, here) -> Floats:
+def _gains(alpha: Floats, beta: Floats, state: Labels, i: int, j: int, here: Integers) -> Floats:
     of_column, of_row, of_topic = (table[: state.topics] for table in _of_token(state, 0, i, j))
     return (alpha[j] + of_column) * (beta + of_row) / ((_serial(alpha.tolist()) + of_topic) * (here + 1))
 
 
-def _nonzeros(rows: Rows) -> Iterator[tuple[int, int, int, int]]:
+def _nonzeros(rows: CSR) -> Iterator[tuple[int, int, int, int]]:
     """Row, column, place of the first token and number of tokens of every nonzero."""
     first = 0
     for i in range(len(rows.indptr) - 1):
@@ -344,11 +374,11 @@ def _nonzeros(rows: Rows) -> Iterator[tuple[int, int, int, int]]:
             first += int(rows.data[p])
 
 
-def _tokens(rows: Rows) -> Iterator[tuple[int, int, int]]:
+def _tokens(rows: CSR) -> Iterator[tuple[int, int, int]]:
     return ((i, j, t) for i, j, first, x in _nonzeros(rows) for t in range(first, first + x))
 
 
-def _of_token(state: Labels, chain: int, i: int, j: int):
+def _of_token(state: Labels, chain: int, i: int, j: int) -> tuple[Ints, Ints, Ints]:
     return state.by_feature[chain, j], state.by_sample[chain, i], state.by_topic[chain]
 
 

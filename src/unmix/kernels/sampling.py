@@ -6,16 +6,16 @@ chain each, so results do not depend on their number; nor do they depend on the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unmix.counts import Rows
 from unmix.kernels import _native
-
-Floats = NDArray[np.float64]
+from unmix.threads import threads
+from unmix.types import CSR, Floats
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Labels:
     by_topic: NDArray[np.int32]  # chains × padded K
 
     @classmethod
-    def empty(cls, rows: Rows, shape: tuple[int, int], topics: int, chains: int) -> Self:
+    def empty(cls, rows: CSR, shape: tuple[int, int], topics: int, chains: int) -> Self:
         """All labels 0, all tables zero, as `greedy` wants them."""
         padded = -(-topics // 4) * 4
         return cls(
@@ -44,11 +44,11 @@ class Labels:
         )
 
     @classmethod
-    def of(cls, rows: Rows, shape: tuple[int, int], topics: int, labels: NDArray[np.uint16], *, threads: int) -> Self:
+    def of(cls, rows: CSR, shape: tuple[int, int], topics: int, labels: NDArray[np.uint16]) -> Self:
         """With tables counted from the labels (chains × tokens), which are taken as they are, not copied."""
         none = cls.empty(rows._replace(data=rows.data[:0]), shape, topics, len(labels))
         held = cls(topics, labels, *none.tables)
-        _native.tally(*rows, topics, *held.arrays, threads)
+        _native.tally(*rows, topics, *held.arrays, threads())
         return held
 
     @property
@@ -73,34 +73,33 @@ def seeds(rng: np.random.Generator, chains: int) -> NDArray[np.uint64]:
 
 
 def gibbs(
-    rows: Rows,
+    rows: CSR,
     alpha: Floats,
     beta: Floats,
     state: Labels,
     random: NDArray[np.uint64],
     *,
     sweeps: int = 1,
-    threads: int = 1,
 ) -> None:
     """`sweeps` of the collapsed sampler: each token is taken out and put back with probability in proportion to
     (α_j + n_jk)(β_k + n_ik) / (α₊ + n_k), counts without it."""
-    _native.gibbs(*rows, alpha, beta, *state.arrays, random, sweeps, threads)
+    _native.gibbs(*rows, alpha, beta, *state.arrays, random, sweeps, threads())
 
 
-def icm(rows: Rows, alpha: Floats, beta: Floats, state: Labels) -> int:
+def icm(rows: CSR, alpha: Floats, beta: Floats, state: Labels) -> int:
     """One sweep that moves each token to the topic that raises log p(S) most, if any does; returns how many moved."""
     return int(_native.icm(*rows, alpha, beta, *state.arrays))
 
 
-def greedy(rows: Rows, alpha: Floats, beta: Floats, order: NDArray[np.int64], state: Labels) -> None:
+def greedy(rows: CSR, alpha: Floats, beta: Floats, order: NDArray[np.int64], state: Labels) -> None:
     """Fills an empty state: nonzeros come in this order, and each of their tokens goes where log p(S) gains most."""
     _native.greedy(*rows, alpha, beta, order, *state.arrays)
 
 
-def log_factorials(rows: Rows, state: Labels, *, threads: int = 1) -> Floats:
+def log_factorials(rows: CSR, state: Labels) -> Floats:
     """Σ_ijk log S_ijk! of every chain."""
     out = np.empty(state.chains)
-    _native.log_factorials(*rows, state.topics, state.labels, out, threads)
+    _native.log_factorials(*rows, state.topics, state.labels, out, threads())
     return out
 
 
@@ -112,29 +111,28 @@ def particle_filter(
     random: NDArray[np.uint64],
     *,
     particles: int,
-    threads: int = 1,
 ) -> Floats:
     """log of unbiased estimates, one a generator, of the probability of the tokens (given how many each sample has).
 
     The tokens of a sample must come side by side.
     """
     out = np.empty(len(random))
-    _native.filter(token_rows, token_columns, alpha, beta, random, out, particles, threads)
+    _native.filter(token_rows, token_columns, alpha, beta, random, out, particles, threads())
     return out
 
 
-def digamma(x: Floats, *, threads: int = 1) -> Floats:
+def digamma(x: Floats) -> Floats:
     """ψ(x), x > 0."""
-    return _elementwise(_native.digamma, x, threads)
+    return _elementwise(_native.digamma, x)
 
 
-def log_gamma(x: Floats, *, threads: int = 1) -> Floats:
+def log_gamma(x: Floats) -> Floats:
     """log Γ(x), x > 0."""
-    return _elementwise(_native.log_gamma, x, threads)
+    return _elementwise(_native.log_gamma, x)
 
 
-def _elementwise(kernel: Any, x: Floats, threads: int) -> Floats:
+def _elementwise(kernel: Callable[..., None], x: Floats) -> Floats:
     x = np.ascontiguousarray(x, dtype=np.float64)
     out = np.empty(x.shape)
-    kernel(x.reshape(-1), out.reshape(-1), threads)
+    kernel(x.reshape(-1), out.reshape(-1), threads())
     return out

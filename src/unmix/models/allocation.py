@@ -19,15 +19,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import betaincinv, gammaln
 
 from unmix.counts import Counts
 from unmix.kernels.sampling import log_gamma
-from unmix.models.beliefs import dirichlet_deviation
+from unmix.models.dirichlet import dirichlet_sd
 from unmix.models.priors import positive, positive_number
-
-Floats = NDArray[np.float64]
+from unmix.types import Floats
 
 
 class Moments(NamedTuple):
@@ -43,8 +42,8 @@ class Allocation:
 
     a: float
     b: float
-    alpha: Floats  # one a feature
-    beta: Floats  # one a topic
+    alpha: Floats  # one per feature
+    beta: Floats  # one per topic
 
     @classmethod
     def for_data(cls, X: Counts, n_topics: int, a: Any, b: Any, alpha: ArrayLike, beta: ArrayLike) -> Self:
@@ -71,11 +70,11 @@ class Allocation:
         proportions = n * (gammaln(total_beta) - gammaln(self.beta).sum()) - gammaln(total_beta + totals).sum()
         return float(topics + proportions) + self.log_sizes(totals)
 
-    def ell(self, by_feature: Floats, by_sample: Floats, log_factorials: float, *, threads: int = 1) -> float:
+    def ell(self, by_feature: Floats, by_sample: Floats, log_factorials: float) -> float:
         """ℓ(S) from S_jk (m × K), S_ik (n × K) and Σ logΓ(S_ijk + 1)."""
         topics = by_feature.sum(axis=0)
-        features = log_gamma(self.alpha[:, None] + by_feature, threads=threads).sum()
-        samples = log_gamma(self.beta + by_sample, threads=threads).sum()
+        features = log_gamma(self.alpha[:, None] + by_feature).sum()
+        samples = log_gamma(self.beta + by_sample).sum()
         return float(features + samples - log_gamma(self.alpha.sum() + topics).sum() - log_factorials)
 
     def log_joint(self, by_feature: Floats, by_sample: Floats, log_factorials: float) -> float:
@@ -85,12 +84,12 @@ class Allocation:
     def topics(self, by_feature: Floats) -> Moments:
         """Of f*_k given S, one topic a column."""
         parameters = self.alpha[:, None] + by_feature
-        return Moments(parameters / parameters.sum(axis=0), dirichlet_deviation(parameters, axis=0))
+        return Moments(parameters / parameters.sum(axis=0), dirichlet_sd(parameters, axis=0))
 
     def proportions(self, by_sample: Floats) -> Moments:
         """Of l*_i given S, one sample a row."""
         parameters = self.beta + by_sample
-        return Moments(parameters / parameters.sum(axis=1, keepdims=True), dirichlet_deviation(parameters, axis=1))
+        return Moments(parameters / parameters.sum(axis=1, keepdims=True), dirichlet_sd(parameters, axis=1))
 
     def posterior(self, by_feature: Floats, by_sample: Floats) -> dict[str, Floats]:
         """Dirichlet parameters of topics and proportions given S, and their priors, in the form of the variational models."""

@@ -10,4 +10,4 @@ from unmix.models.variational import Variational
 
 def gamma_gamma(n_topics: int, a: float, b: float, c: float, d: float) -> Variational:
     ones = np.ones(n_topics)
-    return Variational(Gammas(a * ones, b * ones), Gammas(c * ones, d * ones), totals_given=False)
+    return Variational(Gammas(a * ones, b * ones), Gammas(c * ones, d * ones))

@@ -4,23 +4,26 @@ All models here share one bound. With l̃ = exp E log l and f̃ = exp E log f,
 
     ELBO = Σ x log Σ_k l̃_ik f̃_jk − Σ log Γ(x+1) − Σ_k (Σ_i E l_ik)(Σ_j E f_jk) + bound(q(L)) + bound(q(F))
 
-where bound(q) = E log prior − E log q. It is maximal in q(L) if that is `believe(counts, cost)`, counts being the expected
+where bound(q) = E log prior − E log q. It is maximal in q(L) if that is `update(counts, cost)`, counts being the expected
 counts l̃_ik Σ_j x_ij f̃_jk / λ_ij of each topic, and cost the sums Σ_j E f_jk of the other factor. A model is a pair of priors.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv, digamma, gammaincinv, gammaln, xlogy
 
 from unmix import kernels
-from unmix.models.poisson import column_sums
+from unmix.models.dirichlet import best_concentration, dirichlet_sd
+from unmix.sides import Side, column_sums
+from unmix.types import Floats
 
-Floats = NDArray[np.float64]
+LEAST_SHARE = 1e-8  # of a feature in a topic to begin with: a zero would stay zero for ever
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,51 +38,123 @@ class Belief:
     bound: float  # E log prior − E log q
 
 
-class Prior(Protocol):
-    def believe(self, counts: Floats, cost: Floats, threads: int = 1) -> Belief:
-        """The best belief, given the expected counts of each topic and what a unit of it costs."""
-        ...
-
-    def at(self, parameters: Floats, rates: Floats | None = None, threads: int = 1) -> Belief:
-        """The belief with these parameters."""
-        ...
-
-    def mean(self, belief: Belief) -> Floats: ...
-
-    def deviation(self, belief: Belief) -> Floats:
-        """Posterior standard deviations."""
-        ...
-
-    def quantile(self, belief: Belief, probability: float) -> Floats: ...
-
-    def arrays(self, belief: Belief) -> dict[str, Floats]:
-        """All that is needed to have prior and belief back; topics, if any, on the last axis."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class Gammas:
-    """Entries ~ Gamma(shape_k, rate_k). Beliefs are Gamma(shape_k + counts, rate_k + cost_k)."""
+class ScaleTerms(NamedTuple):
+    """What the prior of a factor says of the scale of its topics: entries ~ Gamma(shape_k, rate_k)."""
 
     shape: Floats
     rate: Floats
 
-    def believe(self, counts: Floats, cost: Floats, threads: int = 1) -> Belief:
-        return self.at(self.shape + counts, self.rate + cost, threads)
 
-    def at(self, parameters: Floats, rates: Floats | None = None, threads: int = 1) -> Belief:
-        assert rates is not None
+class Prior(ABC):
+    """The prior of one factor. A kind of prior is a subclass, and nothing outside of it knows which kinds there are.
+
+    `arrays` and `restore` are inverse to each other: a saved fit holds the arrays, and the name of the class.
+    """
+
+    kinds: ClassVar[dict[str, type[Prior]]] = {}
+    proportions: ClassVar[bool] = False  # whether, as prior of loadings, it is one of shares of totals that are given
+    own_scale: ClassVar[bool] = False  # whether entries have a scale of their own; if not, rows or columns sum to one
+
+    def __init_subclass__(cls) -> None:
+        Prior.kinds[cls.__name__] = cls
+
+    # What the bound and the solvers need
+
+    @abstractmethod
+    def update(self, counts: Floats, cost: Floats) -> Belief:
+        """The best belief, given the expected counts of each topic and what a unit of it costs."""
+
+    @abstractmethod
+    def belief(self, parameters: Floats, rates: Floats | None = None) -> Belief:
+        """The belief with these parameters."""
+
+    def start(self, shares: Floats, totals: Floats, cost: Floats) -> Belief:
+        """The belief to begin with at a maximum-likelihood fit, whose expected counts are `shares` · `totals`."""
+        return self.update(totals * shares, cost)
+
+    def infer(
+        self, side: Side, other: Belief, start: Belief | Floats | None, totals: Floats, *, steps: int, tolerance: float
+    ) -> Belief:
+        """As prior of loadings: the best belief given q of the factors, by up to `steps` updates of each row. From a belief, from
+        parameters (with the rates that are best now), or (None) from counts spread evenly."""
+        raise NotImplementedError(f"{type(self).__name__} is no prior of loadings")  # pragma: no cover
+
+    def learned(self, belief: Belief) -> Self:
+        """With the hyper-parameters that make the bound highest at this belief."""
+        raise ValueError(f"the parameters of {type(self).__name__} are not learned; give them")
+
+    def scale_terms(self) -> ScaleTerms | None:
+        """Where entries have a scale of their own, that of beliefs being 1 / rates: what the prior says of it."""
+        return None
+
+    def matches(self, other: Prior, values: bool = True) -> bool:
+        """Whether it is of the same kind, with hyper-parameters of the same shapes, and of the same values if asked."""
+        same = np.array_equal if values else lambda one, two: np.shape(one) == np.shape(two)
+        return type(self) is type(other) and all(same(value, vars(other)[name]) for name, value in vars(self).items())
+
+    # What can be asked of a belief
+
+    @abstractmethod
+    def mean(self, belief: Belief) -> Floats: ...
+
+    @abstractmethod
+    def standard_deviation(self, belief: Belief) -> Floats: ...
+
+    @abstractmethod
+    def quantile(self, belief: Belief, probability: float) -> Floats: ...
+
+    # What is kept of it
+
+    @abstractmethod
+    def arrays(self, belief: Belief) -> dict[str, Floats]:
+        """All that is needed to have prior and belief back; topics, if any, on the last axis. "" are the parameters."""
+
+    @classmethod
+    @abstractmethod
+    def restore(cls, arrays: Mapping[str, Floats]) -> tuple[Self, Belief]:
+        """The prior and the belief that `arrays` was taken from."""
+
+    @classmethod
+    def without_rows(cls, arrays: Mapping[str, Floats], lost: Floats) -> dict[str, Floats]:
+        """`arrays` of topics from which rows were cut, which once summed to `lost` times what is left of them."""
+        return dict(arrays)
+
+
+@dataclass(frozen=True, eq=False)
+class Gammas(Prior):
+    """Entries ~ Gamma(shape_k, rate_k). Beliefs are Gamma(shape_k + counts, rate_k + cost_k)."""
+
+    shape: Floats
+    rate: Floats
+    own_scale: ClassVar[bool] = True
+
+    def update(self, counts: Floats, cost: Floats) -> Belief:
+        return self.belief(self.shape + counts, self.rate + cost)
+
+    def belief(self, parameters: Floats, rates: Floats | None = None) -> Belief:
+        if rates is None:
+            raise ValueError("a Gamma belief needs rates")
         rows = len(parameters)
-        geometric, shifts, term = kernels.log_means(parameters, -np.log(rates), self.shape, threads=threads)
+        geometric, shifts, term = kernels.log_means(parameters, -np.log(rates), self.shape)
         sums = column_sums(parameters)
         prior = rows * (self.shape * np.log(self.rate / rates) - gammaln(self.shape)).sum()
         bound = term + prior + sums @ (1 - self.rate / rates)
         return Belief(parameters, rates, geometric, shifts, sums / rates, float(bound))
 
+    def infer(
+        self, side: Side, other: Belief, start: Belief | Floats | None, totals: Floats, *, steps: int, tolerance: float
+    ) -> Belief:
+        rates = self.rate + other.sums
+        parameters = _inferred(side, other, start, totals, self.shape, rates, steps, tolerance)
+        return self.belief(parameters, rates)
+
+    def scale_terms(self) -> ScaleTerms:
+        return ScaleTerms(self.shape, self.rate)
+
     def mean(self, belief: Belief) -> Floats:
         return belief.parameters / belief.rates
 
-    def deviation(self, belief: Belief) -> Floats:
+    def standard_deviation(self, belief: Belief) -> Floats:
         return np.sqrt(belief.parameters) / belief.rates
 
     def quantile(self, belief: Belief, probability: float) -> Floats:
@@ -88,30 +163,45 @@ class Gammas:
     def arrays(self, belief: Belief) -> dict[str, Floats]:
         return {"": belief.parameters, "_rate": belief.rates, "_prior": self.shape, "_prior_rate": self.rate}
 
+    @classmethod
+    def restore(cls, arrays: Mapping[str, Floats]) -> tuple[Self, Belief]:
+        prior = cls(arrays["_prior"], arrays["_prior_rate"])
+        return prior, prior.belief(arrays[""], arrays["_rate"])
+
 
 @dataclass(frozen=True, eq=False)
-class DirichletRows:
+class DirichletRows(Prior):
     """Each row ~ Dirichlet(shape): proportions of the topics. Beliefs are Dirichlet(shape + counts)."""
 
     shape: Floats
+    proportions: ClassVar[bool] = True
 
-    def believe(self, counts: Floats, cost: Floats, threads: int = 1) -> Belief:
-        return self.at(self.shape + counts, threads=threads)
+    def update(self, counts: Floats, cost: Floats) -> Belief:
+        return self.belief(self.shape + counts)
 
-    def at(self, parameters: Floats, rates: Floats | None = None, threads: int = 1) -> Belief:
+    def belief(self, parameters: Floats, rates: Floats | None = None) -> Belief:
         ones = np.ones(len(self.shape))
-        geometric, shifts, term = kernels.log_means(parameters, 0 * ones, self.shape, threads=threads)
+        geometric, shifts, term = kernels.log_means(parameters, 0 * ones, self.shape)
         totals, total = parameters.sum(axis=1), self.shape.sum()
         prior = len(parameters) * (gammaln(total) - gammaln(self.shape).sum())
         bound = term + prior - gammaln(totals).sum() - (total - totals) @ digamma(totals)
         means = np.einsum("ik,i->k", parameters, 1 / totals)
         return Belief(parameters, ones, geometric, shifts - digamma(totals), means, float(bound))
 
+    def infer(
+        self, side: Side, other: Belief, start: Belief | Floats | None, totals: Floats, *, steps: int, tolerance: float
+    ) -> Belief:
+        ones = np.ones(len(self.shape))
+        return self.belief(_inferred(side, other, start, totals, self.shape, ones, steps, tolerance))
+
+    def learned(self, belief: Belief) -> Self:
+        return type(self)(best_concentration(self.shape, belief.parameters))
+
     def mean(self, belief: Belief) -> Floats:
         return belief.parameters / belief.parameters.sum(axis=1, keepdims=True)
 
-    def deviation(self, belief: Belief) -> Floats:
-        return dirichlet_deviation(belief.parameters, axis=1)
+    def standard_deviation(self, belief: Belief) -> Floats:
+        return dirichlet_sd(belief.parameters, axis=1)
 
     def quantile(self, belief: Belief, probability: float) -> Floats:
         return _beta_quantile(belief.parameters, 1, probability)
@@ -119,19 +209,24 @@ class DirichletRows:
     def arrays(self, belief: Belief) -> dict[str, Floats]:
         return {"": belief.parameters, "_prior": self.shape}
 
+    @classmethod
+    def restore(cls, arrays: Mapping[str, Floats]) -> tuple[Self, Belief]:
+        prior = cls(arrays["_prior"])
+        return prior, prior.belief(arrays[""])
+
 
 @dataclass(frozen=True, eq=False)
-class DirichletColumns:
+class DirichletColumns(Prior):
     """Each column ~ Dirichlet(shape): topics over features. Beliefs are Dirichlet(shape + counts)."""
 
-    shape: Floats  # a number a feature
+    shape: Floats  # a number per feature
 
-    def believe(self, counts: Floats, cost: Floats, threads: int = 1) -> Belief:
-        return self.at(self.shape[:, None] + counts, threads=threads)
+    def update(self, counts: Floats, cost: Floats) -> Belief:
+        return self.belief(self.shape[:, None] + counts)
 
-    def at(self, parameters: Floats, rates: Floats | None = None, threads: int = 1) -> Belief:
+    def belief(self, parameters: Floats, rates: Floats | None = None) -> Belief:
         totals, total = column_sums(parameters), self.shape.sum()
-        geometric, shifts, term = kernels.log_means(parameters, -digamma(totals), self.shape[:, None], threads=threads)
+        geometric, shifts, term = kernels.log_means(parameters, -digamma(totals), self.shape[:, None])
         prior = len(totals) * (gammaln(total) - gammaln(self.shape).sum())
         bound = term + prior - gammaln(totals).sum() - (total - totals) @ digamma(totals)
         ones = np.ones(len(totals))
@@ -140,8 +235,8 @@ class DirichletColumns:
     def mean(self, belief: Belief) -> Floats:
         return belief.parameters / column_sums(belief.parameters)
 
-    def deviation(self, belief: Belief) -> Floats:
-        return dirichlet_deviation(belief.parameters, axis=0)
+    def standard_deviation(self, belief: Belief) -> Floats:
+        return dirichlet_sd(belief.parameters, axis=0)
 
     def quantile(self, belief: Belief, probability: float) -> Floats:
         return _beta_quantile(belief.parameters, 0, probability)
@@ -149,20 +244,25 @@ class DirichletColumns:
     def arrays(self, belief: Belief) -> dict[str, Floats]:
         return {"": belief.parameters, "_prior": self.shape[:, None]}
 
+    @classmethod
+    def restore(cls, arrays: Mapping[str, Floats]) -> tuple[Self, Belief]:
+        prior = cls(arrays["_prior"].ravel())
+        return prior, prior.belief(arrays[""])
+
 
 @dataclass(frozen=True, eq=False)
-class Columns:
-    """Columns that sum to one and are estimated, not believed: by maximum likelihood, or, with a Dirichlet prior of which
-    `extra` is the parameter − 1 (m × K), by its mode."""
+class PointTopics(Prior):
+    """Topics, columns that sum to one, which are estimated, not believed: by maximum likelihood, or, with a Dirichlet prior of
+    which `extra` is the parameter − 1 (m × K), by its mode."""
 
     extra: Floats | None = None
 
-    def believe(self, counts: Floats, cost: Floats, threads: int = 1) -> Belief:
+    def update(self, counts: Floats, cost: Floats) -> Belief:
         weights = counts if self.extra is None else counts + self.extra
         sums = column_sums(weights)
-        return self.at(np.divide(weights, sums, out=np.full_like(weights, 1 / len(weights)), where=sums > 0))
+        return self.belief(np.divide(weights, sums, out=np.full_like(weights, 1 / len(weights)), where=sums > 0))
 
-    def at(self, parameters: Floats, rates: Floats | None = None, threads: int = 1) -> Belief:
+    def belief(self, parameters: Floats, rates: Floats | None = None) -> Belief:
         rows, topics = parameters.shape
         bound = 0.0
         if self.extra is not None:
@@ -170,28 +270,65 @@ class Columns:
             bound = float(normaliser.sum() + xlogy(self.extra, parameters).sum())
         return Belief(parameters, np.ones(topics), parameters, np.zeros(rows), np.ones(topics), bound)
 
+    def start(self, shares: Floats, totals: Floats, cost: Floats) -> Belief:
+        return self.belief(point_topics(shares))
+
     def mean(self, belief: Belief) -> Floats:
         return belief.parameters
 
-    def deviation(self, belief: Belief) -> Floats:
+    def standard_deviation(self, belief: Belief) -> Floats:
         raise ValueError(
             "the topics are estimated, not believed, and so have no spread; give eta=... to believe in them"
         )
 
     def quantile(self, belief: Belief, probability: float) -> Floats:
-        return self.deviation(belief)
+        return self.standard_deviation(belief)
 
     def arrays(self, belief: Belief) -> dict[str, Floats]:
         return {"": belief.parameters}
 
+    @classmethod
+    def restore(cls, arrays: Mapping[str, Floats]) -> tuple[Self, Belief]:
+        prior = cls()
+        return prior, prior.belief(arrays[""])
 
-def dirichlet_deviation(parameters: Floats, axis: int) -> Floats:
-    """One entry of a Dirichlet is Beta(parameter, sum of the others)."""
-    total = parameters.sum(axis=axis, keepdims=True)
-    share = parameters / total
-    return np.sqrt(share * (1 - share) / (total + 1))
+    @classmethod
+    def without_rows(cls, arrays: Mapping[str, Floats], lost: Floats) -> dict[str, Floats]:
+        return {"": arrays[""] * lost}
+
+
+def point_topics(shares: Floats) -> Floats:
+    """F* with no share below the least that a multiplicative update can bring back."""
+    topics = np.maximum(shares, LEAST_SHARE)
+    return topics / topics.sum(axis=0)
+
+
+def _inferred(
+    side: Side,
+    other: Belief,
+    start: Belief | Floats | None,
+    totals: Floats,
+    prior: Floats,
+    rates: Floats,
+    steps: int,
+    tolerance: float,
+) -> Floats:
+    """The loop γ ← prior + expected counts, row by row, at these rates."""
+
+    def loop(parameters: Floats, rates: Floats, steps: int) -> Floats:
+        return side.infer(other.geometric, 1 / rates, parameters, prior, steps=steps, tolerance=tolerance)
+
+    if start is None:
+        start = prior + totals[:, None] / len(prior)
+    elif isinstance(start, Belief):
+        # the first expected counts are those under the old rates, or the bound might fall
+        old, start = start.rates, start.parameters
+        if not np.array_equal(old, rates):
+            start, steps = loop(start, old, 1), steps - 1
+    return loop(start, rates, steps) if steps else start
 
 
 def _beta_quantile(parameters: Floats, axis: int, probability: float) -> Floats:
+    """One entry of a Dirichlet is Beta(parameter, sum of the others)."""
     others = parameters.sum(axis=axis, keepdims=True) - parameters
     return np.where(others > 0, betaincinv(parameters, np.where(others > 0, others, 1.0), probability), 1.0)

@@ -7,17 +7,15 @@ With equal rates it is LDA with α = shape and a negative binomial for the sampl
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from unmix.models.beliefs import Columns, DirichletColumns, Gammas
+from unmix.models.beliefs import DirichletColumns, Gammas, PointTopics
 from unmix.models.variational import Variational
-
-Floats = NDArray[np.float64]
+from unmix.types import Floats
 
 
 def gamma_poisson(shape: Floats, rate: Floats, eta: Floats | None = None) -> Variational:
-    return Variational(Gammas(shape, rate), Columns() if eta is None else DirichletColumns(eta), totals_given=False)
+    return Variational(Gammas(shape, rate), PointTopics() if eta is None else DirichletColumns(eta))
 
 
 def log_total(totals: Floats, shape: Floats, rate: float) -> Floats:

@@ -8,17 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from unmix import kernels
 from unmix.counts import Counts
-from unmix.models.poisson import column_sums
-from unmix.models.scales import best_scales
+from unmix.models.beliefs import point_topics
+from unmix.models.scales import scaled_counts
 from unmix.models.topics import poisson_to_topics
-
-Floats = NDArray[np.float64]
-
-LEAST_SHARE = 1e-8  # of a feature in a topic: a maximum-likelihood zero would stay zero for ever
+from unmix.sides import column_sums
+from unmix.threads import use_threads
+from unmix.types import Floats
 
 
 def poisson_to_plsi(L: ArrayLike, F: ArrayLike) -> tuple[Floats, Floats, Floats]:
@@ -44,8 +42,7 @@ def poisson_to_lda(
     proportions, topics, _, _ = poisson_to_topics(L, F)
     counts = np.asarray(totals, dtype=np.float64)[:, None] * proportions
     if eta is None:
-        topics = np.maximum(topics, LEAST_SHARE)
-        return np.asarray(alpha) + counts, topics / topics.sum(axis=0)
+        return np.asarray(alpha) + counts, point_topics(topics)
     return np.asarray(alpha) + counts, np.reshape(np.asarray(eta, dtype=np.float64), (-1, 1)) + column_sums(
         counts
     ) * topics
@@ -86,19 +83,13 @@ def allocation_to_lda(
 
 
 def poisson_to_gamma_gamma(
-    X: Any, L: ArrayLike, F: ArrayLike, a: float, b: float, c: float, d: float, threads: int = 1
+    X: Any, L: ArrayLike, F: ArrayLike, a: float, b: float, c: float, d: float, n_jobs: int | None = None
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Where Bayesian factorisation starts from a maximum-likelihood fit: (â, b̂, ĉ, d̂), shapes n × K and m × K, rates K.
 
     Topics are scaled as the priors like them best; â = a + expected counts, b̂ = b + Σ_j f_jk, and so on.
     """
     X = X if isinstance(X, Counts) else Counts(X)
-    L, F = np.asarray(L, dtype=np.float64), np.asarray(F, dtype=np.float64)
-    z = best_scales(L, F, a, b, c, d)
-    L, F = L / z, F * z
-    A, B, xlog = kernels.both_numerators(X.rows, X.columns, X.column_order, L, F, threads=threads)
-    if not np.isfinite(xlog):
-        raise ValueError(
-            "a count has a rate of zero, so it is impossible; give its sample and feature some weight in init"
-        )
-    return a + L * A, b + column_sums(F), c + F * B, d + column_sums(L)
+    with use_threads(n_jobs):
+        Z, u, Y, v = scaled_counts(X.sides(), np.asarray(L, dtype=float), np.asarray(F, dtype=float), a, b, c, d)
+    return a + Z, b + u, c + Y, d + v

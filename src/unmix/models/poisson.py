@@ -11,23 +11,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln, xlogy
 
-from unmix import kernels
 from unmix.counts import Counts
 from unmix.models.priors import Gamma
 from unmix.models.topics import poisson_to_topics
-
-Floats = NDArray[np.float64]
-
-
-def column_sums(factor: NDArray[Any]) -> Floats:
-    """In double precision. einsum does it several times faster than sum for tall, narrow arrays."""
-    return np.einsum("ij->j", factor, dtype=np.float64)
+from unmix.sides import Sides, column_sums
+from unmix.threads import use_threads
+from unmix.types import Factor, Floats
 
 
-def expected_total(L: NDArray[Any], F: NDArray[Any]) -> float:
+def expected_total(L: Factor, F: Factor) -> float:
     """Σ_ij λ_ij, without visiting a single zero."""
     return float(column_sums(L) @ column_sums(F))
 
@@ -38,28 +33,37 @@ def loglik(
     F: ArrayLike,
     model: Literal["poisson", "multinomial"] = "poisson",
     per_sample: bool = False,
+    n_jobs: int | None = None,
 ) -> float | Floats:
     """Log-likelihood of counts X given loadings and factors, all constants included.
 
     `model="multinomial"` gives that of the topic model that L and F are equivalent to (sample totals taken as known).
+    `n_jobs` is the number of threads; None or −1 for all cores.
     """
-    X, L, F = _checked(X, L, F)
-    if model == "multinomial":
-        L, F, _, _ = poisson_to_topics(L, F)
-    elif model != "poisson":
+    if model not in ("poisson", "multinomial"):
         raise ValueError(f'model is {model!r}; choose "poisson" or "multinomial"')
-    x = X.rows.data
-    values = kernels.xlogs(X.rows, L, F, threads=1)
-    values -= _row_sums(X, gammaln(x + 1))
-    values += gammaln(X.sample_totals + 1) if model == "multinomial" else -(L @ F.sum(axis=0))
+    with use_threads(n_jobs):
+        values = logliks(*_checked(X, L, F), multinomial=model == "multinomial")
     return values if per_sample else float(values.sum())
 
 
-def deviance(X: Any, L: ArrayLike, F: ArrayLike) -> float:
-    """2 KL(X ‖ L Fᵀ): twice the log-likelihood lost against a model that predicts every count exactly."""
+def logliks(X: Counts, L: Floats, F: Floats, *, multinomial: bool = False) -> Floats:
+    """Of every sample, for factors that are known to fit the data."""
+    if multinomial:
+        L, F, _, _ = poisson_to_topics(L, F)
+    values = X.sides().left.xlogs(L, F)
+    values -= _row_sums(X, gammaln(X.rows.data + 1))
+    values += gammaln(X.sample_totals + 1) if multinomial else -(L @ F.sum(axis=0))
+    return values
+
+
+def deviance(X: Any, L: ArrayLike, F: ArrayLike, n_jobs: int | None = None) -> float:
+    """2 KL(X ‖ L Fᵀ): twice the log-likelihood lost against a model that predicts every count exactly. `n_jobs` as in
+    `loglik`."""
     X, L, F = _checked(X, L, F)
-    x = X.rows.data
-    return 2 * float(xlogy(x, x).sum() - kernels.xlogs(X.rows, L, F, threads=1).sum() - X.total + expected_total(L, F))
+    with use_threads(n_jobs):
+        xlog = X.sides().left.xlogs(L, F).sum()
+    return 2 * float(xlogy(X.rows.data, X.rows.data).sum() - xlog - X.total + expected_total(L, F))
 
 
 @dataclass(frozen=True)
@@ -76,10 +80,9 @@ class Residuals:
 
 
 def residuals(
-    X: Counts,
-    L: Floats,
-    F: Floats,
-    threads: int = 1,
+    sides: Sides,
+    L: Factor,
+    F: Factor,
     prior: Gamma | None = None,
     loadings_prior: Gamma | None = None,
     penalty_gradients: tuple[Floats, Floats] | None = None,
@@ -87,8 +90,8 @@ def residuals(
     """A rate of zero at a nonzero count makes its residuals infinite. With priors or a penalty they are those of the sum."""
     sums = column_sums(L), column_sums(F)
     gradients = [
-        np.subtract(sums[1], A := kernels.numerators(X.rows, L, F, threads=threads)[0], out=A),
-        np.subtract(sums[0], B := kernels.numerators(X.columns, F, L, threads=threads)[0], out=B),
+        np.subtract(sums[1], A := sides.left.numerators(L, F)[0], out=A),
+        np.subtract(sums[0], B := sides.right.numerators(F, L)[0], out=B),
     ]
     with np.errstate(divide="ignore", invalid="ignore"):
         for gradient, factor, belief in zip(gradients, (L, F), (loadings_prior, prior), strict=True):
@@ -103,9 +106,12 @@ def residuals(
     return Residuals(gradients[0], gradients[1], lowest)
 
 
-def kkt(X: Any, L: ArrayLike, F: ArrayLike) -> float:
-    """The largest KKT residual max(|L ∘ (u − A)|, |F ∘ (v − B)|); 0 at a solution, however its topics are scaled."""
-    return residuals(*_checked(X, L, F)).max
+def kkt(X: Any, L: ArrayLike, F: ArrayLike, n_jobs: int | None = None) -> float:
+    """The largest KKT residual max(|L ∘ (u − A)|, |F ∘ (v − B)|); 0 at a solution, however its topics are scaled. `n_jobs` as in
+    `loglik`."""
+    X, L, F = _checked(X, L, F)
+    with use_threads(n_jobs):
+        return residuals(X.sides(), L, F).max
 
 
 def _row_sums(X: Counts, values: Floats) -> Floats:

@@ -13,10 +13,10 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln, xlogy
 
-Floats = NDArray[np.float64]
+from unmix.types import Factor, Floats
 
 
 @dataclass(frozen=True)
@@ -51,23 +51,23 @@ class Gamma:
             raise ValueError(f"Gamma shape is 1 everywhere in topic {flat[0]}: no posterior mode; give some shape > 1")
         return extra, rate
 
-    def gradient(self, F: Floats) -> Floats:
+    def gradient(self, F: Factor) -> Floats:
         """Of the penalty."""
         extra, rate = self.broadcast(*F.shape)
         with np.errstate(divide="ignore", invalid="ignore"):
             return rate - np.where(extra > 0, extra / F, 0.0)
 
-    def penalty(self, F: Floats) -> float:
+    def penalty(self, F: Factor) -> float:
         """−log p(F) without its constant."""
         extra, rate = self.broadcast(*F.shape)
         return float(F.sum(axis=0, dtype=np.float64) @ rate - xlogy(extra, F).sum())
 
-    def log_density(self, F: Floats) -> float:
+    def log_density(self, F: Factor) -> float:
         """log p(F), constants included."""
         extra, rate = self.broadcast(*F.shape)
         return float(-self.penalty(F) + ((extra + 1) * np.log(rate) - gammaln(extra + 1)).sum())
 
-    def best_scales(self, F: Floats) -> Floats:
+    def best_scales(self, F: Factor) -> Floats:
         """The column sums Σ_j (α_jk − 1) / β_k that every posterior mode has."""
         extra, rate = self.broadcast(*F.shape)
         return extra.sum(axis=0) / rate
@@ -100,7 +100,7 @@ class Dirichlet:
         """As the prior of loadings of normalised topics: (concentration − 1) as a rows × K view, and no rate."""
         return _extra(self.concentration, rows, n_topics), np.zeros(n_topics)
 
-    def penalty(self, L: Floats) -> float:
+    def penalty(self, L: Factor) -> float:
         """−log p(proportions) without its constant; a sample without counts says nothing."""
         L = L[L.sum(axis=1) > 0]
         extra, _ = self.broadcast(*L.shape)

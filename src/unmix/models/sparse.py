@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unmix.models.poisson import column_sums
-
-Floats = NDArray[np.float64]
+from unmix.sides import column_sums
+from unmix.types import Factor, Floats
 
 
 @dataclass(frozen=True)
@@ -25,14 +23,14 @@ class Sparsity:
     weight: float
     norm: Literal["l1", "l2"]
 
-    def norms(self, F: Floats) -> Floats:
+    def norms(self, F: Factor) -> Floats:
         """‖f_k‖_p of every topic."""
         return column_sums(F) if self.norm == "l1" else np.sqrt(np.einsum("jk,jk->k", F, F))
 
-    def penalty(self, L: Floats, F: Floats) -> float:
+    def penalty(self, L: Factor, F: Factor) -> float:
         return float(self.weight * self.norms(F) @ column_sums(L))
 
-    def gradients(self, L: Floats, F: Floats) -> tuple[Floats, Floats]:
+    def gradients(self, L: Factor, F: Factor) -> tuple[Floats, Floats]:
         """Of the penalty, by L and by F."""
         norms, sums = self.norms(F), column_sums(L)
         slope = np.ones_like(F) if self.norm == "l1" else F / np.where(norms > 0, norms, 1.0)

@@ -8,9 +8,9 @@ For any L and F:  log p_Poisson(X | L, F) = log p_multinomial(X | L*, F*) + Σ_i
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from unmix.types import Floats
 
 
 def poisson_to_topics(L: ArrayLike, F: ArrayLike) -> tuple[Floats, Floats, Floats, Floats]:

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from unmix.counts import Counts
-from unmix.models.beliefs import Belief, Columns, DirichletColumns, DirichletRows, Gammas, Prior
-from unmix.models.scales import bound_scales
-
-Floats = NDArray[np.float64]
+from unmix.counts import Data
+from unmix.models.beliefs import Belief, Prior
+from unmix.models.poisson import expected_total
+from unmix.models.scales import bound_scales, scaled_counts
+from unmix.models.task import Iterate, Result
+from unmix.models.topics import poisson_to_topics
+from unmix.sides import Sides, column_sums
+from unmix.types import Factor, Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Variational:
-    """`totals_given`: the bound is one of log p(X | sample totals), as in LDA, and not of log p(X)."""
+    """A prior on L and one on F."""
 
-    left: Gammas | DirichletRows
+    left: Prior
     right: Prior
-    totals_given: bool
 
-    def elbo(self, X: Counts, left: Belief, right: Belief, xlog: float) -> float:
+    @property
+    def totals_given(self) -> bool:
+        """Whether the bound is one of log p(X | sample totals), as in LDA, and not of log p(X)."""
+        return self.left.proportions
+
+    def elbo(self, X: Data, left: Belief, right: Belief, xlog: float) -> float:
         """With all constants. `xlog` is Σ x log Σ_k l̃_ik f̃_jk for l̃, f̃ divided by exp(shift)."""
         shifted = xlog + X.sample_totals @ left.shifts + X.feature_totals @ right.shifts
         value = shifted - X.log_factorials - left.sums @ right.sums + left.bound + right.bound
@@ -31,38 +40,92 @@ class Variational:
             value += gammaln(X.sample_totals + 1).sum() + X.shape[0]
         return float(value)
 
-    def rescaled(
-        self, left: Belief, right: Belief, n: float, sums: Floats, threads: int = 1
-    ) -> tuple[Belief, Belief, Floats]:
-        """With Gammas on both sides: q with the best scale of each topic, for n samples whose E l sum to `sums`; and by what the
-        loadings were divided."""
-        if not (isinstance(self.left, Gammas) and isinstance(self.right, Gammas)):
-            return left, right, np.ones(len(sums))
-        z = bound_scales(self.left, self.right, right, n, sums)
-        left = self.left.at(left.parameters, left.rates * z, threads)
-        return left, self.right.at(right.parameters, right.rates / z, threads), z
+    def start(self, sides: Sides, X: Data, L: Factor, F: Factor) -> tuple[Belief, Belief]:
+        """q(L) and q(F) to begin with at maximum-likelihood factors."""
+        on_L, on_F = self.left.scale_terms(), self.right.scale_terms()
+        if on_L is not None and on_F is not None:
+            Z, u, Y, v = scaled_counts(sides, L, F, *on_L, *on_F)
+            return self.left.update(Z, u), self.right.update(Y, v)
+        proportions, topics, _, _ = poisson_to_topics(L, F)
+        totals = X.sample_totals[:, None]
+        right = self.right.start(topics, column_sums(totals * proportions), np.ones(topics.shape[1]))
+        return self.left.start(proportions, totals, right.sums), right
 
-    def factors(self, X: Counts, left: Belief, right: Belief) -> tuple[Floats, Floats]:
+    def rescaled(self, left: Belief, right: Belief, n: float, sums: Floats) -> tuple[Belief, Belief, Floats]:
+        """Where both sides have a scale: q with the best one of each topic, for n samples whose E l sum to `sums`; and by what
+        the loadings were divided."""
+        on_L, on_F = self.left.scale_terms(), self.right.scale_terms()
+        if on_L is None or on_F is None:
+            return left, right, np.ones(len(sums))
+        z = bound_scales(on_L, on_F, n, len(right.parameters), sums, right.sums)
+        left = self.left.belief(left.parameters, left.rates * z)
+        return left, self.right.belief(right.parameters, right.rates / z), z
+
+    def factors(self, X: Data, left: Belief, right: Belief) -> tuple[Floats, Floats]:
         """Posterior means on the Poisson scale."""
         L = self.left.mean(left)
         return L * X.sample_totals[:, None] if self.totals_given else L, self.right.mean(right)
 
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The names of the priors' classes; with `arrays`, all that `restore` needs."""
+        return {"L": type(self.left).__name__, "F": type(self.right).__name__}
+
     def arrays(self, left: Belief, right: Belief) -> dict[str, Floats]:
-        """Model and beliefs as arrays, under names that begin with L and F; `restore` takes them back."""
+        """Model and beliefs as arrays, under names that begin with L and F."""
         named = {"L": self.left.arrays(left), "F": self.right.arrays(right)}
         return {name + key: array for name, arrays in named.items() for key, array in arrays.items()}
 
 
-def restore(arrays: dict[str, Floats], threads: int = 1) -> tuple[Variational, Belief, Belief]:
-    """The model, q(L) and q(F) that `Variational.arrays` was taken from."""
-    left: Gammas | DirichletRows = DirichletRows(arrays["L_prior"])
-    right: Prior = Columns()
-    if "L_prior_rate" in arrays:
-        left = Gammas(arrays["L_prior"], arrays["L_prior_rate"])
-    if "F_prior_rate" in arrays:
-        right = Gammas(arrays["F_prior"], arrays["F_prior_rate"])
-    elif "F_prior" in arrays:
-        right = DirichletColumns(arrays["F_prior"].ravel())
-    model = Variational(left, right, totals_given=isinstance(left, DirichletRows))
-    q_left = left.at(arrays["L"], arrays.get("L_rate"), threads)
-    return model, q_left, right.at(arrays["F"], arrays.get("F_rate"), threads)
+def restore(kinds: Mapping[str, str], arrays: Mapping[str, Any]) -> tuple[Variational, Belief, Belief]:
+    """The model, q(L) and q(F) that `kinds` and `arrays` of a `Variational` were taken from."""
+    (left, q_left), (right, q_right) = (
+        Prior.kinds[kinds[side]].restore(
+            {name[1:]: array for name, array in arrays.items() if name[:1] == side and name[1:2] in ("", "_")}
+        )
+        for side in ("L", "F")
+    )
+    return Variational(left, right), q_left, q_right
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Beliefs(Iterate):
+    """q(L) and q(F), and the numerators at them that came with the bound (none after inner iterations)."""
+
+    model: Variational
+    left: Belief
+    right: Belief
+    A: Floats | None = None
+    B: Floats | None = None
+
+    def save(self) -> dict[str, Any]:
+        return {"loss": self.loss} | self.model.arrays(self.left, self.right)
+
+
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """Find the posterior of a variational model of these counts."""
+
+    X: Data
+    model: Variational
+
+    @cached_property
+    def sides(self) -> Sides:
+        return self.X.sides()
+
+    def loss(self, model: Variational, left: Belief, right: Belief, xlog: float | None = None) -> float:
+        """`xlog` is Σ x log Σ_k l̃ f̃ where the caller has it already."""
+        if xlog is None:
+            xlog = float(self.sides.left.xlogs(left.geometric, right.geometric).sum())
+        return -model.elbo(self.X, left, right, xlog)
+
+    def metrics(self, state: Beliefs) -> dict[str, float]:
+        return {"loglik": np.nan, "objective": -state.loss, "elbo": -state.loss}
+
+    def kkt(self, state: Beliefs) -> float:
+        return np.nan
+
+    def result(self, state: Beliefs) -> Result:
+        L, F = state.model.factors(self.X, state.left, state.right)
+        loglik = float(self.sides.left.xlogs(L, F).sum()) - self.X.log_factorials - expected_total(L, F)
+        return Result(L, F, loglik, state.model.arrays(state.left, state.right), state.model.kinds)

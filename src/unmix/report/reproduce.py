@@ -6,8 +6,8 @@ import inspect
 import shlex
 from typing import Any
 
-import unmix.estimators
 from unmix.fit import Fit
+from unmix.registry import MODELS, estimator_class
 from unmix.report.encode import clean
 
 FACTS = {
@@ -40,10 +40,11 @@ def python_snippet(fit: Fit) -> str:
     source = fit.data.get("source")
     data = fit.data.get("python") or (f"um.read({str(source)!r})" if source else "um.read(...)  # the counts")
     name = str(fit.params.get("model", ""))
-    kind = getattr(unmix.estimators, name, None) if name in unmix.estimators.__all__ else None
-    if not inspect.isclass(kind):
+    if name not in MODELS:
         return f'import unmix as um\n\nX = {data}\nfit = um.load("model.safetensors")'
-    defaults = {key: parameter.default for key, parameter in inspect.signature(kind).parameters.items()}
+    defaults = {
+        key: parameter.default for key, parameter in inspect.signature(estimator_class(name)).parameters.items()
+    }
     given = {"n_components": fit.n_topics} | {
         key: value
         for key, value in fit.params.items()

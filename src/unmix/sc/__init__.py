@@ -6,6 +6,7 @@
     um.sc.pl.structure(adata, groupby="cell_type")          # look
     um.sc.tl.project(other, adata, layer="counts")          # the same topics in other cells
     um.sc.to_fit(adata)                                     # the `Fit`, with all that unmix can tell of it
+    um.sc.from_fit(fit)                                     # an AnnData that holds a fit
 
 Where things are kept, for the default key "topics":
 
@@ -27,6 +28,6 @@ except ImportError:
     raise ImportError("unmix.sc needs anndata; install it with: pip install 'unmix[anndata]'") from None
 
 from unmix.sc import pl, tl
-from unmix.sc.slots import to_fit
+from unmix.sc.slots import from_fit, to_fit
 
-__all__ = ["pl", "tl", "to_fit"]
+__all__ = ["from_fit", "pl", "tl", "to_fit"]

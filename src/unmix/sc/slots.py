@@ -12,6 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from unmix.fit import Fit
+from unmix.format import kinds_by_arrays
+from unmix.models.beliefs import Prior
 from unmix.plot import topic_colours
 from unmix.types import Floats, Integers
 
@@ -66,6 +68,8 @@ def write(
         "data": dict(fit.data),
         "colors": palette,
     }
+    if fit.priors:
+        adata.uns[key]["priors"] = dict(fit.priors)
     if others:
         adata.uns[key]["posterior"] = others
     if fit.text is not None:
@@ -88,16 +92,18 @@ def to_fit(adata: AnnData, key: str = "topics") -> Fit:
     genes = np.flatnonzero(adata.var[mask]) if mask in adata.var else np.arange(adata.n_vars)
     if not len(genes):
         raise ValueError(f"none of the genes of the topics under {key!r} are left in this AnnData")
+    posterior = _posterior(adata, key, genes)
     fit = Fit(
         L=np.array(adata.obsm[f"{key}_loadings"]),
         F=np.asarray(adata.varm[f"{key}_factors"])[genes],
         trace=record["trace"].reset_index(drop=True),
-        status=str(record["status"]),
+        status=record["status"],
         loglik=float(record["loglik"]),
         samples=np.array(adata.obs_names, dtype=str),
         features=np.array(adata.var_names[genes], dtype=str),
         metadata=adata.obs,
-        posterior=_posterior(adata, key, genes),
+        posterior=posterior,
+        priors=_plain(record["priors"]) if "priors" in record else kinds_by_arrays(posterior),
         params={name: value for name, value in _plain(record["params"]).items() if name not in SOURCE},
         versions=_plain(record["versions"]),
         data=_plain(record["data"]),
@@ -154,16 +160,16 @@ def colours_of(adata: AnnData, key: str) -> list[str]:
 
 def _settled(fit: Fit, scales: Floats) -> Fit:
     """A fit whose F has lost features since its columns summed to `scales`, with l_ik u_k, and so the proportions, as then."""
-    left = scales_of(fit)
-    if np.allclose(left, scales, rtol=CLOSE, atol=0):
+    now = scales_of(fit)
+    if np.allclose(now, scales, rtol=CLOSE, atol=0):
         return fit
-    lost = np.divide(scales, left, out=np.ones_like(left), where=left > 0)
-    if "F" not in fit.posterior or "F_rate" in fit.posterior:  # F has a scale of its own, or one for all features
+    lost = np.divide(scales, now, out=np.ones_like(now), where=now > 0)
+    kind = Prior.kinds.get(fit.priors.get("F", ""))
+    if kind is None or kind.own_scale:
         return replace(fit, L=(fit.L * lost).astype(fit.L.dtype))
-    posterior = dict(fit.posterior)  # a model of topics that sum to one
-    if "F_prior" not in posterior:  # and are estimated; a Dirichlet over some features needs no change
-        posterior["F"] = posterior["F"] * lost
-    return replace(fit, F=fit.F * lost, posterior=posterior)
+    arrays = {name[1:]: array for name, array in fit.posterior.items() if name.startswith("F")}
+    kept = {f"F{name}": array for name, array in kind.without_rows(arrays, lost).items()}
+    return replace(fit, F=fit.F * lost, posterior={**fit.posterior, **kept})
 
 
 def _clear(adata: AnnData, key: str) -> None:

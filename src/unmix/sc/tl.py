@@ -17,20 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 from unmix.counts import Counts
 from unmix.data.match import match_features
 from unmix.data.write import MODEL_FILE
-from unmix.estimators import (
-    LDA,
-    AllocationModel,
-    BayesianPoissonNMF,
-    GammaPoisson,
-    PoissonNMF,
-    SparsePoissonNMF,
-    TopicModel,
-    restored,
-)
+from unmix.estimators import from_fit
 from unmix.estimators.base import CountsEstimator
 from unmix.fit import Fit, load
 from unmix.models.topics import poisson_to_topics, topics_to_poisson
 from unmix.plot import topic_colours
+from unmix.registry import WORDS, estimator_class, named
 from unmix.sc.counts import counts_of
 from unmix.sc.slots import colours_of, restricted, scales_of, source_of, to_fit, write
 from unmix.types import Floats, Integers
@@ -39,16 +31,6 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
 __all__ = ["project", "topics"]
-
-MODELS: dict[str, type[CountsEstimator]] = {
-    "topics": TopicModel,
-    "poisson-nmf": PoissonNMF,
-    "sparse": SparsePoissonNMF,
-    "lda": LDA,
-    "gamma-poisson": GammaPoisson,
-    "bayes": BayesianPoissonNMF,
-    "allocation": AllocationModel,
-}
 
 
 def topics(
@@ -73,7 +55,7 @@ def topics(
     n_topics
         Number of topics; 10 by default.
     model
-        "topics" (the multinomial topic model), "poisson-nmf", "sparse", "lda", "gamma-poisson", "bayes", "allocation"; or an
+        {models} ("topics" is the multinomial topic model); or an
         estimator such as `unmix.LDA(10, alpha=0.1)`, which then brings its own options and is fitted itself.
     layer, use_raw
         Where the counts are: a layer, or `adata.raw` (of which the genes of `adata` are taken); by default `adata.X`.
@@ -121,6 +103,9 @@ def topics(
     source["mask_var"] = mask_var if isinstance(mask_var, str) else None
     places = np.arange(adata.n_vars) if genes is None else genes
     return _written(adata, fit, key_added, places, source, copy)
+
+
+topics.__doc__ = named(topics.__doc__)
 
 
 def project(
@@ -180,6 +165,7 @@ def project(
         samples=counts.samples,
         metadata=None,
         posterior={},
+        priors={},
         data=matched.counts.facts,
         state=None,
     )
@@ -197,16 +183,17 @@ def _estimator(
         if n_topics not in (None, model.n_components):
             raise ValueError(f"n_topics={n_topics}, but the estimator has n_components={model.n_components}; give one")
         return model
-    if model not in MODELS:
-        raise ValueError(f"model={model!r}; choose one of {', '.join(MODELS)}, or give an estimator of unmix")
+    if model not in WORDS:
+        raise ValueError(f"model={model!r}; choose one of {', '.join(WORDS)}, or give an estimator of unmix")
     n_topics = 10 if n_topics is None else n_topics
     if not isinstance(n_topics, Integral) or isinstance(n_topics, bool) or n_topics < 1:
         raise ValueError(f"n_topics={n_topics!r}; give a whole number of topics >= 1")
-    known = MODELS[model]().get_params()
+    kind = estimator_class(WORDS[model])
+    known = kind().get_params()
     if unknown := [name for name in options if name not in known]:
         own = ", ".join(sorted(set(known) - {"n_components", "random_state"}))
         raise ValueError(f"model {model!r} has no option {unknown[0]!r}; it has {own}")
-    return MODELS[model](n_components=int(n_topics), random_state=random_state, **options)
+    return kind(n_components=int(n_topics), random_state=random_state, **options)
 
 
 def _fitted(model: Any, key: str) -> tuple[CountsEstimator, list[str]]:
@@ -217,12 +204,12 @@ def _fitted(model: Any, key: str) -> tuple[CountsEstimator, list[str]]:
         fit = to_fit(model, key)
         if source_of(model, key).get("projected"):
             raise ValueError(f"the topics under {key!r} were projected themselves; give the model they came from")
-        return restored(fit), colours_of(model, key)
+        return from_fit(fit), colours_of(model, key)
     if isinstance(model, str | os.PathLike):
         path = Path(model)
         model = load(path / MODEL_FILE if path.is_dir() else path)
     if isinstance(model, Fit):
-        return restored(model), topic_colours(model)
+        return from_fit(model), topic_colours(model)
     if isinstance(model, CountsEstimator):
         check_is_fitted(model)
         return model, topic_colours(model.result_)

@@ -1,8 +1,12 @@
 """HOW it is optimised: one algorithm a file, one protocol, one loop."""
 
+from unmix.deprecation import renamed_names
+from unmix.models.problem import Problem, State
+from unmix.models.variational import Inference
+from unmix.sides import Side
 from unmix.solvers.accelerate import DAAREM, SQUAREM
 from unmix.solvers.alternate import Alternate
-from unmix.solvers.base import Problem, Side, State
+from unmix.solvers.base import HalfStep, Solver
 from unmix.solvers.callbacks import Checkpoint, Log, MeasureKKT, ProgressBar, StopAfter, StopAtKKT
 from unmix.solvers.cd import CCD, SCD, SN
 from unmix.solvers.em import EM
@@ -12,8 +16,8 @@ from unmix.solvers.newton import Newton
 from unmix.solvers.online import OnlineEM, StochasticVI
 from unmix.solvers.plsi import PLSI, Normalized
 from unmix.solvers.run import Progress, Trace, run
-from unmix.solvers.sparse import Shrunk, Sparse
-from unmix.solvers.vi import CAVI, Inference
+from unmix.solvers.sparse import SparseL1, SparseL2
+from unmix.solvers.vi import CAVI
 
 __all__ = [
     "CAVI",
@@ -28,6 +32,7 @@ __all__ = [
     "Alternate",
     "Checkpoint",
     "Extrapolate",
+    "HalfStep",
     "Inference",
     "Joint",
     "Log",
@@ -38,9 +43,10 @@ __all__ = [
     "Problem",
     "Progress",
     "ProgressBar",
-    "Shrunk",
     "Side",
-    "Sparse",
+    "Solver",
+    "SparseL1",
+    "SparseL2",
     "State",
     "StochasticVI",
     "StopAfter",
@@ -48,3 +54,5 @@ __all__ = [
     "Trace",
     "run",
 ]
+
+__getattr__ = renamed_names(__name__, {"Shrunk": "SparseL1", "Sparse": "SparseL2"})

@@ -14,41 +14,41 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from unmix.models.problem import Problem, State
 from unmix.solvers.alternate import Alternate
-from unmix.solvers.base import Floats, HalfStep, Problem, State
+from unmix.solvers.base import HalfStep, Solver
 from unmix.solvers.em import EM
-from unmix.solvers.extrapolate import LEAST
+from unmix.solvers.extrapolate import KEPT
+from unmix.types import Factor, Floats
 
 
 @dataclass(frozen=True)
-class SQUAREM:
+class SQUAREM(Solver[State]):
     """Three plain iterations a step; kept only if the loss is no worse than after the second, so it never rises."""
 
     half: HalfStep = field(default_factory=EM)
-    state_type: ClassVar[type[State]] = State
 
-    def start(self, problem: Problem, L: Floats, F: Floats) -> State:
-        return State(L=L, F=F, loss=problem.loss(L, F))
+    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> State:
+        return Alternate(self.half).start(problem, L, F, loss)
 
     def step(self, problem: Problem, state: State) -> State:
         plain = Alternate(self.half)
         first = plain.step(problem, state)
         second = plain.step(problem, first)
-        leap = [_leap(*thetas) for thetas in ((state.L, first.L, second.L), (state.F, first.F, second.F))]
-        third = plain.step(problem, plain.start(problem, *leap))
+        L, F = _leap(state.L, first.L, second.L), _leap(state.F, first.F, second.F)
+        third = plain.step(problem, plain.start(problem, L, F))
         if third.loss <= second.loss:
             return third
         return State(L=second.L, F=second.F, loss=second.loss, note="rejected")
 
 
-def _leap(zero: Floats, one: Floats, two: Floats) -> Floats:
+def _leap(zero: Factor, one: Factor, two: Factor) -> Factor:
     r, w = one - zero, two - 2 * one + zero
     bend = np.linalg.norm(w)
     alpha = -max(1.0, float(np.linalg.norm(r) / bend)) if bend > 0 else -1.0
-    return np.maximum(zero - 2 * alpha * r + alpha**2 * w, LEAST * two).astype(zero.dtype, copy=False)
+    return np.maximum(zero - 2 * alpha * r + alpha**2 * w, KEPT * two).astype(zero.dtype, copy=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +56,13 @@ class History(State):
     """θ and Mθ of the last iterations, the oldest first; `trust` counts the leaps that were kept."""
 
     paths: ClassVar[tuple[str, ...]] = ("L_path", "F_path")
-    L_path: Floats  # 2 × iterations × n × K
-    F_path: Floats
+    L_path: Factor  # 2 × iterations × n × K
+    F_path: Factor
     trust: int = 0
 
 
 @dataclass(frozen=True)
-class DAAREM:
+class DAAREM(Solver[History]):
     """One plain iteration a step, and a leap from the changes of the last `order` ones, which are then forgotten. A leap that
     makes the loss rise gives way to the plain iteration (the original lets it rise by 0.01). Damping, by ρ, leaves γ a share
     1 / (1 + 1.2^(25 − trust)) of its squared norm: leaps grow bolder the more of them were kept."""
@@ -71,9 +71,10 @@ class DAAREM:
     order: int = 10
     state_type: ClassVar[type[State]] = History
 
-    def start(self, problem: Problem, L: Floats, F: Floats) -> History:
+    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> History:
         nothing = (np.empty((2, 0, *factor.shape), factor.dtype) for factor in (L, F))
-        return History(L=L, F=F, loss=problem.loss(L, F), L_path=next(nothing), F_path=next(nothing))
+        loss = problem.loss(L, F) if loss is None else loss
+        return History(L=L, F=F, loss=loss, L_path=next(nothing), F_path=next(nothing))
 
     def step(self, problem: Problem, state: History) -> History:
         plain = Alternate(self.half).step(problem, state)
@@ -91,22 +92,22 @@ class DAAREM:
                 note = "rejected"
         return History(L=L, F=F, loss=loss, trust=trust, note=note, L_path=paths[0], F_path=paths[1])
 
-    def _longer(self, path: Floats, here: Floats, there: Floats) -> Floats:
+    def _longer(self, path: Factor, here: Factor, there: Factor) -> Factor:
         """With one iteration more, or with that one alone."""
         now = np.stack([here, there])[:, None]
         return now if path.shape[1] > self.order else np.concatenate([path, now], axis=1)
 
 
-def _factors(theta: NDArray[np.float64], plain: State) -> tuple[Floats, Floats]:
+def _factors(theta: Floats, plain: State) -> tuple[Factor, Factor]:
     """θ as L and F; an entry keeps a part of the plain one, as in `Extrapolate`."""
     L, F = (
-        np.maximum(part.reshape(like.shape), LEAST * like).astype(like.dtype)
+        np.maximum(part.reshape(like.shape), KEPT * like).astype(like.dtype)
         for part, like in ((theta[: plain.L.size], plain.L), (theta[plain.L.size :], plain.F))
     )
     return L, F
 
 
-def _damped(changes: NDArray[np.float64], f: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+def _damped(changes: Floats, f: Floats, share: float) -> Floats:
     """argmin ‖f − changesᵀ γ‖² + ρ ‖γ‖², with the ρ that leaves ‖γ‖² this share of what it is without."""
     V, d, U = np.linalg.svd(changes, full_matrices=False)
     kept = d > 1e-10 * d[0] if d[0] > 0 else d > 0

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from unmix.solvers.base import Floats, HalfStep, Problem, State
+from unmix.models.problem import Problem, State
+from unmix.solvers.base import HalfStep, Solver
+from unmix.types import Factor
 
-# a rise of the loss below this is rounding
-TOLERANCE = 1e-10
+ROUNDING = 1e-10  # a rise of the loss by a smaller part is none
 
 
 @dataclass(frozen=True)
-class Alternate:
+class Alternate(Solver[State]):
     """One half-step on each side. A half-step that gives no guarantee names a `safe` one to redo the iteration with."""
 
     half: HalfStep
-    state_type: ClassVar[type[State]] = State
 
-    def start(self, problem: Problem, L: Floats, F: Floats) -> State:
-        return State(L=L, F=F, loss=problem.loss(L, F))
+    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> State:
+        return State(L=L, F=F, loss=problem.loss(L, F) if loss is None else loss)
 
     def step(self, problem: Problem, state: State) -> State:
         new = self._step(self.half, problem, state)
-        safe: HalfStep | None = getattr(self.half, "safe", None)
-        if safe is not None and new.loss > state.loss + TOLERANCE * abs(state.loss):
+        safe = self.half.safe if isinstance(self.half, HalfStep) else None  # any callable may be one
+        if safe is not None and new.loss > state.loss + ROUNDING * abs(state.loss):
             new = self._step(safe, problem, state)
         return new
 

@@ -13,34 +13,24 @@ With S_ijk = x_ij ρ_ijk, Σ_k ρ_ijk = 1, the gradient of ℓ(S) by S_ijk is a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from unmix import kernels
-from unmix.counts import Counts, Rows
 from unmix.kernels.sampling import digamma, log_gamma
-from unmix.models.allocation import Allocation
-from unmix.models.poisson import loglik
-from unmix.solvers.base import Result, Stage
-
-Floats = NDArray[np.float64]
+from unmix.models.allocating import AllocationTask, Sums
+from unmix.sides import Side
+from unmix.types import Floats
 
 BLOCK = 1 << 16  # nonzeros taken together, for memory
 LEAST_EXPONENT = 1e-4
 TINY = 1e-150  # the least share of a topic in a count, so that no topic is lost for good
 
-
-@dataclass(frozen=True, kw_only=True)
-class Sums(Stage):
-    """What log p(S) needs of S besides the counts themselves: S_jk and S_ik."""
-
-    by_feature: Floats
-    by_sample: Floats
+M = TypeVar("M", bound=Sums)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,66 +46,16 @@ class Factored(Sums):
     Q: Floats
 
 
-@dataclass(frozen=True)
-class AllocationTask:
-    """maximise log p(S) over S >= 0 with Σ_k S_ijk = x_ij. The loss of a stage is −log p(S)."""
-
-    X: Counts
-    model: Allocation
-    threads: int = 1
-
-    @cached_property
-    def constant(self) -> float:
-        return self.model.log_constant(self.X.sample_totals)
-
-    @cached_property
-    def over_rows(self) -> sp.csr_array:
-        """n × nonzeros: turns ρ into S_ik."""
-        rows = self.X.rows
-        return sp.csr_array((rows.data, np.arange(self.X.nnz), rows.indptr), shape=(self.X.shape[0], self.X.nnz))
-
-    @cached_property
-    def over_columns(self) -> sp.csr_array:
-        """m × nonzeros: turns ρ into S_jk."""
-        columns, order = self.X.columns, self.X.column_order
-        return sp.csr_array((columns.data, order, columns.indptr), shape=(self.X.shape[1], self.X.nnz))
-
-    def loss(self, by_feature: Floats, by_sample: Floats, log_factorials: float) -> float:
-        return -self.constant - self.model.ell(by_feature, by_sample, log_factorials, threads=self.threads)
-
-    def gradients(self, state: Sums) -> tuple[Floats, Floats]:
-        """ψ(β_k + S_ik), n × K, and G⁻, m × K."""
-        model = self.model
-        plus = digamma(model.beta + state.by_sample, threads=self.threads)
-        below = digamma(model.alpha[:, None] + state.by_feature, threads=self.threads)
-        return plus, digamma(model.alpha.sum() + state.by_feature.sum(axis=0)) - below
-
-    def figures(self, state: Stage) -> dict[str, float]:
-        return {"loglik": np.nan, "objective": -state.loss}
-
-    def kkt(self, state: Stage) -> float:
-        return np.nan
-
-    def result(self, state: Sums) -> Result:
-        """Posterior means: topics as F, proportions times sizes as L."""
-        model, X = self.model, self.X
-        topics, proportions = model.topics(state.by_feature), model.proportions(state.by_sample)
-        L = proportions.mean * model.sizes(X.sample_totals).mean[:, None]
-        return Result(
-            L, topics.mean, float(loglik(X, L, topics.mean)), model.posterior(state.by_feature, state.by_sample)
-        )
-
-
-def parts(x: Floats, rho: Floats, plus: Floats, minus: Floats, threads: int = 1) -> tuple[Floats, Floats]:
+def parts(x: Floats, rho: Floats, plus: Floats, minus: Floats) -> tuple[Floats, Floats]:
     """pos and neg of nonzeros, given ψ(β_k + S_ik) and G⁻_jk of each."""
-    plus = plus - digamma(x[:, None] * rho + 1, threads=threads)
+    plus = plus - digamma(x[:, None] * rho + 1)
     pos = plus + (rho * minus).sum(axis=1, keepdims=True)
     neg = minus + (rho * plus).sum(axis=1, keepdims=True)
     return pos, neg
 
 
-def log_factorials(x: Floats, rho: Floats, threads: int = 1) -> float:
-    return float(log_gamma(x[:, None] * rho + 1, threads=threads).sum())
+def log_factorials(x: Floats, rho: Floats) -> float:
+    return float(log_gamma(x[:, None] * rho + 1).sum())
 
 
 @dataclass(frozen=True)
@@ -125,14 +65,16 @@ class FreeBLD:
     def start(self, task: AllocationTask, rho: Floats) -> Free:
         return self._at(task, np.maximum(rho, TINY))
 
+    def restore(self, task: AllocationTask, saved: Mapping[str, Any]) -> Free:
+        check_shape("rho", saved["rho"], (task.X.nnz, task.model.n_topics))
+        return self.start(task, saved["rho"])
+
     def step(self, task: AllocationTask, state: Free) -> Free:
         plus, minus = task.gradients(state)
         ratio = np.empty_like(state.rho)
-        rows, owner = task.X.rows, row_of_nonzeros(task.X.rows)
+        rows, owner = task.X.rows, task.sides.left.owners
         for block in blocks(task.X.nnz):
-            pos, neg = parts(
-                rows.data[block], state.rho[block], plus[owner[block]], minus[rows.indices[block]], task.threads
-            )
+            pos, neg = parts(rows.data[block], state.rho[block], plus[owner[block]], minus[rows.indices[block]])
             np.divide(pos, neg, out=ratio[block])
         return backtrack(state, lambda exponent: self._moved(task, state, ratio, exponent))
 
@@ -145,7 +87,7 @@ class FreeBLD:
     def _at(self, task: AllocationTask, rho: Floats) -> Free:
         by_feature, by_sample = task.over_columns @ rho, task.over_rows @ rho
         x = task.X.rows.data
-        factorials = sum(log_factorials(x[block], rho[block], task.threads) for block in blocks(task.X.nnz))
+        factorials = sum(log_factorials(x[block], rho[block]) for block in blocks(task.X.nnz))
         loss = task.loss(by_feature, by_sample, factorials)
         return Free(loss=loss, rho=rho, by_feature=by_feature, by_sample=by_sample)
 
@@ -157,19 +99,28 @@ class FactoredBLD:
     def start(self, task: AllocationTask, P: Floats, Q: Floats) -> Factored:
         return self._at(task, np.maximum(P, TINY), np.maximum(Q, TINY))
 
+    def restore(self, task: AllocationTask, saved: Mapping[str, Any]) -> Factored:
+        (n, m), K = task.X.shape, task.model.n_topics
+        check_shape("P", saved["P"], (n, K))
+        check_shape("Q", saved["Q"], (m, K))
+        return self.start(task, saved["P"], saved["Q"])
+
     def step(self, task: AllocationTask, state: Factored) -> Factored:
         """P, then Q from the new P."""
         plus, minus = task.gradients(state)
-        ratio = self._ratio(task, task.X.rows, state.P, state.Q, plus, minus)
+        ratio = self._ratio(task.sides.left, state.P, state.Q, plus, minus)
         state = backtrack(state, lambda exponent: self._at(task, scaled(state.P, ratio, exponent), state.Q))
         plus, minus = task.gradients(state)
-        ratio_q = self._ratio(task, task.X.columns, state.Q, state.P, minus, plus, transposed=True)
+        ratio_q = self._ratio(task.sides.right, state.Q, state.P, minus, plus, transposed=True)
         return backtrack(state, lambda exponent: self._at(task, state.P, scaled(state.Q, ratio_q, exponent)))
 
     @staticmethod
-    def _ratio(task, rows: Rows, moving: Floats, fixed: Floats, own: Floats, other: Floats, transposed=False) -> Floats:
+    def _ratio(
+        side: Side, moving: Floats, fixed: Floats, own: Floats, other: Floats, transposed: bool = False
+    ) -> Floats:
         """Σ S pos / Σ S neg over the nonzeros of each row of `moving`; `own` and `other` are the gradients by its rows and by
         those of `fixed`."""
+        rows = side.rows
         ratio = np.ones_like(moving)
         for some in row_blocks(rows.indptr):
             cells = slice(rows.indptr[some.start], rows.indptr[some.stop])
@@ -178,7 +129,7 @@ class FactoredBLD:
             i = np.repeat(np.arange(some.start, some.stop), np.diff(starts))
             rho = shares(moving[i], fixed[j])
             plus, minus = (other[j], own[i]) if transposed else (own[i], other[j])
-            pos, neg = parts(x, rho, plus, minus, task.threads)
+            pos, neg = parts(x, rho, plus, minus)
             gather = sp.csr_array((x, np.arange(len(x)), starts), shape=(some.stop - some.start, len(x)))
             with np.errstate(divide="ignore", invalid="ignore"):
                 ratio[some] = (gather @ (rho * pos)) / (gather @ (rho * neg))
@@ -188,18 +139,23 @@ class FactoredBLD:
     @staticmethod
     def _at(task: AllocationTask, P: Floats, Q: Floats) -> Factored:
         X = task.X
-        A, B, _ = kernels.both_numerators(X.rows, X.columns, X.column_order, P, Q, threads=task.threads)
+        A, B, _ = task.sides.both_numerators(P, Q)
         by_sample, by_feature = P * A, Q * B
-        factorials, owner = 0.0, row_of_nonzeros(X.rows)
+        factorials, owner = 0.0, task.sides.left.owners
         for block in blocks(X.nnz):
             rho = shares(P[owner[block]], Q[X.rows.indices[block]])
-            factorials += log_factorials(X.rows.data[block], rho, task.threads)
+            factorials += log_factorials(X.rows.data[block], rho)
         return Factored(
             loss=task.loss(by_feature, by_sample, factorials), P=P, Q=Q, by_feature=by_feature, by_sample=by_sample
         )
 
 
-def backtrack(state, attempt):
+def check_shape(name: str, array: NDArray[Any], shape: tuple[int, int]) -> None:
+    if array.shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}, not {shape}")
+
+
+def backtrack(state: M, attempt: Callable[[float], M]) -> M:
     """The attempt with the largest exponent 1, ½, ¼, … that loses nothing; the old state if there is none."""
     exponent = 1.0
     while exponent >= LEAST_EXPONENT:
@@ -220,10 +176,6 @@ def shares(left: Floats, right: Floats) -> Floats:
     rho = left * right
     rho /= rho.sum(axis=1, keepdims=True)
     return rho
-
-
-def row_of_nonzeros(rows: Rows) -> NDArray[np.intp]:
-    return np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))
 
 
 def blocks(size: int) -> Iterator[slice]:

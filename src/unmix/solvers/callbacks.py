@@ -9,6 +9,7 @@ import warnings
 from dataclasses import dataclass, field
 from math import isnan, log
 from pathlib import Path
+from typing import Any
 
 from unmix.solvers.run import Progress
 
@@ -24,7 +25,7 @@ class StopAtKKT:
     threshold: float
     every: int = 10
 
-    def __call__(self, progress: Progress) -> str | None:
+    def __call__(self, progress: Progress[Any]) -> str | None:
         if progress.row["iteration"] % self.every:
             return None
         progress.row["kkt"] = progress.problem.kkt(progress.state)
@@ -39,7 +40,7 @@ class MeasureKKT:
     growth: float = 1.5
     _next: int = field(default=1, repr=False)
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: Progress[Any]) -> None:
         iteration = progress.row["iteration"]
         if iteration >= self._next:
             self._next = max(iteration + 1, round(self.growth * iteration))
@@ -52,7 +53,7 @@ class StopAfter:
 
     seconds: float
 
-    def __call__(self, progress: Progress) -> str | None:
+    def __call__(self, progress: Progress[Any]) -> str | None:
         return "interrupted" if progress.row["seconds"] >= self.seconds else None
 
 
@@ -62,7 +63,7 @@ class Log:
 
     every: int = 10
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: Progress[Any]) -> None:
         row = progress.row
         if row["iteration"] % self.every == 0:
             logger.info(
@@ -86,7 +87,7 @@ class Checkpoint:
     seconds: float = 60.0
     _last: float = field(default_factory=time.monotonic, repr=False)
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: Progress[Any]) -> None:
         if time.monotonic() - self._last < self.seconds:
             return
         try:
@@ -112,12 +113,12 @@ class ProgressBar:
         columns = (
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
-            TextColumn("{task.fields[figures]}"),
+            TextColumn("{task.fields[numbers]}"),
             TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"),
         )
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._bar.add_task("starting", total=None, figures="", left="")
+        self._task = self._bar.add_task("starting", total=None, numbers="", left="")
         self._max_iter, self._tol = max_iter, tol
 
     def __enter__(self) -> ProgressBar:
@@ -127,32 +128,32 @@ class ProgressBar:
     def __exit__(self, *exc: object) -> None:
         self._bar.stop()
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: Progress[Any]) -> None:
         row, rows = progress.row, progress.trace.rows
         kkt = next((past["kkt"] for past in reversed(rows) if not isnan(past["kkt"])), None)
         earlier = rows[-min(len(rows), SPAN + 1)]
         gain = (row["objective"] - earlier["objective"]) / max(1, row["iteration"] - earlier["iteration"])
-        figures = f"{row['iteration']} it · {row['objective']:,.2f} ({'+' * (gain >= 0)}{brief(gain)}/it)"
-        figures += f" · KKT {brief(kkt)}" if kkt is not None else ""
+        numbers = f"{row['iteration']} it · {row['objective']:,.2f} ({'+' * (gain >= 0)}{brief(gain)}/it)"
+        numbers += f" · KKT {brief(kkt)}" if kkt is not None else ""
         seconds = time_left(progress, self._max_iter, self._tol)
         known = {} if seconds is None else {"total": row["seconds"] + seconds, "completed": row["seconds"]}
         left = "" if seconds is None else f"~{_duration(seconds)} left"
-        self._bar.update(self._task, description=row["stage"], figures=figures, left=left, **known)
+        self._bar.update(self._task, description=row["stage"], numbers=numbers, left=left, **known)
 
 
-def time_left(progress: Progress, max_iter: int, tol: float) -> float | None:
+def time_left(progress: Progress[Any], max_iter: int, tol: float) -> float | None:
     """Seconds until the gain per count falls below `tol` if it goes on falling as it did of late, or until `max_iter`."""
-    pace, rows = progress.trace.pace, progress.trace.rows
-    recent = [row for row in rows[-2 * SPAN - 1 :] if row["stage"] == pace.stage]
+    counters, rows = progress.counters, progress.trace.rows
+    recent = [row for row in rows[-2 * SPAN - 1 :] if row["stage"] == counters.phase]
     if len(recent) < 2 * SPAN + 1:
         return None
     an_iteration = (recent[-1]["seconds"] - recent[0]["seconds"]) / (2 * SPAN)
     before = recent[SPAN]["objective"] - recent[0]["objective"]
     lately = recent[-1]["objective"] - recent[SPAN]["objective"]
-    enough = tol * progress.problem.X.total * SPAN
-    iterations: float = max_iter - pace.done
-    if enough > 0 and 0 < lately < before:
-        iterations = min(iterations, max(0.0, SPAN * log(lately / enough) / log(before / lately)))
+    little = tol * progress.problem.X.total * SPAN
+    iterations: float = max_iter - counters.done
+    if little > 0 and 0 < lately < before:
+        iterations = min(iterations, max(0.0, SPAN * log(lately / little) / log(before / lately)))
     return iterations * an_iteration
 
 

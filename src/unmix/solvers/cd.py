@@ -8,29 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from unmix import kernels
-from unmix.solvers.base import Floats, Side
+from unmix.sides import Side
+from unmix.solvers.base import HalfStep
+from unmix.types import Factor
 
 
 @dataclass(frozen=True)
-class _CD:
+class _CD(HalfStep):
     sweeps: int = 4
     rule: ClassVar[str]
 
     def __call__(
-        self, side: Side, fixed: Floats, moving: Floats, *, measure: bool = False
-    ) -> tuple[Floats, float | None]:
-        return kernels.cd(
-            side.rows,
-            fixed,
-            moving,
-            side.cost(fixed),
-            side.shape,
-            sweeps=self.sweeps,
-            rule=self.rule,
-            threads=side.threads,
-            measure=measure,
-        )
+        self, side: Side, fixed: Factor, moving: Factor, *, measure: bool = False
+    ) -> tuple[Factor, float | None]:
+        return side.update("cd", fixed, moving, measure=measure, sweeps=self.sweeps, rule=self.rule)
 
 
 @dataclass(frozen=True)

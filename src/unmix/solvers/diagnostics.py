@@ -13,11 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from unmix.types import Floats
 
-LEAST = 8  # draws a chain, to say anything
+FEWEST = 8  # draws per chain, to say anything
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Diagnostics:
 def diagnose(draws: ArrayLike) -> Diagnostics:
     """Of chains × draws; NaN where there are too few to tell."""
     halves = split(draws)
-    if halves.shape[1] < LEAST // 2:
+    if halves.shape[1] < FEWEST // 2:
         return Diagnostics(np.nan, np.nan)
     within, variance = _variances(halves)
     if variance <= 0 or within <= 0:

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from unmix import kernels
-from unmix.solvers.base import Floats, Side
+from unmix.sides import Side
+from unmix.solvers.base import HalfStep
+from unmix.types import Factor
 
 
 @dataclass(frozen=True)
-class EM:
+class EM(HalfStep):
     """`steps` EM updates of one factor. The loss never rises."""
 
     steps: int = 1
 
     def __call__(
-        self, side: Side, fixed: Floats, moving: Floats, *, measure: bool = False
-    ) -> tuple[Floats, float | None]:
-        return kernels.em(
-            side.rows,
-            fixed,
-            moving,
-            side.cost(fixed),
-            side.shape,
-            steps=self.steps,
-            threads=side.threads,
-            measure=measure,
-        )
+        self, side: Side, fixed: Factor, moving: Factor, *, measure: bool = False
+    ) -> tuple[Factor, float | None]:
+        return side.update("em", fixed, moving, measure=measure, steps=self.steps)

@@ -12,26 +12,28 @@ work, and on real text ends at better optima; see docs/decisions.md.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from unmix.models.problem import Problem, State
 from unmix.solvers.alternate import Alternate
-from unmix.solvers.base import Floats, HalfStep, Problem, Solver, State
+from unmix.solvers.base import HalfStep, Solver
+from unmix.types import Factor
 
 FIRST, CEILING = 0.6, 0.99  # β to begin with, and at most
 GROWTH, CEILING_GROWTH, SHRINKAGE = 1.05, 1.05, 0.75
-LEAST = 0.5  # an extrapolated entry keeps this part of the plain one: a multiplicative step could not bring it back from zero
+KEPT = 0.5  # an extrapolated entry keeps this part of the plain one: a multiplicative step could not bring it back from zero
 
 
 @dataclass(frozen=True, kw_only=True)
 class Momentum(State):
     """L, F are the best pair so far; n marks the last plain results and y the extrapolated ones."""
 
-    Ln: Floats
-    Fn: Floats
-    Ly: Floats
-    Fy: Floats
+    Ln: Factor
+    Fn: Factor
+    Ly: Factor
+    Fy: Factor
     beta: float = FIRST
     proven: float = FIRST  # the last β that was accepted
     ceiling: float = CEILING
@@ -39,77 +41,75 @@ class Momentum(State):
     iteration: int = 0
 
 
+class Advance(NamedTuple):
+    """New plain and extrapolated factors, and the loss of a pair of them, L and Fn."""
+
+    Ln: Factor
+    Ly: Factor
+    Fn: Factor
+    Fy: Factor
+    L: Factor
+    loss: float
+
+
 @dataclass(frozen=True)
-class Extrapolate:
+class Extrapolate(Solver[Momentum]):
     """Wraps a half-step (each factor extrapolated as soon as it is updated) or any other solver (both after its step)."""
 
-    inner: HalfStep | Solver
+    inner: HalfStep | Solver[Any]
     period: int = 20
     state_type: ClassVar[type[State]] = Momentum
 
     @property
-    def plain(self) -> Solver:
+    def plain(self) -> Solver[Any]:
         return self.inner if isinstance(self.inner, Solver) else Alternate(self.inner)
 
-    def start(self, problem: Problem, L: Floats, F: Floats) -> Momentum:
-        first = self.plain.start(problem, L, F)
-        return _gathered(first, iteration=0)
+    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> Momentum:
+        return _gathered(self.plain.start(problem, L, F, loss), iteration=0)
 
     def step(self, problem: Problem, state: Momentum) -> Momentum:
         iteration = state.iteration + 1
         if iteration % self.period == 0:
-            best = self.plain.step(problem, self.plain.start(problem, state.L, state.F))
-            return replace(
-                _gathered(best, iteration), beta=state.beta, proven=state.proven, ceiling=state.ceiling, note="plain"
-            )
-        Ln, Ly, Fn, Fy, candidate, loss = self._advance(problem, state)
-        state = replace(state, iteration=iteration, conclusive=loss < state.loss)
-        if loss < state.loss:
-            state = replace(state, L=candidate[0], F=candidate[1], loss=loss)
-        if loss < state.reference:
+            best = self.plain.step(problem, self.plain.start(problem, state.L, state.F, state.loss))
+            gathered = _gathered(best, iteration)
+            return replace(gathered, beta=state.beta, proven=state.proven, ceiling=state.ceiling, note="plain")
+        new = self._advance(problem, state)
+        better, accepted = new.loss < state.loss, new.loss < state.reference
+        if better:
+            state = replace(state, L=new.L, F=new.Fn, loss=new.loss)
+        state = replace(state, iteration=iteration, Ln=new.Ln, Fn=new.Fn)
+        if accepted:
             return replace(
                 state,
-                Ln=Ln,
-                Fn=Fn,
-                Ly=Ly,
-                Fy=Fy,
+                Ly=new.Ly,
+                Fy=new.Fy,
                 beta=min(state.ceiling, GROWTH * state.beta),
                 proven=state.beta,
                 ceiling=min(CEILING, CEILING_GROWTH * state.ceiling),
-                reference=loss,
+                reference=new.loss,
+                conclusive=better,
                 note="",
             )
         return replace(
             state,
-            Ln=Ln,
-            Fn=Fn,
-            Ly=Ln,
-            Fy=Fn,
+            Ly=new.Ln,
+            Fy=new.Fn,
             beta=SHRINKAGE * state.beta,
             ceiling=state.proven,
-            reference=problem.loss(Ln, Fn),
+            reference=problem.loss(new.Ln, new.Fn),
             conclusive=False,
             note="rejected",
         )
 
-    def _advance(
-        self, problem: Problem, s: Momentum
-    ) -> tuple[Floats, Floats, Floats, Floats, tuple[Floats, Floats], float]:
-        """New plain and extrapolated factors, the pair whose loss is known, and that loss."""
+    def _advance(self, problem: Problem, s: Momentum) -> Advance:
         if isinstance(self.inner, Solver):
             new = self.inner.step(problem, self.inner.start(problem, s.Ly, s.Fy))
-            return (
-                new.L,
-                _beyond(new.L, s.Ln, s.beta),
-                new.F,
-                _beyond(new.F, s.Fn, s.beta),
-                (new.L, new.F),
-                new.loss,
-            )
+            Ly, Fy = _beyond(new.L, s.Ln, s.beta), _beyond(new.F, s.Fn, s.beta)
+            return Advance(new.L, Ly, new.F, Fy, new.L, new.loss)
         Ln, _ = self.inner(problem.left, s.Fy, s.Ly)
         Ly = _beyond(Ln, s.Ln, s.beta)
         Fn, xlog = self.inner(problem.right, Ly, s.Fy, measure=True)
-        return Ln, Ly, Fn, _beyond(Fn, s.Fn, s.beta), (Ly, Fn), problem.loss(Ly, Fn, xlog)
+        return Advance(Ln, Ly, Fn, _beyond(Fn, s.Fn, s.beta), Ly, problem.loss(Ly, Fn, xlog))
 
 
 def _gathered(s: State, iteration: int) -> Momentum:
@@ -117,13 +117,13 @@ def _gathered(s: State, iteration: int) -> Momentum:
     return Momentum(L=s.L, F=s.F, loss=s.loss, Ln=s.L, Fn=s.F, Ly=s.L, Fy=s.F, reference=s.loss, iteration=iteration)
 
 
-def _beyond(new: Floats, old: Floats, beta: float) -> Floats:
-    """max(new + β (new − old), LEAST new), block by block so that what is between stays in cache"""
+def _beyond(new: Factor, old: Factor, beta: float) -> Factor:
+    """max(new + β (new − old), KEPT new), block by block so that what is between stays in cache"""
     out = np.empty_like(new)
     for start in range(0, len(new), 2048):
         rows = slice(start, start + 2048)
         ahead = new[rows] - old[rows]
         ahead *= beta
         ahead += new[rows]
-        np.maximum(ahead, LEAST * new[rows], out=out[rows])
+        np.maximum(ahead, KEPT * new[rows], out=out[rows])
     return out

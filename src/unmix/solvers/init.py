@@ -11,22 +11,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 from math import ceil, comb
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.cluster.vq import kmeans2
 from scipy.optimize import nnls
 from scipy.sparse.linalg import ArpackError, LinearOperator, svds
 
-from unmix.counts import Counts
+from unmix.counts import Data
+from unmix.models.problem import Problem
 from unmix.solvers.alternate import Alternate
-from unmix.solvers.base import Problem, Solver
+from unmix.solvers.base import Solver
 from unmix.solvers.em import EM
 from unmix.solvers.newton import Newton
-from unmix.solvers.run import Trace, run
-
-Floats = NDArray[np.float64]
-Pair = tuple[Floats, Floats]
+from unmix.solvers.run import run
+from unmix.types import Floats, Pair
 
 
 def random(problem: Problem, rng: np.random.Generator) -> Pair:
@@ -44,12 +43,12 @@ def almost_even(problem: Problem, rng: np.random.Generator) -> Pair:
     return np.tile(problem.X.sample_totals[:, None] / problem.n_topics, problem.n_topics), F / F.sum(axis=0)
 
 
-def known_factors(problem: Problem, F: Floats, rounds: int = 200, enough: float = 1e-11) -> Floats:
-    """The maximum-likelihood loadings for given factors: a convex problem a sample, by default solved to its KKT conditions."""
+def known_factors(problem: Problem, F: Floats, rounds: int = 200, tolerance: float = 1e-11) -> Floats:
+    """The maximum-likelihood loadings for given factors: a convex problem per sample, by default solved to its KKT conditions."""
     totals, scales = problem.X.sample_totals, F.sum(axis=0)
     start = np.divide(totals[:, None], len(scales) * scales, out=np.zeros((len(totals), len(scales))), where=scales > 0)
-    L, _ = Newton(rounds=rounds, enough=enough)(problem.left, F, start)
-    return L
+    L, _ = Newton(rounds=rounds, tolerance=tolerance)(problem.left, F, start)
+    return L.astype(np.float64, copy=False)
 
 
 class ScoreError(ValueError):
@@ -61,7 +60,7 @@ def topic_score(problem: Problem, rng: np.random.Generator) -> Pair:
     F = score_topics(problem.X, problem.n_topics, rng)
     mix = problem.X.feature_totals / problem.X.total
     F = 0.99 * F + 0.01 * mix[:, None]  # no word may be impossible in a topic: EM could not bring it back
-    return known_factors(problem, F, rounds=5, enough=1e-3), F
+    return known_factors(problem, F, rounds=5, tolerance=1e-3), F
 
 
 def topic_score_or_random(problem: Problem, rng: np.random.Generator) -> tuple[Pair, str]:
@@ -73,7 +72,7 @@ def topic_score_or_random(problem: Problem, rng: np.random.Generator) -> tuple[P
         return random(problem, rng), "random"
 
 
-def score_topics(X: Counts, K: int, rng: np.random.Generator, quantile: float = 0.0) -> Floats:
+def score_topics(X: Data, K: int, rng: np.random.Generator, quantile: float = 0.0) -> Floats:
     """F*: m × K. `quantile=0` weighs all features alike, as fastTopics does; 1 is the full form of the method."""
     n, m = X.shape
     used = np.flatnonzero(X.feature_totals > 0)
@@ -83,12 +82,11 @@ def score_topics(X: Counts, K: int, rng: np.random.Generator, quantile: float = 
     weights = np.minimum(means, np.quantile(means, quantile))
     scale = np.zeros(m)
     scale[used] = weights**-0.5
-    csr = X.csr
     weighted = LinearOperator(
         X.shape,
         dtype=np.float64,
-        matvec=lambda v: csr @ (scale * v.ravel()),
-        rmatvec=lambda v: scale * (csr.T @ v.ravel()),
+        matvec=lambda v: X.matvec(scale * v.ravel()),
+        rmatvec=lambda v: scale * X.rmatvec(v.ravel()),
     )
     try:
         _, values, Vt = svds(weighted, k=K, v0=np.ones(min(X.shape)), return_singular_vectors="vh", tol=1e-4, rng=rng)
@@ -143,16 +141,16 @@ def _hunt_vertices(R: Floats, K: int, rng: np.random.Generator) -> Floats:
 
 def _cluster(R: Floats, clusters: int, rng: np.random.Generator) -> tuple[float, Floats]:
     """k-means: the sum of squares that is left, and the centres, after 100 iterations or once the sum hardly falls."""
-    left = np.inf
+    spread = np.inf
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # an empty cluster is no harm
         centres, labels = kmeans2(R, clusters, iter=10, minit="++", rng=rng)
         for _ in range(9):
-            last, left = left, float(((R - centres[labels]) ** 2).sum())
-            if left > (1 - 1e-3) * last:
+            last, spread = spread, float(((R - centres[labels]) ** 2).sum())
+            if spread > (1 - 1e-3) * last:
                 break
             centres, labels = kmeans2(R, centres, iter=10, minit="matrix")
-    return left, centres
+    return spread, centres
 
 
 def _distance_to_simplex(point: Floats, corners: Floats) -> float:
@@ -190,11 +188,10 @@ class Contest:
         return best[1], f"{best[2]}: best of {len(starts)}{ahead}"
 
 
-def _advanced(problem: Problem, pair: Pair, *stages: tuple[Solver, int]) -> tuple[float, Pair]:
+def _advanced(problem: Problem, pair: Pair, *phases: tuple[Solver[Any], int]) -> tuple[float, Pair]:
     """Loss and factors after so many iterations of each solver."""
-    for solver, iterations in stages:
-        state, _ = run(
-            problem, solver, solver.start(problem, *pair), Trace(problem), max_iter=iterations, tol=0, keep=False
-        )
+    for solver, iterations in phases:
+        start = solver.start(problem, *pair)
+        state, _ = run(problem, solver, start, max_iter=iterations, tol=0, catch_interrupt=False)
         pair = state.L, state.F
     return state.loss, pair

@@ -15,29 +15,29 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unmix import kernels
-from unmix.models.poisson import column_sums
-from unmix.solvers.base import Floats, Problem, State
+from unmix.models.problem import Problem, State
+from unmix.sides import column_sums
+from unmix.solvers.base import Solver
+from unmix.types import Factor, Floats
 
 
 @dataclass(frozen=True, kw_only=True)
 class Expected(State):
     """With the numerators at L, F, which the next step uses and which came with the loss."""
 
-    A: NDArray[np.float64]
-    B: NDArray[np.float64]
+    A: Floats
+    B: Floats
 
 
 @dataclass(frozen=True)
-class Joint:
+class Joint(Solver[Expected]):
     """Algorithm 4: columns of F sum to one."""
 
     state_type: ClassVar[type[State]] = Expected
     takes_priors: ClassVar[bool] = False
 
-    def start(self, problem: Problem, L: Floats, F: Floats) -> Expected:
+    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> Expected:
         if not self.takes_priors:
             refuse_prior(self, problem)
         scales = column_sums(F)
@@ -49,13 +49,12 @@ class Joint:
             Y += problem.right.shape
         return self._at(problem, self.loadings(problem, state), (Y / Y.sum(axis=0)).astype(state.F.dtype, copy=False))
 
-    def loadings(self, problem: Problem, state: Expected) -> Floats:
+    def loadings(self, problem: Problem, state: Expected) -> Factor:
         return (state.L * state.A).astype(state.L.dtype, copy=False)
 
     @staticmethod
-    def _at(problem: Problem, L: Floats, F: Floats) -> Expected:
-        X = problem.X
-        A, B, xlog = kernels.both_numerators(X.rows, X.columns, X.column_order, L, F, threads=problem.threads)
+    def _at(problem: Problem, L: Factor, F: Factor) -> Expected:
+        A, B, xlog = problem.both_numerators(L, F)
         return Expected(L=L, F=F, A=A, B=B, loss=problem.loss(L, F, xlog))
 
 
@@ -65,18 +64,18 @@ class PLSA(Joint):
 
     takes_priors: ClassVar[bool] = True
 
-    def start(self, problem: Problem, L: Floats, F: Floats) -> Expected:
+    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> Expected:
         state = super().start(problem, L, F)
         return self._at(problem, _with_row_sums(state.L, problem.X.sample_totals), state.F)
 
-    def loadings(self, problem: Problem, state: Expected) -> Floats:
+    def loadings(self, problem: Problem, state: Expected) -> Factor:
         Z = super().loadings(problem, state)
         if problem.left.shape is not None:
             Z = Z + problem.left.shape
         return _with_row_sums(Z, problem.X.sample_totals)
 
 
-def _with_row_sums(L: Floats, totals: NDArray[np.float64]) -> Floats:
+def _with_row_sums(L: Factor, totals: Floats) -> Factor:
     sums = L.sum(axis=1, dtype=np.float64)
     scale = np.divide(totals, sums, out=np.zeros_like(sums), where=sums > 0)
     return (L * scale[:, None]).astype(L.dtype, copy=False)

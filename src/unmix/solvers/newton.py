@@ -10,28 +10,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from unmix import kernels
-from unmix.solvers.base import Floats, Side
+from unmix.deprecation import renamed_arguments
+from unmix.sides import Side
+from unmix.solvers.base import HalfStep
+from unmix.types import Factor
 
 
+@renamed_arguments(enough="tolerance")
 @dataclass(frozen=True)
-class Newton:
-    """The loss never rises. A row ends its rounds when a step promises less than `enough` units of log-likelihood."""
+class Newton(HalfStep):
+    """The loss never rises. A row ends its rounds when a step promises less than `tolerance` units of log-likelihood."""
 
     rounds: int = 1
-    enough: float = 0.1
+    tolerance: float = 0.1
 
     def __call__(
-        self, side: Side, fixed: Floats, moving: Floats, *, measure: bool = False
-    ) -> tuple[Floats, float | None]:
-        return kernels.newton(
-            side.rows,
-            fixed,
-            moving,
-            side.cost(fixed),
-            side.shape,
-            rounds=self.rounds,
-            enough=self.enough,
-            threads=side.threads,
-            measure=measure,
-        )
+        self, side: Side, fixed: Factor, moving: Factor, *, measure: bool = False
+    ) -> tuple[Factor, float | None]:
+        return side.update("newton", fixed, moving, measure=measure, rounds=self.rounds, tolerance=self.tolerance)

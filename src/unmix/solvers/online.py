@@ -10,21 +10,23 @@ For conjugate priors averaging counts is averaging natural parameters. A batch o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unmix import kernels
-from unmix.counts import Counts
-from unmix.models.beliefs import Belief, Columns, Prior
-from unmix.models.poisson import column_sums
-from unmix.models.variational import restore
-from unmix.solvers.base import Floats, Problem, State
+from unmix.counts import Data
+from unmix.deprecation import renamed_arguments
+from unmix.models.beliefs import Belief, PointTopics, Prior
+from unmix.models.problem import Problem, State
+from unmix.models.variational import Beliefs, Inference
+from unmix.sides import Side, column_sums
+from unmix.solvers.base import Solver, checked
 from unmix.solvers.newton import Newton
-from unmix.solvers.vi import Beliefs, Inference, infer
+from unmix.solvers.vi import check_loss, infer, restored_beliefs
+from unmix.types import Factor, Floats
 
 
 @dataclass(frozen=True)
@@ -66,29 +68,27 @@ class Stream:
     """What is kept between batches: its size does not depend on the number of samples."""
 
     right: Belief
-    counts: NDArray[np.float64]  # m × K expected counts, scaled to all samples
-    sums: NDArray[np.float64]  # Σ_i E l_ik likewise
+    counts: Floats  # m × K expected counts, scaled to all samples
+    sums: Floats  # Σ_i E l_ik likewise
     batches: int = 0
     samples: int = 0
 
-    def as_dict(self, rates: bool) -> dict[str, Any]:
-        """As arrays and numbers; with the rates of `right`, if they are not all ones."""
-        numbers = {"batches": self.batches, "samples": self.samples}
-        arrays = {"counts": self.counts, "sums": self.sums, "right": self.right.parameters}
-        return {"stream": numbers | arrays | ({"rates": self.right.rates} if rates else {})}
+    def save(self) -> dict[str, Any]:
+        arrays = {"counts": self.counts, "sums": self.sums, "right": self.right.parameters, "rates": self.right.rates}
+        return {"stream": {"batches": self.batches, "samples": self.samples} | arrays}
 
     @classmethod
-    def from_dict(cls, prior: Prior, left: dict[str, Any], threads: int) -> Stream:
-        right = prior.at(left["right"], left.get("rates"), threads)
-        return cls(right, left["counts"], left["sums"], left["batches"], left["samples"])
+    def restore(cls, prior: Prior, saved: Mapping[str, Any]) -> Stream:
+        right = prior.belief(saved["right"], saved.get("rates"))
+        return cls(right, saved["counts"], saved["sums"], saved["batches"], saved["samples"])
 
     @classmethod
-    def beginning(cls, right: Belief, sums: Floats, L: Floats, F: Floats, weight: float) -> Stream:
+    def beginning(cls, right: Belief, sums: Floats, L: Factor, F: Factor, weight: float) -> Stream:
         """From loadings and factors whose expected counts, as at any maximum-likelihood fit, are f_jk Σ_i l_ik. `weight` is
         what they are worth: little, if they are random."""
         return cls(right, weight * F * column_sums(L), weight * sums)
 
-    def before(self, batch: Counts) -> Stream:
+    def before(self, batch: Data) -> Stream:
         """With some weight on all features, if the batch has one that no topic has: a step of one forgets all before it."""
         if not ((self.right.geometric.sum(axis=1) == 0) & (batch.feature_totals > 0)).any():
             return self
@@ -96,36 +96,30 @@ class Stream:
         return replace(self, right=replace(self.right, parameters=F, geometric=F))
 
     def absorb(
-        self, batch: Counts, prior: Prior, geometric: Floats, sums: Floats, total: float, step: float, threads: int
+        self, side: Side, n: int, prior: Prior, geometric: Floats, sums: Floats, weight: float, step: float
     ) -> Stream:
-        """`geometric` and `sums` are those of the batch's loadings, given `right`; `total` is the number of all samples."""
-        weight = total / batch.shape[0]
-        B, _ = kernels.numerators(batch.columns, self.right.geometric, geometric, threads=threads)
+        """`side` is the right one of a batch of n samples, `geometric` and `sums` are those of its loadings, given `right`. The
+        batch stands for `weight` times as many samples."""
+        B, _ = side.numerators(self.right.geometric, geometric)
         counts = (1 - step) * self.counts + (step * weight) * (self.right.geometric * B)
         sums = (1 - step) * self.sums + (step * weight) * sums
-        right = prior.believe(counts, sums, threads)
-        return Stream(right, counts, sums, self.batches + 1, self.samples + batch.shape[0])
+        return Stream(prior.update(counts, sums), counts, sums, self.batches + 1, self.samples + n)
 
 
-def spread(F: Floats) -> Floats:
+def spread(F: Factor) -> Floats:
     """Topics with a tenth of their weight on all features alike: a later batch may have features that the first had not."""
     return 0.9 * F / F.sum(axis=0) + 0.1 / len(F)
-
-
-def batches(X: Counts, size: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
-    """The samples in random order, cut into batches of about equal size."""
-    order = rng.permutation(X.shape[0])
-    return np.array_split(order, max(1, round(len(order) / size)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Streamed(Beliefs):
     stream: Stream
 
-    def as_dict(self) -> dict[str, Any]:
-        return super().as_dict() | self.stream.as_dict(rates=True)
+    def save(self) -> dict[str, Any]:
+        return super().save() | self.stream.save()
 
 
+@renamed_arguments(enough="tolerance")
 @dataclass(frozen=True)
 class StochasticVI:
     """An iteration is one pass over all samples in mini-batches. The bound may fall a little now and then."""
@@ -133,39 +127,38 @@ class StochasticVI:
     online: Online
     seed: int
     inner: int
-    enough: float
+    tolerance: float
     start_weight: float = 1.0
 
     def start(self, task: Inference, left: Belief, right: Belief) -> Streamed:
         L, F = task.model.factors(task.X, left, right)
         return self.at(task, left, Stream.beginning(right, left.sums, L, F, self.start_weight))
 
-    def restore(self, task: Inference, arrays: dict[str, Any]) -> Streamed:
-        """The state that `as_dict` was taken from."""
-        model, left, right = restore(arrays, task.threads)
-        stream = Stream.from_dict(model.right, arrays["stream"], task.threads)
-        return self.at(task, left, replace(stream, right=right))
+    def restore(self, task: Inference, saved: Mapping[str, Any]) -> Streamed:
+        model, left, right = restored_beliefs(task, saved)
+        stream = Stream.restore(model.right, saved["stream"])
+        return check_loss(self.at(task, left, replace(stream, right=right)), saved)
 
     def step(self, task: Inference, s: Streamed) -> Streamed:
         stream, parameters = s.stream, s.left.parameters.copy()
-        for rows in batches(task.X, self.online.batch_size, np.random.default_rng([self.seed, stream.batches])):
-            batch = replace(task, X=task.X.take(rows))
-            stream, left = self.absorb(batch, stream, parameters[rows], task.X.shape[0])
+        rng = np.random.default_rng([self.seed, stream.batches])
+        for rows, batch in task.X.batches(self.online.batch_size, rng):
+            stream, left = self.absorb(replace(task, X=batch), stream, parameters[rows], task.X.shape[0])
             parameters[rows] = left.parameters
-        return self.at(task, task.model.left.at(parameters, left.rates, task.threads), stream)
+        return self.at(task, task.model.left.belief(parameters, left.rates), stream)
 
     def absorb(self, batch: Inference, stream: Stream, start: Floats | None, total: float) -> tuple[Stream, Belief]:
         """The stream after one more batch, of `total` samples in all, and q of the batch's loadings."""
-        model, threads, stream = batch.model, batch.threads, stream.before(batch.X)
-        left = infer(batch.X, model, stream.right, start, self.inner, self.enough, threads)
+        model, n, stream = batch.model, batch.X.shape[0], stream.before(batch.X)
+        left = infer(batch, model, stream.right, start, self.inner, self.tolerance)
         step = self.online.step_size(stream.batches)
-        stream = stream.absorb(batch.X, model.right, left.geometric, left.sums, total, step, threads)
-        left, right, scale = model.rescaled(left, stream.right, total, stream.sums, threads)
+        side = batch.sides.right
+        stream = stream.absorb(side, n, model.right, left.geometric, left.sums, total / n, step)
+        left, right, scale = model.rescaled(left, stream.right, total, stream.sums)
         return replace(stream, right=right, sums=stream.sums / scale), left
 
     def at(self, task: Inference, left: Belief, stream: Stream) -> Streamed:
-        xlog = kernels.xlogs(task.X.rows, left.geometric, stream.right.geometric, threads=task.threads).sum()
-        loss = -task.model.elbo(task.X, left, stream.right, float(xlog))
+        loss = task.loss(task.model, left, stream.right)
         return Streamed(model=task.model, left=left, right=stream.right, loss=loss, stream=stream)
 
 
@@ -173,12 +166,12 @@ class StochasticVI:
 class StreamedFactors(State):
     stream: Stream
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"L": self.L, "F": self.F, "loss": self.loss} | self.stream.as_dict(rates=False)
+    def save(self) -> dict[str, Any]:
+        return {"L": self.L, "F": self.F, "loss": self.loss} | self.stream.save()
 
 
 @dataclass(frozen=True)
-class OnlineEM:
+class OnlineEM(Solver[StreamedFactors]):
     """The same for maximum likelihood (or the mode under a prior on F): an iteration is one pass in mini-batches."""
 
     online: Online
@@ -186,43 +179,41 @@ class OnlineEM:
     start_weight: float = 1.0
     state_type: ClassVar[type[State]] = StreamedFactors
 
-    def start(self, problem: Problem, L: Floats, F: Floats) -> StreamedFactors:
+    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> StreamedFactors:
         scales = column_sums(F)
         L, F = L * scales, F / scales
-        return self.at(
-            problem, L, Stream.beginning(topics_prior(problem).at(F), column_sums(L), L, F, self.start_weight)
-        )
+        right = topics_prior(problem).belief(F)
+        return self.at(problem, L, Stream.beginning(right, column_sums(L), L, F, self.start_weight))
 
-    def restore(self, problem: Problem, arrays: dict[str, Any]) -> StreamedFactors:
-        """The state that `as_dict` was taken from."""
-        stream = Stream.from_dict(topics_prior(problem), arrays["stream"], problem.threads)
-        return StreamedFactors(L=arrays["L"], F=arrays["F"], loss=arrays["loss"], stream=stream)
+    def restore(self, problem: Problem, saved: Mapping[str, Any]) -> StreamedFactors:
+        stream = Stream.restore(topics_prior(problem), saved["stream"])
+        return checked(problem, StreamedFactors(L=saved["L"], F=saved["F"], loss=saved["loss"], stream=stream))
 
-    def step(self, problem: Problem, s: StreamedFactors) -> StreamedFactors:
-        stream, L = s.stream, s.L * column_sums(s.F)
-        for rows in batches(problem.X, self.online.batch_size, np.random.default_rng([self.seed, stream.batches])):
-            batch = replace(problem, X=problem.X.take(rows))
-            stream, L[rows] = self.absorb(batch, stream, L[rows], problem.X.shape[0])
+    def step(self, problem: Problem, state: StreamedFactors) -> StreamedFactors:
+        stream, L = state.stream, state.L * column_sums(state.F)
+        rng = np.random.default_rng([self.seed, stream.batches])
+        for rows, batch in problem.X.batches(self.online.batch_size, rng):
+            stream, L[rows] = self.absorb(replace(problem, X=batch), stream, L[rows], problem.X.shape[0])
         return self.at(problem, _loadings(problem, stream.right.parameters, L), stream)
 
     def absorb(self, batch: Problem, stream: Stream, start: Floats | None, total: float) -> tuple[Stream, Floats]:
         """The stream after one more batch, of `total` samples in all, and the batch's loadings."""
-        stream = stream.before(batch.X)
+        n, stream = batch.X.shape[0], stream.before(batch.X)
         F = stream.right.parameters
         L = _loadings(batch, F, batch.X.sample_totals[:, None] / np.ones(F.shape[1]) if start is None else start)
         step = self.online.step_size(stream.batches)
-        return stream.absorb(batch.X, topics_prior(batch), L, column_sums(L), total, step, batch.threads), L
+        return stream.absorb(batch.right, n, topics_prior(batch), L, column_sums(L), total / n, step), L
 
-    def at(self, problem: Problem, L: Floats, stream: Stream) -> StreamedFactors:
+    def at(self, problem: Problem, L: Factor, stream: Stream) -> StreamedFactors:
         L, F = problem.rescale(L, stream.right.parameters.copy())
         return StreamedFactors(L=L, F=F, loss=problem.loss(L, F), stream=stream)
 
 
-def topics_prior(problem: Problem) -> Columns:
+def topics_prior(problem: Problem) -> PointTopics:
     """The prior on F as the Dirichlet on topics that it is equivalent to."""
-    return Columns(None if problem.prior is None else problem.right.shape)
+    return PointTopics(None if problem.prior is None else problem.right.shape)
 
 
 def _loadings(problem: Problem, F: Floats, start: Floats) -> Floats:
     """Nearly at their optimum: one EM and at most three Newton steps a row."""
-    return Newton(rounds=3, enough=1e-6)(problem.left, F, start)[0]
+    return Newton(rounds=3, tolerance=1e-6)(problem.left, F, start)[0].astype(np.float64, copy=False)

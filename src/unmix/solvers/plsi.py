@@ -14,37 +14,37 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unmix import kernels
 from unmix.models.maps import plsi_to_poisson, poisson_to_plsi
-from unmix.solvers.base import Floats, Problem, State
+from unmix.models.problem import Problem, State
+from unmix.solvers.base import Solver
 from unmix.solvers.joint import refuse_prior
+from unmix.types import Factor, Floats
 
 
 @dataclass(frozen=True, kw_only=True)
 class Triple(State):
-    C: NDArray[np.float64]
-    w: NDArray[np.float64]
-    H: NDArray[np.float64]
-    RH: NDArray[np.float64]  # the numerators at the triple, which came with the loss
+    C: Floats
+    w: Floats
+    H: Floats
+    RH: Floats  # the numerators at the triple, which came with the loss
 
 
-class _TripleSolver:
+class _TripleSolver(Solver[Triple]):
     state_type: ClassVar[type[State]] = Triple
 
-    def start(self, problem: Problem, L: Floats, F: Floats) -> Triple:
+    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> Triple:
         refuse_prior(self, problem)
         return self._at(problem, *poisson_to_plsi(L, F))
 
     def _at(self, problem: Problem, C: Floats, w: Floats, H: Floats) -> Triple:
         L, H = plsi_to_poisson(C, w, H, problem.X.total)
-        RH, xlog = kernels.numerators(problem.X.rows, L, H, threads=problem.threads)
+        RH, xlog = problem.left.numerators(L, H)
         return Triple(L=L, F=H, C=C, w=w, H=H, RH=RH, loss=problem.loss(L, H, xlog))
 
-    def _right(self, problem: Problem, C: Floats, w: Floats, H: Floats) -> NDArray[np.float64]:
+    def _right(self, problem: Problem, C: Floats, w: Floats, H: Floats) -> Floats:
         """RᵀC at the triple; a topic without weight has none."""
-        RL, _ = kernels.numerators(problem.X.columns, H, problem.X.total * C * w, threads=problem.threads)
+        RL, _ = problem.right.numerators(H, problem.X.total * C * w)
         weight = problem.X.total * w
         return np.divide(RL, weight, out=np.zeros_like(RL), where=weight > 0)
 
@@ -73,6 +73,6 @@ class Normalized(_TripleSolver):
         return self._at(problem, C, w / w.sum(), H)
 
 
-def _normalised(G: NDArray[np.float64]) -> NDArray[np.float64]:
+def _normalised(G: Floats) -> Floats:
     sums = G.sum(axis=0)
     return np.divide(G, sums, out=np.full_like(G, 1 / len(G)), where=sums > 0)

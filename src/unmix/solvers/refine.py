@@ -11,166 +11,156 @@ has risen above what it was before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from unmix import kernels
-from unmix.counts import Counts
+from unmix.models.problem import Problem, State
 from unmix.models.topics import poisson_to_topics
-from unmix.solvers.base import Floats, Problem, Solver, State
+from unmix.solvers.base import Solver
 from unmix.solvers.extrapolate import Extrapolate
 from unmix.solvers.newton import Newton
-from unmix.solvers.run import Callback, Pace, Progress, Trace, ask, run
+from unmix.solvers.run import Progress, run
+from unmix.types import Floats
 
-LEAST_TRIAL, TRIAL = (
-    10,
-    40,
-)  # iterations on all topics; after the least, a move that could not catch up at its pace is given up
+# iterations on all topics; after the least, a move that could not catch up at its pace is given up
+LEAST_TRIAL, TRIAL = 10, 40
 CARED_FOR = 0.05  # counts of which a topic explains a smaller part do not take part in its split
+
+Move = tuple[int, int, int]  # merge a and b, split c
 
 
 @dataclass(frozen=True)
 class Split:
     """Two topics in place of one: how each sample divides its loading, the two columns of F*, and what is gained."""
 
-    parts: NDArray[np.float64]  # n × 2, rows sum to one
-    columns: NDArray[np.float64]  # m × 2, columns sum to one
+    parts: Floats  # n × 2, rows sum to one
+    columns: Floats  # m × 2, columns sum to one
     gain: float
 
 
-@dataclass
+@dataclass(frozen=True)
 class Search:
     """What is known of moves: what each topic's split would gain and each merge would cost, of topics that no move has changed
-    since, and which moves failed since the last that won."""
+    since, and which moves failed since the last that won. `random` is the state of the random numbers that come next."""
 
-    status: str  # of the fit before
-    done: int = 0
+    random: Mapping[str, Any]
     kept: bool = False
     splits: dict[int, Split] = field(default_factory=dict)
     costs: dict[tuple[int, int], float] = field(default_factory=dict)
-    tried: set[tuple[int, int, int]] = field(default_factory=set)
+    tried: frozenset[Move] = frozenset()
 
-    def next_move(
-        self, problem: Problem, state: State, rng: np.random.Generator
-    ) -> tuple[tuple[int, int, int], float] | None:
-        """The most promising move, merge a and b and split c, and what it may gain."""
-        for c in range(problem.n_topics):
-            if c not in self.splits:
-                self.splits[c] = split_topic(problem, state, c, rng)
-        for a, b in combinations(range(problem.n_topics), 2):
-            if (a, b) not in self.costs:
-                self.costs[a, b] = merge_cost(problem, state, a, b)
-        return _most_promising(self.costs, self.splits, self.tried)
+    def complete(self, problem: Problem, state: State) -> Search:
+        """With the splits and merges of all topics."""
+        rng = _generator(self.random)
+        splits = {
+            c: self.splits[c] if c in self.splits else split_topic(problem, state, c, rng)
+            for c in [*self.splits, *(c for c in range(problem.n_topics) if c not in self.splits)]
+        }
+        pairs = combinations(range(problem.n_topics), 2)
+        missing = {pair: merge_cost(problem, state, *pair) for pair in pairs if pair not in self.costs}
+        return replace(self, random=rng.bit_generator.state, splits=splits, costs=self.costs | missing)
 
-    def learn(self, move: tuple[int, int, int], won: bool) -> None:
-        self.done += 1
-        self.kept |= won
-        if won:
-            self.splits = {k: split for k, split in self.splits.items() if k not in move}
-            self.costs = {pair: cost for pair, cost in self.costs.items() if not set(move) & set(pair)}
-            self.tried.clear()
-        else:
-            self.tried.add(move)
+    def best_move(self) -> tuple[Move, float]:
+        """The most promising one, and what it may gain."""
+        estimates = {
+            (a, b, c): split.gain - cost
+            for (a, b), cost in self.costs.items()
+            for c, split in self.splits.items()
+            if c not in (a, b) and (a, b, c) not in self.tried
+        }
+        best = max(estimates, key=lambda move: estimates[move])
+        return best, estimates[best]
 
-    def as_dict(self, rng: np.random.Generator) -> dict[str, Any]:
-        """All of it, and the random numbers that come next, as a trace keeps it."""
+    def after(self, move: Move, won: bool) -> Search:
+        if not won:
+            return replace(self, tried=self.tried | {move})
+        splits = {k: split for k, split in self.splits.items() if k not in move}
+        costs = {pair: cost for pair, cost in self.costs.items() if not set(move) & set(pair)}
+        return replace(self, kept=True, splits=splits, costs=costs, tried=frozenset())
+
+    def save(self) -> dict[str, Any]:
         known = list(self.splits.values())
+        arrays = {name: np.stack([getattr(split, name) for split in known]) for name in ("parts", "columns") if known}
         return {
-            "status": self.status,
-            "done": self.done,
+            "random": dict(self.random),
             "kept": self.kept,
             "topics": list(self.splits),
             "gains": [split.gain for split in known],
             "costs": [[*pair, cost] for pair, cost in self.costs.items()],
             "tried": sorted(self.tried),
-            "random": rng.bit_generator.state,
-        } | (
-            {"parts": np.stack([s.parts for s in known]), "columns": np.stack([s.columns for s in known])}
-            if known
-            else {}
-        )
+        } | arrays
 
     @classmethod
-    def from_dict(cls, left: dict[str, Any]) -> Self:
+    def restore(cls, saved: Mapping[str, Any]) -> Self:
         splits = {
-            c: Split(left["parts"][i], left["columns"][i], left["gains"][i]) for i, c in enumerate(left["topics"])
+            c: Split(saved["parts"][i], saved["columns"][i], saved["gains"][i]) for i, c in enumerate(saved["topics"])
         }
-        costs = {(a, b): cost for a, b, cost in left["costs"]}
-        return cls(left["status"], left["done"], left["kept"], splits, costs, {(a, b, c) for a, b, c in left["tried"]})
+        costs = {(a, b): cost for a, b, cost in saved["costs"]}
+        return cls(saved["random"], saved["kept"], splits, costs, frozenset((a, b, c) for a, b, c in saved["tried"]))
 
 
-def refine(
-    problem: Problem,
-    solver: Solver,
-    state: State,
-    trace: Trace,
-    rng: np.random.Generator,
-    status: str,
-    *,
-    moves: int,
-    max_iter: int,
-    tol: float,
-    callbacks: Sequence[Callback] = (),
-) -> tuple[State, str]:
-    """Try up to `moves` moves from a fit that ended with `status`, then fit again. The log-likelihood never falls.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Searching(State):
+    """The best factors so far, in the state in which the solver left them, and the search for moves."""
 
-    A search that the trace remembers goes on where it was left off.
-    """
-    if problem.n_topics < 3:
-        return state, status
-    search = Search(status) if trace.search is None else Search.from_dict(trace.search)
-    if trace.pace.stage != "refit":
-        trace.pace = Pace("refine")
-    whole = state, len(trace.rows)  # after the last move that is complete
-    try:
-        while search.done < moves and trace.pace.stage == "refine":
-            trace.search = search.as_dict(rng)
-            move = search.next_move(problem, state, rng)
-            if move is None:
-                break
-            (a, b, c), estimate = move
-            new = _try(problem, solver, state, a, b, search.splits[c], c)
-            won = new is not state
-            gain, state = state.loss - new.loss, new
-            search.learn((a, b, c), won)
-            note = f"merge {a + 1}+{b + 1}, split {c + 1}: {'kept' if won else 'no'} (estimated {estimate:+.0f})"
-            trace.add(state, "refine", note)
-            trace.search, whole = search.as_dict(rng), (state, len(trace.rows))
-            if verdict := ask(callbacks, Progress(problem, solver, state, trace, gain)):
-                return state, verdict
-    except KeyboardInterrupt:
-        state, rows = whole
-        del trace.rows[rows:]
-        return state, "interrupted"
-    if not search.kept:
-        return state, search.status
-    return run(problem, solver, state, trace, stage="refit", max_iter=max_iter, tol=tol, callbacks=callbacks)
+    best: State
+    search: Search
+
+    def save(self) -> dict[str, Any]:
+        return self.best.save() | {"search": self.search.save()}
+
+
+@dataclass(frozen=True)
+class Refine:
+    """One split–merge move an iteration. The loss never rises; it is final once no move is left to try."""
+
+    solver: Solver[Any]
+
+    def start(self, best: State, rng: np.random.Generator) -> Searching:
+        return self._at(best, Search(rng.bit_generator.state))
+
+    def restore(self, problem: Problem, saved: Mapping[str, Any]) -> Searching:
+        best = self.solver.restore(problem, {name: value for name, value in saved.items() if name != "search"})
+        return self._at(best, Search.restore(saved["search"]))
+
+    def step(self, problem: Problem, state: Searching) -> Searching:
+        search = state.search.complete(problem, state.best)
+        move, estimate = search.best_move()
+        new = _try(problem, self.solver, state.best, move, search.splits[move[2]])
+        won = new is not state.best
+        a, b, c = (k + 1 for k in move)
+        note = f"merge {a}+{b}, split {c}: {'kept' if won else 'no'} (estimated {estimate:+.0f})"
+        return self._at(new, search.after(move, won), note)
+
+    @staticmethod
+    def _at(best: State, search: Search, note: str = "") -> Searching:
+        K = best.L.shape[1]
+        final = len(search.tried) >= K * (K - 1) * (K - 2) // 2
+        return Searching(L=best.L, F=best.F, loss=best.loss, note=note, final=final, best=best, search=search)
 
 
 def merge_cost(problem: Problem, state: State, a: int, b: int) -> float:
     """What the log-likelihood loses when topics a and b are replaced by their sum, before anything is fitted again."""
     L, F = _merged(*_in_counts(state), a, b)
-    return _loss(problem, np.delete(L, b, axis=1), np.delete(F, b, axis=1)) - _present_loss(problem, state)
+    after = problem.likelihood_loss(np.delete(L, b, axis=1), np.delete(F, b, axis=1))
+    return after - _present_loss(problem, state)
 
 
 def split_topic(problem: Problem, state: State, c: int, rng: np.random.Generator) -> Split:
     """Two topics fitted to the counts that topic c explains, and what they gain before anything else is fitted again."""
-    counts, left_out = _allocated(problem, state, c)
+    part, left_out = _allocated(problem, state, c)
     L, F = _in_counts(state)
-    if counts.total == 0:
+    if part.X.total == 0:
         return Split(np.full((len(L), 2), 0.5), F[:, [c, c]], 0.0)
-    parts, columns = _fit_two(Problem(counts, 2, None, problem.threads), rng)
-    weights = counts.sample_totals @ parts
+    parts, columns = _fit_two(part, rng)
+    weights = part.X.sample_totals @ parts
     columns = columns * weights + np.outer(left_out, weights / weights.sum())  # what was left out goes to both alike
     columns /= columns.sum(axis=0)
-    after = _loss(
-        problem,
+    after = problem.likelihood_loss(
         np.hstack([np.delete(L, c, axis=1), L[:, [c]] * parts]),
         np.hstack([np.delete(F, c, axis=1), columns]),
     )
@@ -187,26 +177,17 @@ def _fit_two(problem: Problem, rng: np.random.Generator) -> tuple[Floats, Floats
         L = X.sample_totals[:, None] * np.column_stack([share, 1 - share])
         F = X.feature_totals[:, None] * rng.uniform(0.5, 1.5, (X.shape[1], 2))
         start = solver.start(problem, _positive(L), _positive(F / F.sum(axis=0)))
-        ends.append(run(problem, solver, start, Trace(problem), max_iter=15, tol=1e-6, keep=False)[0])
+        ends.append(run(problem, solver, start, max_iter=15, tol=1e-6, catch_interrupt=False)[0])
     best = min(ends, key=lambda end: end.loss)
     proportions, topics, _, _ = poisson_to_topics(best.L, best.F)
     return proportions, topics
 
 
-def _allocated(problem: Problem, state: State, c: int) -> tuple[Counts, Floats]:
-    """S_··c without the counts in which topic c plays next to no part, and the sums of those by feature."""
-    X = problem.X
-    ratio = kernels.ratios(X.rows, state.L, state.F, threads=problem.threads)
-    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.rows.indptr))
-    allocated = ratio * state.L[rows, c] * state.F[X.rows.indices, c]
-    keep = allocated > CARED_FOR * X.rows.data
-    left_out = np.bincount(X.rows.indices[~keep], allocated[~keep], X.shape[1])
-    return Counts(sp.csr_array((allocated[keep], (rows[keep], X.rows.indices[keep])), shape=X.shape)), left_out
-
-
-def _loss(problem: Problem, L: Floats, F: Floats) -> float:
-    """Of the likelihood alone: moves change the number of topics, which a prior may not fit."""
-    return replace(problem, prior=None, loadings_prior=None).loss(L, F)
+def _allocated(problem: Problem, state: State, c: int) -> tuple[Problem, Floats]:
+    """The problem of two topics for S_··c without the counts in which topic c plays next to no part, and the sums of those by
+    feature."""
+    part, left_out = problem.X.part(problem.left.allocated(state.L, state.F, c), CARED_FOR)
+    return Problem(part, 2), left_out
 
 
 def _present_loss(problem: Problem, state: State) -> float:
@@ -232,30 +213,23 @@ def _positive(factor: Floats) -> Floats:
     return np.maximum(factor, 1e-12 * factor.max())
 
 
-def _most_promising(
-    costs: dict[tuple[int, int], float], splits: dict[int, Split], tried: set[tuple[int, int, int]]
-) -> tuple[tuple[int, int, int], float] | None:
-    estimates = {
-        (a, b, c): split.gain - cost
-        for (a, b), cost in costs.items()
-        for c, split in splits.items()
-        if c not in (a, b) and (a, b, c) not in tried
-    }
-    if not estimates:
-        return None
-    best = max(estimates, key=lambda move: estimates[move])
-    return best, estimates[best]
+def _generator(state: Mapping[str, Any]) -> np.random.Generator:
+    """Random numbers that go on from this state."""
+    bits = getattr(np.random, state["bit_generator"])()
+    bits.state = state
+    return np.random.Generator(bits)
 
 
-def _try(problem: Problem, solver: Solver, state: State, a: int, b: int, split: Split, c: int) -> State:
+def _try(problem: Problem, solver: Solver[Any], state: State, move: Move, split: Split) -> State:
     """The state after the move if it is better, the old state if not."""
+    a, b, c = move
     L, F = _merged(*_in_counts(state), a, b)
     F[:, [b, c]] = np.maximum(split.columns, 1e-12 * split.columns.max(axis=0))
     L[:, [b, c]] = L[:, [c]] * split.parts
     start = solver.start(problem, *problem.rescale(L.astype(state.L.dtype), F.astype(state.F.dtype)))
     losses = [start.loss]
 
-    def judge(progress: Progress) -> str | None:
+    def judge(progress: Progress[Any]) -> str | None:
         losses.append(progress.state.loss)
         done = len(losses) - 1
         if done < LEAST_TRIAL:
@@ -264,5 +238,5 @@ def _try(problem: Problem, solver: Solver, state: State, a: int, b: int, split: 
         behind = losses[-1] - state.loss
         return "interrupted" if behind < 0 or behind > (TRIAL - done) * pace else None
 
-    end, _ = run(problem, solver, start, Trace(problem), max_iter=TRIAL, tol=0, keep=False, callbacks=[judge])
+    end, _ = run(problem, solver, start, max_iter=TRIAL, tol=0, catch_interrupt=False, callbacks=[judge])
     return end if end.loss < state.loss else state

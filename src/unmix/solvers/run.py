@@ -1,85 +1,39 @@
-"""The only loop: step, measure, tell, stop."""
+"""The only loop: step, measure, tell, stop. A fit is a list of phases, each of which the loop runs."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from unmix.fit import STATUSES, Fit
-from unmix.solvers.base import Stage, Stepper, Task
+from unmix.deprecation import renamed_arguments
+from unmix.fit import Fit
+from unmix.models.task import Iterate, Task
+from unmix.solvers.base import Stepper
+from unmix.types import STATUSES, Status
 
-# A gain below `tol` this many times in a row ends a fit; so many iterations without a conclusive gain do as well.
+# A gain below `tol` this many times in a row ends a phase; so many iterations without a conclusive gain do as well.
 SMALL_GAINS, IDLE = 3, 12
 
-BESIDES = ("solver", "heaviest_first", "way")  # in `Fit.state`, besides the solver's own
 COLUMNS = ["iteration", "seconds", "loglik", "objective", "kkt", "stage", "note"]
 
-
-@dataclass(frozen=True)
-class Pace:
-    """How far a run has come, and how many small or inconclusive gains running it has seen."""
-
-    stage: str = ""
-    done: int = 0
-    small: int = 0
-    idle: int = 0
+S = TypeVar("S", bound=Iterate)
 
 
 @dataclass
 class Trace:
-    """What happened, one row an iteration, and where on its way the fit is. `seconds` run from the creation of the trace,
-    set-up included.
+    """What happened, one row per iteration. `seconds` run from the creation of the trace, set-up included."""
 
-    `heaviest_first` numbers the topics of the fit by weight; who gives a start knows them by their place in it. `params` are
-    the estimator's, `rng` its random numbers, and `search` what a search between runs (split–merge) has found so far.
-    """
-
-    problem: Task
-    heaviest_first: bool = False
-    params: dict[str, Any] = field(default_factory=dict)
-    rng: np.random.Generator | None = None
-    started: float = field(default_factory=time.perf_counter)
     rows: list[dict[str, Any]] = field(default_factory=list)
-    pace: Pace = field(default_factory=Pace)
-    search: dict[str, Any] | None = None
-    resuming: bool = False
+    started: float = field(default_factory=time.perf_counter)
 
-    def go_on_from(self, fit: Fit) -> None:
-        """Be the trace that this fit was made with, at that point."""
-        way = (fit.state or {})["way"]
-        self.rows = [{str(name): value for name, value in row.items()} for row in fit.trace.to_dict("records")]
-        self.started = time.perf_counter() - self.rows[-1]["seconds"]
-        self.heaviest_first = bool((fit.state or {})["heaviest_first"])
-        self.pace, self.search, self.resuming = Pace(**way["pace"]), way.get("search"), True
-        if self.rng is not None and way.get("random") is not None:
-            self.rng.bit_generator.state = way["random"]
-
-    def way(self) -> dict[str, Any]:
-        """What `go_on_from` needs besides the rows. A search keeps the state of `rng` that belongs to it."""
-        way: dict[str, Any] = {"pace": asdict(self.pace)}
-        if self.search is not None:
-            way["search"] = self.search
-        if self.rng is not None:
-            way["random"] = (self.search or {}).get("random") or self.rng.bit_generator.state
-        return way
-
-    def begin(self, stage: str) -> Pace:
-        """The pace of a run that begins, or that goes on where it was left."""
-        if not (self.resuming and self.pace.stage == stage):
-            self.pace = Pace(stage)
-        self.resuming = False
-        return self.pace
-
-    def add(self, state: Stage, stage: str, note: str = "") -> dict[str, Any]:
+    def add(self, metrics: Mapping[str, float], stage: str, note: str = "") -> None:
         row: dict[str, Any] = {"iteration": len(self.rows), "seconds": time.perf_counter() - self.started}
-        row |= self.problem.figures(state) | {"kkt": np.nan, "stage": stage, "note": note}
-        self.rows.append(row)
-        return row
+        self.rows.append(row | dict(metrics) | {"kkt": np.nan, "stage": stage, "note": note})
 
     def table(self) -> pd.DataFrame:
         more = [name for name in self.rows[0] if name not in COLUMNS] if self.rows else []
@@ -87,128 +41,252 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Progress:
+class Counters:
+    """How far a phase has come, and how many small or inconclusive gains running it has seen."""
+
+    phase: str = ""
+    done: int = 0
+    small: int = 0
+    idle: int = 0
+
+    def after(self, state: Iterate, little: bool) -> Counters:
+        """One more iteration; one that is not conclusive says nothing of how small the gains have become."""
+        if not state.conclusive:
+            return replace(self, done=self.done + 1, idle=self.idle + 1)
+        return replace(self, done=self.done + 1, idle=0, small=self.small + 1 if little else 0)
+
+
+@dataclass(frozen=True)
+class Phase(Generic[S]):
+    """A part of a fit: a solver, and how long it runs. `begin` makes its first iterate of the last one of the phase before, or
+    None to leave the phase out. `status` is what it means that all iterations were made; None if the phase does not decide how
+    the fit ended."""
+
+    name: str
+    solver: Stepper[Any, S]
+    max_iter: int
+    tol: float = 0.0
+    begin: Callable[[Any], S | None] = lambda state: state
+    status: Status | None = "max_iter"
+
+
+@dataclass
+class Session(Generic[S]):
+    """A fit under way: all that it needs in order to go on, besides the iterate itself.
+
+    `heaviest_first` numbers the topics of the fit by weight; who gives a start knows them by their place in it. `params` are
+    the estimator's, `rng` its random numbers, `status` is how the last phase that decides ended. Without `recording`, nobody
+    looks at the trace, and nothing is measured for it.
+    """
+
+    task: Task[S]
+    params: dict[str, Any] = field(default_factory=dict)
+    rng: np.random.Generator = field(default_factory=np.random.default_rng)
+    heaviest_first: bool = False
+    trace: Trace = field(default_factory=Trace)
+    counters: Counters = field(default_factory=Counters)
+    status: Status = "max_iter"
+    recording: bool = True
+
+    def record(self, state: S, stage: str, note: str = "") -> None:
+        if self.recording:
+            self.trace.add(self.task.metrics(state), stage, note)
+
+    def save(self) -> dict[str, Any]:
+        """What `restore` needs besides the fit's trace, whose last row has more than the session knew at that time."""
+        last = self.trace.rows[-1]
+        return {
+            "heaviest_first": self.heaviest_first,
+            "status": self.status,
+            "last_row": {name: None if np.isnan(last[name]) else last[name] for name in ("loglik", "kkt")},
+            "counters": asdict(self.counters),
+            "random": self.rng.bit_generator.state,
+        }
+
+    def restore(self, fit: Fit) -> None:
+        """Be the session that this fit was made in, at that point."""
+        saved = (fit.state or {})["session"]
+        rows = [{str(name): value for name, value in row.items()} for row in fit.trace.to_dict("records")]
+        rows[-1] |= {name: np.nan if value is None else value for name, value in saved["last_row"].items()}
+        self.trace = Trace(rows, time.perf_counter() - rows[-1]["seconds"])
+        self.heaviest_first, self.status = bool(saved["heaviest_first"]), saved["status"]
+        self.counters = Counters(**saved["counters"])
+        if "random" in saved:
+            self.rng.bit_generator.state = saved["random"]
+
+    def fit(self, solver: Stepper[Any, S], state: S, status: Status, resumable: bool = True) -> Fit:
+        """The frozen result as it stands; the session is left as it is. The KKT residual of the point is always in the trace."""
+        X, result, trace = self.task.X, self.task.result(state), self.trace.table()
+        last = trace.index[-1]
+        if np.isnan(trace.loc[last, "kkt"]):
+            trace.loc[last, "kkt"] = self.task.kkt(state)
+        trace.loc[last, "loglik"] = result.loglik
+        L, F, posterior = result.L, result.F, result.posterior
+        if self.heaviest_first:
+            order = np.argsort(-L.sum(axis=0) * F.sum(axis=0), kind="stable")
+            L, F = np.ascontiguousarray(L[:, order]), np.ascontiguousarray(F[:, order])
+            posterior = {
+                name: np.ascontiguousarray(array[..., order]) if array.shape[-1] == len(order) else array
+                for name, array in posterior.items()
+            }
+        return Fit(
+            L=L,
+            F=F,
+            trace=trace,
+            status=status,
+            loglik=result.loglik,
+            posterior=posterior,
+            priors=result.priors,
+            samples=X.samples,
+            features=X.features,
+            metadata=X.metadata,
+            data=X.facts,
+            text=X.text,
+            params=self.params,
+            state={"solver": repr(solver), "session": self.save()} | state.save() if resumable else None,
+        )
+
+
+@dataclass(frozen=True)
+class Progress(Generic[S]):
     """What a callback is told after each iteration. It may fill in `row["kkt"]`, and return a status to end the fit."""
 
-    problem: Task
-    solver: Stepper
-    state: Any
-    trace: Trace
+    session: Session[S]
+    solver: Stepper[Any, S]
+    state: S
     gain: float  # of the objective in this iteration
+
+    @property
+    def problem(self) -> Task[S]:
+        return self.session.task
+
+    @property
+    def trace(self) -> Trace:
+        return self.session.trace
+
+    @property
+    def counters(self) -> Counters:
+        return self.session.counters
 
     @property
     def row(self) -> dict[str, Any]:
         return self.trace.rows[-1]
 
-    def fit(self, status: str = "interrupted") -> Fit:
+    def fit(self, status: Status = "interrupted") -> Fit:
         """The fit as it stands."""
-        return make_fit(self.problem, self.solver, self.state, self.trace, status)
+        return self.session.fit(self.solver, self.state, status)
 
 
-Callback = Callable[[Progress], str | None]
+Callback = Callable[[Progress[Any]], str | None]
 
 
+@renamed_arguments(stage="phase", keep="catch_interrupt")
 def run(
-    problem: Task,
-    solver: Stepper,
-    state: Any,
-    trace: Trace,
+    task: Task[S],
+    solver: Stepper[Any, S],
+    state: S,
+    trace: Trace | None = None,
     *,
     max_iter: int,
     tol: float,
-    stage: str = "fit",
-    keep: bool = True,
+    phase: str = "fit",
+    catch_interrupt: bool = True,
     callbacks: Sequence[Callback] = (),
-) -> tuple[Any, str]:
+) -> tuple[S, Status]:
     """Iterate until the gain per count stays below `tol`, a callback says stop, Ctrl-C, or `max_iter`.
 
-    `tol=0` runs exactly `max_iter` iterations. With `keep=False` Ctrl-C is passed on, for runs that are part of another.
-    Returns the last state and one of the statuses of `Fit`.
+    `tol=0` runs exactly `max_iter` iterations. With `catch_interrupt=False` Ctrl-C is passed on, for runs that are part of
+    another. Returns the last iterate and one of the statuses of `Fit`; rows are added to the trace, if one is given.
     """
-    pace = trace.begin(stage)
-    whole = state, pace, len(trace.rows)  # after the last iteration that is complete
+    recording = trace is not None or bool(callbacks)
+    session = Session(task, trace=Trace() if trace is None else trace, recording=recording)
+    end, status, _ = iterate(session, Phase(phase, solver, max_iter, tol), state, callbacks, catch_interrupt)
+    return end, status
+
+
+def run_phases(
+    session: Session[Any], phases: Sequence[Phase[Any]], state: Any, callbacks: Sequence[Callback] = ()
+) -> tuple[Stepper[Any, Any], Any, Status]:
+    """From the phase that the session is in, `state` being an iterate of its solver, to the last: the solver that was last at
+    work, its iterate, and how it ended. A callback that says stop, or Ctrl-C, ends all of it."""
+    first = [phase.name for phase in phases].index(session.counters.phase)
+    solver = phases[first].solver
+    for phase in phases[first:]:
+        if phase.name != session.counters.phase:
+            try:
+                begun = phase.begin(state)
+            except KeyboardInterrupt:
+                return solver, state, "interrupted"
+            if begun is None:
+                continue
+            state, session.counters = begun, Counters(phase.name)
+        solver = phase.solver
+        state, status, stopped = iterate(session, phase, state, callbacks)
+        if stopped:
+            return solver, state, status
+        if phase.status is not None:
+            session.status = phase.status if status == "max_iter" else status
+    return solver, state, session.status
+
+
+def iterate(
+    session: Session[S], phase: Phase[S], state: S, callbacks: Sequence[Callback], catch_interrupt: bool = True
+) -> tuple[S, Status, bool]:
+    """One phase: the last iterate, how it ended, and whether that was by a callback or Ctrl-C."""
+    task, counters, trace = session.task, session.counters, session.trace
+    little = phase.tol * task.X.total
+    whole = state, counters, len(trace.rows)  # after the last iteration that is complete
     try:
         while True:
-            if tol > 0 and (pace.small >= SMALL_GAINS or pace.idle >= IDLE):
-                return state, "converged"
-            if pace.done >= max_iter:
-                return state, "max_iter"
-            new = solver.step(problem, state)
+            if state.final or (phase.tol > 0 and (counters.small >= SMALL_GAINS or counters.idle >= IDLE)):
+                return state, "converged", False
+            if counters.done >= phase.max_iter:
+                return state, "max_iter", False
+            new = phase.solver.step(task, state)
             gain = state.loss - new.loss
-            state, pace = new, _paced(pace, new, gain < tol * problem.X.total)
-            trace.add(state, stage, state.note)
-            trace.pace = pace
-            whole = state, pace, len(trace.rows)
-            if verdict := ask(callbacks, Progress(problem, solver, state, trace, gain)):
-                return state, verdict
+            state, counters = new, counters.after(new, gain < little)
+            session.record(state, phase.name, state.note)
+            session.counters = counters
+            whole = state, counters, len(trace.rows)
+            if verdict := _ask(callbacks, Progress(session, phase.solver, state, gain)):
+                return state, verdict, True
     except KeyboardInterrupt:
-        if not keep:
+        if not catch_interrupt:
             raise
-        state, trace.pace, rows = whole
+        state, session.counters, rows = whole
         del trace.rows[rows:]
-        return state, "interrupted"
+        return state, "interrupted", True
 
 
-def _paced(pace: Pace, state: Any, little: bool) -> Pace:
-    """After one more iteration; one that is not conclusive says nothing of how small the gains have become."""
-    if not state.conclusive:
-        return replace(pace, done=pace.done + 1, idle=pace.idle + 1)
-    return replace(pace, done=pace.done + 1, idle=0, small=pace.small + 1 if little else 0)
-
-
-def ask(callbacks: Sequence[Callback], progress: Progress) -> str | None:
+def _ask(callbacks: Sequence[Callback], progress: Progress[Any]) -> Status | None:
     """Tell every callback in turn; the first status that one returns ends the fit."""
     for tell in callbacks:
         if verdict := tell(progress):
-            if verdict not in STATUSES:
-                raise ValueError(
-                    f"a callback returned {verdict!r}; return None to go on, or one of {', '.join(STATUSES)}"
-                )
-            return verdict
+            for status in STATUSES:
+                if verdict == status:
+                    return status
+            raise ValueError(f"a callback returned {verdict!r}; return None to go on, or one of {', '.join(STATUSES)}")
     return None
 
 
-def make_fit(
-    problem: Task,
-    solver: Stepper,
-    state: Any,
-    trace: Trace,
-    status: str,
-) -> Fit:
-    """The frozen result. The KKT residual of the final point is always in its trace."""
-    X = problem.X
-    final = trace.rows[-1]
-    if np.isnan(final["kkt"]):
-        final["kkt"] = problem.kkt(state)
-    result = problem.result(state)
-    final["loglik"] = result.loglik
-    L, F, posterior = result.L, result.F, result.posterior
-    if trace.heaviest_first:
-        order = np.argsort(-L.sum(axis=0) * F.sum(axis=0), kind="stable")
-        L, F = np.ascontiguousarray(L[:, order]), np.ascontiguousarray(F[:, order])
-        posterior = {
-            name: np.ascontiguousarray(array[..., order]) if array.shape[-1] == len(order) else array
-            for name, array in posterior.items()
-        }
-    return Fit(
-        L=L,
-        F=F,
-        trace=trace.table(),
-        status=status,
-        loglik=result.loglik,
-        posterior=posterior,
-        samples=X.samples,
-        features=X.features,
-        metadata=X.metadata,
-        data=X.facts,
-        text=X.text,
-        params=trace.params,
-        state={"solver": repr(solver), "heaviest_first": trace.heaviest_first, "way": trace.way()} | state.as_dict(),
-    )
+def restored(solver: Stepper[Any, S], task: Task[S], fit: Fit) -> S | None:
+    """The iterate in which this solver left this fit of the same data; None if it did not, or if what is left is damaged."""
+    saved = fit.state or {}
+    if saved.get("solver") != repr(solver):
+        return None
+    try:
+        return solver.restore(task, {name: value for name, value in saved.items() if name not in ("solver", "session")})
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
 
 
-def left_by(solver: Any, fit: Fit) -> dict[str, Any] | None:
-    """What `as_dict` gave of the state in which this solver left the fit, if it was this solver."""
-    state = dict(fit.state or {})
-    same = state.get("solver") == repr(solver)
-    return {name: value for name, value in state.items() if name not in BESIDES} if same else None
+def resume(session: Session[Any], phases: Sequence[Phase[Any]], fit: Fit) -> Any:
+    """Make the session that of a fit that was left off; the iterate of the phase it was in."""
+    session.restore(fit)
+    phase = next((phase for phase in phases if phase.name == session.counters.phase), phases[-1])
+    state = restored(phase.solver, session.task, fit)
+    if state is None:
+        raise ValueError(
+            f"the fit to go on with was not left off by {phase.solver!r}, or its state is damaged; start anew"
+        )
+    return state

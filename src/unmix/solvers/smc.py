@@ -19,11 +19,9 @@ from scipy.special import gammaln, logsumexp
 from unmix import memory
 from unmix.counts import Counts
 from unmix.kernels import sampling
+from unmix.models.allocating import check_labels
 from unmix.models.allocation import Allocation
-from unmix.solvers.bld import row_of_nonzeros
-from unmix.solvers.labels import check_labels
-
-Floats = NDArray[np.float64]
+from unmix.threads import threads
 
 MOST_TENSORS = 10**6
 
@@ -47,13 +45,11 @@ class Evidence(float):
         return float(self)
 
 
-def smc_evidence(
-    X: Counts, model: Allocation, *, particles: int, runs: int, rng: np.random.Generator, threads: int = 1
-) -> Evidence:
+def smc_evidence(X: Counts, model: Allocation, *, particles: int, runs: int, rng: np.random.Generator) -> Evidence:
     """log of the mean of `runs` independent unbiased estimates of p(X). Samples, and tokens within them, come in random order."""
     check_labels(X, model.n_topics, 1, "the particle filter")
     padded = -(-model.n_topics // 4) * 4
-    at_once = min(runs, threads)
+    at_once = min(runs, threads())
     memory.require(
         at_once * 4.0 * particles * padded * (X.shape[1] + 2) + 12 * X.total,
         f"{particles:,} particles of {X.shape[1]:,} features × {model.n_topics} topics",
@@ -61,9 +57,7 @@ def smc_evidence(
     )
     rows, columns = _shuffled_tokens(X, rng)
     random = sampling.seeds(rng, runs)
-    logs = sampling.particle_filter(
-        rows, columns, model.alpha, model.beta, random, particles=particles, threads=threads
-    )
+    logs = sampling.particle_filter(rows, columns, model.alpha, model.beta, random, particles=particles)
     logs += model.log_sizes(X.sample_totals) - X.log_factorials
     value = float(logsumexp(logs) - np.log(runs))
     relative = np.exp(logs - value)
@@ -73,7 +67,7 @@ def smc_evidence(
 
 def _shuffled_tokens(X: Counts, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     counts = X.rows.data.astype(np.int64)
-    rows, columns = np.repeat(row_of_nonzeros(X.rows), counts), np.repeat(X.rows.indices, counts)
+    rows, columns = np.repeat(X.sides().left.owners, counts), np.repeat(X.rows.indices, counts)
     order = rng.permutation(len(rows))
     order = order[np.argsort(rng.permutation(X.shape[0])[rows[order]], kind="stable")]
     return rows[order].astype(np.int64), columns[order]
@@ -92,7 +86,7 @@ def exact_evidence(X: Counts, model: Allocation) -> Evidence:
     n, m = X.shape
     tables = np.zeros((1, (n + m) * K), np.int32)  # S_ik, then S_jk, of every tensor so far
     factorials = np.zeros(1)
-    for i, j, x in zip(row_of_nonzeros(X.rows), X.rows.indices, X.rows.data, strict=True):
+    for i, j, x in zip(X.sides().left.owners, X.rows.indices, X.rows.data, strict=True):
         ways = compositions(int(x), K)
         tables = np.repeat(tables, len(ways), axis=0)
         added = np.tile(ways, (len(factorials), 1))

@@ -13,57 +13,57 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unmix import kernels
-from unmix.models.poisson import column_sums
+from unmix.models.problem import Problem, State
 from unmix.models.sparse import Sparsity
-from unmix.solvers.base import Floats, Problem, State
+from unmix.sides import column_sums
+from unmix.solvers.base import Solver
 from unmix.solvers.joint import Expected, Joint
+from unmix.types import Factor, Floats
 
 
 @dataclass(frozen=True)
-class Shrunk(Joint):
+class SparseL1(Joint):
     """For l1-normalised topics."""
 
-    def start(self, problem: Problem, L: Floats, F: Floats) -> Expected:
+    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> Expected:
         scales = column_sums(F) / (1 + _sparsity(problem).weight)
         return self._at(problem, L * scales, F / column_sums(F))
 
-    def loadings(self, problem: Problem, state: Expected) -> Floats:
+    def loadings(self, problem: Problem, state: Expected) -> Factor:
         return super().loadings(problem, state) / (1 + _sparsity(problem).weight)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeftExpected(State):
-    A: NDArray[np.float64]  # the numerators at L, F, which came with the loss
+    A: Floats  # the numerators at L, F, which came with the loss
 
 
 @dataclass(frozen=True)
-class Sparse:
+class SparseL2(Solver[LeftExpected]):
     """For l2-normalised topics."""
 
     state_type: ClassVar[type[State]] = LeftExpected
 
-    def start(self, problem: Problem, L: Floats, F: Floats) -> LeftExpected:
+    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> LeftExpected:
         norms = _sparsity(problem).norms(F)
         return self._at(problem, L * norms, F / norms)
 
-    def step(self, problem: Problem, s: LeftExpected) -> LeftExpected:
+    def step(self, problem: Problem, state: LeftExpected) -> LeftExpected:
         sparsity = _sparsity(problem)
-        norms = sparsity.norms(s.F)
-        L = s.L * s.A / (column_sums(s.F) + sparsity.weight * norms)
-        B, _ = kernels.numerators(problem.X.columns, s.F, L, threads=problem.threads)
-        Y, v = s.F * B, column_sums(L)
+        norms = sparsity.norms(state.F)
+        L = state.L * state.A / (column_sums(state.F) + sparsity.weight * norms)
+        B, _ = problem.right.numerators(state.F, L)
+        Y, v = state.F * B, column_sums(L)
         with np.errstate(divide="ignore", invalid="ignore"):
-            F = np.where(v > 0, 2 * Y / (v + np.sqrt(v**2 + 4 * sparsity.weight * v * Y / norms)), s.F)
+            F = np.where(v > 0, 2 * Y / (v + np.sqrt(v**2 + 4 * sparsity.weight * v * Y / norms)), state.F)
         norms = sparsity.norms(F)
         norms = np.where(norms > 0, norms, 1.0)
         return self._at(problem, L * norms, F / norms)
 
     @staticmethod
-    def _at(problem: Problem, L: Floats, F: Floats) -> LeftExpected:
-        A, xlog = kernels.numerators(problem.X.rows, L, F, threads=problem.threads)
+    def _at(problem: Problem, L: Factor, F: Factor) -> LeftExpected:
+        A, xlog = problem.left.numerators(L, F)
         return LeftExpected(L=L, F=F, A=A, loss=problem.loss(L, F, xlog))
 
 

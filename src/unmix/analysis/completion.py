@@ -1,0 +1,31 @@
+"""Document completion: how well a model foresees counts that it was not shown.
+
+Each count is hidden with some probability. The loadings of a sample are found from what is left, and the hidden counts are
+predicted from them by the multinomial Σ_k l_ik f_jk / Σ_jk l_ik f_jk:   perplexity = exp(−mean log probability).
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unmix.counts import Counts
+
+if TYPE_CHECKING:
+    from unmix.estimators.base import CountsEstimator
+
+
+def perplexity(model: CountsEstimator, X: Counts, *, held_out: float, rng: np.random.Generator) -> float:
+    """Of counts each of which is held out with probability `held_out`; lower is better."""
+    if not isinstance(held_out, Real) or not 0 < held_out < 1:
+        raise ValueError(f"held_out={held_out!r}; give a probability between 0 and 1")
+    X.require_whole("document completion")
+    hidden = rng.binomial(X.rows.data.astype(np.int64), held_out).astype(np.float64)
+    shown, predicted = (X.with_values(values) for values in (X.rows.data - hidden, hidden))
+    L, F = model.transform(shown), np.ascontiguousarray(model.components_.T)
+    L[L.sum(axis=1) == 0] = 1.0  # nothing is known of the sample
+    xlog = predicted.sides().left.xlogs(L, F).sum()
+    loglik = xlog - predicted.sample_totals @ np.log(L @ F.sum(axis=0))
+    return float(np.exp(-loglik / predicted.total)) if predicted.total > 0 else 1.0

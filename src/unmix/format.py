@@ -1,0 +1,182 @@
+"""The file of a fit: safetensors (L, F, and names as UTF-8 JSON) with JSON metadata (status, trace, parameters, versions).
+
+A file holds numbers and text only; nothing in it is ever executed. Files of earlier formats are read as if written today.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from collections.abc import Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from unmix.files import replacing
+from unmix.types import STATUSES
+
+FORMAT = 3
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def write(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
+    """Write the fields of a `Fit` to one file, atomically; those that are None are left out."""
+    tensors: Arrays = {"L": record["L"], "F": record["F"]}
+    for key in ("samples", "features"):
+        if (names := record[key]) is not None:
+            tensors[key] = _as_bytes(names.tolist())
+    if record["metadata"] is not None:
+        tensors["metadata"] = _as_bytes(_table_to_json(record["metadata"]))
+    tensors |= {f"posterior.{key}": value for key, value in record["posterior"].items()}
+    plain = ("status", "loglik", "params", "priors", "versions", "data", "text")
+    meta = {"format": FORMAT, "trace": _table_to_json(record["trace"])} | {name: record[name] for name in plain}
+    if record["state"] is not None:
+        meta["state"] = _without_arrays(record["state"], tensors, "state")
+    tensors = {key: np.ascontiguousarray(value) for key, value in tensors.items()}
+    with replacing(path) as temporary:
+        try:
+            safetensors.numpy.save_file(tensors, temporary, metadata={"unmix": json.dumps(meta, default=str)})
+        except safetensors.SafetensorError as error:  # which hides what the system said
+            code = re.search(r"os error (\d+)", str(error))
+            number = int(code.group(1)) if code else errno.EIO
+            raise OSError(number, os.strerror(number), str(path)) from error
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The fields of the `Fit` in a file, or an error that says what is wrong with it."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; give a model written by Fit.save or `unmix fit`")
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            header = (file.metadata() or {}).get("unmix")
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise ValueError(
+            f"{path}: not a readable safetensors file ({error}); it may be truncated or of another kind"
+        ) from None
+    if header is None:
+        raise ValueError(f"{path}: a safetensors file, but not a model of unmix")
+    try:
+        return _record(json.loads(header), tensors)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: damaged or foreign model file ({error})") from None
+
+
+def _record(meta: dict[str, Any], tensors: Arrays) -> dict[str, Any]:
+    if meta["format"] not in (2, FORMAT):
+        raise ValueError(f"format {meta['format']}, this version of unmix reads up to {FORMAT}; upgrade unmix")
+    L, F = tensors["L"], tensors["F"]
+    if L.ndim != 2 or F.ndim != 2 or L.shape[1] != F.shape[1] or L.shape[1] < 1:
+        raise ValueError(f"L of shape {L.shape} does not go with F of shape {F.shape}")
+    posterior = _within(tensors, "posterior.")
+    factors: Arrays = {"L": L, "F": F} | {f"posterior {name}": array for name, array in posterior.items()}
+    for name, array in factors.items():
+        if array.dtype.kind != "f" or not np.isfinite(array).all() or (array < 0).any():
+            raise ValueError(f"{name} has entries that are not finite numbers >= 0")
+    names = {key: _names(tensors, key, len(factor)) for key, factor in (("samples", L), ("features", F))}
+    if meta["status"] not in STATUSES:
+        raise ValueError(f"unknown status {meta['status']!r}")
+    trace = _table_from_json(meta["trace"])
+    trace = trace.astype({column: float for column in trace.columns if column not in ("iteration", "stage", "note")})
+    metadata = _table_from_json(json.loads(tensors["metadata"].tobytes())) if "metadata" in tensors else None
+    if metadata is not None and len(metadata) != len(L):
+        raise ValueError(f"{len(metadata)} rows of metadata for {len(L)} samples")
+    state = meta.get("state")
+    for key, array in _within(tensors, "state.").items() if state is not None else ():
+        *path, name = key.split(".")
+        reduce(lambda inner, part: inner.setdefault(part, {}), path, state)[name] = array
+    record = {
+        "L": L,
+        "F": F,
+        "trace": trace,
+        "status": meta["status"],
+        "loglik": float(meta["loglik"]),
+        "params": dict(meta["params"]),
+        "priors": dict(meta["priors"]) if meta["format"] == FORMAT else kinds_by_arrays(posterior),
+        "versions": dict(meta["versions"]),
+        "data": dict(meta["data"]),
+        "text": None if meta["text"] is None else dict(meta["text"]),
+        "posterior": posterior,
+        "metadata": metadata,
+        "state": state,
+    }
+    if meta["format"] == 2 and state is not None:
+        record["state"] = _state_of_format_2(state, record["params"])
+    return record | names
+
+
+def kinds_by_arrays(posterior: Mapping[str, NDArray[Any]]) -> dict[str, str]:
+    """The kinds of priors of a posterior from before they were written down: by the arrays that each kind has."""
+    if not posterior:
+        return {}
+    left = "Gammas" if "L_prior_rate" in posterior else "DirichletRows"
+    right = "DirichletColumns" if "F_prior" in posterior else "PointTopics"
+    return {"L": left, "F": "Gammas" if "F_prior_rate" in posterior else right}
+
+
+def _state_of_format_2(state: dict[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Names have changed since, and a search for split–merge moves is part of the state."""
+    way, heaviest_first = state.pop("way"), state.pop("heaviest_first")
+    solver, search, pace = state["solver"], way.get("search"), way["pace"]
+    for old, new in {"enough=": "tolerance=", "learn_alpha=": "learn_prior=", "Shrunk(": "SparseL1("}.items():
+        solver = solver.replace(old, new)
+    solver = re.sub(r"\bSparse\(", "SparseL2(", solver)
+    counters = {"phase": pace["stage"]} | {name: pace[name] for name in ("done", "small", "idle")}
+    session = {"heaviest_first": heaviest_first, "status": "max_iter", "last_row": {}, "counters": counters}
+    session |= {"random": way["random"]} if way.get("random") is not None else {}
+    if search is not None:
+        session["status"] = search.pop("status")
+        done = search.pop("done")
+        if pace["stage"] == "refine":
+            solver, counters["done"], state["search"] = f"Refine(solver={solver})", done, search
+    if params.get("method") == "gibbs" and pace["stage"] == "fit":
+        counters["phase"] = "sample"
+    return state | {"solver": solver, "session": session}
+
+
+def _names(tensors: Arrays, key: str, rows: int) -> NDArray[np.str_] | None:
+    if key not in tensors:
+        return None
+    names = np.array(json.loads(tensors[key].tobytes()), dtype=str)
+    if len(names) != rows:
+        raise ValueError(f"{len(names)} names for {rows} {key}")
+    return names
+
+
+def _within(tensors: Arrays, prefix: str) -> Arrays:
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+
+
+def _without_arrays(tree: Mapping[str, Any], tensors: Arrays, prefix: str) -> dict[str, Any]:
+    """A dictionary of dictionaries without its arrays, which go to `tensors` under names like "state.search.parts"."""
+    rest = {}
+    for key, value in tree.items():
+        if isinstance(value, np.ndarray):
+            tensors[f"{prefix}.{key}"] = value
+        else:
+            rest[key] = _without_arrays(value, tensors, f"{prefix}.{key}") if isinstance(value, Mapping) else value
+    return rest
+
+
+def _as_bytes(value: Any) -> NDArray[np.uint8]:
+    """JSON as an array of bytes; names and tables may be larger than the header of a file may be."""
+    return np.frombuffer(json.dumps(value, default=str).encode(), dtype=np.uint8)
+
+
+def _table_to_json(table: pd.DataFrame) -> dict[str, Any]:
+    values = table.astype(object).where(table.notna(), None).to_numpy()
+    return {"columns": [str(column) for column in table.columns], "data": values.tolist()}
+
+
+def _table_from_json(table: Mapping[str, Any]) -> pd.DataFrame:
+    return pd.DataFrame(table["data"], columns=table["columns"])

@@ -1,0 +1,57 @@
+"""What the loop needs to know of that which is optimised, whatever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol, TypeVar
+
+from unmix.counts import Data
+from unmix.types import Factor, Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Iterate:
+    """A point on the way. Each kind of task, and each solver, extends it by what it needs to go on."""
+
+    loss: float
+    conclusive: bool = True  # False if a small gain says nothing, as after a rejected extrapolation
+    final: bool = False  # no further step would change anything
+    note: str = ""
+
+    def save(self) -> dict[str, Any]:
+        """Arrays and plain values from which the solver's `restore` makes it again."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+S = TypeVar("S", bound=Iterate)
+S_contra = TypeVar("S_contra", bound=Iterate, contravariant=True)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is left of the last iterate in a `Fit`: loadings and factors, their Poisson log-likelihood, and for a Bayesian model
+    its posterior as arrays, topics (where there are any) on the last axis, and the kinds of its priors."""
+
+    L: Factor
+    F: Factor
+    loglik: float
+    posterior: Mapping[str, Floats] = field(default_factory=dict)
+    priors: dict[str, str] = field(default_factory=dict)
+
+
+class Task(Protocol[S_contra]):
+    """A likelihood to maximise, a posterior to infer, counts to allocate. Its loss falls as a solver steps on."""
+
+    @property
+    def X(self) -> Data: ...
+
+    def metrics(self, state: S_contra) -> dict[str, float]:
+        """Columns of the trace: "loglik" (Poisson, NaN where it would cost too much) and "objective", which rises."""
+        ...
+
+    def kkt(self, state: S_contra) -> float:
+        """The largest KKT residual; NaN where there is no such thing."""
+        ...
+
+    def result(self, state: S_contra) -> Result: ...

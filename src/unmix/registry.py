@@ -1,0 +1,75 @@
+"""The names of models and solvers, and what the rooms above need to know of each before it is imported.
+
+A new model is named here and nowhere else: the package's names, the terminal, `unmix.sc` and saved fits all look here.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from unmix.estimators.allocation import AllocationModel as AllocationModel
+    from unmix.estimators.bayesian import LDA as LDA
+    from unmix.estimators.bayesian import BayesianPoissonNMF as BayesianPoissonNMF
+    from unmix.estimators.bayesian import GammaPoisson as GammaPoisson
+    from unmix.estimators.likelihood import PoissonNMF as PoissonNMF
+    from unmix.estimators.likelihood import TopicModel as TopicModel
+    from unmix.estimators.sparse import SparsePoissonNMF as SparsePoissonNMF
+
+C = TypeVar("C", bound=type)
+
+
+class Model(NamedTuple):
+    """Where an estimator lives, what it is called in the terminal, and what it maximises if that is not the likelihood (with a
+    prior, perhaps)."""
+
+    home: str
+    word: str
+    objective: str | None = None
+
+
+BOUND = "lower bound of log p(X)"
+MODELS = {
+    "TopicModel": Model("unmix.estimators.likelihood", "topics"),
+    "PoissonNMF": Model("unmix.estimators.likelihood", "poisson-nmf"),
+    "SparsePoissonNMF": Model("unmix.estimators.sparse", "sparse"),
+    "LDA": Model("unmix.estimators.bayesian", "lda", BOUND),
+    "GammaPoisson": Model("unmix.estimators.bayesian", "gamma-poisson", BOUND),
+    "BayesianPoissonNMF": Model("unmix.estimators.bayesian", "bayes", BOUND),
+    "AllocationModel": Model("unmix.estimators.allocation", "allocation", "log p(S)"),
+}
+WORDS = {model.word: name for name, model in MODELS.items()}
+
+# What a user may call a solver, and its class in `unmix.solvers`
+SOLVERS = {
+    "newton": "Newton",
+    "scd": "SCD",
+    "ccd": "CCD",
+    "sn": "SN",
+    "em": "EM",
+    "joint": "Joint",
+    "plsi": "PLSI",
+    "normalized": "Normalized",
+}
+STARTS = ("auto", "topic-score", "random")
+
+
+def estimator_class(name: str) -> Any:
+    """The class of this name, imported now."""
+    return getattr(import_module(MODELS[name].home), name)
+
+
+def with_names(kind: C) -> C:
+    """Fill the names of solvers and models into a docstring."""
+    kind.__doc__ = named(kind.__doc__)
+    return kind
+
+
+def named(text: str | None) -> str:
+    quoted = {"solvers": SOLVERS, "models": WORDS}
+    return (
+        ""
+        if text is None
+        else text.format(**{key: ", ".join(f'"{n}"' for n in names) for key, names in quoted.items()})
+    )

@@ -1,0 +1,125 @@
+"""The seam between data and arithmetic: what solvers and models may ask of data, and the one place that calls kernels for it.
+
+With F fixed, every row of L is a small Poisson regression on that row's nonzeros; the same code on the transpose updates F.
+So data have two sides, and each answers the same few questions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmix import kernels
+from unmix.types import CSR, Factor, Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One side of the data: X ≈ moving fixedᵀ, a row of `moving` for each row of X (or of its transpose), and the prior on
+    `moving`, if any."""
+
+    rows: CSR
+    shape: Floats | None = None  # shape − 1 of the Gamma prior, broadcast
+    rate: Floats | None = None
+    workspace: kernels.Workspace = field(default_factory=kernels.Workspace, repr=False)
+
+    def with_prior(self, shape: Floats | None, rate: Floats) -> Side:
+        return replace(self, shape=shape, rate=rate)
+
+    def cost(self, fixed: Factor) -> Floats:
+        """What a unit of each topic's loading costs: the column sums of the fixed factor, plus the prior's rate."""
+        sums = column_sums(fixed)
+        return sums if self.rate is None else sums + self.rate
+
+    def update(
+        self,
+        kernel: Literal["em", "cd", "newton"],
+        fixed: Factor,
+        moving: Factor,
+        *,
+        measure: bool = False,
+        **options: Any,
+    ) -> tuple[Factor, float | None]:
+        """The half-step of this name on every row, and Σ x log(rate) at the result if asked to measure it."""
+        given = {"measure": measure, "workspace": self.workspace, **options}
+        moved, xlogs = kernels.HALF_STEPS[kernel](self.rows, fixed, moving, self.cost(fixed), self.shape, **given)
+        return moved, None if xlogs is None else float(xlogs.sum())
+
+    def numerators(self, moving: Factor, fixed: Factor) -> tuple[Floats, float]:
+        """A_ik = Σ_j x_ij f_jk / λ_ij, and Σ x log λ."""
+        A, xlogs = kernels.numerators(self.rows, moving, fixed, workspace=self.workspace)
+        return A, float(xlogs.sum())
+
+    def xlogs(self, moving: Factor, fixed: Factor) -> Floats:
+        """Σ_j x_ij log λ_ij of every row."""
+        return kernels.xlogs(self.rows, moving, fixed, workspace=self.workspace)
+
+    def ratios(self, moving: Factor, fixed: Factor) -> Floats:
+        """x_ij / λ_ij of every nonzero."""
+        return kernels.ratios(self.rows, moving, fixed, workspace=self.workspace)
+
+    def infer(
+        self, fixed: Floats, scale: Floats, start: Floats, prior: Floats, *, steps: int, tolerance: float
+    ) -> Floats:
+        """Shapes g_ik of the loadings' Gammas (or parameters of their Dirichlets), each row until it stands still."""
+        return kernels.infer(
+            self.rows, fixed, scale, start, prior, steps=steps, tolerance=tolerance, workspace=self.workspace
+        )
+
+    def allocated(self, moving: Factor, fixed: Factor, topic: int) -> Floats:
+        """x_ij l_ik f_jk / λ_ij of every nonzero: what one topic explains of it."""
+        return self.ratios(moving, fixed) * moving[self.owners, topic] * fixed[self.rows.indices, topic]
+
+    def place(self, nonzero: int) -> tuple[int, int]:
+        """Row and column of a nonzero."""
+        row = int(np.searchsorted(self.rows.indptr, nonzero, side="right")) - 1
+        return row, int(self.rows.indices[nonzero])
+
+    @cached_property
+    def owners(self) -> NDArray[np.intp]:
+        """The row of every nonzero."""
+        return np.repeat(np.arange(len(self.rows.indptr) - 1), np.diff(self.rows.indptr))
+
+
+class Matrix(Protocol):
+    """A sparse matrix by rows and by columns, each made when it is first asked for."""
+
+    @property
+    def rows(self) -> CSR: ...
+
+    @property
+    def columns(self) -> CSR: ...
+
+    @property
+    def column_order(self) -> NDArray[np.int64]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """Both sides of a matrix, and what takes both at once. Whoever asked for them owns them, and their scratch space."""
+
+    matrix: Matrix
+
+    @cached_property
+    def left(self) -> Side:
+        return Side(self.matrix.rows)
+
+    @cached_property
+    def right(self) -> Side:
+        return Side(self.matrix.columns)
+
+    def both_numerators(self, L: Factor, F: Factor) -> tuple[Floats, Floats, float]:
+        """A_ik = Σ_j r_ij f_jk and B_jk = Σ_i r_ij l_ik from one evaluation of r = x / λ, and Σ x log λ."""
+        left, right = self.left, self.right
+        spaces = {"workspace": left.workspace, "other_workspace": right.workspace}
+        A, B, xlogs = kernels.both_numerators(left.rows, right.rows, self.matrix.column_order, L, F, **spaces)
+        return A, B, float(xlogs.sum())
+
+
+def column_sums(factor: Factor) -> Floats:
+    """In double precision. einsum does it several times faster than sum for tall, narrow arrays."""
+    return np.einsum("ij->j", factor, dtype=np.float64)

@@ -1,0 +1,46 @@
+"""Fits saved by earlier versions load, are used and are gone on with. `models/` has one of every kind of state."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import random_counts
+
+import unmix as um
+from unmix.estimators import from_fit
+
+MODELS = sorted((Path(__file__).parent / "models").glob("*.safetensors"))
+X = random_counts(n=40, m=30, seed=3)
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def estimator(fit: um.Fit) -> Any:
+    """With all its parameters; `from_fit` leaves out those that do not matter for new samples."""
+    model = from_fit(fit).set_params(init=fit.params["init"])
+    if fit.params["model"] == "LDA" and "StochasticVI" in (fit.state or {})["solver"]:
+        model.set_params(online=um.Online(batch_size=8))
+    return model
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
+def test_a_fit_of_an_earlier_format_is_read_used_and_gone_on_with(path: Path) -> None:
+    fit = um.load(path)
+    assert (fit.L.shape[0], fit.F.shape[0], fit.status) == (40, 30, "interrupted")
+    model = estimator(fit)
+    assert np.isfinite(model.transform(X)).all()
+    resumed = model.resume(X, fit).result_
+    whole = estimator(fit).fit(X).result_
+    assert resumed.status == whole.status
+    assert len(resumed.trace) == len(whole.trace)
+    last = [fit.trace["objective"].iloc[-1] for fit in (resumed, whole)]
+    assert last[0] == pytest.approx(last[1], rel=1e-6)
+    np.testing.assert_allclose(resumed.L @ resumed.F.T, whole.L @ whole.F.T, rtol=1e-4, atol=1e-6)
+
+
+def test_every_kind_of_state_is_among_them() -> None:
+    stages = {path.stem: um.load(path).trace["stage"].iloc[-1] for path in MODELS}
+    assert {"prefit", "fit", "refine"} <= set(stages.values())
+    kinds = {kind for path in MODELS for kind in um.load(path).priors.values()}
+    assert kinds == {"DirichletRows", "DirichletColumns", "Gammas"}
