@@ -35,7 +35,8 @@ def progress(gains: list[float], *, seconds: float, total: float, done: int) -> 
         {"iteration": i, "seconds": i * seconds, "objective": float(value), "kkt": np.nan, "stage": "fit"}
         for i, value in enumerate(objective)
     ]
-    told = {"trace": SimpleNamespace(rows=rows), "counters": Counters("fit", done=done)}
+    session = SimpleNamespace(counters=Counters("fit", done=done))
+    told = {"trace": SimpleNamespace(rows=rows), "session": session}
     return SimpleNamespace(**told, row=rows[-1], problem=SimpleNamespace(X=SimpleNamespace(total=total)))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -18,59 +18,37 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from unmix.sides import Sides
-from unmix.types import CSR, Floats, Integers
+from unmix.types import CSR, Floats, Integers, Record
 
 Names = NDArray[np.str_]
+CountsLike: TypeAlias = "ArrayLike | sp.sparray | sp.spmatrix | pd.DataFrame | Counts"
 
 
 class Data(Protocol):
-    """What solvers, starts and estimators may ask of data. `Counts` are data in memory."""
+    """What solvers, starts and estimators may ask of data. `Counts` are data in memory, and say what each of these is."""
 
     samples: Names | None
     features: Names | None
     metadata: pd.DataFrame | None
-    text: dict[str, Any] | None
+    text: Record | None
 
     @property
     def shape(self) -> tuple[int, int]: ...
-
     @property
     def total(self) -> float: ...
-
     @property
     def sample_totals(self) -> Floats: ...
-
     @property
     def feature_totals(self) -> Floats: ...
-
     @property
-    def log_factorials(self) -> float:
-        """Σ log Γ(x + 1), the constant of every likelihood here."""
-        ...
-
+    def log_factorials(self) -> float: ...
     @property
-    def facts(self) -> dict[str, Any]:
-        """What a fit remembers of its data, with a checksum by which to know them again."""
-        ...
-
+    def facts(self) -> Record: ...
     def sides(self) -> Sides: ...
-
-    def matvec(self, v: Floats) -> Floats:
-        """X v."""
-        ...
-
-    def rmatvec(self, v: Floats) -> Floats:
-        """Xᵀ v."""
-        ...
-
-    def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Integers, Self]]:
-        """All samples in random order: their places, and they themselves, about `size` at a time."""
-        ...
-
-    def part(self, values: Floats, least: float) -> tuple[Self, Floats]:
-        """Parts of the nonzeros as counts of their own, without those that are less than the share `least` of their whole; and
-        the sums of those by feature."""
-        ...
+    def matvec(self, v: Floats) -> Floats: ...
+    def rmatvec(self, v: Floats) -> Floats: ...
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Integers, Self]]: ...
+    def part(self, values: Floats, least: float) -> tuple[Self, Floats]: ...
 
 
 class Counts:
@@ -97,15 +75,15 @@ class Counts:
     samples: Names | None
     features: Names | None
     metadata: pd.DataFrame | None
-    text: dict[str, Any] | None
+    text: Record | None
 
     def __init__(
         self,
-        matrix: Any,
+        matrix: CountsLike,
         samples: ArrayLike | None = None,
         features: ArrayLike | None = None,
         metadata: pd.DataFrame | None = None,
-        text: dict[str, Any] | None = None,
+        text: Record | None = None,
     ) -> None:
         if isinstance(matrix, Counts):
             samples = matrix.samples if samples is None else samples
@@ -144,7 +122,7 @@ class Counts:
         samples: Names | None = None,
         features: Names | None = None,
         metadata: pd.DataFrame | None = None,
-        text: dict[str, Any] | None = None,
+        text: Record | None = None,
     ) -> Self:
         """Of a CSR matrix that is canonical by construction: positive, finite, sorted, float64. Nothing is looked at again."""
         counts = object.__new__(cls)
@@ -186,12 +164,15 @@ class Counts:
             yield rows, self.take(rows)
 
     def sides(self) -> Sides:
+        """Its rows and its columns, as solvers ask them."""
         return Sides(self)
 
     def matvec(self, v: Floats) -> Floats:
+        """X v."""
         return self.csr @ v
 
     def rmatvec(self, v: Floats) -> Floats:
+        """Xᵀ v."""
         return self.csr.T @ v
 
     @property
@@ -234,7 +215,7 @@ class Counts:
         return np.asarray(self.csr.sum(axis=0)).ravel()
 
     @cached_property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Record:
         """What a fit remembers of its data: size, oddities, and a checksum by which to know them again."""
         checksum = hashlib.sha256(repr(self.shape).encode())
         for array in self.rows:

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from unmix import format
 from unmix.deprecation import warn
 from unmix.models.topics import poisson_to_topics
 from unmix.registry import MODELS
-from unmix.types import Factor, Floats, Status
+from unmix.types import Factor, Floats, Record, Status
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -46,12 +46,12 @@ class Fit:
     # a Bayesian model's parameters, topics on the last axis, and the kinds of its priors on "L" and "F"
     posterior: Mapping[str, Floats] = field(default_factory=dict, repr=False)
     priors: dict[str, str] = field(default_factory=dict, repr=False)
-    params: dict[str, Any] = field(default_factory=dict)
+    params: Record = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=lambda: versions())
-    data: dict[str, Any] = field(default_factory=dict, repr=False)  # `Counts.facts`, and where the counts came from
-    text: dict[str, Any] | None = field(default=None, repr=False)  # how words were counted, as in `Counts`
+    data: Record = field(default_factory=dict, repr=False)  # `Counts.facts`, and where the counts came from
+    text: Record | None = field(default=None, repr=False)  # how words were counted, as in `Counts`
     # what is needed to go on exactly where the fit stopped; None once it has converged
-    state: dict[str, Any] | None = field(default=None, repr=False)
+    state: Record | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         (n, k), m = self.L.shape, len(self.F)

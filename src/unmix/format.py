@@ -21,14 +21,14 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from unmix.files import replacing
-from unmix.types import STATUSES
+from unmix.types import STATUSES, Record
 
 FORMAT = 3
 
 Arrays = dict[str, NDArray[Any]]
 
 
-def write(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
+def write(path: str | os.PathLike[str], record: Record) -> None:
     """Write the fields of a `Fit` to one file, atomically; those that are None are left out."""
     tensors: Arrays = {"L": record["L"], "F": record["F"]}
     for key in ("samples", "features"):
@@ -51,7 +51,7 @@ def write(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
             raise OSError(number, os.strerror(number), str(path)) from error
 
 
-def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read(path: str | os.PathLike[str]) -> Record:
     """The fields of the `Fit` in a file, or an error that says what is wrong with it."""
     path = Path(path)
     if not path.is_file():
@@ -72,7 +72,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(f"{path}: damaged or foreign model file ({error})") from None
 
 
-def _record(meta: dict[str, Any], tensors: Arrays) -> dict[str, Any]:
+def _record(meta: Record, tensors: Arrays) -> Record:
     if meta["format"] not in (2, FORMAT):
         raise ValueError(f"format {meta['format']}, this version of unmix reads up to {FORMAT}; upgrade unmix")
     L, F = tensors["L"], tensors["F"]
@@ -124,7 +124,7 @@ def kinds_by_arrays(posterior: Mapping[str, NDArray[Any]]) -> dict[str, str]:
     return {"L": left, "F": "Gammas" if "F_prior_rate" in posterior else right}
 
 
-def _state_of_format_2(state: dict[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+def _state_of_format_2(state: Record, params: Record) -> Record:
     """Names have changed since, and a search for split–merge moves is part of the state."""
     way, heaviest_first = state.pop("way"), state.pop("heaviest_first")
     solver, search, pace = state["solver"], way.get("search"), way["pace"]
@@ -157,14 +157,14 @@ def _within(tensors: Arrays, prefix: str) -> Arrays:
     return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
 
 
-def _without_arrays(tree: Mapping[str, Any], tensors: Arrays, prefix: str) -> dict[str, Any]:
+def _without_arrays(tree: Record, tensors: Arrays, prefix: str) -> Record:
     """A dictionary of dictionaries without its arrays, which go to `tensors` under names like "state.search.parts"."""
     rest = {}
     for key, value in tree.items():
         if isinstance(value, np.ndarray):
             tensors[f"{prefix}.{key}"] = value
         else:
-            rest[key] = _without_arrays(value, tensors, f"{prefix}.{key}") if isinstance(value, Mapping) else value
+            rest[key] = _without_arrays(value, tensors, f"{prefix}.{key}") if isinstance(value, dict) else value
     return rest
 
 
@@ -173,10 +173,10 @@ def _as_bytes(value: Any) -> NDArray[np.uint8]:
     return np.frombuffer(json.dumps(value, default=str).encode(), dtype=np.uint8)
 
 
-def _table_to_json(table: pd.DataFrame) -> dict[str, Any]:
+def _table_to_json(table: pd.DataFrame) -> Record:
     values = table.astype(object).where(table.notna(), None).to_numpy()
     return {"columns": [str(column) for column in table.columns], "data": values.tolist()}
 
 
-def _table_from_json(table: Mapping[str, Any]) -> pd.DataFrame:
+def _table_from_json(table: Record) -> pd.DataFrame:
     return pd.DataFrame(table["data"], columns=table["columns"])

@@ -11,6 +11,8 @@ Floats = NDArray[np.float64]
 Factor = NDArray[np.floating[Any]]  # loadings or factors, stored in double or single precision
 Integers = NDArray[np.intp]
 Pair = tuple[Factor, Factor]  # L and F
+Record = dict[str, Any]  # arrays and plain values by name, as a file keeps them
+Seed = int | np.random.Generator | np.random.RandomState | None
 
 Status = Literal["converged", "max_iter", "interrupted"]
 STATUSES: tuple[Status, ...] = ("converged", "max_iter", "interrupted")

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
 from unmix import memory
-from unmix.counts import Counts
-from unmix.estimators.base import generator
+from unmix.counts import Counts, CountsLike
+from unmix.estimators.base import Init, generator
 from unmix.estimators.posterior import PosteriorEstimator
 from unmix.fit import Fit
 from unmix.kernels.sampling import seeds
@@ -24,7 +24,7 @@ from unmix.models.problem import Problem
 from unmix.models.topics import poisson_to_topics
 from unmix.solvers import EM, Alternate, Extrapolate, Newton, run
 from unmix.solvers import init as starts
-from unmix.solvers.base import Solver
+from unmix.solvers.base import AnySolver
 from unmix.solvers.bld import FactoredBLD, FreeBLD, shares
 from unmix.solvers.diagnostics import Diagnostics
 from unmix.solvers.gibbs import Gibbs, diagnostics, samples_table
@@ -33,7 +33,7 @@ from unmix.solvers.labels import labels_by_shares, rounded
 from unmix.solvers.run import Callback, Counters, Phase, Session, restored
 from unmix.solvers.smc import Evidence, exact_evidence, smc_evidence
 from unmix.threads import use_threads
-from unmix.types import Factor, Floats, Pair
+from unmix.types import Factor, Floats, Pair, Seed
 
 METHODS = ("bld", "gibbs", "icm")
 PRIOR_SHARE = 0.1  # of the prior's mean in a start from given or fitted factors, so that no topic starts at zero
@@ -113,11 +113,11 @@ class AllocationModel(PosteriorEstimator):
         burn_in: int = 200,
         thin: int = 5,
         chains: int = 2,
-        init: str | tuple[Any, Any] | Fit = "auto",
+        init: Init = "auto",
         max_iter: int = 300,
         tol: float = 1e-6,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: bool = False,
         callbacks: Sequence[Callback] = (),
     ) -> None:
@@ -145,15 +145,15 @@ class AllocationModel(PosteriorEstimator):
         self._check_data(X, task.model)
         return task
 
-    def _phases(self, task: AllocationTask, session: Session[Any]) -> list[Phase[Any]]:
+    def _phases(self, task: AllocationTask, session: Session) -> list[Phase]:
         if self.method == "gibbs":
-            sample: Phase[Any] = Phase("sample", Gibbs(self.thin, self.chains), self.sweeps, status="converged")
+            sample: Phase = Phase("sample", Gibbs(self.thin, self.chains), self.sweeps, status="converged")
             return [Phase("burn-in", Gibbs(chains=self.chains), self.burn_in), sample] if self.burn_in else [sample]
         if self.method == "icm":
             return [Phase("fit", ICM(), self.max_iter)]
         return [Phase("fit", FreeBLD() if self.free else FactoredBLD(), self.max_iter, self.tol)]
 
-    def _start(self, task: AllocationTask, session: Session[Any], phases: list[Phase[Any]]) -> Any:
+    def _start(self, task: AllocationTask, session: Session, phases: list[Phase]) -> Any:
         solver, rng = phases[0].solver, session.rng
         state, note = None, "resumed"
         session.heaviest_first = self._topics_have_no_place(task.model)
@@ -204,12 +204,12 @@ class AllocationModel(PosteriorEstimator):
 
     def log_evidence(
         self,
-        X: Any,
+        X: CountsLike,
         method: Literal["smc", "exact"] = "smc",
         *,
         particles: int = 100,
         runs: int = 10,
-        random_state: Any = None,
+        random_state: Seed = None,
     ) -> Evidence:
         """log p(X) under the hyper-parameters, topics and all else integrated out. Needs no fit.
 
@@ -318,7 +318,7 @@ class AllocationModel(PosteriorEstimator):
 def _most_likely(problem: Problem, rng: np.random.Generator) -> Pair:
     """A maximum-likelihood fit: the best starting point that was found for BLD."""
     L, F = starts.Contest()(problem, rng)[0]
-    solvers: tuple[tuple[Solver[Any], int], ...] = ((Alternate(EM()), 10), (Extrapolate(Newton()), 500))
+    solvers: tuple[tuple[AnySolver, int], ...] = ((Alternate(EM()), 10), (Extrapolate(Newton()), 500))
     for solver, iterations in solvers:
         start = solver.start(problem, *problem.rescale(L, F))
         state, _ = run(problem, solver, start, max_iter=iterations, tol=1e-8, catch_interrupt=False)

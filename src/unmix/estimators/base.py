@@ -10,19 +10,22 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
-from unmix.counts import Counts
+from unmix.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.registry import STARTS
 from unmix.solvers import ProgressBar
 from unmix.solvers.online import Online, Stream
 from unmix.solvers.run import Callback, Phase, Session, resume, run_phases
 from unmix.threads import use_threads
-from unmix.types import Floats
+from unmix.types import Floats, Record, Seed
+
+Init = str | tuple[ArrayLike, ArrayLike] | Fit
 
 MAY_CHANGE = {"max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
 
@@ -34,11 +37,11 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     """
 
     n_components: int
-    init: str | tuple[Any, Any] | Fit
+    init: Init
     max_iter: int
     tol: float
     n_jobs: int | None
-    random_state: Any
+    random_state: Seed
     verbose: bool
     callbacks: Sequence[Callback]
     online: Online | None
@@ -55,25 +58,25 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """What is optimised, for these data."""
 
     @abstractmethod
-    def _phases(self, task: Any, session: Session[Any]) -> list[Phase[Any]]: ...
+    def _phases(self, task: Any, session: Session) -> list[Phase]: ...
 
     @abstractmethod
-    def _start(self, task: Any, session: Session[Any], phases: list[Phase[Any]]) -> Any:
+    def _start(self, task: Any, session: Session, phases: list[Phase]) -> Any:
         """The first iterate, which is recorded; the session is told which phase it begins."""
 
     @abstractmethod
-    def transform(self, X: Any) -> Floats: ...
+    def transform(self, X: CountsLike) -> Floats: ...
 
-    def fit(self, X: Any, y: None = None) -> Self:
+    def fit(self, X: CountsLike, y: None = None) -> Self:
         """Fit the model to counts: anything that `Counts` takes."""
         return self._fit(X, None)
 
-    def resume(self, X: Any, fit: Fit) -> Self:
+    def resume(self, X: CountsLike, fit: Fit) -> Self:
         """Go on with a fit of the same data that was interrupted, or that `unmix.solvers.Checkpoint` saved on its way, and end
         where it would have ended: with the same numbers, to the last bit. `max_iter` may be larger than it was."""
         return self._fit(X, fit)
 
-    def _fit(self, X: Any, resume_from: Fit | None) -> Self:
+    def _fit(self, X: CountsLike, resume_from: Fit | None) -> Self:
         """All fits, from the beginning or from where one was left off."""
         self._check_parameters()
         counts = self._checked_counts(X, reset=True)
@@ -111,16 +114,16 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _learn(self, state: Any) -> None:
         """Attributes besides `result_` that come from the last iterate."""
 
-    def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Floats:
+    def fit_transform(self, X: CountsLike, y: None = None, **fit_params: Any) -> Floats:
         """`fit(X).transform(X)`."""
         return self.fit(X).transform(X)
 
-    def inverse_transform(self, X: Any) -> Floats:
+    def inverse_transform(self, X: CountsLike) -> Floats:
         """Expected counts n × m of samples with these loadings. Dense: mind its size."""
         check_is_fitted(self)
         return np.asarray(X, dtype=np.float64) @ self.components_
 
-    def perplexity(self, X: Any, *, held_out: float = 0.5, random_state: Any = 0) -> float:
+    def perplexity(self, X: CountsLike, *, held_out: float = 0.5, random_state: Seed = 0) -> float:
         """Held-out perplexity by document completion: lower is better.
 
         Each count is held out with probability `held_out`. The loadings of a sample are found from what is left, and the
@@ -154,10 +157,10 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         tags.transformer_tags.preserves_dtype = ["float64"]
         return tags
 
-    def _counts(self, X: Any) -> Counts:
+    def _counts(self, X: CountsLike) -> Counts:
         return X if isinstance(X, Counts) else Counts(X)
 
-    def _checked_counts(self, X: Any, *, reset: bool) -> Counts:
+    def _checked_counts(self, X: CountsLike, *, reset: bool) -> Counts:
         """`reset` when fitting: then features are learned, and data that cannot be fitted are refused."""
         counts = self._counts(X)
         if reset or not self._names_from_counts(X):
@@ -176,7 +179,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             )
         return counts
 
-    def _names_from_counts(self, X: Any) -> bool:
+    def _names_from_counts(self, X: CountsLike) -> bool:
         """Whether names are on a side that scikit-learn does not see, and so would miss: `Counts`, or the fit of some."""
         learned = not hasattr(self, "feature_names_in_") and self.result_.features is not None
         return learned or (isinstance(X, Counts) and X.features is not None)
@@ -205,9 +208,9 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         )
         return counts.with_values(np.where(impossible[counts.rows.indices], 0, counts.rows.data))
 
-    def _about(self) -> dict[str, Any]:
+    def _about(self) -> Record:
         """What a `Fit` remembers of the parameters."""
-        about: dict[str, Any] = {"model": type(self).__name__}
+        about: Record = {"model": type(self).__name__}
         for name, value in self.get_params().items():
             if isinstance(value, str | bool | Integral | Real):
                 about[name] = value.item() if isinstance(value, np.generic) else value
@@ -255,7 +258,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         stream = self.stream_ if hasattr(self, "stream_") else first().stream
         total = solver.online.total_samples or stream.samples + task.X.shape[0]
         self.stream_, loadings = solver.absorb(task, stream, None, total)
-        session, state = Session[Any](task, self._about()), solver.at(task, loadings, self.stream_)
+        session, state = Session(task, self._about()), solver.at(task, loadings, self.stream_)
         session.record(state, "online", f"batch {self.stream_.batches}")
         self.result_ = session.fit(solver, state, "max_iter")
         self.n_iter_ = self.stream_.batches
@@ -277,7 +280,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             raise ValueError(f"online={self.online!r}; give None or unmix.Online(batch_size=...)")
 
 
-def generator(random_state: Any) -> np.random.Generator:
+def generator(random_state: Seed) -> np.random.Generator:
     if isinstance(random_state, np.random.Generator):
         return random_state
     if random_state is None or isinstance(random_state, Integral):

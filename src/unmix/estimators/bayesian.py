@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from unmix.counts import Counts
-from unmix.estimators.base import generator
+from unmix.counts import Counts, CountsLike
+from unmix.estimators.base import Init, generator
 from unmix.estimators.likelihood import PoissonNMF
 from unmix.estimators.posterior import PosteriorEstimator
 from unmix.fit import Fit
@@ -30,7 +30,7 @@ from unmix.solvers.online import Online, StochasticVI, spread, start_weight
 from unmix.solvers.run import Callback, Counters, Phase, Session, restored
 from unmix.solvers.vi import CAVI
 from unmix.threads import use_threads
-from unmix.types import Floats, Pair
+from unmix.types import Floats, Pair, Seed
 
 TOLERANCE = 1e-4  # a row's inner iterations end once they change it by less than this part of its sum
 
@@ -65,7 +65,7 @@ class VariationalEstimator(PosteriorEstimator):
     def _task(self, X: Counts) -> Inference:
         return Inference(X, self._model(X))
 
-    def _phases(self, task: Inference, session: Session[Any]) -> list[Phase[Any]]:
+    def _phases(self, task: Inference, session: Session) -> list[Phase]:
         solver: CAVI | StochasticVI = CAVI(self.inner, TOLERANCE, self._learns_prior())
         if self.online is not None:
             self._check_online()
@@ -75,7 +75,7 @@ class VariationalEstimator(PosteriorEstimator):
     def _online_solver(self, seed: int) -> StochasticVI:
         return StochasticVI(self.online or Online(), seed, max(self.inner, 1), TOLERANCE, start_weight(self.init))
 
-    def _start(self, task: Inference, session: Session[Any], phases: list[Phase[Any]]) -> Any:
+    def _start(self, task: Inference, session: Session, phases: list[Phase]) -> Any:
         solver: Any = phases[0].solver
         note = "resumed"
         state = restored(solver, task, self.init) if isinstance(self.init, Fit) else None
@@ -90,7 +90,7 @@ class VariationalEstimator(PosteriorEstimator):
         return state
 
     @available_if(lambda self: self._check_online() is None)
-    def partial_fit(self, X: Any, y: None = None) -> Self:
+    def partial_fit(self, X: CountsLike, y: None = None) -> Self:
         """Learn from one more batch of samples (online variational inference).
 
         Only the topics are kept from batch to batch, so memory does not depend on the number of samples. `result_` then
@@ -183,13 +183,13 @@ class LDA(VariationalEstimator):
         *,
         alpha: ArrayLike | Literal["auto"] = 1.0,
         eta: ArrayLike | None = None,
-        init: str | tuple[Any, Any] | Fit = "auto",
+        init: Init = "auto",
         inner: int = 20,
         max_iter: int = 500,
         tol: float = 1e-6,
         online: Online | None = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: bool = False,
         callbacks: Sequence[Callback] = (),
     ) -> None:
@@ -262,13 +262,13 @@ class GammaPoisson(VariationalEstimator):
         shape: ArrayLike = 1.0,
         rate: ArrayLike | None = None,
         eta: ArrayLike | None = None,
-        init: str | tuple[Any, Any] | Fit = "auto",
+        init: Init = "auto",
         inner: int = 20,
         max_iter: int = 500,
         tol: float = 1e-6,
         online: Online | None = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: bool = False,
         callbacks: Sequence[Callback] = (),
     ) -> None:
@@ -332,13 +332,13 @@ class BayesianPoissonNMF(VariationalEstimator):
         b: float | None = None,
         c: float = 0.3,
         d: float | None = None,
-        init: str | tuple[Any, Any] | Fit = "auto",
+        init: Init = "auto",
         inner: int = 0,
         max_iter: int = 500,
         tol: float = 1e-6,
         online: Online | None = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: bool = False,
         callbacks: Sequence[Callback] = (),
     ) -> None:

@@ -13,8 +13,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from unmix import solvers
-from unmix.counts import Counts
-from unmix.estimators.base import CountsEstimator, generator
+from unmix.counts import Counts, CountsLike
+from unmix.estimators.base import CountsEstimator, Init, generator
 from unmix.fit import Fit
 from unmix.models.poisson import check_factors, logliks
 from unmix.models.priors import Dirichlet, Gamma
@@ -24,12 +24,12 @@ from unmix.models.topics import poisson_to_topics
 from unmix.registry import SOLVERS, with_names
 from unmix.solvers import EM, PLSA, Alternate, Extrapolate, run
 from unmix.solvers import init as starts
-from unmix.solvers.base import Solver
+from unmix.solvers.base import AnySolver, Solver
 from unmix.solvers.online import Online, OnlineEM, spread, start_weight
 from unmix.solvers.refine import Refine
 from unmix.solvers.run import COLUMNS, Callback, Counters, Phase, Session, restored
 from unmix.threads import use_threads
-from unmix.types import Floats, Pair
+from unmix.types import Floats, Pair, Seed
 
 PREFIT = Alternate(EM())
 
@@ -96,7 +96,7 @@ class PoissonNMF(CountsEstimator):
         *,
         solver: str | Any = "newton",
         extrapolate: bool = True,
-        init: str | tuple[Any, Any] | Fit = "auto",
+        init: Init = "auto",
         prefit: int = 10,
         max_iter: int = 500,
         tol: float = 1e-8,
@@ -106,7 +106,7 @@ class PoissonNMF(CountsEstimator):
         online: Online | None = None,
         n_jobs: int | None = None,
         dtype: Literal["float64", "float32"] = "float64",
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: bool = False,
         callbacks: Sequence[Callback] = (),
     ) -> None:
@@ -131,16 +131,16 @@ class PoissonNMF(CountsEstimator):
         prior = self.prior.on_topics() if isinstance(self.prior, Dirichlet) else self.prior
         return Problem(X, self.n_components, prior, self.loadings_prior, self._sparsity())
 
-    def _phases(self, task: Problem, session: Session[Any]) -> list[Phase[Any]]:
+    def _phases(self, task: Problem, session: Session) -> list[Phase]:
         solver = self._solver()
         if self.online is not None:
             self._check_online()
             solver = OnlineEM(self.online, int(session.rng.integers(2**31)), start_weight(self.init))
 
-        def fit(name: str, begin: Callable[[Any], Any]) -> Phase[Any]:
+        def fit(name: str, begin: Callable[[Any], Any]) -> Phase:
             return Phase(name, solver, self.max_iter, self.tol, begin)
 
-        phases: list[Phase[Any]] = [
+        phases: list[Phase] = [
             Phase("prefit", PREFIT, self.prefit),
             fit("fit", lambda s: solver.start(task, s.L, s.F, s.loss)),
         ]
@@ -151,7 +151,7 @@ class PoissonNMF(CountsEstimator):
         return phases
 
     @available_if(lambda self: self._check_online() is None)
-    def partial_fit(self, X: Any, y: None = None) -> Self:
+    def partial_fit(self, X: CountsLike, y: None = None) -> Self:
         """Learn from one more batch of samples (online EM).
 
         Only the factors are kept from batch to batch, so memory does not depend on the number of samples. `result_` then
@@ -211,11 +211,11 @@ class PoissonNMF(CountsEstimator):
         model.n_features_in_, model.n_iter_ = len(F), 0
         return model
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: CountsLike) -> Floats:
         """n × K loadings of samples, given the fitted factors."""
         return self._loadings(X)[1]
 
-    def score(self, X: Any, y: None = None) -> float:
+    def score(self, X: CountsLike, y: None = None) -> float:
         """Mean log-likelihood per count, higher is better; new samples get their best loadings first."""
         counts, L = self._loadings(X)
         with use_threads(self.n_jobs):
@@ -224,7 +224,7 @@ class PoissonNMF(CountsEstimator):
     def _logliks(self, X: Counts, L: Floats) -> Floats:
         return logliks(X, L, self.result_.F.astype(np.float64))
 
-    def _loadings(self, X: Any) -> tuple[Counts, Floats]:
+    def _loadings(self, X: CountsLike) -> tuple[Counts, Floats]:
         """The data, checked, and their most likely loadings."""
         check_is_fitted(self)
         counts = self._checked_counts(X, reset=False)
@@ -241,7 +241,7 @@ class PoissonNMF(CountsEstimator):
     def _sparsity(self) -> Sparsity | None:
         return None
 
-    def _start(self, task: Problem, session: Session[Any], phases: list[Phase[Any]]) -> State:
+    def _start(self, task: Problem, session: Session, phases: list[Phase]) -> State:
         solver: Any = phases[1].solver
         if isinstance(self.init, Fit):
             state = restored(solver, task, self.init)
@@ -332,7 +332,7 @@ class PoissonNMF(CountsEstimator):
         if self.loadings_prior is not None:
             raise ValueError("online learning takes no prior on loadings; use loadings_prior=None, or LDA")
 
-    def _solver(self) -> Solver[Any]:
+    def _solver(self) -> AnySolver:
         return make_solver(self.solver, self.extrapolate)
 
 
@@ -353,12 +353,12 @@ class TopicModel(PoissonNMF):
     array([1., 1., 1., 1., 1.])
     """
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: CountsLike) -> Floats:
         """n × K proportions of samples, given the fitted topics; rows sum to one."""
         _, L = self._loadings(X)
         return poisson_to_topics(L, self.result_.F if self.loadings_prior is None else self.result_.topics)[0]
 
-    def inverse_transform(self, X: Any) -> Floats:
+    def inverse_transform(self, X: CountsLike) -> Floats:
         """The distribution over features n × m of samples with these proportions. Dense: mind its size."""
         return super().inverse_transform(X)
 
@@ -372,7 +372,7 @@ class TopicModel(PoissonNMF):
                 "(a Gamma is for the loadings of PoissonNMF)"
             )
 
-    def _solver(self) -> Solver[Any]:
+    def _solver(self) -> AnySolver:
         chosen = super()._solver()
         return chosen if self.loadings_prior is None else make_solver(PLSA(), self.extrapolate)
 
@@ -382,7 +382,7 @@ class TopicModel(PoissonNMF):
         return np.ascontiguousarray(self.result_.topics.T)
 
 
-def make_solver(solver: Any, extrapolate: bool) -> Solver[Any]:
+def make_solver(solver: Any, extrapolate: bool) -> AnySolver:
     """A user's word, or object, to a solver that `run` can use."""
     if isinstance(solver, str) and solver in SOLVERS:
         solver = getattr(solvers, SOLVERS[solver])()

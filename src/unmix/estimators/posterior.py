@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from sklearn.utils.validation import check_is_fitted
 
+from unmix.counts import CountsLike
 from unmix.estimators.base import CountsEstimator
 from unmix.models.beliefs import Belief, Prior
 from unmix.models.variational import Inference, restore
@@ -19,13 +20,13 @@ STEPS, TOLERANCE = 1000, 1e-7  # most updates of a new sample, and the change, a
 class PosteriorEstimator(CountsEstimator):
     """`result_` has the arrays of a variational model and the kinds of its priors."""
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: CountsLike) -> Floats:
         """n × K posterior means of samples, given the fitted topics."""
         with use_threads(self.n_jobs):
             task, left, _ = self._infer(X)
         return task.model.left.mean(left)
 
-    def score(self, X: Any, y: None = None) -> float:
+    def score(self, X: CountsLike, y: None = None) -> float:
         """A lower bound of the log-likelihood per count of samples, given the fitted topics; higher is better."""
         with use_threads(self.n_jobs):
             task, left, right = self._infer(X)
@@ -54,7 +55,7 @@ class PosteriorEstimator(CountsEstimator):
             raise ValueError(f'of={of!r}; choose "loadings" or "factors"')
         return (model.left, left) if of == "loadings" else (model.right, right)
 
-    def _infer(self, X: Any) -> tuple[Inference, Belief, Belief]:
+    def _infer(self, X: CountsLike) -> tuple[Inference, Belief, Belief]:
         """The counts that the model can explain, with the model, and q of their loadings and of the fitted factors."""
         check_is_fitted(self)
         counts = self._possible(self._checked_counts(X, reset=False))

@@ -5,16 +5,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 
+from unmix.counts import CountsLike
+from unmix.estimators.base import Init
 from unmix.estimators.likelihood import PoissonNMF, make_solver
-from unmix.fit import Fit
 from unmix.models.sparse import Sparsity
-from unmix.solvers.base import Solver
+from unmix.solvers.base import AnySolver
 from unmix.solvers.run import Callback
 from unmix.solvers.sparse import SparseL1, SparseL2
+from unmix.types import Seed
 
 
 class SparsePoissonNMF(PoissonNMF):
@@ -55,11 +57,11 @@ class SparsePoissonNMF(PoissonNMF):
         penalty: float = 1.0,
         norm: Literal["l1", "l2"] = "l2",
         extrapolate: bool = True,
-        init: str | tuple[Any, Any] | Fit = "auto",
+        init: Init = "auto",
         max_iter: int = 500,
         tol: float = 1e-7,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: bool = False,
         callbacks: Sequence[Callback] = (),
     ) -> None:
@@ -75,7 +77,7 @@ class SparsePoissonNMF(PoissonNMF):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: None = None) -> Self:
+    def fit(self, X: CountsLike, y: None = None) -> Self:
         """Fit the model to counts: anything that `Counts` takes."""
         super().fit(X)
         if self.norm == "l1" and self.penalty > 0:
@@ -90,7 +92,7 @@ class SparsePoissonNMF(PoissonNMF):
     def _check_online(self) -> None:
         raise AttributeError("a penalty on loadings is not learned from mini-batches; use PoissonNMF or TopicModel")
 
-    def _solver(self) -> Solver[Any]:
+    def _solver(self) -> AnySolver:
         if not isinstance(self.penalty, Real) or not 0 <= self.penalty < np.inf:
             raise ValueError(f"penalty={self.penalty!r}; give a number >= 0")
         if self.norm not in ("l1", "l2"):

@@ -20,7 +20,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +93,13 @@ def _run(kernel: Callable[..., None], workspace: Workspace | None, fixed: NDArra
         workspace.give_back(scratch)
 
 
+class Extras(TypedDict, total=False):
+    """What every half-step takes besides its own options."""
+
+    measure: bool
+    workspace: Workspace | None
+
+
 def em(
     rows: CSR,
     fixed: Factor,
@@ -101,11 +108,10 @@ def em(
     shape: Floats | None,
     *,
     steps: int,
-    measure: bool = False,
-    workspace: Workspace | None = None,
+    **extras: Unpack[Extras],
 ) -> tuple[Factor, Floats | None]:
     """`steps` EM (multiplicative) updates of every row."""
-    return _half(_native.em, rows, fixed, moving, cost, shape, measure, workspace, steps)
+    return _half(_native.em, rows, fixed, moving, cost, shape, (steps,), **extras)
 
 
 def cd(
@@ -117,11 +123,10 @@ def cd(
     *,
     sweeps: int,
     rule: str,
-    measure: bool = False,
-    workspace: Workspace | None = None,
+    **extras: Unpack[Extras],
 ) -> tuple[Factor, Floats | None]:
     """One EM step, then `sweeps` rounds of coordinate descent by `rule` ("scd", "ccd" or "sn")."""
-    return _half(_native.cd, rows, fixed, moving, cost, shape, measure, workspace, sweeps, RULES[rule])
+    return _half(_native.cd, rows, fixed, moving, cost, shape, (sweeps, RULES[rule]), **extras)
 
 
 def newton(
@@ -133,11 +138,10 @@ def newton(
     *,
     rounds: int,
     tolerance: float,
-    measure: bool = False,
-    workspace: Workspace | None = None,
+    **extras: Unpack[Extras],
 ) -> tuple[Factor, Floats | None]:
     """One EM step, then up to `rounds` Newton steps; a row stops once a step promises a gain below `tolerance`."""
-    return _half(_native.newton, rows, fixed, moving, cost, shape, measure, workspace, rounds, tolerance)
+    return _half(_native.newton, rows, fixed, moving, cost, shape, (rounds, tolerance), **extras)
 
 
 HALF_STEPS: dict[str, Callable[..., tuple[Any, Floats | None]]] = {"em": em, "cd": cd, "newton": newton}
@@ -150,9 +154,9 @@ def _half(
     moving: Factor,
     cost: Floats,
     shape: Floats | None,
-    measure: bool,
-    workspace: Workspace | None,
-    *options: float,
+    options: tuple[float, ...],
+    measure: bool = False,
+    workspace: Workspace | None = None,
 ) -> tuple[Factor, Floats | None]:
     fixed, moving = np.ascontiguousarray(fixed), np.ascontiguousarray(moving)
     out = np.empty(moving.shape, moving.dtype)

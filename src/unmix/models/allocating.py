@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,7 +27,7 @@ from unmix.models.matching import match_to_first
 from unmix.models.poisson import logliks
 from unmix.models.task import Iterate, Result
 from unmix.sides import Sides
-from unmix.types import Floats, Integers
+from unmix.types import Floats, Integers, Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +44,7 @@ class Labelled(Iterate):
 
     held: Labels
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> Record:
         return {"loss": self.loss, "conclusive": self.conclusive, "note": self.note, "labels": self.held.labels}
 
 
@@ -73,7 +72,7 @@ class Chains(Labelled):
     burnt: int  # sweeps before the first that counts
     averages: Averages | None = None
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> Record:
         history = np.array(self.history[: self.sweeps]).reshape(self.sweeps, self.held.chains)
         chains = {"random": self.random, "history": history, "burnt": self.burnt}
         return super().save() | chains | ({} if self.averages is None else {"averages": vars(self.averages)})

@@ -72,12 +72,28 @@ class Prior(ABC):
         """The belief to begin with at a maximum-likelihood fit, whose expected counts are `shares` · `totals`."""
         return self.update(totals * shares, cost)
 
+    def shape_and_rates(self, cost: Floats) -> tuple[Floats, Floats]:
+        """As prior of loadings: its shape, and the rates of beliefs if a unit costs this, a number per topic each."""
+        raise ValueError(f"{type(self).__name__} is no prior of loadings")
+
     def infer(
         self, side: Side, other: Belief, start: Belief | Floats | None, totals: Floats, *, steps: int, tolerance: float
     ) -> Belief:
-        """As prior of loadings: the best belief given q of the factors, by up to `steps` updates of each row. From a belief, from
-        parameters (with the rates that are best now), or (None) from counts spread evenly."""
-        raise NotImplementedError(f"{type(self).__name__} is no prior of loadings")  # pragma: no cover
+        """As prior of loadings: the best belief given q of the factors, by up to `steps` updates γ ← prior + expected counts of
+        each row. From a belief, from parameters (with the rates that are best now), or (None) from counts spread evenly."""
+        prior, rates = self.shape_and_rates(other.sums)
+
+        def loop(parameters: Floats, rates: Floats, steps: int) -> Floats:
+            return side.infer(other.geometric, 1 / rates, parameters, prior, steps=steps, tolerance=tolerance)
+
+        if start is None:
+            start = prior + totals[:, None] / len(prior)
+        elif isinstance(start, Belief):
+            # the first expected counts are those under the old rates, or the bound might fall
+            old, start = start.rates, start.parameters
+            if not np.array_equal(old, rates):
+                start, steps = loop(start, old, 1), steps - 1
+        return self.belief(loop(start, rates, steps) if steps else start, rates)
 
     def learned(self, belief: Belief) -> Self:
         """With the hyper-parameters that make the bound highest at this belief."""
@@ -141,12 +157,8 @@ class Gammas(Prior):
         bound = term + prior + sums @ (1 - self.rate / rates)
         return Belief(parameters, rates, geometric, shifts, sums / rates, float(bound))
 
-    def infer(
-        self, side: Side, other: Belief, start: Belief | Floats | None, totals: Floats, *, steps: int, tolerance: float
-    ) -> Belief:
-        rates = self.rate + other.sums
-        parameters = _inferred(side, other, start, totals, self.shape, rates, steps, tolerance)
-        return self.belief(parameters, rates)
+    def shape_and_rates(self, cost: Floats) -> tuple[Floats, Floats]:
+        return self.shape, self.rate + cost
 
     def scale_terms(self) -> ScaleTerms:
         return ScaleTerms(self.shape, self.rate)
@@ -188,11 +200,8 @@ class DirichletRows(Prior):
         means = np.einsum("ik,i->k", parameters, 1 / totals)
         return Belief(parameters, ones, geometric, shifts - digamma(totals), means, float(bound))
 
-    def infer(
-        self, side: Side, other: Belief, start: Belief | Floats | None, totals: Floats, *, steps: int, tolerance: float
-    ) -> Belief:
-        ones = np.ones(len(self.shape))
-        return self.belief(_inferred(side, other, start, totals, self.shape, ones, steps, tolerance))
+    def shape_and_rates(self, cost: Floats) -> tuple[Floats, Floats]:
+        return self.shape, np.ones(len(self.shape))
 
     def learned(self, belief: Belief) -> Self:
         return type(self)(best_concentration(self.shape, belief.parameters))
@@ -301,31 +310,6 @@ def point_topics(shares: Floats) -> Floats:
     """F* with no share below the least that a multiplicative update can bring back."""
     topics = np.maximum(shares, LEAST_SHARE)
     return topics / topics.sum(axis=0)
-
-
-def _inferred(
-    side: Side,
-    other: Belief,
-    start: Belief | Floats | None,
-    totals: Floats,
-    prior: Floats,
-    rates: Floats,
-    steps: int,
-    tolerance: float,
-) -> Floats:
-    """The loop γ ← prior + expected counts, row by row, at these rates."""
-
-    def loop(parameters: Floats, rates: Floats, steps: int) -> Floats:
-        return side.infer(other.geometric, 1 / rates, parameters, prior, steps=steps, tolerance=tolerance)
-
-    if start is None:
-        start = prior + totals[:, None] / len(prior)
-    elif isinstance(start, Belief):
-        # the first expected counts are those under the old rates, or the bound might fall
-        old, start = start.rates, start.parameters
-        if not np.array_equal(old, rates):
-            start, steps = loop(start, old, 1), steps - 1
-    return loop(start, rates, steps) if steps else start
 
 
 def _beta_quantile(parameters: Floats, axis: int, probability: float) -> Floats:

@@ -5,12 +5,10 @@ The map between Poisson NMF and the topic model, on which all others build, is i
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unmix.counts import Counts
+from unmix.counts import Counts, CountsLike
 from unmix.models.beliefs import point_topics
 from unmix.models.scales import scaled_counts
 from unmix.models.topics import poisson_to_topics
@@ -83,7 +81,7 @@ def allocation_to_lda(
 
 
 def poisson_to_gamma_gamma(
-    X: Any, L: ArrayLike, F: ArrayLike, a: float, b: float, c: float, d: float, n_jobs: int | None = None
+    X: CountsLike, L: ArrayLike, F: ArrayLike, a: float, b: float, c: float, d: float, n_jobs: int | None = None
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Where Bayesian factorisation starts from a maximum-likelihood fit: (â, b̂, ĉ, d̂), shapes n × K and m × K, rates K.
 

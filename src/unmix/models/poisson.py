@@ -8,13 +8,13 @@ KKT    : gradients ∂loss/∂L = u − A, ∂loss/∂F = v − B are >= 0, and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, xlogy
 
-from unmix.counts import Counts
+from unmix.counts import Counts, CountsLike
 from unmix.models.priors import Gamma
 from unmix.models.topics import poisson_to_topics
 from unmix.sides import Sides, column_sums
@@ -28,7 +28,7 @@ def expected_total(L: Factor, F: Factor) -> float:
 
 
 def loglik(
-    X: Any,
+    X: CountsLike,
     L: ArrayLike,
     F: ArrayLike,
     model: Literal["poisson", "multinomial"] = "poisson",
@@ -57,7 +57,7 @@ def logliks(X: Counts, L: Floats, F: Floats, *, multinomial: bool = False) -> Fl
     return values
 
 
-def deviance(X: Any, L: ArrayLike, F: ArrayLike, n_jobs: int | None = None) -> float:
+def deviance(X: CountsLike, L: ArrayLike, F: ArrayLike, n_jobs: int | None = None) -> float:
     """2 KL(X ‖ L Fᵀ): twice the log-likelihood lost against a model that predicts every count exactly. `n_jobs` as in
     `loglik`."""
     X, L, F = _checked(X, L, F)
@@ -106,7 +106,7 @@ def residuals(
     return Residuals(gradients[0], gradients[1], lowest)
 
 
-def kkt(X: Any, L: ArrayLike, F: ArrayLike, n_jobs: int | None = None) -> float:
+def kkt(X: CountsLike, L: ArrayLike, F: ArrayLike, n_jobs: int | None = None) -> float:
     """The largest KKT residual max(|L ∘ (u − A)|, |F ∘ (v − B)|); 0 at a solution, however its topics are scaled. `n_jobs` as in
     `loglik`."""
     X, L, F = _checked(X, L, F)
@@ -123,7 +123,7 @@ def _row_sums(X: Counts, values: Floats) -> Floats:
     return sums
 
 
-def _checked(X: Any, L: ArrayLike, F: ArrayLike) -> tuple[Counts, Floats, Floats]:
+def _checked(X: CountsLike, L: ArrayLike, F: ArrayLike) -> tuple[Counts, Floats, Floats]:
     X = X if isinstance(X, Counts) else Counts(X)
     return X, *check_factors(X.shape, L, F)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from unmix.counts import Data
-from unmix.types import Factor, Floats
+from unmix.types import Factor, Floats, Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,7 @@ class Iterate:
     final: bool = False  # no further step would change anything
     note: str = ""
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> Record:
         """Arrays and plain values from which the solver's `restore` makes it again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
@@ -17,7 +16,7 @@ from unmix.models.scales import bound_scales, scaled_counts
 from unmix.models.task import Iterate, Result
 from unmix.models.topics import poisson_to_topics
 from unmix.sides import Sides, column_sums
-from unmix.types import Factor, Floats
+from unmix.types import Factor, Floats, Record
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +76,7 @@ class Variational:
         return {name + key: array for name, arrays in named.items() for key, array in arrays.items()}
 
 
-def restore(kinds: Mapping[str, str], arrays: Mapping[str, Any]) -> tuple[Variational, Belief, Belief]:
+def restore(kinds: Mapping[str, str], arrays: Mapping[str, Floats]) -> tuple[Variational, Belief, Belief]:
     """The model, q(L) and q(F) that `kinds` and `arrays` of a `Variational` were taken from."""
     (left, q_left), (right, q_right) = (
         Prior.kinds[kinds[side]].restore(
@@ -98,7 +97,7 @@ class Beliefs(Iterate):
     A: Floats | None = None
     B: Floats | None = None
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> Record:
         return {"loss": self.loss} | self.model.arrays(self.left, self.right)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -12,7 +11,7 @@ import numpy as np
 from unmix.models.problem import Problem, State
 from unmix.models.task import Iterate
 from unmix.sides import Side
-from unmix.types import Factor
+from unmix.types import Factor, Record
 
 T_contra = TypeVar("T_contra", contravariant=True)
 S = TypeVar("S", bound=Iterate)
@@ -24,7 +23,7 @@ class Stepper(Protocol[T_contra, S]):
 
     def step(self, task: T_contra, state: S) -> S: ...
 
-    def restore(self, task: T_contra, saved: Mapping[str, Any]) -> S:
+    def restore(self, task: T_contra, saved: Record) -> S:
         """The iterate that `Iterate.save` was taken from. Raises if it is damaged, or one of other data."""
         ...
 
@@ -56,7 +55,7 @@ class Solver(ABC, Generic[P]):
     @abstractmethod
     def step(self, problem: Problem, state: P) -> P: ...
 
-    def restore(self, problem: Problem, saved: Mapping[str, Any]) -> P:
+    def restore(self, problem: Problem, saved: Record) -> P:
         names = {field.name for field in fields(self.state_type)}
         state: Any = self.state_type(**{name: value for name, value in saved.items() if name in names})
         (n, m), K = problem.X.shape, problem.n_topics
@@ -77,3 +76,6 @@ def checked(problem: Problem, state: P) -> P:
     if not abs(problem.loss(state.L, state.F) - state.loss) <= tolerance * abs(state.loss):
         raise ValueError("the loss is another")
     return state
+
+
+AnySolver = Solver[Any]

@@ -13,7 +13,7 @@ With S_ijk = x_ij ρ_ijk, Σ_k ρ_ijk = 1, the gradient of ℓ(S) by S_ijk is a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from unmix.kernels.sampling import digamma, log_gamma
 from unmix.models.allocating import AllocationTask, Sums
 from unmix.sides import Side
-from unmix.types import Floats
+from unmix.types import Floats, Record
 
 BLOCK = 1 << 16  # nonzeros taken together, for memory
 LEAST_EXPONENT = 1e-4
@@ -65,7 +65,7 @@ class FreeBLD:
     def start(self, task: AllocationTask, rho: Floats) -> Free:
         return self._at(task, np.maximum(rho, TINY))
 
-    def restore(self, task: AllocationTask, saved: Mapping[str, Any]) -> Free:
+    def restore(self, task: AllocationTask, saved: Record) -> Free:
         check_shape("rho", saved["rho"], (task.X.nnz, task.model.n_topics))
         return self.start(task, saved["rho"])
 
@@ -99,7 +99,7 @@ class FactoredBLD:
     def start(self, task: AllocationTask, P: Floats, Q: Floats) -> Factored:
         return self._at(task, np.maximum(P, TINY), np.maximum(Q, TINY))
 
-    def restore(self, task: AllocationTask, saved: Mapping[str, Any]) -> Factored:
+    def restore(self, task: AllocationTask, saved: Record) -> Factored:
         (n, m), K = task.X.shape, task.model.n_topics
         check_shape("P", saved["P"], (n, K))
         check_shape("Q", saved["Q"], (m, K))

@@ -9,7 +9,6 @@ import warnings
 from dataclasses import dataclass, field
 from math import isnan, log
 from pathlib import Path
-from typing import Any
 
 from unmix.solvers.run import Progress
 
@@ -25,7 +24,7 @@ class StopAtKKT:
     threshold: float
     every: int = 10
 
-    def __call__(self, progress: Progress[Any]) -> str | None:
+    def __call__(self, progress: Progress) -> str | None:
         if progress.row["iteration"] % self.every:
             return None
         progress.row["kkt"] = progress.problem.kkt(progress.state)
@@ -40,7 +39,7 @@ class MeasureKKT:
     growth: float = 1.5
     _next: int = field(default=1, repr=False)
 
-    def __call__(self, progress: Progress[Any]) -> None:
+    def __call__(self, progress: Progress) -> None:
         iteration = progress.row["iteration"]
         if iteration >= self._next:
             self._next = max(iteration + 1, round(self.growth * iteration))
@@ -53,7 +52,7 @@ class StopAfter:
 
     seconds: float
 
-    def __call__(self, progress: Progress[Any]) -> str | None:
+    def __call__(self, progress: Progress) -> str | None:
         return "interrupted" if progress.row["seconds"] >= self.seconds else None
 
 
@@ -63,7 +62,7 @@ class Log:
 
     every: int = 10
 
-    def __call__(self, progress: Progress[Any]) -> None:
+    def __call__(self, progress: Progress) -> None:
         row = progress.row
         if row["iteration"] % self.every == 0:
             logger.info(
@@ -87,7 +86,7 @@ class Checkpoint:
     seconds: float = 60.0
     _last: float = field(default_factory=time.monotonic, repr=False)
 
-    def __call__(self, progress: Progress[Any]) -> None:
+    def __call__(self, progress: Progress) -> None:
         if time.monotonic() - self._last < self.seconds:
             return
         try:
@@ -128,7 +127,7 @@ class ProgressBar:
     def __exit__(self, *exc: object) -> None:
         self._bar.stop()
 
-    def __call__(self, progress: Progress[Any]) -> None:
+    def __call__(self, progress: Progress) -> None:
         row, rows = progress.row, progress.trace.rows
         kkt = next((past["kkt"] for past in reversed(rows) if not isnan(past["kkt"])), None)
         earlier = rows[-min(len(rows), SPAN + 1)]
@@ -141,9 +140,9 @@ class ProgressBar:
         self._bar.update(self._task, description=row["stage"], numbers=numbers, left=left, **known)
 
 
-def time_left(progress: Progress[Any], max_iter: int, tol: float) -> float | None:
+def time_left(progress: Progress, max_iter: int, tol: float) -> float | None:
     """Seconds until the gain per count falls below `tol` if it goes on falling as it did of late, or until `max_iter`."""
-    counters, rows = progress.counters, progress.trace.rows
+    counters, rows = progress.session.counters, progress.trace.rows
     recent = [row for row in rows[-2 * SPAN - 1 :] if row["stage"] == counters.phase]
     if len(recent) < 2 * SPAN + 1:
         return None

@@ -12,13 +12,13 @@ work, and on real text ends at better optima; see docs/decisions.md.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from unmix.models.problem import Problem, State
 from unmix.solvers.alternate import Alternate
-from unmix.solvers.base import HalfStep, Solver
+from unmix.solvers.base import AnySolver, HalfStep, Solver
 from unmix.types import Factor
 
 FIRST, CEILING = 0.6, 0.99  # β to begin with, and at most
@@ -56,12 +56,12 @@ class Advance(NamedTuple):
 class Extrapolate(Solver[Momentum]):
     """Wraps a half-step (each factor extrapolated as soon as it is updated) or any other solver (both after its step)."""
 
-    inner: HalfStep | Solver[Any]
+    inner: HalfStep | AnySolver
     period: int = 20
     state_type: ClassVar[type[State]] = Momentum
 
     @property
-    def plain(self) -> Solver[Any]:
+    def plain(self) -> AnySolver:
         return self.inner if isinstance(self.inner, Solver) else Alternate(self.inner)
 
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> Momentum:

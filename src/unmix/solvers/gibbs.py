@@ -5,9 +5,7 @@ Topics, proportions and sizes are integrated out; `models/allocating.py` says wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +16,7 @@ from unmix.kernels.sampling import Labels
 from unmix.models.allocating import AllocationTask, Averages, Chains
 from unmix.solvers.diagnostics import Diagnostics, diagnose
 from unmix.solvers.labels import restored_labels
+from unmix.types import Record
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Gibbs:
         loss = -float(np.mean(task.log_joints(held)))
         return Chains(loss=loss, held=held, random=random, history=[], sweeps=0, burnt=0)
 
-    def restore(self, task: AllocationTask, saved: Mapping[str, Any]) -> Chains:
+    def restore(self, task: AllocationTask, saved: Record) -> Chains:
         return Chains(
             loss=saved["loss"],
             held=restored_labels(task, saved, self.chains),

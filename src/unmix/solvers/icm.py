@@ -10,9 +10,7 @@ Without 1/(S_ijk + 1) this would optimise labels, not the tensor S, for which Π
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +18,7 @@ from unmix.kernels import sampling
 from unmix.kernels.sampling import Labels
 from unmix.models.allocating import AllocationTask, Labelled
 from unmix.solvers.labels import restored_labels
+from unmix.types import Record
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class ICM:
     def start(self, task: AllocationTask, held: Labels) -> Labelled:
         return Labelled(loss=-task.log_joints(held)[0], held=held)
 
-    def restore(self, task: AllocationTask, saved: Mapping[str, Any]) -> Labelled:
+    def restore(self, task: AllocationTask, saved: Record) -> Labelled:
         return self.start(task, restored_labels(task, saved, chains=1))
 
     def greedy(self, task: AllocationTask, rng: np.random.Generator) -> Labelled:

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 from math import ceil, comb
-from typing import Any
 
 import numpy as np
 from scipy.cluster.vq import kmeans2
@@ -21,7 +20,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, svds
 from unmix.counts import Data
 from unmix.models.problem import Problem
 from unmix.solvers.alternate import Alternate
-from unmix.solvers.base import Solver
+from unmix.solvers.base import AnySolver
 from unmix.solvers.em import EM
 from unmix.solvers.newton import Newton
 from unmix.solvers.run import run
@@ -188,7 +187,7 @@ class Contest:
         return best[1], f"{best[2]}: best of {len(starts)}{ahead}"
 
 
-def _advanced(problem: Problem, pair: Pair, *phases: tuple[Solver[Any], int]) -> tuple[float, Pair]:
+def _advanced(problem: Problem, pair: Pair, *phases: tuple[AnySolver, int]) -> tuple[float, Pair]:
     """Loss and factors after so many iterations of each solver."""
     for solver, iterations in phases:
         start = solver.start(problem, *pair)

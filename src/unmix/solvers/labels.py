@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from unmix.counts import Counts
 from unmix.kernels.sampling import Labels
 from unmix.models.allocating import AllocationTask
 from unmix.solvers.bld import blocks, check_shape
-from unmix.types import Floats
+from unmix.types import Floats, Record
 
 Ints = NDArray[np.int64]
 
@@ -44,7 +43,7 @@ def labels_by_shares(
     )
 
 
-def restored_labels(task: AllocationTask, saved: Mapping[str, Any], chains: int) -> Labels:
+def restored_labels(task: AllocationTask, saved: Record, chains: int) -> Labels:
     labels = saved["labels"]
     check_shape("labels", labels, (chains, int(task.X.total)))
     if labels.dtype != np.uint16 or labels.max(initial=0) >= task.model.n_topics:

@@ -10,7 +10,6 @@ For conjugate priors averaging counts is averaging natural parameters. A batch o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -26,7 +25,7 @@ from unmix.sides import Side, column_sums
 from unmix.solvers.base import Solver, checked
 from unmix.solvers.newton import Newton
 from unmix.solvers.vi import check_loss, infer, restored_beliefs
-from unmix.types import Factor, Floats
+from unmix.types import Factor, Floats, Record
 
 
 @dataclass(frozen=True)
@@ -73,12 +72,12 @@ class Stream:
     batches: int = 0
     samples: int = 0
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> Record:
         arrays = {"counts": self.counts, "sums": self.sums, "right": self.right.parameters, "rates": self.right.rates}
         return {"stream": {"batches": self.batches, "samples": self.samples} | arrays}
 
     @classmethod
-    def restore(cls, prior: Prior, saved: Mapping[str, Any]) -> Stream:
+    def restore(cls, prior: Prior, saved: Record) -> Stream:
         right = prior.belief(saved["right"], saved.get("rates"))
         return cls(right, saved["counts"], saved["sums"], saved["batches"], saved["samples"])
 
@@ -115,7 +114,7 @@ def spread(F: Factor) -> Floats:
 class Streamed(Beliefs):
     stream: Stream
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> Record:
         return super().save() | self.stream.save()
 
 
@@ -134,7 +133,7 @@ class StochasticVI:
         L, F = task.model.factors(task.X, left, right)
         return self.at(task, left, Stream.beginning(right, left.sums, L, F, self.start_weight))
 
-    def restore(self, task: Inference, saved: Mapping[str, Any]) -> Streamed:
+    def restore(self, task: Inference, saved: Record) -> Streamed:
         model, left, right = restored_beliefs(task, saved)
         stream = Stream.restore(model.right, saved["stream"])
         return check_loss(self.at(task, left, replace(stream, right=right)), saved)
@@ -166,7 +165,7 @@ class StochasticVI:
 class StreamedFactors(State):
     stream: Stream
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> Record:
         return {"L": self.L, "F": self.F, "loss": self.loss} | self.stream.save()
 
 
@@ -185,7 +184,7 @@ class OnlineEM(Solver[StreamedFactors]):
         right = topics_prior(problem).belief(F)
         return self.at(problem, L, Stream.beginning(right, column_sums(L), L, F, self.start_weight))
 
-    def restore(self, problem: Problem, saved: Mapping[str, Any]) -> StreamedFactors:
+    def restore(self, problem: Problem, saved: Record) -> StreamedFactors:
         stream = Stream.restore(topics_prior(problem), saved["stream"])
         return checked(problem, StreamedFactors(L=saved["L"], F=saved["F"], loss=saved["loss"], stream=stream))
 

@@ -11,20 +11,19 @@ has risen above what it was before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from unmix.models.problem import Problem, State
 from unmix.models.topics import poisson_to_topics
-from unmix.solvers.base import Solver
+from unmix.solvers.base import AnySolver
 from unmix.solvers.extrapolate import Extrapolate
 from unmix.solvers.newton import Newton
 from unmix.solvers.run import Progress, run
-from unmix.types import Floats
+from unmix.types import Floats, Record
 
 # iterations on all topics; after the least, a move that could not catch up at its pace is given up
 LEAST_TRIAL, TRIAL = 10, 40
@@ -47,7 +46,7 @@ class Search:
     """What is known of moves: what each topic's split would gain and each merge would cost, of topics that no move has changed
     since, and which moves failed since the last that won. `random` is the state of the random numbers that come next."""
 
-    random: Mapping[str, Any]
+    random: Record
     kept: bool = False
     splits: dict[int, Split] = field(default_factory=dict)
     costs: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -62,7 +61,7 @@ class Search:
         }
         pairs = combinations(range(problem.n_topics), 2)
         missing = {pair: merge_cost(problem, state, *pair) for pair in pairs if pair not in self.costs}
-        return replace(self, random=rng.bit_generator.state, splits=splits, costs=self.costs | missing)
+        return replace(self, random=dict(rng.bit_generator.state), splits=splits, costs=self.costs | missing)
 
     def best_move(self) -> tuple[Move, float]:
         """The most promising one, and what it may gain."""
@@ -82,11 +81,11 @@ class Search:
         costs = {pair: cost for pair, cost in self.costs.items() if not set(move) & set(pair)}
         return replace(self, kept=True, splits=splits, costs=costs, tried=frozenset())
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> Record:
         known = list(self.splits.values())
         arrays = {name: np.stack([getattr(split, name) for split in known]) for name in ("parts", "columns") if known}
         return {
-            "random": dict(self.random),
+            "random": self.random,
             "kept": self.kept,
             "topics": list(self.splits),
             "gains": [split.gain for split in known],
@@ -95,7 +94,7 @@ class Search:
         } | arrays
 
     @classmethod
-    def restore(cls, saved: Mapping[str, Any]) -> Self:
+    def restore(cls, saved: Record) -> Self:
         splits = {
             c: Split(saved["parts"][i], saved["columns"][i], saved["gains"][i]) for i, c in enumerate(saved["topics"])
         }
@@ -110,7 +109,7 @@ class Searching(State):
     best: State
     search: Search
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> Record:
         return self.best.save() | {"search": self.search.save()}
 
 
@@ -118,12 +117,12 @@ class Searching(State):
 class Refine:
     """One split–merge move an iteration. The loss never rises; it is final once no move is left to try."""
 
-    solver: Solver[Any]
+    solver: AnySolver
 
     def start(self, best: State, rng: np.random.Generator) -> Searching:
-        return self._at(best, Search(rng.bit_generator.state))
+        return self._at(best, Search(dict(rng.bit_generator.state)))
 
-    def restore(self, problem: Problem, saved: Mapping[str, Any]) -> Searching:
+    def restore(self, problem: Problem, saved: Record) -> Searching:
         best = self.solver.restore(problem, {name: value for name, value in saved.items() if name != "search"})
         return self._at(best, Search.restore(saved["search"]))
 
@@ -213,14 +212,14 @@ def _positive(factor: Floats) -> Floats:
     return np.maximum(factor, 1e-12 * factor.max())
 
 
-def _generator(state: Mapping[str, Any]) -> np.random.Generator:
+def _generator(state: Record) -> np.random.Generator:
     """Random numbers that go on from this state."""
     bits = getattr(np.random, state["bit_generator"])()
     bits.state = state
     return np.random.Generator(bits)
 
 
-def _try(problem: Problem, solver: Solver[Any], state: State, move: Move, split: Split) -> State:
+def _try(problem: Problem, solver: AnySolver, state: State, move: Move, split: Split) -> State:
     """The state after the move if it is better, the old state if not."""
     a, b, c = move
     L, F = _merged(*_in_counts(state), a, b)
@@ -229,7 +228,7 @@ def _try(problem: Problem, solver: Solver[Any], state: State, move: Move, split:
     start = solver.start(problem, *problem.rescale(L.astype(state.L.dtype), F.astype(state.F.dtype)))
     losses = [start.loss]
 
-    def judge(progress: Progress[Any]) -> str | None:
+    def judge(progress: Progress) -> str | None:
         losses.append(progress.state.loss)
         done = len(losses) - 1
         if done < LEAST_TRIAL:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from unmix.deprecation import renamed_arguments
 from unmix.fit import Fit
 from unmix.models.task import Iterate, Task
 from unmix.solvers.base import Stepper
-from unmix.types import STATUSES, Status
+from unmix.types import STATUSES, Record, Status
 
 # A gain below `tol` this many times in a row ends a phase; so many iterations without a conclusive gain do as well.
 SMALL_GAINS, IDLE = 3, 12
@@ -22,17 +22,20 @@ SMALL_GAINS, IDLE = 3, 12
 COLUMNS = ["iteration", "seconds", "loglik", "objective", "kkt", "stage", "note"]
 
 S = TypeVar("S", bound=Iterate)
+T = TypeVar("T", bound=Task[Any])
+AnyTask = Task[Any]
+AnyStepper = Stepper[Any, Any]
 
 
 @dataclass
 class Trace:
     """What happened, one row per iteration. `seconds` run from the creation of the trace, set-up included."""
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Record] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
 
     def add(self, metrics: Mapping[str, float], stage: str, note: str = "") -> None:
-        row: dict[str, Any] = {"iteration": len(self.rows), "seconds": time.perf_counter() - self.started}
+        row: Record = {"iteration": len(self.rows), "seconds": time.perf_counter() - self.started}
         self.rows.append(row | dict(metrics) | {"kkt": np.nan, "stage": stage, "note": note})
 
     def table(self) -> pd.DataFrame:
@@ -57,21 +60,21 @@ class Counters:
 
 
 @dataclass(frozen=True)
-class Phase(Generic[S]):
+class Phase:
     """A part of a fit: a solver, and how long it runs. `begin` makes its first iterate of the last one of the phase before, or
     None to leave the phase out. `status` is what it means that all iterations were made; None if the phase does not decide how
     the fit ended."""
 
     name: str
-    solver: Stepper[Any, S]
+    solver: AnyStepper
     max_iter: int
     tol: float = 0.0
-    begin: Callable[[Any], S | None] = lambda state: state
+    begin: Callable[[Any], Iterate | None] = lambda state: state
     status: Status | None = "max_iter"
 
 
 @dataclass
-class Session(Generic[S]):
+class Session:
     """A fit under way: all that it needs in order to go on, besides the iterate itself.
 
     `heaviest_first` numbers the topics of the fit by weight; who gives a start knows them by their place in it. `params` are
@@ -79,8 +82,8 @@ class Session(Generic[S]):
     looks at the trace, and nothing is measured for it.
     """
 
-    task: Task[S]
-    params: dict[str, Any] = field(default_factory=dict)
+    task: AnyTask
+    params: Record = field(default_factory=dict)
     rng: np.random.Generator = field(default_factory=np.random.default_rng)
     heaviest_first: bool = False
     trace: Trace = field(default_factory=Trace)
@@ -88,11 +91,11 @@ class Session(Generic[S]):
     status: Status = "max_iter"
     recording: bool = True
 
-    def record(self, state: S, stage: str, note: str = "") -> None:
+    def record(self, state: Iterate, stage: str, note: str = "") -> None:
         if self.recording:
             self.trace.add(self.task.metrics(state), stage, note)
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> Record:
         """What `restore` needs besides the fit's trace, whose last row has more than the session knew at that time."""
         last = self.trace.rows[-1]
         return {
@@ -114,7 +117,7 @@ class Session(Generic[S]):
         if "random" in saved:
             self.rng.bit_generator.state = saved["random"]
 
-    def fit(self, solver: Stepper[Any, S], state: S, status: Status, resumable: bool = True) -> Fit:
+    def fit(self, solver: AnyStepper, state: Iterate, status: Status, resumable: bool = True) -> Fit:
         """The frozen result as it stands; the session is left as it is. The KKT residual of the point is always in the trace."""
         X, result, trace = self.task.X, self.task.result(state), self.trace.table()
         last = trace.index[-1]
@@ -148,16 +151,16 @@ class Session(Generic[S]):
 
 
 @dataclass(frozen=True)
-class Progress(Generic[S]):
+class Progress:
     """What a callback is told after each iteration. It may fill in `row["kkt"]`, and return a status to end the fit."""
 
-    session: Session[S]
-    solver: Stepper[Any, S]
-    state: S
+    session: Session
+    solver: AnyStepper
+    state: Any
     gain: float  # of the objective in this iteration
 
     @property
-    def problem(self) -> Task[S]:
+    def problem(self) -> AnyTask:
         return self.session.task
 
     @property
@@ -165,11 +168,7 @@ class Progress(Generic[S]):
         return self.session.trace
 
     @property
-    def counters(self) -> Counters:
-        return self.session.counters
-
-    @property
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Record:
         return self.trace.rows[-1]
 
     def fit(self, status: Status = "interrupted") -> Fit:
@@ -177,13 +176,13 @@ class Progress(Generic[S]):
         return self.session.fit(self.solver, self.state, status)
 
 
-Callback = Callable[[Progress[Any]], str | None]
+Callback = Callable[[Progress], str | None]
 
 
 @renamed_arguments(stage="phase", keep="catch_interrupt")
 def run(
-    task: Task[S],
-    solver: Stepper[Any, S],
+    task: T,
+    solver: Stepper[T, S],
     state: S,
     trace: Trace | None = None,
     *,
@@ -205,8 +204,8 @@ def run(
 
 
 def run_phases(
-    session: Session[Any], phases: Sequence[Phase[Any]], state: Any, callbacks: Sequence[Callback] = ()
-) -> tuple[Stepper[Any, Any], Any, Status]:
+    session: Session, phases: Sequence[Phase], state: Any, callbacks: Sequence[Callback] = ()
+) -> tuple[AnyStepper, Any, Status]:
     """From the phase that the session is in, `state` being an iterate of its solver, to the last: the solver that was last at
     work, its iterate, and how it ended. A callback that says stop, or Ctrl-C, ends all of it."""
     first = [phase.name for phase in phases].index(session.counters.phase)
@@ -230,7 +229,7 @@ def run_phases(
 
 
 def iterate(
-    session: Session[S], phase: Phase[S], state: S, callbacks: Sequence[Callback], catch_interrupt: bool = True
+    session: Session, phase: Phase, state: S, callbacks: Sequence[Callback], catch_interrupt: bool = True
 ) -> tuple[S, Status, bool]:
     """One phase: the last iterate, how it ended, and whether that was by a callback or Ctrl-C."""
     task, counters, trace = session.task, session.counters, session.trace
@@ -258,7 +257,7 @@ def iterate(
         return state, "interrupted", True
 
 
-def _ask(callbacks: Sequence[Callback], progress: Progress[Any]) -> Status | None:
+def _ask(callbacks: Sequence[Callback], progress: Progress) -> Status | None:
     """Tell every callback in turn; the first status that one returns ends the fit."""
     for tell in callbacks:
         if verdict := tell(progress):
@@ -269,7 +268,7 @@ def _ask(callbacks: Sequence[Callback], progress: Progress[Any]) -> Status | Non
     return None
 
 
-def restored(solver: Stepper[Any, S], task: Task[S], fit: Fit) -> S | None:
+def restored(solver: Stepper[T, S], task: T, fit: Fit) -> S | None:
     """The iterate in which this solver left this fit of the same data; None if it did not, or if what is left is damaged."""
     saved = fit.state or {}
     if saved.get("solver") != repr(solver):
@@ -280,7 +279,7 @@ def restored(solver: Stepper[Any, S], task: Task[S], fit: Fit) -> S | None:
         return None
 
 
-def resume(session: Session[Any], phases: Sequence[Phase[Any]], fit: Fit) -> Any:
+def resume(session: Session, phases: Sequence[Phase], fit: Fit) -> Any:
     """Make the session that of a fit that was left off; the iterate of the phase it was in."""
     session.restore(fit)
     phase = next((phase for phase in phases if phase.name == session.counters.phase), phases[-1])

@@ -9,14 +9,13 @@ more block.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from unmix.deprecation import renamed_arguments
 from unmix.models.beliefs import Belief
 from unmix.models.variational import Beliefs, Inference, Variational, restore
-from unmix.types import Floats
+from unmix.types import Floats, Record
 
 B = TypeVar("B", bound=Beliefs)
 
@@ -34,7 +33,7 @@ class CAVI:
     def start(self, task: Inference, left: Belief, right: Belief) -> Beliefs:
         return self._at(task, task.model, left, right)
 
-    def restore(self, task: Inference, saved: Mapping[str, Any]) -> Beliefs:
+    def restore(self, task: Inference, saved: Record) -> Beliefs:
         state = self._at(task, *restored_beliefs(task, saved, learned=self.learn_prior))
         return check_loss(state, saved)
 
@@ -76,9 +75,7 @@ def infer(
     return model.left.infer(task.sides.left, right, start, totals, steps=steps, tolerance=tolerance)
 
 
-def restored_beliefs(
-    task: Inference, saved: Mapping[str, Any], learned: bool = False
-) -> tuple[Variational, Belief, Belief]:
+def restored_beliefs(task: Inference, saved: Record, learned: bool = False) -> tuple[Variational, Belief, Belief]:
     """The model and the beliefs of a saved iterate, which must be those of the task's priors; if those of L were learned, of
     their kind."""
     model, left, right = restore(task.model.kinds, saved)
@@ -90,7 +87,7 @@ def restored_beliefs(
     return model, left, right
 
 
-def check_loss(state: B, saved: Mapping[str, Any]) -> B:
+def check_loss(state: B, saved: Record) -> B:
     if not abs(state.loss - float(saved["loss"])) <= 1e-9 * abs(state.loss):
         raise ValueError("the bound is another")
     return state
