@@ -233,3 +233,31 @@ def test_the_diagram_of_the_family_has_every_box_and_every_arrow() -> None:
     assert picture.count("marker-start") == sum(arrow.both_ways for arrow in arrows) == 5
     with pytest.raises(ValueError, match="not a tree"):
         flowchart.parsed([*lines, 'T -->|"again"| P'])
+
+
+# --- the contributor's guide ----------------------------------------------------------------------------------------
+
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL), ids=["solver", "model"])
+def test_what_the_guide_shows_runs(code: str) -> None:
+    made: dict[str, Any] = {}
+    exec(code, made)
+    assert {"PatientEM", "model"} & made.keys()
+
+
+def test_the_walk_has_at_most_ten_hops_each_to_another_file_that_has_what_it_names() -> None:
+    walk = GUIDE.partition("## A walk")[2].partition("\n## ")[0]
+    hops = re.findall(r"^\d+\. `([\w.]+)` in `([\w/]+\.py)`", walk, re.MULTILINE)
+    assert len(hops) == len(re.findall(r"^\d+\. ", walk, re.MULTILINE)) <= 10
+    assert len({file for _, file in hops}) == len(hops)
+    for name, file in hops:
+        text = (ROOT / "src" / "unmix" / file).read_text(encoding="utf-8")
+        assert re.search(rf"^ *(def|class) {name.split('.')[-1]}\b", text, re.MULTILINE), (name, file)
+
+
+def test_every_file_and_room_is_on_the_map() -> None:
+    guide = GUIDE.partition("## The map")[2].partition("\n## ")[0]
+    rooms = [path.name for path in (ROOT / "src" / "unmix").iterdir() if not path.name.startswith(("_", "."))]
+    assert not [name for name in rooms if f"`{name}" not in guide and name != "py.typed"]

@@ -145,6 +145,19 @@ def test_more_iterations_than_before_may_be_asked_for() -> None:
     assert_same(long.fit(X).result_, um.TopicModel(4, random_state=0, max_iter=15, tol=0).resume(X, short).result_)
 
 
+@pytest.mark.parametrize(
+    "name", [name for name in MODELS if name not in ("Gibbs", "online EM", "online LDA", "online Gamma-Gamma")]
+)
+def test_a_converged_fit_is_as_large_as_its_result(name: str, tmp_path: Path) -> None:
+    """Working arrays (six factors for extrapolation, nonzeros × K for BLD) go with convergence; nothing is saved of them."""
+    model = MODELS[name]
+    fit = type(model)(**model.get_params() | {"max_iter": 5000, "tol": 1e-3}).fit(X).result_
+    assert (fit.status, fit.state) == ("converged", None)
+    fit.save(tmp_path / "plain.safetensors")
+    fit.save(tmp_path / "resumable.safetensors", resumable=True)
+    assert (tmp_path / "plain.safetensors").read_bytes() == (tmp_path / "resumable.safetensors").read_bytes()
+
+
 def test_a_finished_fit_is_the_result_as_it_is(whole: Any) -> None:
     model = um.TopicModel(4, random_state=0, tol=1e-4).fit(X)
     assert model.result_.status == "converged"

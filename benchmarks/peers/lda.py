@@ -58,7 +58,7 @@ def around(X: sp.csr_matrix, tau: np.ndarray) -> Any:
     """unmix's LDA with these topics (τ, m × K), as if fitted to X: q(L) is inferred until every sample stands still."""
     import unmix as um
     from unmix.estimators.posterior import STEPS, TOLERANCE
-    from unmix.solvers.run import Session
+    from unmix.solvers.session import Session
     from unmix.solvers.vi import CAVI, infer
     from unmix.threads import use_threads
 

@@ -30,7 +30,8 @@ from unmix.solvers.diagnostics import Diagnostics
 from unmix.solvers.gibbs import Gibbs, diagnostics, samples_table
 from unmix.solvers.icm import ICM
 from unmix.solvers.labels import labels_by_shares, rounded
-from unmix.solvers.run import Callback, Counters, Phase, Session, restored
+from unmix.solvers.run import Callback, Phase, restored
+from unmix.solvers.session import Counters, Session
 from unmix.solvers.smc import Evidence, exact_evidence, smc_evidence
 from unmix.threads import use_threads
 from unmix.types import Factor, Floats, Pair, Seed

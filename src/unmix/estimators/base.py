@@ -21,7 +21,8 @@ from unmix.fit import Fit
 from unmix.registry import STARTS
 from unmix.solvers import ProgressBar
 from unmix.solvers.online import Online, Stream
-from unmix.solvers.run import Callback, Phase, Session, resume, run_phases
+from unmix.solvers.run import Callback, Phase, resume, run_phases
+from unmix.solvers.session import Session
 from unmix.threads import use_threads
 from unmix.types import Floats, Record, Seed
 

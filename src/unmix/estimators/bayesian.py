@@ -27,7 +27,8 @@ from unmix.models.problem import Problem
 from unmix.models.variational import Inference, Variational, restore
 from unmix.solvers import init as starts
 from unmix.solvers.online import Online, StochasticVI, spread, start_weight
-from unmix.solvers.run import Callback, Counters, Phase, Session, restored
+from unmix.solvers.run import Callback, Phase, restored
+from unmix.solvers.session import Counters, Session
 from unmix.solvers.vi import CAVI
 from unmix.threads import use_threads
 from unmix.types import Floats, Pair, Seed

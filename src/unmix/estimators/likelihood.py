@@ -27,7 +27,8 @@ from unmix.solvers import init as starts
 from unmix.solvers.base import AnySolver, Solver
 from unmix.solvers.online import Online, OnlineEM, spread, start_weight
 from unmix.solvers.refine import Refine
-from unmix.solvers.run import COLUMNS, Callback, Counters, Phase, Session, restored
+from unmix.solvers.run import Callback, Phase, restored
+from unmix.solvers.session import COLUMNS, Counters, Session
 from unmix.threads import use_threads
 from unmix.types import Floats, Pair, Seed
 

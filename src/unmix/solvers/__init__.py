@@ -15,7 +15,8 @@ from unmix.solvers.joint import PLSA, Joint
 from unmix.solvers.newton import Newton
 from unmix.solvers.online import OnlineEM, StochasticVI
 from unmix.solvers.plsi import PLSI, Normalized
-from unmix.solvers.run import Progress, Trace, run
+from unmix.solvers.run import Progress, run
+from unmix.solvers.session import Trace
 from unmix.solvers.sparse import SparseL1, SparseL2
 from unmix.solvers.vi import CAVI
 
