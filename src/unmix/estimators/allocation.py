@@ -30,8 +30,8 @@ from unmix.solvers.diagnostics import Diagnostics
 from unmix.solvers.gibbs import Gibbs, diagnostics, samples_table
 from unmix.solvers.icm import ICM
 from unmix.solvers.labels import labels_by_shares, rounded
-from unmix.solvers.run import Callback, Phase, restored
-from unmix.solvers.session import Counters, Session
+from unmix.solvers.run import Callback, Phase
+from unmix.solvers.session import Session
 from unmix.solvers.smc import Evidence, exact_evidence, smc_evidence
 from unmix.threads import use_threads
 from unmix.types import Factor, Floats, Pair, Seed
@@ -154,21 +154,16 @@ class AllocationModel(PosteriorEstimator):
             return [Phase("fit", ICM(), self.max_iter)]
         return [Phase("fit", FreeBLD() if self.free else FactoredBLD(), self.max_iter, self.tol)]
 
-    def _start(self, task: AllocationTask, session: Session, phases: list[Phase]) -> Any:
-        solver, rng = phases[0].solver, session.rng
-        state, note = None, "resumed"
-        session.heaviest_first = self._topics_have_no_place(task.model)
-        if isinstance(self.init, Fit) and self.init.n_topics == self.n_components:
-            state = restored(solver, task, self.init)
-        if state is None:
-            state, note = self._first_state(task, rng)
-        elif isinstance(self.init, Fit):
-            session.heaviest_first = bool((self.init.state or {})["session"]["heaviest_first"])
-        if isinstance(solver, Gibbs):
-            state = solver.start(task, state.held, seeds(rng, state.held.chains))
-        session.record(state, "start", note)
-        session.counters = Counters(phases[0].name)
-        return state
+    def _start(self, task: AllocationTask, phases: list[Phase], rng: np.random.Generator) -> tuple[Phase, Any, str]:
+        state, note = self._first_state(task, rng)
+        return phases[0], self._warm(task, phases[0].solver, state, rng), note
+
+    def _warm(self, task: AllocationTask, solver: Any, state: Any, rng: np.random.Generator) -> Any:
+        """Chains start from labels, with random numbers of their own."""
+        return solver.start(task, state.held, seeds(rng, self.chains)) if self.method == "gibbs" else state
+
+    def _topics_keep_their_place(self) -> bool:
+        return bool(np.ptp(self.beta) > 0)
 
     def _learn(self, state: Any) -> None:
         self.log_joint_ = -state.loss
@@ -238,10 +233,6 @@ class AllocationModel(PosteriorEstimator):
         return tags
 
     # --- starts ------------------------------------------------------------------------------------------------------
-
-    def _topics_have_no_place(self, model: Allocation) -> bool:
-        """Then they are numbered by weight: unless beta, or a start, tells one topic from another."""
-        return isinstance(self.init, str) and bool(np.ptp(model.beta) == 0)
 
     def _first_state(self, task: AllocationTask, rng: np.random.Generator) -> tuple[Any, str]:
         """The iterate to begin with (of a sampler: its labels), and what it is."""

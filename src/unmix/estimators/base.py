@@ -21,8 +21,8 @@ from unmix.fit import Fit
 from unmix.registry import STARTS
 from unmix.solvers import ProgressBar
 from unmix.solvers.online import Online, Stream
-from unmix.solvers.run import Callback, Phase, resume, run_phases
-from unmix.solvers.session import Session
+from unmix.solvers.run import Callback, Phase, restored, resume, run_phases
+from unmix.solvers.session import Counters, Session
 from unmix.threads import use_threads
 from unmix.types import Floats, Record, Seed
 
@@ -62,8 +62,16 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _phases(self, task: Any, session: Session) -> list[Phase]: ...
 
     @abstractmethod
-    def _start(self, task: Any, session: Session, phases: list[Phase]) -> Any:
-        """The first iterate, which is recorded; the session is told which phase it begins."""
+    def _start(self, task: Any, phases: list[Phase], rng: np.random.Generator) -> tuple[Phase, Any, str]:
+        """The phase to begin with, its first iterate, and what that is."""
+
+    def _topics_keep_their_place(self) -> bool:
+        """Whether hyper-parameters differ by topic; if not, and if no start is given, topics are numbered by weight."""
+        return False
+
+    def _warm(self, task: Any, solver: Any, state: Any, rng: np.random.Generator) -> Any:
+        """What to make of the iterate in which the same solver left the fit that is given as `init`; None to do without."""
+        return state
 
     @abstractmethod
     def transform(self, X: CountsLike) -> Floats: ...
@@ -92,7 +100,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             phases = self._phases(task, session)
             with self._listeners() as callbacks:
                 left = None if resume_from is None else resume(session, phases, resume_from)
-                state = self._start(task, session, phases) if left is None else left
+                state = self._begin(task, session, phases) if left is None else left
                 solver, state, status = run_phases(session, phases, state, callbacks)
             # a fit that has converged is its result and no more; a chain that was sampled long enough can be sampled longer
             resumable = status != "converged" or phases[-1].status == "converged"
@@ -100,6 +108,21 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self._learn(state)
         self._keep(result)
         return self
+
+    def _begin(self, task: Any, session: Session, phases: list[Phase]) -> Any:
+        """The first iterate, which is recorded: one to go on from, or a new start."""
+        phase, note, state = next(phase for phase in phases if phase.name != "prefit"), "resumed", None
+        session.heaviest_first = isinstance(self.init, str) and not self._topics_keep_their_place()
+        if isinstance(self.init, Fit) and self.init.n_topics == self.n_components:
+            left = restored(phase.solver, task, self.init)
+            state = None if left is None else self._warm(task, phase.solver, left, session.rng)
+        if state is None:
+            phase, state, note = self._start(task, phases, session.rng)
+        elif isinstance(self.init, Fit):
+            session.heaviest_first = bool((self.init.state or {})["session"]["heaviest_first"])
+        session.record(state, "start", note)
+        session.counters = Counters(phase.name)
+        return state
 
     @contextmanager
     def _listeners(self) -> Iterator[list[Callback]]:

@@ -27,8 +27,8 @@ from unmix.models.problem import Problem
 from unmix.models.variational import Inference, Variational, restore
 from unmix.solvers import init as starts
 from unmix.solvers.online import Online, StochasticVI, spread, start_weight
-from unmix.solvers.run import Callback, Phase, restored
-from unmix.solvers.session import Counters, Session
+from unmix.solvers.run import Callback, Phase
+from unmix.solvers.session import Session
 from unmix.solvers.vi import CAVI
 from unmix.threads import use_threads
 from unmix.types import Floats, Pair, Seed
@@ -46,10 +46,6 @@ class VariationalEstimator(PosteriorEstimator):
     @abstractmethod
     def _model(self, X: Counts) -> Variational:
         """The priors, checked, for data of this shape."""
-
-    def _topics_keep_their_place(self) -> bool:
-        """Whether hyper-parameters differ by topic."""
-        return False
 
     def _check_online(self) -> None:
         """Raises if the model cannot be learned from mini-batches."""
@@ -76,19 +72,10 @@ class VariationalEstimator(PosteriorEstimator):
     def _online_solver(self, seed: int) -> StochasticVI:
         return StochasticVI(self.online or Online(), seed, max(self.inner, 1), TOLERANCE, start_weight(self.init))
 
-    def _start(self, task: Inference, session: Session, phases: list[Phase]) -> Any:
+    def _start(self, task: Inference, phases: list[Phase], rng: np.random.Generator) -> tuple[Phase, Any, str]:
         solver: Any = phases[0].solver
-        note = "resumed"
-        state = restored(solver, task, self.init) if isinstance(self.init, Fit) else None
-        if state is not None and isinstance(self.init, Fit):
-            session.heaviest_first = bool((self.init.state or {})["session"]["heaviest_first"])
-        else:
-            session.heaviest_first = isinstance(self.init, str) and not self._topics_keep_their_place()
-            (L, F), note = self._first_factors(Problem(task.X, self.n_components), session.rng)
-            state = solver.start(task, *task.model.start(task.sides, task.X, L, F))
-        session.record(state, "start", note)
-        session.counters = Counters("fit")
-        return state
+        (L, F), note = self._first_factors(Problem(task.X, self.n_components), rng)
+        return phases[0], solver.start(task, *task.model.start(task.sides, task.X, L, F)), note
 
     @available_if(lambda self: self._check_online() is None)
     def partial_fit(self, X: CountsLike, y: None = None) -> Self:

@@ -27,8 +27,8 @@ from unmix.solvers import init as starts
 from unmix.solvers.base import AnySolver, Solver
 from unmix.solvers.online import Online, OnlineEM, spread, start_weight
 from unmix.solvers.refine import Refine
-from unmix.solvers.run import Callback, Phase, restored
-from unmix.solvers.session import COLUMNS, Counters, Session
+from unmix.solvers.run import Callback, Phase
+from unmix.solvers.session import COLUMNS, Session
 from unmix.threads import use_threads
 from unmix.types import Floats, Pair, Seed
 
@@ -242,22 +242,13 @@ class PoissonNMF(CountsEstimator):
     def _sparsity(self) -> Sparsity | None:
         return None
 
-    def _start(self, task: Problem, session: Session, phases: list[Phase]) -> State:
-        solver: Any = phases[1].solver
-        if isinstance(self.init, Fit):
-            state = restored(solver, task, self.init)
-            if state is not None and state.L.dtype == self.dtype:
-                session.heaviest_first = bool((self.init.state or {})["session"]["heaviest_first"])
-                session.record(state, "start", "resumed")
-                session.counters = Counters("fit")
-                return state
-        state, note, prefit = self._first_state(task, session.rng)
-        if task.normalised:
-            state = solver.start(task, state.L, state.F, state.loss)
-        session.heaviest_first = isinstance(self.init, str)
-        session.record(state, "start", note)
-        session.counters = Counters("prefit" if prefit else "fit")
-        return state if prefit or task.normalised else solver.start(task, state.L, state.F, state.loss)
+    def _start(self, task: Problem, phases: list[Phase], rng: np.random.Generator) -> tuple[Phase, Any, str]:
+        (prefit, fit, *_), (state, note, iterations) = phases, self._first_state(task, rng)
+        begun = fit.begin(state) if iterations == 0 else state
+        return (fit if iterations == 0 else prefit), begun, note
+
+    def _warm(self, task: Problem, solver: Any, state: State, rng: np.random.Generator) -> State | None:
+        return state if state.L.dtype == self.dtype else None
 
     def _first_state(self, problem: Problem, rng: np.random.Generator) -> tuple[State, str, int]:
         """A state of `PREFIT`, what it is, and how many of its iterations are to follow."""
