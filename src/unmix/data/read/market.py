@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unmix.data.read.files import first_line, opened
-from unmix.data.read.found import require_room
+from unmix.data.read.raw_counts import require_room
 
 BANNER = b"%%matrixmarket"
 FIELDS, SYMMETRIES = ("real", "integer", "pattern", "double"), ("general", "symmetric")
