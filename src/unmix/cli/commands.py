@@ -152,10 +152,6 @@ def fit(
     counts = read_counts(input, **reading)
     estimator.set_params(init=start)
     earlier = to_resume_in(output, estimator, counts) if resume else None
-    if earlier is not None:
-        show.say(f"going on after {show.plural(earlier.trace['iteration'].iloc[-1], 'iteration')}")
-    elif resume:
-        show.note(f"nothing to resume in {output}; starting anew")
     try:
         result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint, resume_from=earlier)
     except ValueError as error:

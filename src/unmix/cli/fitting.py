@@ -89,8 +89,8 @@ def fitted(
 
 
 def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts) -> Fit | None:
-    """The latest fit in the folder that this command can go on with. None if there is none at all; if none of them is of this
-    model and these data, the error says what differs."""
+    """The latest fit in the folder that this command can go on with, which is said. None if there is no fit at all; if none of
+    them is of this model and these data, the error says what differs."""
     from unmix.data.write import CHECKPOINT_FILE, MODEL_FILE
     from unmix.fit import load
 
@@ -100,11 +100,14 @@ def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts) -> Fi
         try:
             fit = load(file)
             estimator.check_resumable(counts, fit)
-            return fit
         except ValueError as problem:
             problems.append(f"{file}: {problem}")
+        else:
+            show.say(f"going on after {show.plural(fit.trace['iteration'].iloc[-1], 'iteration')}")
+            return fit
     if problems:
         raise ValueError(problems[0])
+    show.note(f"nothing to resume in {folder}; starting anew")
     return None
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unmix.data.read.files import extra, opened_hdf5
 from unmix.data.read.raw_counts import SMALLER, RawCounts, ReadOptions, require_room, with_sound_indices
@@ -61,14 +62,14 @@ def _check_room(element: Any) -> None:
         require(2 * element.size * element.dtype.itemsize, " × ".join(f"{size:,}" for size in element.shape), SMALLER)
 
 
-def _values(element: Any) -> Any:
+def _values(element: Any) -> NDArray:
     """Some of the values, from the beginning of a matrix."""
     if _is_sparse(element):
         return element["data"][:SAMPLE]
     return element[: max(1, SAMPLE // max(1, element.shape[-1]))]
 
 
-def _whole(values: Any) -> bool:
+def _whole(values: NDArray) -> bool:
     with np.errstate(invalid="ignore"):
         return bool(values.size and (values >= 0).all() and (values % 1 == 0).all())
 

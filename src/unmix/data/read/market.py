@@ -7,7 +7,7 @@ over some damaged files (scipy issue 19949 is one such).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,7 +31,7 @@ class Header(NamedTuple):
     entries: int
 
 
-def load_mtx(path: Path) -> Any:
+def load_mtx(path: Path) -> NDArray[np.float64] | sp.coo_array:
     """The matrix in a MatrixMarket file, after its header has been found to fit into memory."""
     with opened(path) as file:
         header = _header(file)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -16,6 +16,7 @@ from unmix.data.read.matrices import ONLY_EMPTY_IS_MISSING
 from unmix.data.read.raw_counts import RawCounts, listed
 
 FEATURES_FILE, SAMPLES_FILE = "features.txt", "samples.csv"  # may lie beside a matrix
+T = TypeVar("T", list[str], pd.DataFrame)
 SAMPLE_COLUMNS = ("sample", "Unnamed: 0")  # of samples.csv: where the names are; pandas' word for an empty header cell
 
 
@@ -61,7 +62,7 @@ def add_neighbours(raw: RawCounts, path: Path) -> None:
         raw.metadata = metadata
 
 
-def _beside(file: Path, load: Callable[[Path], Any], expected: int, notes: list[str]) -> Any:
+def _beside(file: Path, load: Callable[[Path], T], expected: int, notes: list[str]) -> T | None:
     if not file.is_file():
         return None
     try:
@@ -116,7 +117,7 @@ def join_metadata(raw: RawCounts, file: Path) -> None:
     raw.metadata = joined if len(joined.columns) else None
 
 
-def _column_of_names(words: pd.DataFrame, samples: list[str]) -> tuple[Any, list[str]]:
+def _column_of_names(words: pd.DataFrame, samples: list[str]) -> tuple[str | None, list[str]]:
     """The column with the most of the names, be it the first or one whose header says so, and the names not in it."""
     column, fewest = None, samples
     for number, header in enumerate(words.columns):
@@ -139,7 +140,7 @@ def _by_position(table: pd.DataFrame, words: pd.DataFrame, raw: RawCounts, file:
     return table.drop(columns=names)
 
 
-def _by_name(table: pd.DataFrame, keys: list[str], column: Any, samples: list[str]) -> pd.DataFrame:
+def _by_name(table: pd.DataFrame, keys: list[str], column: str, samples: list[str]) -> pd.DataFrame:
     place: dict[str, int] = {}
     wanted = set(samples)
     for row, key in enumerate(keys):

@@ -50,7 +50,7 @@ class RawCounts:
     in files beside it.
     """
 
-    matrix: Any
+    matrix: Any  # an array of numpy, or a sparse one of scipy in any form
     samples: list[str] | None = None
     features: list[str] | None = None
     metadata: pd.DataFrame | None = None

@@ -6,7 +6,6 @@ import csv
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -284,7 +283,7 @@ def _all_text(cells: pd.Series) -> bool:
     return any(str(cell).strip().lower() not in MISSING for cell in cells[~fine])
 
 
-def _natural(cells: pd.Series) -> Any:
+def _natural(cells: pd.Series) -> pd.Series | NDArray[np.float64]:
     """Numbers where all cells are numbers, otherwise as they are."""
     if pd.api.types.is_numeric_dtype(cells.dtype):
         return cells

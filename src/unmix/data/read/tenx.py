@@ -136,7 +136,8 @@ def _strings(dataset: Any) -> list[str]:
     return [value.decode() if isinstance(value, bytes) else str(value) for value in dataset[:]]
 
 
-def _gene_expression(matrix: Any, barcodes: list[str], symbols: list[str], types: list[str]) -> RawCounts:
+def _gene_expression(matrix: sp.csr_array, barcodes: list[str], symbols: list[str], types: list[str]) -> RawCounts:
+    """The genes among the features; where the types of all are known, others are left out."""
     n, m = matrix.shape
     for names, size, what in ((barcodes, n, "barcodes"), (symbols, m, "features")):
         if len(names) != size:

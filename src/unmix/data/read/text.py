@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 
 from unmix.data.read.files import lines_of, opened_text
 from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords, listed
 
 if TYPE_CHECKING:
+    from sklearn.feature_extraction.text import CountVectorizer
+
     from unmix.fit import Fit
 
 TEXT_FIELD = "text"
@@ -196,7 +199,7 @@ def words(text: str) -> list[str]:
     return [word for word in WORD.findall(text) if len(word) > 1]
 
 
-def _fitted(vectorizer: Any, texts: list[str], settings: dict[str, Any]) -> Any:
+def _fitted(vectorizer: CountVectorizer, texts: list[str], settings: dict[str, Any]) -> sp.csr_matrix:
     try:
         return vectorizer.fit_transform(texts)
     except ValueError as error:
@@ -224,7 +227,7 @@ def _settings(options: ReadOptions, n: int, text_column: str | None) -> dict[str
     }
 
 
-def _document_frequency(name: str, value: Any, default: int | float) -> int | float:
+def _document_frequency(name: str, value: int | float | None, default: int | float) -> int | float:
     if value is None:
         return default
     number = isinstance(value, int) and not isinstance(value, bool) and value >= 1
@@ -233,7 +236,7 @@ def _document_frequency(name: str, value: Any, default: int | float) -> int | fl
     raise ValueError(f"{name}={value!r}; give a number of documents (1, 2, …) or a share of them (0.0 to 1.0)")
 
 
-def _ngrams(ngrams: Any) -> list[int]:
+def _ngrams(ngrams: int | tuple[int, int]) -> list[int]:
     first, last = (1, ngrams) if isinstance(ngrams, int) else ngrams
     if not (isinstance(first, int) and isinstance(last, int) and 1 <= first <= last):
         raise ValueError(f"ngrams={ngrams!r}; give 1 for words, 2 for pairs as well, or (2, 2) for pairs alone")
