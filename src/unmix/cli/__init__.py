@@ -15,7 +15,7 @@ import typer
 
 from unmix.cli.commands import app
 from unmix.cli.fitting import INTERRUPTED
-from unmix.cli.show import begin, complain, note
+from unmix.cli.show import Invocation, complain, note
 
 BAD_INPUT = 2
 # Typer does not export the base of its usage errors, and where it lives depends on the version.
@@ -27,7 +27,7 @@ __all__ = ["app", "main"]
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and leave with its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    begin(arguments)
+    Invocation.arguments = arguments
     said = set()
 
     def once(message: object, *_: object, **__: object) -> None:

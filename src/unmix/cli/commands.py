@@ -4,34 +4,16 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unmix.cli import show
-from unmix.cli.fitting import Model, estimator_of, fitted, left_off_in, parsed, read_model, tell_and_write
-from unmix.cli.options import (
-    FITTING,
-    OUTPUT,
-    InputPath,
-    Json,
-    Layer,
-    MaxDf,
-    Metadata,
-    MinDf,
-    ModelPath,
-    Ngrams,
-    Quiet,
-    Raw,
-    StopWords,
-    TextColumn,
-    Transpose,
-    text_options,
-)
-from unmix.registry import SOLVERS, STARTS
+from unmix.cli import options, show
+from unmix.cli.fitting import Model, estimator_of, fitted, parsed, read_model, tell_and_write, to_resume_in
+from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose
+from unmix.registry import STARTS
 
 if TYPE_CHECKING:
     from unmix.counts import Counts
@@ -58,13 +40,8 @@ def _examples(*lines: str) -> str:
     return "[bold]Examples[/bold]\n\n" + "\n\n".join(lines)
 
 
-def _listed(names: Iterable[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} or {last}"
-
-
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         from unmix._version import __version__
 
         typer.echo(f"unmix {__version__}")
@@ -95,7 +72,7 @@ def demo(
     counts = datasets.sotu()
     show.say(f"State of the Union addresses, 1790–2021: {show.described(counts)}")
     estimator = estimator_of("topics", n_components=8, random_state=0)
-    result = fitted(estimator, counts, checkpoint=output / CHECKPOINT_FILE, seconds=60)
+    result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint_seconds=60)
     tell_and_write(result, output, title="State of the Union 1790–2021", python="um.datasets.sotu()")
 
 
@@ -112,74 +89,30 @@ def demo(
 )
 def fit(
     input: InputPath,
-    topics: Annotated[int, typer.Option("-k", "--topics", min=1, help="Number of topics.", rich_help_panel=FITTING)],
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Folder of the results.", show_default="INPUT-kK", rich_help_panel=OUTPUT),
-    ] = None,
-    model: Annotated[Model, typer.Option(help="What to fit.", rich_help_panel=FITTING)] = DEFAULT_MODEL,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="A parameter of the model, such as alpha=0.1 or alpha=auto.",
-            rich_help_panel=FITTING,
-        ),
-    ] = None,
-    solver: Annotated[
-        str | None,
-        typer.Option(help=f"{_listed(SOLVERS)}.", show_default="newton", rich_help_panel=FITTING),
-    ] = None,
-    init: Annotated[
-        str, typer.Option(help=f"{', '.join(STARTS)}, or a model to start from.", rich_help_panel=FITTING)
-    ] = "auto",
-    refine: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="Split-merge moves to try after convergence.", show_default="0", rich_help_panel=FITTING
-        ),
-    ] = None,
-    max_iter: Annotated[
-        int | None,
-        typer.Option(min=1, help="Most iterations.", show_default="the model's", rich_help_panel=FITTING),
-    ] = None,
-    tol: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            help="Stop at a smaller gain per count; 0 for never.",
-            show_default="the model's",
-            rich_help_panel=FITTING,
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random starts.", rich_help_panel=FITTING)] = 0,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads.", show_default="all cores", rich_help_panel=FITTING)
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Go on with an interrupted fit of the same command.", rich_help_panel=FITTING),
-    ] = False,
-    checkpoint: Annotated[
-        float,
-        typer.Option(min=0, metavar="SECONDS", help="Time between two checkpoints.", rich_help_panel=FITTING),
-    ] = 60,
+    topics: options.Topics,
+    output: options.FitFolder = None,
+    model: options.ModelName = DEFAULT_MODEL,
+    settings: options.Settings = None,
+    solver: options.Solver = None,
+    init: options.Init = "auto",
+    refine: options.Refine = None,
+    max_iter: options.MaxIter = None,
+    tol: options.Tol = None,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    resume: options.Resume = False,
+    checkpoint: options.CheckpointSeconds = 60,
     layer: Layer = None,
     raw: Raw = False,
     transpose: Transpose = None,
-    metadata: Metadata = None,
+    metadata: options.Metadata = None,
     text_column: TextColumn = None,
-    min_df: MinDf = None,
-    max_df: MaxDf = None,
-    stop_words: StopWords = "english",
-    ngrams: Ngrams = 1,
-    title: Annotated[
-        str | None, typer.Option(help="Title of the report.", show_default="INPUT", rich_help_panel=OUTPUT)
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Write into a folder that holds other things.", rich_help_panel=OUTPUT)
-    ] = False,
+    min_df: options.MinDf = None,
+    max_df: options.MaxDf = None,
+    stop_words: options.StopWords = "english",
+    ngrams: options.Ngrams = 1,
+    title: options.Title = None,
+    force: options.Force = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -196,26 +129,31 @@ def fit(
     from unmix.estimators.likelihood import make_solver
 
     show.speak(quiet=quiet, json=json)
-    options = {"solver": solver, "refine": refine, "max_iter": max_iter, "tol": tol}
-    options = {name: value for name, value in options.items() if value is not None} | parsed(settings or [])
-    estimator = estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **options)
+    given = {"solver": solver, "refine": refine, "max_iter": max_iter, "tol": tol}
+    parameters = {name: value for name, value in given.items() if value is not None} | parsed(settings or [])
+    estimator = estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **parameters)
     if solver is not None:
         make_solver(solver, extrapolate=True)  # a wrong name is best said before a large file is read
     start = init if init in STARTS else read_model(Path(init), f"--init: choose one of {', '.join(STARTS)}, or a model")
-    reading: dict[str, Any] = {"layer": layer, "raw": raw, "transpose": transpose, "metadata": metadata}
-    reading |= text_options(text_column, min_df, max_df, stop_words, ngrams)
+    reading: dict[str, Any] = {
+        "layer": layer,
+        "raw": raw,
+        "transpose": transpose,
+        "metadata": metadata,
+        "text_column": text_column,
+        "min_df": options.documents("--min-df", min_df),
+        "max_df": options.documents("--max-df", max_df),
+        "stop_words": None if stop_words == "none" else stop_words,
+        "ngrams": ngrams,
+    }
     if output is None:
         output = Path(f"{name_of(input)}-k{topics}")
     check_folder(output, force=force)
     counts = read_counts(input, **reading)
     estimator.set_params(init=start)
-    left_off = left_off_in(output, estimator, counts) if resume else None
-    if left_off is not None:
-        show.say(f"going on after {show.plural(left_off.trace['iteration'].iloc[-1], 'iteration')}")
-    elif resume:
-        show.note(f"nothing to resume in {output}; starting anew")
+    earlier = to_resume_in(output, estimator, counts) if resume else None
     try:
-        result = fitted(estimator, counts, checkpoint=output / CHECKPOINT_FILE, seconds=checkpoint, left_off=left_off)
+        result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint, resume_from=earlier)
     except ValueError as error:
         raise ValueError(f"{input}: {error}") from error
     about = {"source": input.name, "title": title or name_of(input), "python": _in_python(input, reading)}
@@ -228,11 +166,9 @@ def fit(
     )
 )
 def transform(
-    model: ModelPath,
+    model: options.ModelPath,
     input: InputPath,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="CSV file of the proportions.", rich_help_panel=OUTPUT)
-    ],
+    output: options.ProportionsFile,
     layer: Layer = None,
     raw: Raw = False,
     transpose: Transpose = None,
@@ -347,11 +283,11 @@ def simulate(
     show.answer({"output": str(output)} | show.counts_as_json(counts))
 
 
-def read_counts(path: Path, *, aloud: bool = True, **options: Any) -> Counts:
+def read_counts(path: Path, *, aloud: bool = True, **reading: Any) -> Counts:
     from unmix.data.read import read
 
     with show.working(f"reading {path}"):
-        counts = read(path, **options)
+        counts = read(path, **reading)
     if aloud:
         show.say(f"read {path}: {show.described(counts)}")
     return counts
@@ -362,11 +298,9 @@ def _in_python(path: Path, reading: dict[str, Any]) -> str:
     from unmix.data.read import read
 
     usual = inspect.signature(read).parameters
-    given = {name: value for name, value in reading.items() if value != usual[name].default}
-    options = [
-        f"{name}={str(value)!r}" if isinstance(value, Path) else f"{name}={value!r}" for name, value in given.items()
-    ]
-    return f"um.read({', '.join([repr(str(path)), *options])})"
+    words = {name: str(value) if isinstance(value, Path) else value for name, value in reading.items()}
+    given = [f"{name}={value!r}" for name, value in words.items() if value != usual[name].default]
+    return f"um.read({', '.join([repr(str(path)), *given])})"
 
 
 def check_file(path: Path, ending: str) -> None:

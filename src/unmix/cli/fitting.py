@@ -53,10 +53,8 @@ def estimator_of(model: str, **parameters: Any) -> CountsEstimator:
     kind = estimator_class(WORDS[model])
     known = kind().get_params()
     if unknown := [name for name in parameters if name not in known]:
-        choice = ", ".join(
-            sorted(set(known) - {"callbacks", "init", "n_components", "n_jobs", "random_state", "verbose"})
-        )
-        raise ValueError(f"--model {model} has no parameter {unknown[0]}; it has {choice}")
+        settable = sorted(set(known) - {"callbacks", "init", "n_components", "n_jobs", "random_state", "verbose"})
+        raise ValueError(f"--model {model} has no parameter {unknown[0]}; it has {', '.join(settable)}")
     return kind(**parameters)
 
 
@@ -73,22 +71,26 @@ def read_model(path: Path, otherwise: str = "give a fit's folder or its model.sa
 
 
 def fitted(
-    estimator: CountsEstimator, counts: Counts, *, checkpoint: Path, seconds: float, left_off: Fit | None = None
+    estimator: CountsEstimator,
+    counts: Counts,
+    checkpoint: Path,
+    checkpoint_seconds: float,
+    resume_from: Fit | None = None,
 ) -> Fit:
-    """The fit, from the start or from where it was left off, with a checkpoint every so many seconds."""
+    """The fit, from the start or from an earlier one, with a checkpoint every so many seconds."""
     from sklearn.exceptions import ConvergenceWarning
 
     from unmix.solvers import Checkpoint, MeasureKKT
 
-    estimator.set_params(callbacks=[MeasureKKT(), Checkpoint(checkpoint, seconds)], verbose=show.lively())
+    estimator.set_params(callbacks=[MeasureKKT(), Checkpoint(checkpoint, checkpoint_seconds)], verbose=show.lively())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # told later, in the words of the command line
-        return (estimator.fit(counts) if left_off is None else estimator.resume(counts, left_off)).result_
+        return (estimator.fit(counts) if resume_from is None else estimator.resume(counts, resume_from)).result_
 
 
-def left_off_in(folder: Path, estimator: CountsEstimator, counts: Counts) -> Fit | None:
-    """The latest fit in the folder that this command can go on with. None in there is none at all; if none of them is of this
-    model and these data, the error says what differs."""
+def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts) -> Fit | None:
+    """The latest fit in the folder that this command can go on with, which is said. None if there is no fit at all; if none of
+    them is of this model and these data, the error says what differs."""
     from unmix.data.write import CHECKPOINT_FILE, MODEL_FILE
     from unmix.fit import load
 
@@ -101,9 +103,11 @@ def left_off_in(folder: Path, estimator: CountsEstimator, counts: Counts) -> Fit
         except ValueError as problem:
             problems.append(f"{file}: {problem}")
         else:
+            show.say(f"going on after {show.plural(fit.trace['iteration'].iloc[-1], 'iteration')}")
             return fit
     if problems:
         raise ValueError(problems[0])
+    show.note(f"nothing to resume in {folder}; starting anew")
     return None
 
 
@@ -125,11 +129,10 @@ def tell_and_write(result: Fit, output: Path, *, force: bool = False, **about: s
         with show.working(f"writing {output}"):
             write_fit(result, output, pictures=pictures, force=force)
     except OSError as error:
-        kept = _rescued(result, output / CHECKPOINT_FILE)
-        reason = f"{error.filename or output}: {error.strerror or error}"
-        raise ValueError(f"{reason}; {kept}") from error
+        rescue = _rescued(result, output / CHECKPOINT_FILE)
+        raise ValueError(f"{error.filename or output}: {error.strerror or error}; {rescue}") from error
     show.say(f"wrote {output}{os.sep}; open {output / 'report.html'} in a browser")
-    if show.machine():
+    if show.Invocation.json:
         show.answer(show.fit_as_json(result) | {"output": str(output)})
     if result.status == "interrupted":
         show.note("kept the best fit so far; the same command with --resume goes on from it")

@@ -1,13 +1,21 @@
-"""The options that commands share, each with its help: what to read and how, and how much to say."""
+"""The options of the commands, each with its help: what to read and how, how to fit, where results go and how much to say."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-READING, TEXT, FITTING, OUTPUT = "How to read INPUT", "If INPUT is text", "How to fit", "Results"
+from unmix.cli.fitting import Model
+from unmix.registry import SOLVERS, STARTS
+
+# Options stand in these groups of the help.
+reading = partial(typer.Option, rich_help_panel="How to read INPUT")
+of_text = partial(typer.Option, rich_help_panel="If INPUT is text")
+fitting = partial(typer.Option, rich_help_panel="How to fit")
+results = partial(typer.Option, rich_help_panel="Results")
 
 InputPath = Annotated[
     Path,
@@ -18,67 +26,57 @@ InputPath = Annotated[
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A fit's folder, or its model.safetensors.")]
 
-Layer = Annotated[
-    str | None,
-    typer.Option(help="Layer of an .h5ad file.", rich_help_panel=READING, show_default="X"),
-]
-Raw = Annotated[bool, typer.Option("--raw", help="Take .raw of an .h5ad file.", rich_help_panel=READING)]
+Layer = Annotated[str | None, reading(help="Layer of an .h5ad file.", show_default="X")]
+Raw = Annotated[bool, reading("--raw", help="Take .raw of an .h5ad file.")]
 Transpose = Annotated[
     bool | None,
-    typer.Option(
-        "--transpose/--no-transpose",
-        help="Whether the rows of a table are features.",
-        rich_help_panel=READING,
-        show_default="by its labels",
+    reading(
+        "--transpose/--no-transpose", help="Whether the rows of a table are features.", show_default="by its labels"
     ),
 ]
-Metadata = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="A .csv or .tsv with a row a sample, found by name.", rich_help_panel=READING),
-]
-TextColumn = Annotated[
-    str | None,
-    typer.Option(help="Column or field that holds the text.", rich_help_panel=TEXT, show_default="by its name"),
-]
+Metadata = Annotated[Path | None, reading(metavar="FILE", help="A .csv or .tsv with a row a sample, found by name.")]
+
+TextColumn = Annotated[str | None, of_text(help="Column or field that holds the text.", show_default="by its name")]
 MinDf = Annotated[
     str | None,
-    typer.Option(
+    of_text(
         metavar="N|PART",
         help="Words in fewer documents are left out.",
-        rich_help_panel=TEXT,
         show_default="1, 2 or 5 by the number of documents",
     ),
 ]
-MaxDf = Annotated[
-    str | None,
-    typer.Option(metavar="N|PART", help="Words in more documents are left out.", rich_help_panel=TEXT),
+MaxDf = Annotated[str | None, of_text(metavar="N|PART", help="Words in more documents are left out.")]
+StopWords = Annotated[str, of_text(metavar="english|none|FILE", help="Words to leave out; a file has one a line.")]
+Ngrams = Annotated[int, of_text(min=1, max=5, help="Count runs of up to so many words too.")]
+
+Topics = Annotated[int, fitting("-k", "--topics", min=1, help="Number of topics.")]
+ModelName = Annotated[Model, fitting(help="What to fit.")]
+Settings = Annotated[
+    list[str] | None,
+    fitting("--set", metavar="NAME=VALUE", help="A parameter of the model, such as alpha=0.1 or alpha=auto."),
 ]
-StopWords = Annotated[
-    str,
-    typer.Option(metavar="english|none|FILE", help="Words to leave out; a file has one a line.", rich_help_panel=TEXT),
+*MOST_SOLVERS, LAST_SOLVER = SOLVERS
+Solver = Annotated[str | None, fitting(help=f"{', '.join(MOST_SOLVERS)} or {LAST_SOLVER}.", show_default="newton")]
+Init = Annotated[str, fitting(help=f"{', '.join(STARTS)}, or a model to start from.")]
+Refine = Annotated[int | None, fitting(min=0, help="Split-merge moves to try after convergence.", show_default="0")]
+MaxIter = Annotated[int | None, fitting(min=1, help="Most iterations.", show_default="the model's")]
+Tol = Annotated[
+    float | None, fitting(min=0, help="Stop at a smaller gain per count; 0 for never.", show_default="the model's")
 ]
-Ngrams = Annotated[int, typer.Option(min=1, max=5, help="Count runs of up to so many words too.", rich_help_panel=TEXT)]
+Seed = Annotated[int, fitting(min=0, help="Seed of the random starts.")]
+Threads = Annotated[int | None, fitting(min=1, help="Threads.", show_default="all cores")]
+Resume = Annotated[bool, fitting("--resume", help="Go on with an interrupted fit of the same command.")]
+CheckpointSeconds = Annotated[float, fitting(min=0, metavar="SECONDS", help="Time between two checkpoints.")]
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of words.", rich_help_panel=OUTPUT)]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print nothing but notes and errors.", rich_help_panel=OUTPUT)
-]
-
-
-def text_options(
-    column: str | None, min_df: str | None, max_df: str | None, stop_words: str, ngrams: int
-) -> dict[str, Any]:
-    """What `unmix.read` wants to know about text."""
-    return {
-        "text_column": column,
-        "min_df": _documents("--min-df", min_df),
-        "max_df": _documents("--max-df", max_df),
-        "stop_words": None if stop_words == "none" else stop_words,
-        "ngrams": ngrams,
-    }
+FitFolder = Annotated[Path | None, results("-o", "--output", help="Folder of the results.", show_default="INPUT-kK")]
+ProportionsFile = Annotated[Path, results("-o", "--output", help="CSV file of the proportions.")]
+Title = Annotated[str | None, results(help="Title of the report.", show_default="INPUT")]
+Force = Annotated[bool, results("--force", help="Write into a folder that holds other things.")]
+Json = Annotated[bool, results("--json", help="Print one JSON object instead of words.")]
+Quiet = Annotated[bool, results("--quiet", "-q", help="Print nothing but notes and errors.")]
 
 
-def _documents(option: str, given: str | None) -> int | float | None:
+def documents(option: str, given: str | None) -> int | float | None:
     """A number of documents (2), or a part of all (0.5, 1.0), as scikit-learn tells them apart."""
     if given is None:
         return None

@@ -22,38 +22,34 @@ if TYPE_CHECKING:
 WORDS_SHOWN = 8
 
 
-class Manner:
-    """How this run of the program speaks: set once, by the command."""
+class Invocation:
+    """This run of the program: its arguments, set by `main`, and how it speaks, set by the command."""
 
     arguments: Sequence[str] = ()
     quiet = False
     json = False
 
 
-def begin(arguments: Sequence[str]) -> None:
-    Manner.arguments, Manner.quiet, Manner.json = tuple(arguments), False, False
-
-
 def speak(*, quiet: bool = False, json: bool = False) -> None:
-    Manner.quiet, Manner.json = quiet, json
+    Invocation.quiet, Invocation.json = quiet, json
 
 
 def command_line() -> str:
-    return shlex.join(["unmix", *Manner.arguments])
+    return shlex.join(["unmix", *Invocation.arguments])
 
 
-def machine() -> bool:
-    return Manner.json
+def silent() -> bool:
+    return Invocation.quiet or Invocation.json
 
 
 def lively() -> bool:
     """Whether someone is watching."""
-    return sys.stderr.isatty() and not (Manner.quiet or Manner.json)
+    return sys.stderr.isatty() and not silent()
 
 
 def answer(content: Mapping[str, Any]) -> None:
     """One JSON object, if that was asked for."""
-    if Manner.json:
+    if Invocation.json:
         print(json_module.dumps(_finite(content), ensure_ascii=False, indent=2))
 
 
@@ -72,9 +68,8 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(text: str) -> None:
-    if Manner.quiet or Manner.json:
-        return
-    console().print(printable(text), soft_wrap=True)
+    if not silent():
+        console().print(printable(text), soft_wrap=True)
 
 
 def note(text: str) -> None:
@@ -109,21 +104,25 @@ def working(text: str) -> AbstractContextManager[Any]:
 
 def topics(fit: Fit) -> None:
     """One line per topic, the heaviest first: swatch, number, share and top features."""
-    if Manner.quiet or Manner.json:
+    if silent():
         return
     from unmix.analysis import topic_order
     from unmix.plot import topic_colours
 
-    terminal, colours, features = console(), topic_colours(fit), fit.top_features(WORDS_SHOWN)
+    terminal, colours, words = console(), topic_colours(fit), _top_words(fit)
     lines = [Text(), Text(" topic   share  top features", style="bold")]
     for k in topic_order(fit):
-        words = ", ".join(features.loc[features["topic"] == k + 1, "feature"])
-        line = Text(" ■ ", style=colours[k]) + Text(
-            f"{k + 1:<4}{fit.shares[k]:>7.1%}  {printable(words)}", style="default"
-        )
+        told = f"{k + 1:<4}{fit.shares[k]:>7.1%}  {printable(', '.join(words[k]))}"
+        line = Text(" ■ ", style=colours[k]) + Text(told, style="default")
         line.truncate(terminal.width, overflow="ellipsis")
         lines.append(line)
     terminal.print(*lines, Text(), sep="\n")
+
+
+def _top_words(fit: Fit) -> list[list[str]]:
+    """The top features of every topic."""
+    features = fit.top_features(WORDS_SHOWN)
+    return [features.loc[features["topic"] == k + 1, "feature"].tolist() for k in range(fit.n_topics)]
 
 
 def outcome(fit: Fit) -> str:
@@ -142,18 +141,18 @@ def outcome(fit: Fit) -> str:
 def describe_counts(counts: Counts) -> dict[str, str]:
     n, m = counts.shape
     known = counts.facts
-    fractions, no_samples, no_features = (known[key] for key in ("fractional", "empty_samples", "empty_features"))
-    facts = {
+    fractions = known["fractional"]
+    described = {
         "samples": f"{n:,}" + _examples(counts.samples),
         "features": f"{m:,}" + _examples(counts.features),
         "nonzeros": f"{counts.nnz:,} ({counts.nnz / (n * m):.3%} of all entries)",
         "total": f"{counts.total:,.10g}",
         "looks like counts": "yes" if not fractions else f"no: {fractions:.1%} of the nonzeros are not whole numbers",
-        "without counts": f"{plural(no_samples, 'sample')}, {plural(no_features, 'feature')}",
+        "without counts": f"{plural(known['empty_samples'], 'sample')}, {plural(known['empty_features'], 'feature')}",
     }
     if counts.metadata is not None:
-        facts["metadata"] = ", ".join(map(str, counts.metadata.columns))
-    return facts
+        described["metadata"] = ", ".join(map(str, counts.metadata.columns))
+    return described
 
 
 def describe_fit(fit: Fit) -> dict[str, str]:
@@ -162,7 +161,7 @@ def describe_fit(fit: Fit) -> dict[str, str]:
         "model": f"{model} with {plural(fit.n_topics, 'topic')}",
         "samples": f"{len(fit.L):,}" + _examples(fit.samples),
         "features": f"{len(fit.F):,}" + _examples(fit.features),
-        **({name: f"{fit.trace['objective'].iloc[-1]:,.2f}"} if (name := fit.objective) else {}),
+        **({fit.objective: f"{last['objective']:,.2f}"} if fit.objective else {}),
         "log-likelihood": f"{fit.loglik:,.2f} (Poisson)",
         "KKT residual": "none for this model" if isnan(fit.kkt) else f"{fit.kkt:.2g}",
         "status": f"{fit.status} after {last['iteration']} iterations, {last['seconds']:.1f} s",
@@ -179,7 +178,7 @@ def counts_as_json(counts: Counts) -> dict[str, Any]:
 
 
 def fit_as_json(fit: Fit) -> dict[str, Any]:
-    last, best = fit.trace.iloc[-1], fit.top_features(WORDS_SHOWN)
+    last = fit.trace.iloc[-1]
     return {
         "model": fit.params.get("model"),
         "samples": len(fit.L),
@@ -192,12 +191,8 @@ def fit_as_json(fit: Fit) -> dict[str, Any]:
         "objective": float(last["objective"]),
         "kkt": fit.kkt,
         "topics": [
-            {
-                "topic": k + 1,
-                "share": float(fit.shares[k]),
-                "top_features": best.loc[best["topic"] == k + 1, "feature"].tolist(),
-            }
-            for k in range(fit.n_topics)
+            {"topic": k + 1, "share": float(fit.shares[k]), "top_features": words}
+            for k, words in enumerate(_top_words(fit))
         ],
         "notes": fit.advice(),
         "parameters": fit.params,
@@ -207,7 +202,7 @@ def fit_as_json(fit: Fit) -> dict[str, Any]:
 
 
 def facts(named: Mapping[str, str]) -> None:
-    if Manner.json:
+    if silent():
         return
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)

@@ -23,7 +23,7 @@ from unmix.files import replacing
 from unmix.fit import Fit
 
 MODEL_FILE, CHECKPOINT_FILE = "model.safetensors", "checkpoint.safetensors"
-TOP_FEATURES = 20  # a topic, in top_features.csv
+TOP_FEATURES = 20  # per topic, in top_features.csv
 
 
 def write_fit(

@@ -1,4 +1,4 @@
-"""Files and folders -> Counts: one small function a format, and one dictionary from a file's ending to its function.
+"""Files and folders -> Counts: one small function per format, and one dictionary from a file's ending to its function.
 
 Whatever is wrong with a file is a ValueError that begins with its name and says what is wrong, where, and what to do.
 Nothing here unpickles.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,8 +20,11 @@ import scipy.sparse as sp
 from unmix.counts import Counts
 from unmix.data.read import h5ad, matrices, tables, tenx, text
 from unmix.data.read.files import first_line
-from unmix.data.read.found import Asked, Found, listed
 from unmix.data.read.names import FEATURES_FILE, add_neighbours, join_metadata, make_unique
+from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords, listed
+
+if TYPE_CHECKING:
+    from unmix.fit import Fit
 
 __all__ = ["READERS", "ending_of", "kind_of", "name_of", "read"]
 
@@ -29,7 +33,7 @@ class Reader(NamedTuple):
     """What files with an ending are, how they are read, and which options of `read` mean something for them."""
 
     kind: str
-    load: Callable[[Path, Asked], Found]
+    load: Callable[[Path, ReadOptions], RawCounts]
     options: frozenset[str]
 
 
@@ -61,15 +65,15 @@ def read(
     text_column: str | None = None,
     min_df: int | float | None = None,
     max_df: int | float | None = None,
-    stop_words: Any = "english",
+    stop_words: StopWords = "english",
     ngrams: int | tuple[int, int] = 1,
-    like: Any = None,
+    like: Fit | None = None,
 ) -> Counts:
     """Counts from a file or folder, samples × features; its name and contents tell the format.
 
     Matrices
         `.npz` (saved by `scipy.sparse.save_npz`), `.npy` (two dimensions), `.mtx[.gz]` (MatrixMarket). A `features.txt`
-        (one name a line) and a `samples.csv` (one row a sample; a column `sample`, if any, has their names) in the same
+        (one name per line) and a `samples.csv` (one row per sample; a column `sample`, if any, has their names) in the same
         folder come along if their lengths fit.
     Single cells
         `.h5ad`: `X`, or `layer="counts"`, or `raw=True`; obs becomes the metadata. A 10x folder (matrix.mtx,
@@ -82,7 +86,7 @@ def read(
         on top …) the table is transposed, with a warning. Long: three columns whose headers say sample, feature and
         count (or cell, gene, umi; doc, word, n; …). A `.txt` of numbers between tabs is a table too.
     Texts
-        A folder of `.txt` files, or of folders of them; a `.txt[.gz]` with one document a line; `.jsonl[.gz]` with a
+        A folder of `.txt` files, or of folders of them; a `.txt[.gz]` with one document per line; `.jsonl[.gz]` with a
         field `text`; a table with a column `text`. Fields `id`, `name` or `title` name the documents, the others are
         metadata.
 
@@ -101,24 +105,24 @@ def read(
         By default none is too frequent, and a word must be in 1, 2 or 5 documents where there are fewer than 10, fewer
         than 100, or more.
     stop_words
-        "english", None, a list, or a file with one word a line: words not to count.
+        "english", None, a list, or a file with one word per line: words not to count.
     ngrams
         2 counts pairs of neighbouring words as well as words, (2, 2) pairs alone.
     like
         A fit made from texts: new texts are counted in the same way, and the columns are the features of the fit.
         It has no effect on tables of counts and matrices.
     """
-    path = Path(path)
-    asked = Asked(layer, raw, transpose, text_column, min_df, max_df, stop_words, ngrams, like)
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file; check the name and the folder")
-    found = _with_name(path, lambda: _found(path, asked))
+    path = _existing(path)
+    options = ReadOptions(layer, raw, transpose, text_column, min_df, max_df, stop_words, ngrams, like)
+    with _errors_about(path):
+        raw_counts = _load(path, options)
     if metadata is not None:
-        table = Path(metadata)
-        _with_name(table, lambda: join_metadata(found, table))
-    make_unique(found)
-    counts = _with_name(path, lambda: _checked(found))
-    for note in found.notes:
+        with _errors_about(Path(metadata)):
+            join_metadata(raw_counts, Path(metadata))
+    make_unique(raw_counts)
+    with _errors_about(path):
+        counts = _checked(raw_counts)
+    for note in raw_counts.notes:
         warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
     return counts
 
@@ -139,20 +143,28 @@ def name_of(path: str | os.PathLike[str]) -> str:
 
 def kind_of(path: str | os.PathLike[str]) -> str:
     """What a file or folder is, in a few words; the matrix in it is not read."""
+    path = _existing(path)
+    with _errors_about(path):
+        reader = _reader(path)
+        return "TSV table" if reader.load is text.read_txt and text.is_table(path) else reader.kind
+
+
+def _existing(path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file; check the name and the folder")
-    return _with_name(path, lambda: _folder(path)[0] if path.is_dir() else _file_kind(path))
+    return path
 
 
 def _known_ending(name: str) -> str | None:
     return next((ending for ending in READERS if name.lower().endswith(ending)), None)
 
 
-def _with_name(path: Path, work: Callable[[], Any]) -> Any:
+@contextmanager
+def _errors_about(path: Path) -> Iterator[None]:
     """Whatever goes wrong becomes a ValueError that begins with the name of the file."""
     try:
-        return work()
+        yield
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror or first_line(error)})") from error
     except (EOFError, zlib.error) as error:
@@ -163,43 +175,36 @@ def _with_name(path: Path, work: Callable[[], Any]) -> Any:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _found(path: Path, asked: Asked) -> Found:
+def _load(path: Path, options: ReadOptions) -> RawCounts:
     """What is in a file or folder, the way round that was asked for."""
-    if path.is_dir():
-        _, load = _folder(path)
-        _refuse_options(asked, frozenset(), "a folder")
-        found = load(asked)
-    else:
-        reader = _reader(path)
-        _refuse_options(asked, reader.options, f"a {_known_ending(path.name)} file")
-        found = reader.load(path, asked)
-    if found.bare and asked.transpose:
-        found = found.transposed()
-    if found.bare:
-        add_neighbours(found, path)
-    _refuse_text_options(asked, found)
-    return found
-
-
-def _file_kind(path: Path) -> str:
     reader = _reader(path)
-    if reader.load is text.read_txt and text.is_table(path):
-        return "TSV table"
-    return reader.kind
+    for name in options.given("layer", "raw", "transpose", "text_column"):
+        if name not in reader.options:
+            what = "a folder" if path.is_dir() else f"a {ending_of(path)} file"
+            raise ValueError(f"{name}={getattr(options, name)!r} means nothing for {what}; leave it out")
+    raw = reader.load(path, options)
+    if raw.bare and options.transpose:
+        raw = raw.transposed()
+    if raw.bare:
+        add_neighbours(raw, path)
+    _refuse_text_options(options, raw)
+    return raw
 
 
 def _reader(path: Path) -> Reader:
-    ending = _known_ending(path.name)
-    if ending is None:
+    """How to read a folder, by what is in it, or a file, by its ending."""
+    if path.is_dir():
+        return _folder_reader(path)
+    if (ending := _known_ending(path.name)) is None:
         known = (f"{ending}[.gz]" if ending in COMPRESSED else ending for ending in READERS if ".gz" not in ending)
         raise ValueError(f"unknown kind of file; unmix reads {', '.join(known)}, and folders of .txt or of 10x")
     return READERS[ending]
 
 
-def _folder(path: Path) -> tuple[str, Callable[[Asked], Found]]:
-    """What a folder is, and how to read it: files of 10x, or texts."""
+def _folder_reader(path: Path) -> Reader:
+    """Files of 10x, or texts."""
     if (files := tenx.folder_of(path)) is not None:
-        return f"10x folder (v{files.version})", lambda asked: tenx.read_folder(files)
+        return Reader(f"10x folder (v{files.version})", lambda path, options: tenx.read_folder(files), frozenset())
     if (path / "model.safetensors").is_file():
         raise ValueError("a fit's folder, not counts; give the file or folder that the fit was made from")
     others = sorted(
@@ -207,53 +212,44 @@ def _folder(path: Path) -> tuple[str, Callable[[Asked], Found]]:
     )
     texts = [file for file in text.text_files(path) if not (others and file.name == FEATURES_FILE)]
     if len(texts) > len(others):
-        return f"folder of {len(texts):,} text file{'s' * (len(texts) > 1)}", lambda asked: text.read_text_folder(
-            path, texts, asked
-        )
+        kind = f"folder of {len(texts):,} text file{'s' * (len(texts) > 1)}"
+        return Reader(kind, lambda path, options: text.read_text_folder(path, texts, options), frozenset())
     if others:
         raise ValueError(f"a folder; give one of the files in it: {listed(others)}")
     kind = "a folder" if (ending := _known_ending(path.name)) is None else f"a folder, not a {ending} file,"
     raise ValueError(f"{kind} with nothing that unmix reads; it reads folders of .txt files and those of 10x")
 
 
-def _checked(found: Found) -> Counts:
+def _checked(raw: RawCounts) -> Counts:
     """Counts, or an error about a value that speaks of it by name; Counts itself knows positions only."""
     try:
-        return Counts(found.matrix, found.samples, found.features, found.metadata, found.text)
+        return Counts(raw.matrix, raw.samples, raw.features, raw.metadata, raw.text)
     except ValueError:
-        _refuse_value(found)
+        _refuse_value(raw)
         raise
 
 
-def _refuse_value(found: Found) -> None:
+def _refuse_value(raw: RawCounts) -> None:
     """Name the first value that is no count, if there is one and names are known."""
-    values = found.matrix.data if sp.issparse(found.matrix) else found.matrix
-    if found.samples is None or found.features is None or values.dtype.kind not in "if":
+    values = raw.matrix.data if sp.issparse(raw.matrix) else raw.matrix
+    if raw.samples is None or raw.features is None or values.dtype.kind not in "if":
         return
-    entries = sp.coo_array(found.matrix)
+    entries = sp.coo_array(raw.matrix)
     bad = np.flatnonzero(~((entries.data >= 0) & (entries.data < np.inf)))
     if bad.size:
         row, column, value = entries.row[bad[0]], entries.col[bad[0]], entries.data[bad[0]]
         raise ValueError(
-            f"row {row + 1} ({found.samples[row]!r}), column {column + 1} ({found.features[column]!r}) "
+            f"row {row + 1} ({raw.samples[row]!r}), column {column + 1} ({raw.features[column]!r}) "
             f"is {value:g}; unmix needs finite counts >= 0"
         )
 
 
-def _refuse_options(asked: Asked, fitting: frozenset[str], what: str) -> None:
-    for option in ("layer", "raw", "transpose", "text_column"):
-        if getattr(asked, option) != getattr(Asked(), option) and option not in fitting:
-            raise ValueError(f"{option}={getattr(asked, option)!r} means nothing for {what}; leave it out")
-
-
-def _refuse_text_options(asked: Asked, found: Found) -> None:
+def _refuse_text_options(options: ReadOptions, raw: RawCounts) -> None:
     """How to count words can only be said of texts, and not if a model says it already."""
-    given = [
-        name for name in ("min_df", "max_df", "stop_words", "ngrams") if getattr(asked, name) != getattr(Asked(), name)
-    ]
-    if given and found.text is None:
+    given = options.given("min_df", "max_df", "stop_words", "ngrams")
+    if given and raw.text is None:
         raise ValueError(f"{given[0]} is for texts, and these are counts; leave it out")
-    if given and asked.like is not None:
+    if given and options.like is not None:
         raise ValueError(f"{given[0]}: the model says already how words are counted; leave it out")
-    if asked.transpose is not None and found.text is not None:
+    if options.transpose is not None and raw.text is not None:
         raise ValueError("transpose is for counts, and these are texts; leave it out")

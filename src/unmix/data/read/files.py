@@ -44,6 +44,26 @@ def lines_of(path: Path) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
+@contextmanager
+def opened_hdf5(path: Path, kind: str) -> Iterator[Any]:
+    """An HDF5 file that should be of this kind."""
+    h5py = extra("h5py", f"reading {path.suffix.lower()}", "anndata")
+    complaint = f"not a readable {kind} file ({{}}); it may be cut short"
+    with unless_damaged(complaint, ValueError, MemoryError), h5py.File(path, "r") as file:
+        yield file
+
+
+@contextmanager
+def unless_damaged(complaint: str, *clear: type[Exception]) -> Iterator[None]:
+    """A damaged file can fail in any way. What is not one of the `clear` errors becomes the complaint, with itself for {}."""
+    try:
+        yield
+    except clear:
+        raise
+    except Exception as error:
+        raise ValueError(complaint.format(first_line(error))) from error
+
+
 def extra(module: str, purpose: str, extras: str) -> Any:
     """An optional dependency, or an error that says how to get it."""
     try:

@@ -6,58 +6,47 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from unmix.data.read.files import extra, first_line
-from unmix.data.read.found import SMALLER, Asked, Found, require_room, with_sound_indices
+from unmix.data.read.files import extra, opened_hdf5
+from unmix.data.read.raw_counts import SMALLER, RawCounts, ReadOptions, require_room, with_sound_indices
 from unmix.memory import require
 
 SAMPLE = 10_000  # values by which to tell counts from what was normalised
 
 
-def read_h5ad(path: Path, asked: Asked) -> Found:
+def read_h5ad(path: Path, options: ReadOptions) -> RawCounts:
     extra("anndata", "reading .h5ad", "anndata")
-    h5py = extra("h5py", "reading .h5ad", "anndata")
-    if asked.raw and asked.layer is not None:
+    if options.raw and options.layer is not None:
         raise ValueError("give layer= or raw=True, not both")
-    try:
-        with h5py.File(path, "r") as file:
-            return _read(file, asked)
-    except (ValueError, MemoryError):
-        raise
-    except Exception as error:  # a damaged file can fail in any way
-        raise ValueError(f"not a readable AnnData file ({first_line(error)}); it may be cut short") from error
+    with opened_hdf5(path, "AnnData") as file:
+        return _read(file, options)
 
 
-def _read(file: Any, asked: Asked) -> Found:
+def _read(file: Any, options: ReadOptions) -> RawCounts:
     from anndata.io import read_elem
 
     matrices = _matrices(file)
-    wanted = "raw" if asked.raw else "X" if asked.layer is None else f"layer {asked.layer!r}"
+    wanted = "raw" if options.raw else "X" if options.layer is None else f"layer {options.layer!r}"
     if wanted not in matrices:
         raise ValueError(f"there is no {wanted} in it; it has {', '.join(matrices) or 'no matrix at all'}")
     element = matrices[wanted]
-    obs, names = file["obs"], file["raw/var"] if asked.raw else file["var"]
+    obs, names = file["obs"], file["raw/var"] if options.raw else file["var"]
     if not hasattr(obs, "keys") or not hasattr(names, "keys"):
         raise ValueError("written by an anndata older than 0.7; read and write it with a newer one first")
     _check_room(element)
     note = _not_counts(wanted, matrices)
-    described = read_elem(obs)
-    metadata = described.reset_index(drop=True) if len(described.columns) else None
-    features = read_elem(names[names.attrs["_index"]])
-    return Found(
-        with_sound_indices(read_elem(element)),
-        described.index.tolist(),
-        features.tolist(),
-        metadata,
-        notes=[note] if note else [],
-    )
+    metadata = read_elem(obs)
+    samples, features = metadata.index.tolist(), read_elem(names[names.attrs["_index"]]).tolist()
+    matrix = with_sound_indices(read_elem(element))
+    return RawCounts(matrix, samples, features, metadata.reset_index(drop=True), notes=[note] if note else [])
 
 
 def _matrices(file: Any) -> dict[str, Any]:
     """The matrices in a file by the words for them: X, layer 'counts', raw."""
-    found = {"X": file["X"]} if "X" in file and file["X"].attrs.get("encoding-type") != "null" else {}
-    found |= {f"layer {name!r}": element for name, element in file.get("layers", {}).items()}
-    return found | ({"raw": file["raw/X"]} if "raw/X" in file else {})
+    matrices = {"X": file["X"]} if "X" in file and file["X"].attrs.get("encoding-type") != "null" else {}
+    matrices |= {f"layer {name!r}": element for name, element in file.get("layers", {}).items()}
+    return matrices | ({"raw": file["raw/X"]} if "raw/X" in file else {})
 
 
 def _is_sparse(element: Any) -> bool:
@@ -73,14 +62,14 @@ def _check_room(element: Any) -> None:
         require(2 * element.size * element.dtype.itemsize, " × ".join(f"{size:,}" for size in element.shape), SMALLER)
 
 
-def _values(element: Any) -> Any:
+def _values(element: Any) -> NDArray:
     """Some of the values, from the beginning of a matrix."""
     if _is_sparse(element):
         return element["data"][:SAMPLE]
     return element[: max(1, SAMPLE // max(1, element.shape[-1]))]
 
 
-def _whole(values: Any) -> bool:
+def _whole(values: NDArray) -> bool:
     with np.errstate(invalid="ignore"):
         return bool(values.size and (values >= 0).all() and (values % 1 == 0).all())
 

@@ -9,20 +9,20 @@ import re
 from collections.abc import Sequence
 
 
-def _set(words: str) -> frozenset[str]:
+def _words(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-SAMPLE_WORDS = _set(
+SAMPLE_WORDS = _words(
     "sample cell barcode doc document patient subject donor tumor tumour individual person participant spot nucleus "
     "specimen observation obs user customer site plot station speech post article paper file filename"
 )
-FEATURE_WORDS = _set(
+FEATURE_WORDS = _words(
     "gene feature word term token mutation symbol ensembl transcript protein peak probe otu asv taxon taxa motif kmer "
     "vocabulary vocab variable ngram lemma hugo entrez"
 )
-COUNT_WORDS = _set("count n value freq frequency umi read tf number abundance weight occurrence")
-INDEX_WORDS = _set("id index row name title")
+COUNT_WORDS = _words("count n value freq frequency umi read tf number abundance weight occurrence")
+INDEX_WORDS = _words("id index row name title")
 LONG_FEATURE_WORDS = FEATURE_WORDS | {"type", "item", "product", "species", "category", "pathway"}
 
 FEATURE_PATTERNS = {
@@ -35,8 +35,8 @@ SAMPLE_PATTERNS = {
     "TCGA barcodes": r"TCGA[-.]\w{2}[-.]\w{4}(?:[-.]\w+)*",
 }
 # Genes that are in nearly every table of genes; three of them together are no accident.
-COMMON_GENES = _set("ACTB GAPDH B2M MALAT1 TP53 RPLP0 RPL13A RPS18 EEF1A1 PPIA UBC HPRT1 MT-CO1 MYC TMSB4X")
-MOST = 0.9  # the share of labels that must match a pattern
+COMMON_GENES = _words("ACTB GAPDH B2M MALAT1 TP53 RPLP0 RPL13A RPS18 EEF1A1 PPIA UBC HPRT1 MT-CO1 MYC TMSB4X")
+MATCHING_SHARE = 0.9  # the share of labels that must match a pattern
 
 
 def words_in(header: str) -> set[str]:
@@ -78,12 +78,10 @@ def long_roles(headers: Sequence[str]) -> tuple[int, int, int] | None:
     if len(counts) != 1:
         return None
     a, b = (i for i in range(3) if i != counts[0])
-    for sample, feature in ((a, b), (b, a)):
-        if said[feature] & FEATURE_WORDS and said[sample] & (SAMPLE_WORDS | INDEX_WORDS):
-            return sample, feature, counts[0]
-    for sample, feature in ((a, b), (b, a)):
-        if said[feature] & LONG_FEATURE_WORDS and said[sample] & SAMPLE_WORDS:
-            return sample, feature, counts[0]
+    for features, samples in ((FEATURE_WORDS, SAMPLE_WORDS | INDEX_WORDS), (LONG_FEATURE_WORDS, SAMPLE_WORDS)):
+        for sample, feature in ((a, b), (b, a)):
+            if said[feature] & features and said[sample] & samples:
+                return sample, feature, counts[0]
     return None
 
 
@@ -97,7 +95,7 @@ def looks_like(labels: Sequence[str]) -> tuple[str | None, str]:
     if len(few) > 1:
         for kind, patterns in (("feature", FEATURE_PATTERNS), ("sample", SAMPLE_PATTERNS)):
             for what, pattern in patterns.items():
-                if sum(re.fullmatch(pattern, label) is not None for label in few) >= MOST * len(few):
+                if sum(re.fullmatch(pattern, label) is not None for label in few) >= MATCHING_SHARE * len(few):
                     return kind, what
         if len(COMMON_GENES.intersection(label.upper() for label in labels)) >= 3:
             return "feature", "genes"

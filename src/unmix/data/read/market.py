@@ -7,7 +7,7 @@ over some damaged files (scipy issue 19949 is one such).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unmix.data.read.files import first_line, opened
-from unmix.data.read.found import require_room
+from unmix.data.read.raw_counts import require_room
 
 BANNER = b"%%matrixmarket"
 FIELDS, SYMMETRIES = ("real", "integer", "pattern", "double"), ("general", "symmetric")
@@ -31,7 +31,7 @@ class Header(NamedTuple):
     entries: int
 
 
-def load_mtx(path: Path) -> Any:
+def load_mtx(path: Path) -> NDArray[np.float64] | sp.coo_array:
     """The matrix in a MatrixMarket file, after its header has been found to fit into memory."""
     with opened(path) as file:
         header = _header(file)

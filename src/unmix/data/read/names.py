@@ -2,71 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from unmix.data.read.files import first_line, lines_of, opened_text
-from unmix.data.read.found import Found, listed
 from unmix.data.read.labels import names_samples
 from unmix.data.read.matrices import ONLY_EMPTY_IS_MISSING
+from unmix.data.read.raw_counts import RawCounts, listed
 
 FEATURES_FILE, SAMPLES_FILE = "features.txt", "samples.csv"  # may lie beside a matrix
+T = TypeVar("T", list[str], pd.DataFrame)
 SAMPLE_COLUMNS = ("sample", "Unnamed: 0")  # of samples.csv: where the names are; pandas' word for an empty header cell
 
 
-def unique(names: list[str]) -> tuple[list[str], int]:
-    """The first of several equal names stays; the others get the next free of -1, -2, …. Also how many were changed.
+def unique(names: list[str]) -> list[str]:
+    """The first of several equal names stays; the others get the next free of -1, -2, ….
 
     >>> unique(["a", "b", "a", "a-1", "a"])
-    (['a', 'b', 'a-2', 'a-1', 'a-3'], 2)
+    ['a', 'b', 'a-2', 'a-1', 'a-3']
     """
-    taken = set(names)
-    if len(taken) == len(names):
-        return names, 0
-    seen, given, changed = set(), [], 0
-    suffix: dict[str, int] = {}
+    taken, seen, fresh = set(names), set(), []
+    suffixes: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(1))
     for name in names:
         if name in seen:
-            changed += 1
-            base, number = name, suffix.get(name, 1)
-            while (name := f"{base}-{number}") in taken:
-                number += 1
-            suffix[base] = number + 1
+            name = next(free for suffix in suffixes[name] if (free := f"{name}-{suffix}") not in taken)
             taken.add(name)
         seen.add(name)
-        given.append(name)
-    return given, changed
+        fresh.append(name)
+    return fresh
 
 
-def make_unique(found: Found) -> None:
+def make_unique(raw: RawCounts) -> None:
     """Names that several samples or features share are told apart, and it is said."""
     for what in ("samples", "features"):
-        if (names := getattr(found, what)) is not None:
-            fresh, changed = unique(list(map(str, names)))
-            setattr(found, what, fresh)
-            if changed:
+        if getattr(raw, what) is not None:
+            names = list(map(str, getattr(raw, what)))
+            setattr(raw, what, unique(names))
+            if changed := len(names) - len(set(names)):
                 one = what.removesuffix("s")
-                found.notes.append(
+                raw.notes.append(
                     f"{changed:,} {what if changed > 1 else one} had the name of an earlier {one}: "
                     "told apart with -1, -2, …"
                 )
 
 
-def add_neighbours(found: Found, path: Path) -> None:
+def add_neighbours(raw: RawCounts, path: Path) -> None:
     """The names in features.txt and samples.csv beside a matrix, where their lengths fit."""
-    n, m = found.matrix.shape
-    found.features = _beside(path.parent / FEATURES_FILE, lines_of, m, found.notes)
-    metadata = _beside(path.parent / SAMPLES_FILE, table_of, n, found.notes)
+    n, m = raw.matrix.shape
+    raw.features = _beside(path.parent / FEATURES_FILE, lines_of, m, raw.notes)
+    metadata = _beside(path.parent / SAMPLES_FILE, table_of, n, raw.notes)
     if metadata is not None and (column := next((name for name in metadata if name in SAMPLE_COLUMNS), None)):
-        found.samples = as_names(metadata.pop(column))
+        raw.samples = as_names(metadata.pop(column))
     if metadata is not None and len(metadata.columns):
-        found.metadata = metadata
+        raw.metadata = metadata
 
 
-def _beside(file: Path, load: Callable[[Path], Any], expected: int, notes: list[str]) -> Any:
+def _beside(file: Path, load: Callable[[Path], T], expected: int, notes: list[str]) -> T | None:
     if not file.is_file():
         return None
     try:
@@ -97,31 +93,31 @@ def as_names(column: pd.Series) -> list[str]:
     return column.astype(object).where(column.notna(), "").map(str).tolist()
 
 
-def join_metadata(found: Found, file: Path) -> None:
+def join_metadata(raw: RawCounts, file: Path) -> None:
     """Add the columns of a table: by the names of the samples where a column has them, otherwise by position."""
     table, words = table_of(file), table_of(file, dtype=str)
-    n = found.matrix.shape[0]
-    column, absent = _column_of_names(words, found.samples or [])
+    n = raw.matrix.shape[0]
+    column, absent = _column_of_names(words, raw.samples or [])
     if column is not None and not absent:
-        fresh = _by_name(table, as_names(words[column]), column, found.samples or [])
+        fresh = _by_name(table, as_names(words[column]), column, raw.samples or [])
     elif column is not None:
         raise ValueError(
             f"{n - len(absent):,} of {n:,} samples are in its column {str(column)!r}, not so {listed(absent)}; "
             "give every sample a row"
         )
     elif len(table) == n:
-        fresh = _by_position(table, words, found, file.name)
+        fresh = _by_position(table, words, raw, file.name)
     else:
         raise ValueError(
             f"{len(table):,} rows for {n:,} samples, and none of their names was found in it; "
             "give a column with the names of the samples, or one row a sample in the same order"
         )
-    earlier = [] if found.metadata is None else [found.metadata.drop(columns=fresh.columns, errors="ignore")]
+    earlier = [] if raw.metadata is None else [raw.metadata.drop(columns=fresh.columns, errors="ignore")]
     joined = pd.concat([*earlier, fresh], axis=1)
-    found.metadata = joined if len(joined.columns) else None
+    raw.metadata = joined if len(joined.columns) else None
 
 
-def _column_of_names(words: pd.DataFrame, samples: list[str]) -> tuple[Any, list[str]]:
+def _column_of_names(words: pd.DataFrame, samples: list[str]) -> tuple[str | None, list[str]]:
     """The column with the most of the names, be it the first or one whose header says so, and the names not in it."""
     column, fewest = None, samples
     for number, header in enumerate(words.columns):
@@ -133,18 +129,18 @@ def _column_of_names(words: pd.DataFrame, samples: list[str]) -> tuple[Any, list
     return column, fewest
 
 
-def _by_position(table: pd.DataFrame, words: pd.DataFrame, found: Found, file: str) -> pd.DataFrame:
-    if found.samples is not None:
-        found.notes.append(f"{file}: no column has the names of the samples; its rows are taken in their order")
+def _by_position(table: pd.DataFrame, words: pd.DataFrame, raw: RawCounts, file: str) -> pd.DataFrame:
+    if raw.samples is not None:
+        raw.notes.append(f"{file}: no column has the names of the samples; its rows are taken in their order")
         return table
     names = next((column for column in table if column in SAMPLE_COLUMNS), None)
     if names is None:
         return table
-    found.samples = as_names(words[names])
+    raw.samples = as_names(words[names])
     return table.drop(columns=names)
 
 
-def _by_name(table: pd.DataFrame, keys: list[str], column: Any, samples: list[str]) -> pd.DataFrame:
+def _by_name(table: pd.DataFrame, keys: list[str], column: str, samples: list[str]) -> pd.DataFrame:
     place: dict[str, int] = {}
     wanted = set(samples)
     for row, key in enumerate(keys):

@@ -1,4 +1,4 @@
-"""Tables: `.csv`, `.tsv` and `.parquet`, wide (one column a feature), long (sample, feature, count) or with texts."""
+"""Tables: `.csv`, `.tsv` and `.parquet`, wide (one column per feature), long (sample, feature, count) or with texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import csv
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,10 +13,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unmix.data.read.files import extra, first_line, opened_text
-from unmix.data.read.found import SMALLER, Asked, Found, listed
 from unmix.data.read.labels import FEATURE_WORDS, INDEX_WORDS, long_roles, names_samples, rows_are_features, words_in
 from unmix.data.read.matrices import ONLY_EMPTY_IS_MISSING
 from unmix.data.read.names import as_names
+from unmix.data.read.raw_counts import SMALLER, RawCounts, ReadOptions, listed
 from unmix.data.read.text import TEXT_FIELD, counted, name_field
 from unmix.memory import require
 
@@ -26,15 +25,15 @@ BLOCK = 1000  # columns that are made sparse at once
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
-def read_csv(path: Path, asked: Asked) -> Found:
-    return found_in(*_cells(path, ",;\t"), asked)
+def read_csv(path: Path, options: ReadOptions) -> RawCounts:
+    return from_table(*_cells(path, ",;\t"), options)
 
 
-def read_tsv(path: Path, asked: Asked) -> Found:
-    return found_in(*_cells(path, "\t"), asked)
+def read_tsv(path: Path, options: ReadOptions) -> RawCounts:
+    return from_table(*_cells(path, "\t"), options)
 
 
-def read_parquet(path: Path, asked: Asked) -> Found:
+def read_parquet(path: Path, options: ReadOptions) -> RawCounts:
     pyarrow = extra("pyarrow", "reading .parquet", "parquet")
     parquet = extra("pyarrow.parquet", "reading .parquet", "parquet")
     try:
@@ -56,7 +55,7 @@ def read_parquet(path: Path, asked: Asked) -> Found:
     header = [str(name) for name in frame.columns]
     if not header or not len(frame):
         raise ValueError("a table without cells; unmix needs one row a sample")
-    return found_in(header, frame.set_axis(range(len(header)), axis=1), asked, named=named or None)
+    return from_table(header, frame.set_axis(range(len(header)), axis=1), options, named=named or None)
 
 
 def _cells(path: Path, separators: str) -> tuple[list[str], pd.DataFrame]:
@@ -120,42 +119,37 @@ def _refuse_short_rows(path: Path, separator: str, width: int) -> None:
                     )
 
 
-def found_in(header: list[str], table: pd.DataFrame, asked: Asked, named: bool | None = None) -> Found:
+def from_table(header: list[str], table: pd.DataFrame, options: ReadOptions, named: bool | None = None) -> RawCounts:
     """Texts, a long table or a wide one, whichever the header and the cells show."""
-    if (text := _text_column(header, table, asked)) is not None:
-        return _texts(header, table, text, asked)
+    if (text := _text_column(header, table, options)) is not None:
+        return _texts(header, table, text, options)
     if (roles := long_roles(header)) and _numbers(table[roles[2]])[1].all():
-        return _long(header, table, roles, asked)
-    return _wide(header, table, asked, named)
+        return _long(header, table, roles, options)
+    return _wide(header, table, options, named)
 
 
-def _text_column(header: list[str], table: pd.DataFrame, asked: Asked) -> int | None:
-    wanted = asked.text_column
-    if wanted is None and asked.like is not None and asked.like.text is not None:
-        wanted = asked.like.text.get("text_column")
-        wanted = wanted if wanted in header else None
-    if wanted is not None:
-        if wanted not in header:
-            raise ValueError(f"no column {wanted!r} to take texts from; there are {listed(header)}")
-        return header.index(wanted)
+def _text_column(header: list[str], table: pd.DataFrame, options: ReadOptions) -> int | None:
+    if options.text_column is not None and options.text_column not in header:
+        raise ValueError(f"no column {options.text_column!r} to take texts from; there are {listed(header)}")
+    for wanted in (options.text_column, options.earlier_text_column):
+        if wanted in header:
+            return header.index(wanted)
     for column, name in enumerate(header):
         if name.strip().lower() == TEXT_FIELD and np.isnan(_numbers(table[column])[0]).mean() > 0.5:
             return column  # a text may be "1984", and a count may be mistyped
     return None
 
 
-def _texts(header: list[str], table: pd.DataFrame, text: int, asked: Asked) -> Found:
+def _texts(header: list[str], table: pd.DataFrame, text: int, options: ReadOptions) -> RawCounts:
     others = [column for column in range(len(header)) if column != text]
-    metadata = pd.DataFrame({header[column]: _natural(table[column]) for column in others})
     names = {header[column]: as_names(table[column]) for column in others}
     field = "" if "" in names else name_field(names)
     samples = None if field is None else names[field]
-    if field is not None:
-        metadata = metadata.drop(columns=field)
-    return counted(as_names(table[text]), asked, samples=samples, metadata=metadata, column=header[text])
+    metadata = pd.DataFrame({header[column]: _natural(table[column]) for column in others if header[column] != field})
+    return counted(as_names(table[text]), options, samples=samples, metadata=metadata, column=header[text])
 
 
-def _long(header: list[str], table: pd.DataFrame, roles: tuple[int, int, int], asked: Asked) -> Found:
+def _long(header: list[str], table: pd.DataFrame, roles: tuple[int, int, int], options: ReadOptions) -> RawCounts:
     """A row for each pair of sample and feature; both in the order in which they first come."""
     sample, feature, count = roles
     for column in (sample, feature):
@@ -165,15 +159,15 @@ def _long(header: list[str], table: pd.DataFrame, roles: tuple[int, int, int], a
     rows, samples = pd.factorize(np.array(as_names(table[sample]), dtype=object))
     columns, features = pd.factorize(np.array(as_names(table[feature]), dtype=object))
     matrix = sp.coo_array((values, (rows, columns)), shape=(len(samples), len(features)))
-    found = Found(matrix, list(samples), list(features))
+    raw = RawCounts(matrix, list(samples), list(features))
     if again := int(pd.DataFrame({"row": rows, "column": columns}).duplicated().sum()):
-        found.notes.append(
+        raw.notes.append(
             f"{again:,} row{'s name' if again > 1 else ' names'} a sample and a feature that came before: counts are added"
         )
-    return found.transposed() if asked.transpose else found
+    return raw.transposed() if options.transpose else raw
 
 
-def _wide(header: list[str], table: pd.DataFrame, asked: Asked, named: bool | None) -> Found:
+def _wide(header: list[str], table: pd.DataFrame, options: ReadOptions, named: bool | None) -> RawCounts:
     notes: list[str] = []
     if named is None:
         named = _first_column_names(header[0], table[0], notes)
@@ -185,18 +179,18 @@ def _wide(header: list[str], table: pd.DataFrame, asked: Asked, named: bool | No
     features = [header[column] for column in counts]
     _refuse_other_layouts(header, features, described)
     matrix = _sparse(table, counts, header, samples)
-    metadata = pd.DataFrame({header[column]: table[column] for column in described}) if described else None
-    found = Found(matrix, samples, features, metadata, notes=notes)
-    why = rows_are_features(header[0], samples, features) if samples is not None else None
-    if asked.transpose or (asked.transpose is None and why):
-        if asked.transpose is None:
-            notes.append(f"rows look like features ({why}): transposed; use transpose=False (--no-transpose) to keep")
-        return found.transposed()
+    metadata = pd.DataFrame({header[column]: table[column] for column in described})
+    raw = RawCounts(matrix, samples, features, metadata, notes=notes)
+    if options.transpose is None and samples and (why := rows_are_features(header[0], samples, features)):
+        notes.append(f"rows look like features ({why}): transposed; use transpose=False (--no-transpose) to keep")
+        return raw.transposed()
+    if options.transpose:
+        return raw.transposed()
     if described:
         among = [header[column] for column in counts if column < described[-1]] if described[0] == 1 else []
         notes.append(f"taken as metadata, being text: {listed(header[column] for column in described)}")
         notes += [f"taken as counts, being numbers, though it stands among metadata: {name!r}" for name in among[:1]]
-    return found
+    return raw
 
 
 def _first_column_names(header: str, first: pd.Series, notes: list[str]) -> bool:
@@ -236,17 +230,15 @@ def _refuse_other_layouts(header: list[str], features: list[str], described: lis
 
 def _sparse(table: pd.DataFrame, columns: list[int], header: list[str], samples: list[str] | None) -> sp.csc_array:
     """The numbers of a table, some columns at a time, so that no second table of its size is made."""
-    chosen = np.array(columns)
-    plain = _plain_columns(table)[chosen]
+    plain = _plain_columns(table)
     blocks = []
-    for start in range(0, len(chosen), BLOCK):
-        part = slice(start, start + BLOCK)
-        values = np.zeros((len(table), len(chosen[part])))
-        values[:, plain[part]] = table.iloc[:, chosen[part][plain[part]]].to_numpy(dtype=np.float64)
-        fine = plain[part] & ((values >= 0) & (values < np.inf)).all(axis=0)
-        for number in np.flatnonzero(~fine).tolist():  # text that may yet be a number, or a cell to complain about
-            column = columns[start + number]
-            values[:, number] = _counts(table[column], start + number, header[column], samples)
+    for start in range(0, len(columns), BLOCK):
+        block = np.array(columns[start : start + BLOCK])
+        values = np.zeros((len(table), len(block)))
+        values[:, plain[block]] = table.iloc[:, block[plain[block]]].to_numpy(dtype=np.float64)
+        fine = plain[block] & ((values >= 0) & (values < np.inf)).all(axis=0)
+        for j in np.flatnonzero(~fine).tolist():  # text that may yet be a number, or a cell to complain about
+            values[:, j] = _counts(table[block[j]], start + j, header[block[j]], samples)
         blocks.append(sp.csc_array(values))
     return sp.hstack(blocks, format="csc")
 
@@ -291,7 +283,7 @@ def _all_text(cells: pd.Series) -> bool:
     return any(str(cell).strip().lower() not in MISSING for cell in cells[~fine])
 
 
-def _natural(cells: pd.Series) -> Any:
+def _natural(cells: pd.Series) -> pd.Series | NDArray[np.float64]:
     """Numbers where all cells are numbers, otherwise as they are."""
     if pd.api.types.is_numeric_dtype(cells.dtype):
         return cells

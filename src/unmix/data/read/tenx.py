@@ -6,18 +6,20 @@ features, as with antibodies, only "Gene Expression" is kept, as scanpy does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from unmix.data.read.files import extra, first_line, lines_of
-from unmix.data.read.found import Asked, Found, listed, require_room, with_sound_indices
+from unmix.data.read.files import first_line, lines_of, opened_hdf5
 from unmix.data.read.market import load_mtx
+from unmix.data.read.raw_counts import RawCounts, ReadOptions, listed, require_room, with_sound_indices
 
 MATRIX, BARCODES, FEATURES, GENES = "matrix.mtx", "barcodes.tsv", "features.tsv", "genes.tsv"
 EXPRESSION = "Gene Expression"
+T = TypeVar("T")
 
 
 class Folder(NamedTuple):
@@ -58,48 +60,40 @@ def _prefix(name: str, ending: str) -> str:
     return name[: name.lower().rindex(ending)]
 
 
-def read_folder(folder: Folder) -> Found:
+def read_folder(folder: Folder) -> RawCounts:
     if folder.barcodes is None or folder.features is None:
         missing = BARCODES if folder.barcodes is None else f"{FEATURES} or {GENES}"
         raise ValueError(f"a 10x folder without {missing} (or .gz) beside {folder.matrix.name}")
-    barcodes = [cells[0] for cells in _rows(folder.barcodes)]
-    features = _rows(folder.features)
-    try:
-        matrix = load_mtx(folder.matrix)
-    except (ValueError, OSError, EOFError) as error:
-        raise ValueError(f"{folder.matrix.name}: {first_line(error)}") from error
+    barcodes = [line.split("\t")[0] for line in _loaded(folder.barcodes, lines_of)]
+    features = [line.split("\t") for line in _loaded(folder.features, lines_of)]
+    matrix = _loaded(folder.matrix, load_mtx)
     symbols = [cells[1] if len(cells) > 1 else cells[0] for cells in features]
     types = [cells[2] for cells in features if len(cells) > 2]
-    return _found(sp.csr_array(matrix.T), barcodes, symbols, types)
+    return _gene_expression(sp.csr_array(matrix.T), barcodes, symbols, types)
 
 
-def read_mtx(path: Path, asked: Asked) -> Found:
+def read_mtx(path: Path, options: ReadOptions) -> RawCounts:
     """Any MatrixMarket file; one that lies among the files of 10x is read with them."""
-    if _ends(path.name, MATRIX) and asked.transpose is None:
+    if _ends(path.name, MATRIX) and options.transpose is None:
         folder = folder_of(path.parent, _prefix(path.name, MATRIX))
         if folder is not None and folder.barcodes is not None and folder.features is not None:
-            found = read_folder(folder._replace(matrix=path))
-            found.notes.insert(0, f"read as 10x, features × barcodes, with {listed([folder.barcodes.name])} beside it")
-            return found
-    return Found(load_mtx(path), bare=True)
+            raw = read_folder(folder._replace(matrix=path))
+            raw.notes.insert(0, f"read as 10x, features × barcodes, with {listed([folder.barcodes.name])} beside it")
+            return raw
+    return RawCounts(load_mtx(path), bare=True)
 
 
-def _rows(file: Path) -> list[list[str]]:
+def _loaded(file: Path, load: Callable[[Path], T]) -> T:
+    """What is in one of several files; an error says in which."""
     try:
-        return [line.split("\t") for line in lines_of(file)]
+        return load(file)
     except (ValueError, OSError, EOFError) as error:
         raise ValueError(f"{file.name}: {first_line(error)}") from error
 
 
-def read_h5(path: Path, asked: Asked) -> Found:
-    h5py = extra("h5py", "reading .h5", "anndata")
-    try:
-        with h5py.File(path, "r") as file:
-            return _read_group(_matrix_group(file, asked.layer))
-    except (ValueError, MemoryError):
-        raise
-    except Exception as error:  # a damaged file can fail in any way
-        raise ValueError(f"not a readable 10x file ({first_line(error)}); it may be cut short") from error
+def read_h5(path: Path, options: ReadOptions) -> RawCounts:
+    with opened_hdf5(path, "10x") as file:
+        return _read_group(_matrix_group(file, options.layer))
 
 
 def _matrix_group(file: Any, genome: str | None) -> Any:
@@ -118,7 +112,7 @@ def _matrix_group(file: Any, genome: str | None) -> Any:
     return file[genome or genomes[0]]
 
 
-def _read_group(group: Any) -> Found:
+def _read_group(group: Any) -> RawCounts:
     known = group.get("features", group)
     names = known["name"] if "name" in known else known["gene_names"]
     m, n = (int(size) for size in group["shape"][:])
@@ -135,22 +129,23 @@ def _read_group(group: Any) -> Found:
         raise ValueError(f"its indices are damaged ({first_line(error)})") from error
     with_sound_indices(matrix)
     types = _strings(known["feature_type"]) if "feature_type" in known else []
-    return _found(matrix, _strings(group["barcodes"]), _strings(names), types)
+    return _gene_expression(matrix, _strings(group["barcodes"]), _strings(names), types)
 
 
 def _strings(dataset: Any) -> list[str]:
     return [value.decode() if isinstance(value, bytes) else str(value) for value in dataset[:]]
 
 
-def _found(matrix: Any, barcodes: list[str], symbols: list[str], types: list[str]) -> Found:
+def _gene_expression(matrix: sp.csr_array, barcodes: list[str], symbols: list[str], types: list[str]) -> RawCounts:
+    """The genes among the features; where the types of all are known, others are left out."""
     n, m = matrix.shape
     for names, size, what in ((barcodes, n, "barcodes"), (symbols, m, "features")):
         if len(names) != size:
             raise ValueError(f"{len(names):,} {what} for a matrix of {size:,}; the files do not belong together")
-    found = Found(matrix, barcodes, symbols)
+    raw = RawCounts(matrix, barcodes, symbols)
     others = sorted(set(types) - {EXPRESSION})
     if len(types) == m and EXPRESSION in types and others:
         kept = np.flatnonzero(np.array(types) == EXPRESSION)
-        found.matrix, found.features = matrix[:, kept], [symbols[j] for j in kept]
-        found.notes.append(f"features of type {listed(others)} are left out; {len(kept):,} of Gene Expression stay")
-    return found
+        raw.matrix, raw.features = matrix[:, kept], [symbols[j] for j in kept]
+        raw.notes.append(f"features of type {listed(others)} are left out; {len(kept):,} of Gene Expression stay")
+    return raw

@@ -1,4 +1,4 @@
-"""Texts -> counts of words: a folder of `.txt` files, one `.txt` with a document a line, `.jsonl`, columns of tables.
+"""Texts -> counts of words: a folder of `.txt` files, one `.txt` with one document per line, `.jsonl`, columns of tables.
 
 A word begins with a letter, goes on with letters and digits, may have an apostrophe inside, and has two characters or
 more; it is lower-cased, and a possessive 's is dropped. So "America's p53 genes don't" has america, p53, genes, don't.
@@ -10,14 +10,21 @@ import json
 import os
 import re
 import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 
 from unmix.data.read.files import lines_of, opened_text
-from unmix.data.read.found import Asked, Found, listed
+from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords, listed
+
+if TYPE_CHECKING:
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    from unmix.fit import Fit
 
 TEXT_FIELD = "text"
 NAME_FIELDS = ("id", "name", "title")
@@ -32,16 +39,16 @@ SHORT_FORMS = frozenset(
 )
 
 
-def read_txt(path: Path, asked: Asked) -> Found:
-    """One document a line; or, if the lines are numbers between tabs, a table."""
+def read_txt(path: Path, options: ReadOptions) -> RawCounts:
+    """One document per line; or, if the lines are numbers between tabs, a table."""
     if is_table(path):
         from unmix.data.read.tables import read_tsv
 
-        found = read_tsv(path, asked)
-        found.notes.insert(0, "its lines are numbers separated by tabs: read as a table")
-        return found
+        raw = read_tsv(path, options)
+        raw.notes.insert(0, "its lines are numbers separated by tabs: read as a table")
+        return raw
     lines = lines_of(path)
-    return counted(lines, asked, samples=[f"line {i}" for i in range(1, len(lines) + 1)])
+    return counted(lines, options, samples=[f"line {i}" for i in range(1, len(lines) + 1)])
 
 
 def is_table(path: Path) -> bool:
@@ -69,7 +76,7 @@ def _natural_order(name: str) -> tuple[list[Any], str]:
     return [int(part) if i % 2 else part.lower() for i, part in enumerate(parts)], name
 
 
-def read_text_folder(folder: Path, files: list[Path], asked: Asked) -> Found:
+def read_text_folder(folder: Path, files: list[Path], options: ReadOptions) -> RawCounts:
     """Every file is a document; if they lie in several folders, the metadata say in which."""
     texts, samples = [], []
     for file in files:
@@ -83,20 +90,20 @@ def read_text_folder(folder: Path, files: list[Path], asked: Asked) -> Found:
         samples.append(re.sub(r"\.txt(\.gz)?$", "", name, flags=re.IGNORECASE))
     folders = [file.parent.relative_to(folder).as_posix() for file in files]
     metadata = pd.DataFrame({"folder": folders}) if len(set(folders)) > 1 else None
-    return counted(texts, asked, samples=samples, metadata=metadata)
+    return counted(texts, options, samples=samples, metadata=metadata)
 
 
-def read_jsonl(path: Path, asked: Asked) -> Found:
-    """A JSON object a line: its text, perhaps a name, and what else describes it."""
-    settings = None if asked.like is None else asked.like.text
-    field = asked.text_column or (settings or {}).get("text_column") or TEXT_FIELD
-    numbers, records = _records(path)
-    if not records:
+def read_jsonl(path: Path, options: ReadOptions) -> RawCounts:
+    """One JSON object per line: its text, perhaps a name, and what else describes it."""
+    numbered = list(_records(path))
+    if not numbered:
         raise ValueError("there is nothing in it; unmix needs a JSON object a line")
-    if asked.text_column is None and field != TEXT_FIELD and not any(field in record for record in records):
-        field = TEXT_FIELD
+    records = [record for _, record in numbered]
+    field = options.text_column or TEXT_FIELD
+    if options.text_column is None and any(options.earlier_text_column in record for record in records):
+        field = options.earlier_text_column or TEXT_FIELD
     texts = []
-    for number, record in zip(numbers, records, strict=True):
+    for number, record in numbered:
         if not isinstance(record.get(field), str):
             problem = "is not text" if field in record else f"is not there; it has {listed(record) or 'nothing'}"
             raise ValueError(f"line {number}: the field {field!r} {problem}; name the field with text_column")
@@ -108,15 +115,14 @@ def read_jsonl(path: Path, asked: Asked) -> Found:
     name = name_field(complete)
     metadata = pd.DataFrame({_clean(key): values for key, values in known.items() if key != name})
     samples = None if name is None else complete[name]
-    found = counted(texts, asked, samples=samples, metadata=metadata, column=field)
+    raw = counted(texts, options, samples=samples, metadata=metadata, column=field)
     if nested:
-        found.notes.append(f"left out, being lists or records: {listed(nested)}")
-    return found
+        raw.notes.append(f"left out, being lists or records: {listed(nested)}")
+    return raw
 
 
-def _records(path: Path) -> tuple[list[int], list[dict[str, Any]]]:
-    """The objects of a file and the numbers of their lines; empty lines are skipped."""
-    numbers, records = [], []
+def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file, each after the number of its line; empty lines are skipped."""
     with opened_text(path) as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
@@ -127,9 +133,7 @@ def _records(path: Path) -> tuple[list[int], list[dict[str, Any]]]:
                 raise ValueError(f"line {number} is not JSON ({error})") from error
             if not isinstance(record, dict):
                 raise ValueError(f'line {number} is not a JSON object in braces, such as {{"text": "…"}}')
-            numbers.append(number)
-            records.append(record)
-    return numbers, records
+            yield number, record
 
 
 def _clean(value: Any) -> Any:
@@ -148,18 +152,21 @@ def name_field(columns: dict[str, list[str]]) -> str | None:
 
 def counted(
     texts: list[str],
-    asked: Asked,
+    options: ReadOptions,
     *,
     samples: list[str] | None = None,
     metadata: pd.DataFrame | None = None,
     column: str | None = None,
-) -> Found:
+) -> RawCounts:
     """The words in each text, counted as asked for, or as for the model `like`."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     if not texts:
         raise ValueError("there are no texts in it")
-    settings, vocabulary = _as_before(asked.like) if asked.like is not None else (_settings(asked, len(texts)), None)
+    if options.like is None:
+        settings, vocabulary = _settings(options, len(texts), column), None
+    else:
+        settings, vocabulary = _as_before(options.like)
     vectorizer = CountVectorizer(
         preprocessor=plain,
         tokenizer=words,
@@ -171,17 +178,11 @@ def counted(
         vocabulary=vocabulary,
         dtype=np.float64,
     )
-    if vocabulary is None:
-        matrix = _fitted(vectorizer, texts, settings)
-        settings["text_column"] = column
-    else:
-        matrix = vectorizer.transform(texts)
-    found = Found(matrix, samples, list(vectorizer.get_feature_names_out()), metadata, settings)
-    if found.metadata is not None and not len(found.metadata.columns):
-        found.metadata = None
+    matrix = _fitted(vectorizer, texts, settings) if vocabulary is None else vectorizer.transform(texts)
+    raw = RawCounts(matrix, samples, list(vectorizer.get_feature_names_out()), metadata, settings)
     if empty := int((np.diff(matrix.indptr) == 0).sum()):
-        found.notes.append(f"{empty:,} of {len(texts):,} documents have no word that is counted: kept, without counts")
-    return found
+        raw.notes.append(f"{empty:,} of {len(texts):,} documents have no word that is counted: kept, without counts")
+    return raw
 
 
 def plain(text: str) -> str:
@@ -198,7 +199,7 @@ def words(text: str) -> list[str]:
     return [word for word in WORD.findall(text) if len(word) > 1]
 
 
-def _fitted(vectorizer: Any, texts: list[str], settings: dict[str, Any]) -> Any:
+def _fitted(vectorizer: CountVectorizer, texts: list[str], settings: dict[str, Any]) -> sp.csr_matrix:
     try:
         return vectorizer.fit_transform(texts)
     except ValueError as error:
@@ -212,37 +213,37 @@ def _fitted(vectorizer: Any, texts: list[str], settings: dict[str, Any]) -> Any:
         raise
 
 
-def _settings(asked: Asked, n: int) -> dict[str, Any]:
+def _settings(options: ReadOptions, n: int, text_column: str | None) -> dict[str, Any]:
     """All that is needed to count the words of other texts alike; numbers, words and lists only."""
-    min_df = (1 if n < 10 else 2 if n < 100 else 5) if asked.min_df is None else _document_frequency(asked, "min_df")
-    max_df = 1.0 if asked.max_df is None else _document_frequency(asked, "max_df")
+    min_df = _document_frequency("min_df", options.min_df, default=1 if n < 10 else 2 if n < 100 else 5)
+    max_df = _document_frequency("max_df", options.max_df, default=1.0)
     return {
         "rules": RULES,
-        "stop_words": _asked_stop_words(asked.stop_words),
-        "ngrams": _ngrams(asked.ngrams),
+        "stop_words": _listed_stop_words(options.stop_words),
+        "ngrams": _ngrams(options.ngrams),
         "min_df": min_df,
         "max_df": max_df,
-        "text_column": None,
+        "text_column": text_column,
     }
 
 
-def _document_frequency(asked: Asked, name: str) -> int | float:
-    value = getattr(asked, name)
-    if not isinstance(value, bool) and (
-        (isinstance(value, int) and value >= 1) or (isinstance(value, float) and 0 <= value <= 1)
-    ):
+def _document_frequency(name: str, value: int | float | None, default: int | float) -> int | float:
+    if value is None:
+        return default
+    number = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if number or (isinstance(value, float) and 0 <= value <= 1):
         return value
     raise ValueError(f"{name}={value!r}; give a number of documents (1, 2, …) or a share of them (0.0 to 1.0)")
 
 
-def _ngrams(ngrams: Any) -> list[int]:
+def _ngrams(ngrams: int | tuple[int, int]) -> list[int]:
     first, last = (1, ngrams) if isinstance(ngrams, int) else ngrams
     if not (isinstance(first, int) and isinstance(last, int) and 1 <= first <= last):
         raise ValueError(f"ngrams={ngrams!r}; give 1 for words, 2 for pairs as well, or (2, 2) for pairs alone")
     return [first, last]
 
 
-def _asked_stop_words(wanted: Any) -> Any:
+def _listed_stop_words(wanted: StopWords) -> str | list[str] | None:
     """'english', None, or a list of words, from a list or a file."""
     if wanted is None or wanted == "english":
         return wanted
@@ -266,7 +267,7 @@ def _stop_words(wanted: Any) -> list[str] | None:
     return wanted or None
 
 
-def _as_before(like: Any) -> tuple[dict[str, Any], list[str]]:
+def _as_before(like: Fit) -> tuple[dict[str, Any], list[str]]:
     """The settings and the words of a model that was made from texts."""
     if like.text is None or like.features is None:
         raise ValueError("the model was not made from text; give counts with the names of its features")

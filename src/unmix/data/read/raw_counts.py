@@ -1,19 +1,25 @@
-"""What passes between `read` and the readers of single formats: what was asked for, and what was found."""
+"""What passes between `read` and the readers of single formats: the options of the user, and the counts of a file."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from unmix.memory import require
 
+if TYPE_CHECKING:
+    from unmix.fit import Fit
+
+StopWords = str | os.PathLike[str] | Iterable[str] | None
 SMALLER = "take fewer samples or features"
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReadOptions:
     """The options of `read`, as the user gave them."""
 
     layer: str | None = None
@@ -22,20 +28,29 @@ class Asked:
     text_column: str | None = None
     min_df: int | float | None = None
     max_df: int | float | None = None
-    stop_words: Any = "english"
-    ngrams: Any = 1
-    like: Any = None
+    stop_words: StopWords = "english"
+    ngrams: int | tuple[int, int] = 1
+    like: Fit | None = None
+
+    def given(self, *names: str) -> list[str]:
+        """Which of these options the user gave."""
+        return [name for name in names if getattr(self, name) != getattr(ReadOptions, name)]
+
+    @property
+    def earlier_text_column(self) -> str | None:
+        """Where the texts of the model `like` came from."""
+        return None if self.like is None or self.like.text is None else self.like.text.get("text_column")
 
 
 @dataclass
-class Found:
+class RawCounts:
     """What a file holds, samples × features; `read` gives it unique names, checks it and makes it Counts.
 
     `notes` are what the user should know; `read` says them once all went well. `bare` is a matrix whose names may lie
     in files beside it.
     """
 
-    matrix: Any
+    matrix: Any  # an array of numpy, or a sparse one of scipy in any form
     samples: list[str] | None = None
     features: list[str] | None = None
     metadata: pd.DataFrame | None = None
@@ -43,17 +58,21 @@ class Found:
     notes: list[str] = field(default_factory=list)
     bare: bool = False
 
-    def transposed(self) -> Found:
+    def __post_init__(self) -> None:
+        if self.metadata is not None and not len(self.metadata.columns):
+            self.metadata = None
+
+    def transposed(self) -> RawCounts:
         """Rows become columns. A table that described the rows has no place then, and is left out."""
         notes = list(self.notes)
-        if self.metadata is not None and len(self.metadata.columns):
+        if self.metadata is not None:
             notes.append(f"left out, as features have no room for more than a name: {listed(self.metadata.columns)}")
-        return Found(self.matrix.T, self.features, self.samples, None, self.text, notes, self.bare)
+        return RawCounts(self.matrix.T, self.features, self.samples, None, self.text, notes, self.bare)
 
 
 def require_room(samples: int, features: int, nonzeros: int) -> None:
     """Refuse what a header declares if it is larger than memory, before any of it is made."""
-    # 8 bytes a value and 4 an index, once as read and once as kept; 8 bytes for the start of each row and column
+    # 8 bytes per value and 4 per index, once as read and once as kept; 8 bytes for the start of each row and column
     what = f"a matrix of {samples:,} × {features:,} with {nonzeros:,} entries"
     require(24 * nonzeros + 16 * (samples + features), what, SMALLER)
 
@@ -68,8 +87,7 @@ def with_sound_indices(matrix: Any) -> Any:
     return matrix
 
 
-def listed(names: Any, most: int = 4) -> str:
+def listed(names: Iterable[object]) -> str:
     """'a', 'b', 'c', 'd' and 3 more."""
-    names = list(names)
-    shown = ", ".join(repr(str(name)) for name in names[:most])
-    return shown + (f" and {len(names) - most:,} more" if len(names) > most else "")
+    quoted = [repr(str(name)) for name in names]
+    return ", ".join(quoted[:4]) + (f" and {len(quoted) - 4:,} more" if len(quoted) > 4 else "")
