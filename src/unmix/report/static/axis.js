@@ -47,7 +47,7 @@ function groupLabels(from, to, toX) {
 
 // Under a column of numbers or dates: round values at the first sample that reaches them.
 function tickLabels(toX, width) {
-  const column = state.order.startsWith("column:") ? columnNamed(state.order.slice("column:".length)) : null;
+  const column = columnOfOrder(state.order);
   if (!column || column.kind === "text") return [];
   const [first, last] = [Math.max(0, Math.ceil(plot.view[0])), Math.min(samples.n, Math.floor(plot.view[1]))];
   const most = Math.max(2, Math.floor(width / 80));

@@ -1,10 +1,7 @@
 // Mean proportions over time, as stacked areas.
 
 function showTime() {
-  if (!page.time.length) {
-    $("main").classList.add("no-time");
-    return;
-  }
+  if (!page.time.length) return;
   $("time").hidden = false;
   const box = $("time-plot"), canvas = box.querySelector("canvas"), said = $("time-said");
   const lines = page.time.map((line) => ({ ...line, codes: uint16(line.means) }));
@@ -93,8 +90,7 @@ function showTime() {
     return grid([column, "samples", ...page.order.map((k) => `topic ${k + 1}`)], rows);
   });
   new ResizeObserver(draw).observe(box);
-  views.push((keys) => {
-    if (!["time", "topic", "theme", "print"].some((key) => keys.has(key))) return;
+  follow(["time", "topic", "theme", "print"], () => {
     $("time-column").value = line().column;
     box.setAttribute("aria-label",
       `Mean proportions of topics by ${line().column}. Use the arrow keys to walk; the table below holds the same numbers.`);

@@ -5,21 +5,19 @@ function sampleTip(i) {
   return [
     el("b", {}, samples.names[i]),
     ...about.map((line) => el("div", { class: "about" }, line)),
-    topicLines(largestTopics(i, 3).map((k) => ({ k, part: proportion(i, k) }))),
+    el("ul", {}, ...largestTopics(i, 3).map((k) =>
+      el("li", {}, swatch(k, "small"), el("span", {}, nameOf(k)), el("span", {}, percent(proportion(i, k)))))),
   ];
 }
 const sampleSentence = (i) =>
   [samples.names[i], ...largestTopics(i, 3).map((k) => `topic ${k + 1}, ${nameOf(k)}: ${percent(proportion(i, k))}`)].join("; ");
 
 function zoom(from, to) {
-  const least = Math.min(plot.units, 4);
-  const width = Math.min(plot.units, Math.max(least, to - from));
+  const width = Math.min(plot.units, Math.max(4, to - from));
   const start = Math.min(Math.max(0, (from + to - width) / 2), plot.units - width);
   plot.view = [start, start + width];
   $("zoom-out").hidden = width >= plot.units;
-  drawBars();
-  drawMarks();
-  drawAxis();
+  drawStructure();
 }
 const zoomOut = () => zoom(0, plot.units);
 const zoomed = () => plot.view[1] - plot.view[0] < plot.units - 1e-9;
