@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -48,7 +48,9 @@ def structure(
 
     Of more than 2,000 samples a fair part is shown: the same share of each group, the same ones every time.
     """
-    names, labels = _grouping(fit, group)
+    names, labels = [""], np.zeros(len(fit.L), dtype=np.intp)
+    if group is not None:
+        names, labels = groups(values_of(fit, group, "group"))
     places = None if order is None else _scale(fit, order)
     shown = fair_sample(labels, MOST_SAMPLES)
     blocks = []
@@ -74,10 +76,6 @@ def structure(
     ax.set_xlabel(about, parse_math=False)
     ax.set_ylabel("proportion")
     return ax
-
-
-def _grouping(fit: Fit, group: str | ArrayLike | None) -> tuple[list[str], Integers]:
-    return ([""], np.zeros(len(fit.L), dtype=np.intp)) if group is None else groups(values_of(fit, group, "group"))
 
 
 def _scale(fit: Fit, order: str | ArrayLike) -> Scale:
@@ -136,18 +134,21 @@ def _legend(ax: Axes, handles: Sequence[Artist], labels: Sequence[str]) -> None:
 
 def _label_groups(ax: Axes, names: Sequence[str], ends: Sequence[tuple[float, float]]) -> None:
     """Names under their groups: level where all have room, slanted otherwise, and of those too close the largest."""
-    size, style = 9, dict[str, Any]()
-    points = _column_width(ax)
+    size, points = 9, _column_width(ax)
     centres = np.array([(left + right) / 2 for left, right in ends]) * points
     shown = [short(name, LONGEST_GROUP) for name in names]
     widths = np.array([0.7 * size * len(name) for name in shown])
     kept = list(range(len(names)))
-    if (np.diff(centres) < (widths[1:] + widths[:-1]) / 2 + size / 4).any():
-        kept, style = [], {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    slanted = (np.diff(centres) < (widths[1:] + widths[:-1]) / 2 + size / 4).any()
+    if slanted:
+        kept = []
         for g in sorted(range(len(names)), key=lambda g: ends[g][0] - ends[g][1]):
             if all(abs(centres[g] - centres[other]) >= 1.5 * size for other in kept):
                 kept.append(g)
-    ax.set_xticks(centres[kept] / points, [shown[g] for g in kept], fontsize=size, parse_math=False, **style)
+    ax.set_xticks(centres[kept] / points, [shown[g] for g in kept], fontsize=size, parse_math=False)
+    if slanted:
+        for label in ax.get_xticklabels():
+            label.set(rotation=45, ha="right", rotation_mode="anchor")
     ax.tick_params(axis="x", length=0)
 
 

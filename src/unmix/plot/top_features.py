@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,27 +19,10 @@ from unmix.types import Floats
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LONGEST_LABEL = 18
-COLUMNS, WIDTH = 5, 2.7
+LONGEST_LABEL = 18  # letters
+MOST_COLUMNS, PANEL_WIDTH = 5, 2.7  # inches
 
 
-@overload
-def top_features(
-    fit: Fit,
-    n: int = 10,
-    topics: int | Iterable[int] | None = None,
-    ax: None = None,
-    colours: Sequence[str] | None = None,
-) -> NDArray[np.object_]: ...
-@overload
-def top_features(
-    fit: Fit,
-    n: int = 10,
-    topics: int | Iterable[int] | None = None,
-    *,
-    ax: Axes,
-    colours: Sequence[str] | None = None,
-) -> Axes: ...
 def top_features(
     fit: Fit,
     n: int = 10,
@@ -67,7 +50,11 @@ def top_features(
         raise ValueError(f"n: {n} features cannot be drawn; give at least 1")
     if ax is not None and len(places) != 1:
         raise ValueError(f"ax holds one topic, and {len(places)} were asked for; give one, as topics=3, or no ax")
-    panels = new_grid(len(places), COLUMNS, (WIDTH, 0.6 + 0.19 * n)) if ax is None else np.array([ax], dtype=object)
+    panels = (
+        new_grid(len(places), MOST_COLUMNS, (PANEL_WIDTH, 0.6 + 0.19 * n))
+        if ax is None
+        else np.array([ax], dtype=object)
+    )
     best, names, overall = distinctive_features(fit, n), feature_names(fit), fit.topics @ fit.shares
     colours = topic_colours(fit) if colours is None else colours
     for k, panel in zip(places, panels, strict=True):
