@@ -83,20 +83,13 @@ def _draw(ax: Axes, named: Mapping[str, Fit], what: Literal["gap", "kkt"]) -> No
     seconds = np.concatenate([line.get_xdata() for line in lines.values()])
     if seconds.max() >= 10 * seconds.min():
         ax.set_xscale("log")
-    _log_scale(ax)
+    ax.set_yscale("log")
+    lowest, highest = np.log10(ax.get_ylim())
+    if highest - lowest < 2:  # at least a whole power of ten is on the axis
+        ax.set_ylim(10 ** np.floor(lowest), 10 ** np.ceil(highest))
+    ax.yaxis.set_minor_formatter("")  # names at powers of ten only
     if len(named) > 1:
         literal(ax.legend(lines.values(), lines.keys(), frameon=False, fontsize=9).get_texts())
-
-
-def _log_scale(ax: Axes) -> None:
-    """Of the y axis, with at least a whole power of ten on it and names at powers of ten only."""
-    from matplotlib.ticker import NullFormatter
-
-    ax.set_yscale("log")
-    lowest, highest = ax.get_ylim()
-    if np.log10(highest) - np.log10(lowest) < 2:
-        ax.set_ylim(10 ** np.floor(np.log10(lowest)), 10 ** np.ceil(np.log10(highest)))
-    ax.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _gaps(named: Mapping[str, Fit]) -> tuple[dict[str, pd.Series], str]:

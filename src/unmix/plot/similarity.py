@@ -9,7 +9,6 @@ import numpy as np
 from unmix.analysis import match_topics, topic_distances, topic_names, topic_order
 from unmix.fit import Fit
 from unmix.plot.style import figure_of, new_axes
-from unmix.types import Integers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +23,11 @@ def similarity(fit: Fit, other: Fit | None = None, ax: Axes | None = None) -> Ax
     diagonal with its match; those without one come last. `unmix.analysis.match_topics` matches them.
     """
     rows = topic_order(fit)
-    columns = rows if other is None else _beside(rows, match_topics(fit, other), topic_order(other))
+    columns = rows
+    if other is not None:
+        partners = match_topics(fit, other)
+        matched = [partners[k] for k in rows if k in partners]
+        columns = np.array(matched + [k for k in topic_order(other) if k not in matched], dtype=np.intp)
     if ax is None:
         ax = new_axes(5 + 0.36 * len(columns), (2 if other is None else 3.2) + 0.32 * len(rows))
     shown = (1 - topic_distances(fit, other))[np.ix_(rows, columns)]
@@ -45,9 +48,3 @@ def similarity(fit: Fit, other: Fit | None = None, ax: Axes | None = None) -> Ax
             ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7.5, color=colour)
     figure_of(ax).colorbar(image, ax=ax, label="similarity", shrink=0.8).outline.set_visible(False)
     return ax
-
-
-def _beside(rows: Integers, partners: dict[int, int], order: Integers) -> Integers:
-    """Columns in the order of their rows, and those without a row behind them."""
-    first = [partners[k] for k in rows if k in partners]
-    return np.array(first + [k for k in order if k not in first], dtype=np.intp)

@@ -17,7 +17,6 @@ from unmix.plot.style import figure_of, lay_out, literal, new_axes, tidy
 from unmix.types import Floats, Integers
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 MOST_SAMPLES = 2000  # more columns than that do not show in a picture
@@ -51,7 +50,12 @@ def structure(
     names, labels = [""], np.zeros(len(fit.L), dtype=np.intp)
     if group is not None:
         names, labels = groups(values_of(fit, group, "group"))
-    places = None if order is None else _scale(fit, order)
+    places = None if order is None else scale(values_of(fit, order, "order"))
+    if order is not None and places is None:
+        what = repr(order) if isinstance(order, str) else "the given values"
+        raise ValueError(
+            f"order: {what} does not hold numbers or dates; give a column of numbers or ISO dates, or use it as group"
+        )
     shown = fair_sample(labels, MOST_SAMPLES)
     blocks = []
     for g in range(len(names)):
@@ -78,18 +82,8 @@ def structure(
     return ax
 
 
-def _scale(fit: Fit, order: str | ArrayLike) -> Scale:
-    found = scale(values_of(fit, order, "order"))
-    if found is None:
-        what = repr(order) if isinstance(order, str) else "the given values"
-        raise ValueError(
-            f"order: {what} does not hold numbers or dates; give a column of numbers or ISO dates, or use it as group"
-        )
-    return found
-
-
 def _stack(ax: Axes, fit: Fit, blocks: list[Integers], colours: Sequence[str]) -> list[tuple[float, float]]:
-    """Draw the blocks with a gap between them; the ends of each block along the axis."""
+    """Draw the blocks with a gap between them, and a legend; the ends of each block along the axis."""
     topics = topic_order(fit)
     sizes = np.array([len(members) for members in blocks])
     gap = sizes.sum() / max(250, 10 * len(blocks))
@@ -109,27 +103,21 @@ def _stack(ax: Axes, fit: Fit, blocks: list[Integers], colours: Sequence[str]) -
     ax.set_ylim(0, 1)
     tidy(ax)
     names = topic_names(fit)
-    _legend(ax, areas, [names[k] for k in reversed(topics)])
-    return list(zip(lefts, lefts + sizes, strict=True))
-
-
-def _legend(ax: Axes, handles: Sequence[Artist], labels: Sequence[str]) -> None:
-    """To the right of the picture, in the order of the stack."""
-    n = len(labels)
     legend = ax.legend(
-        handles,
-        labels,
+        areas,
+        [names[k] for k in reversed(topics)],
         title="topic: its top features",
         loc="upper left",
         bbox_to_anchor=(1.0, 1.03),
         frameon=False,
-        fontsize=9 if n <= 16 else 7,
-        ncols=1 + (n - 1) // LEGEND_ROWS,
+        fontsize=9 if len(topics) <= 16 else 7,
+        ncols=1 + (len(topics) - 1) // LEGEND_ROWS,
         handlelength=1.0,
         handleheight=1.0,
         alignment="left",
     )
     literal(legend.get_texts())
+    return list(zip(lefts, lefts + sizes, strict=True))
 
 
 def _label_groups(ax: Axes, names: Sequence[str], ends: Sequence[tuple[float, float]]) -> None:

@@ -14,7 +14,6 @@ from unmix.analysis.topics import short, topic_places
 from unmix.fit import Fit
 from unmix.plot.palette import topic_colours
 from unmix.plot.style import figure_of, new_grid, tidy
-from unmix.types import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,8 +57,18 @@ def top_features(
     best, names, overall = distinctive_features(fit, n), feature_names(fit), fit.topics @ fit.shares
     colours = topic_colours(fit) if colours is None else colours
     for k, panel in zip(places, panels, strict=True):
-        rows = best[k]
-        _bars(panel, [short(names[j], LONGEST_LABEL) for j in rows], fit.topics[rows, k], overall[rows], colours[k])
+        rows, heights = best[k], np.arange(len(best[k]))
+        panel.barh(heights, overall[rows], height=0.86, color="0.86")
+        panel.barh(heights, fit.topics[rows, k], height=0.5, color=colours[k])
+        panel.set_yticks(heights, [short(names[j], LONGEST_LABEL) for j in rows], fontsize=8, parse_math=False)
+        panel.set_ylim(max(len(rows), 1) - 0.5, -0.5)
+        panel.set_xlim(0, None)
+        panel.locator_params(axis="x", nbins=4)
+        panel.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
+        panel.tick_params(axis="y", length=0)
+        panel.tick_params(axis="x", labelsize=7.5)
+        tidy(panel, grid="x")
+        panel.spines["left"].set_visible(False)
         panel.set_title(f"topic {k + 1} · {fit.shares[k]:.1%}", loc="left", fontsize=10)
     what = "share of counts: coloured in the topic, grey in all samples"
     if ax is not None:
@@ -67,18 +76,3 @@ def top_features(
         return ax
     figure_of(panels[0]).supxlabel(what, fontsize=9)
     return panels
-
-
-def _bars(ax: Axes, names: list[str], shares: Floats, overall: Floats, colour: str) -> None:
-    heights = np.arange(len(names))
-    ax.barh(heights, overall, height=0.86, color="0.86")
-    ax.barh(heights, shares, height=0.5, color=colour)
-    ax.set_yticks(heights, names, fontsize=8, parse_math=False)
-    ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
-    ax.set_xlim(0, None)
-    ax.locator_params(axis="x", nbins=4)
-    ax.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
-    ax.tick_params(axis="y", length=0)
-    ax.tick_params(axis="x", labelsize=7.5)
-    tidy(ax, grid="x")
-    ax.spines["left"].set_visible(False)

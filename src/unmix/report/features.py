@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unmix.analysis import distinctive_features, lifts
 from unmix.analysis.features import feature_names
 from unmix.fit import Fit
 from unmix.report.encode import Json, clean, packed, quantised_weights, size_of
-from unmix.types import Floats
 
 DISTINCTIVE = 30  # features of each topic that the page lists, in the order of `Fit.top_features`
 HEAVIEST = 300  # features of each topic that are sent whatever their weight
@@ -39,7 +37,12 @@ def topics_payload(fit: Fit, room: float) -> Json:
             break
         smallest *= 10**0.5
     times = lifts(fit)[used]
-    entries = [_run(topics[used, k], times[:, k], kept[used, k]) for k in range(topics.shape[1])]
+    bridges = np.arange(65535, len(used), 65535)
+    entries = []
+    for k in range(fit.n_topics):
+        places = np.union1d(np.flatnonzero(kept[used, k]), bridges)
+        codes = np.where(kept[used[places], k], quantised_weights(topics[used[places], k]), 0).astype(np.uint16)
+        entries.append((np.diff(places, prepend=0).astype(np.uint16), codes, times[places, k].astype(np.float32)))
     steps, weights, entry_lifts = (packed(np.concatenate(parts)) for parts in zip(*entries, strict=True))
     return {
         "names": names,
@@ -52,11 +55,3 @@ def topics_payload(fit: Fit, room: float) -> Json:
         "smallest": float(f"{smallest:.2g}"),
         "left_out": int((topics > 0).sum() - kept.sum()),
     }
-
-
-def _run(
-    weights: Floats, times: Floats, kept: NDArray[np.bool_]
-) -> tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.float32]]:
-    places = np.union1d(np.flatnonzero(kept), np.arange(65535, len(weights), 65535))  # the second are the bridges
-    codes = np.where(kept[places], quantised_weights(weights[places]), 0).astype(np.uint16)
-    return np.diff(places, prepend=0).astype(np.uint16), codes, times[places].astype(np.float32)

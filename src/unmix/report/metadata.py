@@ -99,7 +99,9 @@ def column_of(name: str, values: pd.Series) -> Column:
     if pd.api.types.is_object_dtype(values) or pd.api.types.is_string_dtype(values):
         values = _understood(values)
     if pd.api.types.is_datetime64_any_dtype(values):
-        return Column(name, "date", _milliseconds(values))
+        plain = values if values.dt.tz is None else values.dt.tz_convert(None)
+        stamps = plain.to_numpy().astype("datetime64[ms]")
+        return Column(name, "date", np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64)))
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values) and values.dtype.kind != "c":
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
         return Column(name, "number", np.where(np.isfinite(numbers), numbers, np.nan))
@@ -130,9 +132,3 @@ def _understood(values: pd.Series) -> pd.Series:
     if all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in known):
         return pd.to_numeric(values)
     return values
-
-
-def _milliseconds(dates: pd.Series) -> Floats:
-    plain = dates.dt.tz_convert("UTC").dt.tz_localize(None) if dates.dt.tz is not None else dates
-    stamps = plain.to_numpy().astype("datetime64[ms]")
-    return np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64).astype(np.float64))

@@ -33,9 +33,18 @@ def payload(fit: Fit, title: str, largest: int = MOST_BYTES, most_samples: int =
             f"The page holds {len(shown):,} of the {len(fit.L):,} samples: a fair part of those of each largest topic, and "
             "the most typical ones of each. Typical samples, shares and means over time come from all of them."
         )
-    page = _about(fit, title) | _topics(fit) | _trace(fit)
-    page["reproduce"] = recipe(fit)
-    page["samples"] = _samples(fit, shown, typical)
+    page = {
+        "title": title,
+        "model": str(fit.params.get("model", "Poisson NMF")),
+        "shape": [len(fit.L), len(fit.F), fit.n_topics],
+        "status": fit.status,
+        "loglik": float(fit.loglik) if np.isfinite(fit.loglik) else None,
+        "advice": fit.advice(),
+        **_topics(fit),
+        **_trace(fit),
+        "reproduce": recipe(fit),
+        "samples": _samples(fit, shown, typical),
+    }
     columns = columns_of(fit.metadata)
     lines = [timeline(column, fit.proportions) for column in columns if column.tells_time]
     page["time"] = [line for line in lines if line is not None]
@@ -53,17 +62,6 @@ def payload(fit: Fit, title: str, largest: int = MOST_BYTES, most_samples: int =
     if any(len(str(name)) > LONGEST_NAME for names in named for name in names):
         notes.append(f"Names are cut after {LONGEST_NAME} letters.")
     return page | {"notes": notes}
-
-
-def _about(fit: Fit, title: str) -> Json:
-    return {
-        "title": title,
-        "model": str(fit.params.get("model", "Poisson NMF")),
-        "shape": [len(fit.L), len(fit.F), fit.n_topics],
-        "status": fit.status,
-        "loglik": float(fit.loglik) if np.isfinite(fit.loglik) else None,
-        "advice": fit.advice(),
-    }
 
 
 def _topics(fit: Fit) -> Json:

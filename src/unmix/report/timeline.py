@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import count
 
 import numpy as np
@@ -37,7 +36,8 @@ def _numbers(values: Floats) -> tuple[Integers, list[str]]:
     """The number of the bin of each value, and what the bins are called."""
     whole = bool((values == np.round(values)).all())
     lowest, highest = float(values.min()), float(values.max())
-    for width in _round_widths(highest - lowest, whole):
+    smallest = 0 if whole else int(np.floor(np.log10(max(highest - lowest, 1e-300) / MOST_BINS)))
+    for width in (float(f"{digit}e{power}") for power in count(smallest) for digit in (1, 2, 5)):
         first, last = np.floor(lowest / width), np.floor(highest / width)
         if last - first < MOST_BINS:
             break
@@ -49,14 +49,6 @@ def _numbers(values: Floats) -> tuple[Integers, list[str]]:
     else:
         labels = [f"{start:.0f}–{start + width - 1:.0f}" for start in starts]
     return (np.floor(values / width) - first).astype(np.intp), labels
-
-
-def _round_widths(span: float, whole: bool) -> Iterator[float]:
-    """1, 2, 5, 10, …, from below what the span needs upward."""
-    smallest = 0 if whole else int(np.floor(np.log10(max(span, 1e-300) / MOST_BINS)))
-    for power in count(smallest):
-        for digit in (1, 2, 5):
-            yield float(f"{digit}e{power}")
 
 
 def _dates(values: Floats) -> tuple[Integers, list[str]]:

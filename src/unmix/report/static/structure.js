@@ -59,6 +59,9 @@ function unitOf(place) {
   return plot.groups[low].start + place - plot.groups[low].first;
 }
 
+// Where a point of the axis lies on a picture so many pixels wide.
+const toX = (unit, width) => ((unit - plot.view[0]) / (plot.view[1] - plot.view[0])) * width;
+
 function drawBars() {
   const canvas = $("bars");
   const { context } = sharp(canvas);
@@ -123,11 +126,9 @@ function drawMarks() {
   marks ??= sharp($("marks"));
   const { context, width, height } = marks;
   context.clearRect(0, 0, width, height);
-  const [from, to] = plot.view;
-  const toX = (unit) => ((unit - from) / (to - from)) * width;
   const ink = themed("--ink"), surface = themed("--surface");
   if (state.sample !== null) {
-    const x = toX(unitOf(plot.place[state.sample]) + 0.5);
+    const x = toX(unitOf(plot.place[state.sample]) + 0.5, width);
     context.fillStyle = ink;
     context.strokeStyle = surface;
     context.beginPath();
@@ -139,7 +140,7 @@ function drawMarks() {
     context.stroke();
   }
   if (plot.at !== null) {
-    const left = toX(unitOf(plot.at)), wide = Math.max(width / (to - from), 1.5);
+    const left = toX(unitOf(plot.at), width), wide = Math.max(toX(unitOf(plot.at) + 1, width) - left, 1.5);
     context.lineWidth = 3;
     context.strokeStyle = surface;
     context.strokeRect(left - 2, -4, wide + 4, height + 8);

@@ -29,17 +29,18 @@ function showTime() {
         let sum = 0;
         tops.push(stack.map((k) => (sum += mean(bin, k))));
       }
+      // a bin on its own is drawn in its full width
+      const [left, right] = first === last ? [x(first) - step / 2, x(first) + step / 2] : [x(first), x(last)];
       // from the full height down, each area over the last, so that no seam shows
       for (let s = K - 1; s >= 0; s--) {
+        const heights = tops.map((sums) => y(s === K - 1 ? 1 : Math.min(1, sums[s])));
         context.fillStyle = colours[stack[s]];
         context.beginPath();
-        context.moveTo(x(first) - (first === last ? step / 2 : 0), y(0));
-        tops.forEach((heights, j) => {
-          const top = y(s === K - 1 ? 1 : Math.min(1, heights[s]));
-          if (first === last) { context.lineTo(x(first) - step / 2, top); context.lineTo(x(first) + step / 2, top); }
-          else context.lineTo(x(first + j), top);
-        });
-        context.lineTo(x(last) + (first === last ? step / 2 : 0), y(0));
+        context.moveTo(left, y(0));
+        context.lineTo(left, heights[0]);
+        heights.forEach((height, j) => context.lineTo(x(first + j), height));
+        context.lineTo(right, heights.at(-1));
+        context.lineTo(right, y(0));
         context.fill();
       }
     }

@@ -73,7 +73,6 @@ function showTopicCards() {
   let waiting = 0;
   ranking.addEventListener("change", () => update({ lambda: ranking.value === "relevance" ? FIRST_LAMBDA : null }));
   slider.addEventListener("input", () => {
-    $("lambda-value").textContent = Number(slider.value).toFixed(2);
     cancelAnimationFrame(waiting);
     waiting = requestAnimationFrame(() => update({ lambda: Number(slider.value) }));
   });
