@@ -89,11 +89,6 @@ def first_view(table: pd.DataFrame | None) -> dict[str, Any]:
 
 def column_of(name: str, values: pd.Series) -> Column:
     values = values.reset_index(drop=True)
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        values = values.cat.remove_unused_categories()
-        levels = tuple(clean(level) for level in values.cat.categories)
-        codes = values.cat.codes.to_numpy(dtype=np.float64)
-        return Column(name, "text", np.where(codes < 0, np.nan, codes), levels)
     if isinstance(values.dtype, pd.PeriodDtype):
         values = values.dt.to_timestamp()
     if pd.api.types.is_object_dtype(values) or pd.api.types.is_string_dtype(values):
@@ -105,12 +100,12 @@ def column_of(name: str, values: pd.Series) -> Column:
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values) and values.dtype.kind != "c":
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
         return Column(name, "number", np.where(np.isfinite(numbers), numbers, np.nan))
-    missing = values.isna().to_numpy()
-    texts = np.array([clean(value) for value in values], dtype=object)
-    levels = tuple(sorted(set(texts[~missing]), key=natural))
-    place = {level: code for code, level in enumerate(levels)}
-    codes = [np.nan if gone else place[text] for text, gone in zip(texts, missing, strict=True)]
-    return Column(name, "text", np.array(codes, dtype=np.float64), levels)
+    if not isinstance(values.dtype, pd.CategoricalDtype):
+        texts = values.astype(object).map(clean, na_action="ignore")
+        values = texts.astype(pd.CategoricalDtype(sorted(texts.dropna().unique(), key=natural)))
+    values = values.cat.remove_unused_categories()
+    codes = values.cat.codes.to_numpy(dtype=np.float64)
+    return Column(name, "text", np.where(codes < 0, np.nan, codes), tuple(map(clean, values.cat.categories)))
 
 
 def _understood(values: pd.Series) -> pd.Series:
