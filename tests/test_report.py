@@ -164,7 +164,7 @@ def test_a_page_that_would_be_too_large_leaves_out_small_weights_and_says_so():
 
 
 def test_metadata_that_would_crowd_out_the_topics_are_dropped_largest_first(monkeypatch):
-    monkeypatch.setattr("unmix.report.payload.FOR_TOPICS", 20_000)
+    monkeypatch.setattr("unmix.report.payload.BYTES_FOR_TOPICS", 20_000)
     table = pd.DataFrame({"party": ["a", "b"] * 20, "text": [f"{i} " + "x" * 190 for i in range(40)]})
     page = payload(make_fit(metadata=table), "t", largest=29_000)
     assert [column["name"] for column in page["columns"]] == ["party"]

@@ -1,4 +1,4 @@
-"""What a person may want to know or do about a fit."""
+"""Sentences about a fit."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def match_topics(one: Fit, two: Fit, by: Literal["samples", "features"] = "featu
 
     By the features of topics, or by the proportions of samples, Σ √(p q) over all pairs is the largest there is.
     """
-    check_same(one, two, by)
+    _check_same(one, two, by)
     if by == "samples":
         return match_columns(one.proportions, two.proportions)
     return match_columns(one.topics, two.topics)
@@ -25,14 +25,14 @@ def match_topics(one: Fit, two: Fit, by: Literal["samples", "features"] = "featu
 def topic_distances(one: Fit, two: Fit | None = None) -> Floats:
     """Hellinger distances, 0 to 1, between each topic of fit one (rows) and each of fit two (columns), or of fit one itself."""
     if two is not None:
-        check_same(one, two, "features")
+        _check_same(one, two, "features")
         return hellinger_distances(one.topics, two.topics)
     distances = hellinger_distances(one.topics, one.topics)
     np.fill_diagonal(distances, 0)
     return distances
 
 
-def check_same(one: Fit, two: Fit, what: Literal["samples", "features"]) -> None:
+def _check_same(one: Fit, two: Fit, what: Literal["samples", "features"]) -> None:
     """Two fits have the same samples, or features: as many, and of the same names where both have names."""
     sizes = (len(one.L), len(two.L)) if what == "samples" else (len(one.F), len(two.F))
     if sizes[0] != sizes[1]:

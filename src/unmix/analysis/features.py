@@ -22,7 +22,6 @@ from unmix.fit import Fit
 from unmix.types import Floats, Integers
 
 LONGEST_FEATURE = 16  # letters, in the name of a topic
-NO_FEATURES = "no features"  # the name of a topic that is empty
 
 
 def lifts(fit: Fit, pseudocount: float = 1.0) -> Floats:
@@ -100,7 +99,7 @@ def topic_names(fit: Fit, n_features: int = 3) -> list[str]:
     """ "4: war, peace, nations": the number of each topic and its most distinctive features."""
     names = feature_names(fit)
     cut = [[short(names[j], LONGEST_FEATURE) for j in rows] for rows in distinctive_features(fit, n_features)]
-    return [f"{k + 1}: {', '.join(features) or NO_FEATURES}" for k, features in enumerate(cut)]
+    return [f"{k + 1}: {', '.join(features) or 'no features'}" for k, features in enumerate(cut)]
 
 
 def feature_names(fit: Fit) -> list[str]:

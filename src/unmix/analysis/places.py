@@ -14,7 +14,8 @@ from unmix.analysis.samples import fair_sample
 from unmix.types import Floats, Integers
 
 LANDMARKS = 500  # samples in the tree; its best order of leaves takes cubic time
-BLOCK = 4096  # samples whose distances to all landmarks are in memory at once
+SAMPLES_AT_ONCE = 4096  # whose distances to all landmarks are in memory
+ROUNDS = 300  # of stress majorisation
 
 
 def similarity_order(proportions: Floats) -> Integers:
@@ -29,39 +30,35 @@ def similarity_order(proportions: Floats) -> Integers:
         return np.argsort(-proportions[:, 0], kind="stable")
     tree = linkage(points[landmarks], method="ward", optimal_ordering=True)
     line = points[landmarks[leaves_list(tree)]]
-    nearest = _nearest(points, line)
+    halves = (line**2).sum(axis=1) / 2
+    blocks = [points[start : start + SAMPLES_AT_ONCE] for start in range(0, len(points), SAMPLES_AT_ONCE)]
+    nearest = np.concatenate([np.argmax(block @ line.T - halves, axis=1) for block in blocks])  # max of p·c − ‖c‖²/2
     padded = np.vstack([line[:1], line, line[-1:]])
     leaning = np.einsum("ij,ij->i", points - line[nearest], (padded[2:] - padded[:-2])[nearest])
     return np.lexsort([leaning, nearest])
 
 
-def _nearest(points: Floats, centres: Floats) -> Integers:
-    """The nearest centre of each point: the largest p·c − ‖c‖²/2."""
-    half = (centres**2).sum(axis=1) / 2
-    blocks = [points[start : start + BLOCK] for start in range(0, len(points), BLOCK)]
-    return np.concatenate([np.argmax(block @ centres.T - half, axis=1) for block in blocks])
-
-
-def topic_map(distances: Floats, rounds: int = 300) -> Floats:
+def topic_map(distances: Floats) -> Floats:
     """Places of the topics in the plane, K × 2, whose distances are near the given ones (metric multidimensional scaling).
 
     From the two leading axes of the centred squared distances, by rounds of stress majorisation (de Leeuw 1977): each
     topic moves to the average of the places where the others would have it.
     """
     K = len(distances)
-    places = _leading_axes(distances)
-    for _ in range(rounds if K > 2 else 0):
+    centring = np.eye(K) - 1 / K
+    values, vectors = leading_axes(-0.5 * centring @ distances**2 @ centring)
+    places = vectors * np.sqrt(np.maximum(values, 0))
+    for _ in range(ROUNDS if K > 2 else 0):
         between = places[:, None] - places[None]
         apart = np.maximum(np.sqrt((between**2).sum(axis=-1)), 1e-9)
         places = ((distances / apart)[..., None] * between).sum(axis=1) / K
     return places
 
 
-def _leading_axes(distances: Floats) -> Floats:
-    K = len(distances)
-    centring = np.eye(K) - 1 / K
-    values, vectors = np.linalg.eigh(-0.5 * centring @ distances**2 @ centring)
-    leading = np.argsort(-values, kind="stable")[:2]
-    axes = vectors[:, leading] * np.sqrt(np.maximum(values[leading], 0))
-    axes *= np.where(axes[np.abs(axes).argmax(axis=0), range(axes.shape[1])] < 0, -1, 1)  # eigenvectors have no sign
-    return np.pad(axes, ((0, 0), (0, 2 - axes.shape[1])))
+def leading_axes(matrix: Floats) -> tuple[Floats, Floats]:
+    """The two largest eigenvalues of a symmetric matrix and their vectors, zeros for the second where there is one only."""
+    values, vectors = np.linalg.eigh(matrix)
+    values, vectors = values[::-1][:2], vectors[:, ::-1][:, :2]
+    signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), range(len(values))])  # which eigenvectors do not have
+    absent = 2 - len(values)
+    return np.pad(values, (0, absent)), np.pad(vectors * signs, ((0, 0), (0, absent)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from unmix.fit import Fit
 from unmix.plot.palette import palette
-from unmix.plot.style import literal, new_axes, new_grid, say, tidy
+from unmix.plot.style import QUIET, literal, new_axes, new_grid, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,12 +21,6 @@ FEW_POINTS = 30  # each gets a mark
 Fits = Fit | Sequence[Fit] | Mapping[str, Fit]
 
 
-@overload
-def convergence(fits: Fits, what: None = None, ax: None = None) -> NDArray[np.object_]: ...
-@overload
-def convergence(fits: Fits, what: Literal["gap", "kkt"], ax: Axes | None = None) -> Axes: ...
-@overload
-def convergence(fits: Fits, what: Literal["gap", "kkt"] | None = None, *, ax: Axes) -> Axes: ...
 def convergence(
     fits: Fits, what: Literal["gap", "kkt"] | None = None, ax: Axes | None = None
 ) -> Axes | NDArray[np.object_]:
@@ -46,24 +40,27 @@ def convergence(
 
     Returns the array of the two panels, or the one Axes if `what` or `ax` is given.
     """
-    named = _named(fits)
+    if isinstance(fits, Mapping):
+        named = dict(fits)
+    else:
+        several = [fits] if isinstance(fits, Fit) else fits
+        named = {f"{i + 1}: {fit.params.get('solver', 'fit')}": fit for i, fit in enumerate(several)}
     if not named:
         raise ValueError("there are no fits to compare; give at least one")
     if what not in (None, "gap", "kkt"):
         raise ValueError(f"what: {what!r} is unknown; choose 'gap', 'kkt' or neither for both")
-    if what is None and ax is None:
-        panels = new_grid(2, 1, (7, 3), sharex=True)
-        _draw(panels[0], named, "gap")
-        _draw(panels[1], named, "kkt")
-        panels[0].set_xlabel("")
-        if len(named) > 1:  # one legend is enough: that of the panel with more lines
-            _, spare = sorted(panels, key=lambda panel: -len(panel.get_lines()))
-            if spare.get_legend():
-                spare.get_legend().remove()
-        return panels
-    ax = new_axes(7, 4) if ax is None else ax
-    _draw(ax, named, what or "gap")
-    return ax
+    if what is not None or ax is not None:
+        ax = new_axes(7, 4) if ax is None else ax
+        _draw(ax, named, what or "gap")
+        return ax
+    panels = new_grid(2, 1, (7, 3), sharex=True)
+    _draw(panels[0], named, "gap")
+    _draw(panels[1], named, "kkt")
+    panels[0].set_xlabel("")
+    _, spare = sorted(panels, key=lambda panel: -len(panel.get_lines()))
+    if spare.get_legend():  # one legend is enough: that of the panel with more lines
+        spare.get_legend().remove()
+    return panels
 
 
 def _draw(ax: Axes, named: Mapping[str, Fit], what: Literal["gap", "kkt"]) -> None:
@@ -79,26 +76,20 @@ def _draw(ax: Axes, named: Mapping[str, Fit], what: Literal["gap", "kkt"]) -> No
     ax.set_ylabel(title)
     if not lines:
         nothing = "all points are the best" if what == "gap" else "the KKT residual was not computed"
-        say(ax, nothing if any(map(len, curves.values())) or what == "kkt" else "nothing was recorded")
+        sentence = nothing if any(map(len, curves.values())) or what == "kkt" else "nothing was recorded"
+        ax.text(0.5, 0.5, sentence, transform=ax.transAxes, ha="center", va="center", color=QUIET, wrap=True)
         ax.set_yticks([])
         return
     seconds = np.concatenate([line.get_xdata() for line in lines.values()])
     if seconds.max() >= 10 * seconds.min():
         ax.set_xscale("log")
-    _log_scale(ax)
+    ax.set_yscale("log")
+    lowest, highest = np.log10(ax.get_ylim())
+    if highest - lowest < 2:  # at least a whole power of ten is on the axis
+        ax.set_ylim(10 ** np.floor(lowest), 10 ** np.ceil(highest))
+    ax.yaxis.set_minor_formatter("")  # names at powers of ten only
     if len(named) > 1:
         literal(ax.legend(lines.values(), lines.keys(), frameon=False, fontsize=9).get_texts())
-
-
-def _log_scale(ax: Axes) -> None:
-    """Of the y axis, with at least a whole power of ten on it and names at powers of ten only."""
-    from matplotlib.ticker import NullFormatter
-
-    ax.set_yscale("log")
-    lowest, highest = ax.get_ylim()
-    if np.log10(highest) - np.log10(lowest) < 2:
-        ax.set_ylim(10 ** np.floor(np.log10(lowest)), 10 ** np.ceil(np.log10(highest)))
-    ax.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _gaps(named: Mapping[str, Fit]) -> tuple[dict[str, pd.Series], str]:
@@ -117,10 +108,3 @@ def _known(named: Mapping[str, Fit], column: str) -> dict[str, pd.Series]:
         name: fit.trace.set_index("seconds")[column].dropna() if column in fit.trace else empty
         for name, fit in named.items()
     }
-
-
-def _named(fits: Fits) -> dict[str, Fit]:
-    if isinstance(fits, Mapping):
-        return dict(fits)
-    several = [fits] if isinstance(fits, Fit) else list(fits)
-    return {f"{i + 1}: {fit.params.get('solver', 'fit')}": fit for i, fit in enumerate(several)}

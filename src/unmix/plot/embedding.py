@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from unmix.analysis import fair_sample, topic_names
+from unmix.analysis.places import leading_axes
 from unmix.analysis.samples import Scale, groups, scale, values_of
 from unmix.analysis.topics import short, topic_place
 from unmix.fit import Fit
@@ -19,10 +21,12 @@ from unmix.types import Floats, Integers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.colors import Colormap
 
 MOST_POINTS = 20_000  # more would not show
 MOST_GROUPS_OF_NUMBERS = 12  # a column of more different numbers is a scale of colours, not one colour per value
-LONGEST_GROUP = 24
+LONGEST_GROUP = 24  # letters of a name
 
 
 def embedding(
@@ -52,28 +56,27 @@ def embedding(
         raise ValueError(f"method: {method!r} is unknown; choose 'pca' or 'umap'")
     meaning = _meaning(fit, colour)
     labels = meaning.labels if isinstance(meaning, Groups) else np.zeros(len(fit.L), dtype=np.intp)
-    shown = fair_sample(labels, MOST_POINTS)
-    shown = np.random.default_rng(0).permutation(shown)  # so that no group lies on top of the others
+    # In random order, so that no group lies on top of the others.
+    shown = np.random.default_rng(0).permutation(fair_sample(labels, MOST_POINTS))
     places, axis_names = (_pca if method == "pca" else _umap)(np.sqrt(fit.proportions[shown]))
     ax = new_axes(8, 6) if ax is None else ax
-    look: dict[str, Any] = {"s": float(np.clip(2e4 / len(shown), 2, 25)), "linewidths": 0, "alpha": 0.8}
-    look["rasterized"] = len(shown) > MANY_POINTS
-    if isinstance(meaning, Groups):
-        ax.scatter(places[:, 0], places[:, 1], c=[meaning.colours[g] for g in labels[shown]], **look)
-    else:
-        known = np.isfinite(meaning.scale.numbers[shown])
-        ax.scatter(places[~known, 0], places[~known, 1], color="0.85", **look)
-        numbers = meaning.scale.numbers[shown][known]
-        points = ax.scatter(places[known, 0], places[known, 1], c=numbers, cmap=meaning.colours, **look)
-        _colour_bar(ax, points, meaning)
+    size = float(np.clip(2e4 / len(shown), 2, 25))
+    scatter = partial(ax.scatter, s=size, linewidths=0, alpha=0.8, rasterized=len(shown) > MANY_POINTS)
     ax.set_aspect("equal", adjustable="datalim")
     tidy(ax)
     ax.set(xticks=[], yticks=[], ylabel=axis_names[1])
     part = f"\n({len(shown):,} of {len(labels):,} samples)" if len(shown) < len(labels) else ""
     ax.set_xlabel(axis_names[0] + part)
     if isinstance(meaning, Groups):
+        scatter(places[:, 0], places[:, 1], c=[meaning.colours[g] for g in labels[shown]])
         ax.set_title(meaning.title, loc="left", fontsize=10, parse_math=False)
         _name_groups(ax, places, labels[shown], meaning)
+    else:
+        numbers = meaning.scale.numbers[shown]
+        known = np.isfinite(numbers)
+        scatter(places[~known, 0], places[~known, 1], color="0.85")
+        points = scatter(places[known, 0], places[known, 1], c=numbers[known], cmap=meaning.colours)
+        _colour_bar(ax, points, meaning)
     return ax
 
 
@@ -91,7 +94,7 @@ class Shades(NamedTuple):
 
     title: str
     scale: Scale
-    colours: Any  # a colour map of matplotlib, or the name of one
+    colours: Colormap | str  # a colour map, or its name
 
 
 def _meaning(fit: Fit, colour: str | int | ArrayLike | None) -> Groups | Shades:
@@ -101,24 +104,20 @@ def _meaning(fit: Fit, colour: str | int | ArrayLike | None) -> Groups | Shades:
         k = topic_place(fit, int(colour))
         title = "proportion of topic " + topic_names(fit)[k]
         return Shades(title, Scale(fit.proportions[:, k], dates=False), shades(topic_colours(fit)[k]))
-    values, title = values_of(fit, colour, "colour"), colour if isinstance(colour, str) else "group"
+    values = values_of(fit, colour, "colour")
     numbers = scale(values) if values.nunique() > MOST_GROUPS_OF_NUMBERS else None
     if numbers is not None:
         return Shades(colour if isinstance(colour, str) else "value", numbers, "viridis")
     names, labels = groups(values)
-    return Groups(title, names, labels, palette(len(names)))
+    return Groups(colour if isinstance(colour, str) else "group", names, labels, palette(len(names)))
 
 
 def _pca(points: Floats) -> tuple[Floats, tuple[str, str]]:
-    """The two principal components. The sign of each makes its largest coefficient positive."""
+    """The two principal components, and how much of the variance each explains."""
     centred = points - points.mean(axis=0)
-    variances, directions = np.linalg.eigh(centred.T @ centred)
-    two = directions[:, ::-1][:, :2]
-    two = two * np.sign(two[np.abs(two).argmax(axis=0), range(two.shape[1])])
-    places = np.zeros((len(points), 2))
-    places[:, : two.shape[1]] = centred @ two
-    parts = np.append(variances[::-1], 0)[:2].clip(0) / max(variances.sum(), np.finfo(float).tiny)
-    return places, (f"principal component 1 ({parts[0]:.0%})", f"principal component 2 ({parts[1]:.0%})")
+    variances, directions = leading_axes(centred.T @ centred)
+    parts = variances.clip(0) / max((centred**2).sum(), np.finfo(float).tiny)
+    return centred @ directions, (f"principal component 1 ({parts[0]:.0%})", f"principal component 2 ({parts[1]:.0%})")
 
 
 def _umap(points: Floats) -> tuple[Floats, tuple[str, str]]:
@@ -146,7 +145,7 @@ def _umap(points: Floats) -> tuple[Floats, tuple[str, str]]:
         return reducer.fit_transform(points).astype(float), ("UMAP 1", "UMAP 2")
 
 
-def _colour_bar(ax: Axes, points: Any, meaning: Shades) -> None:
+def _colour_bar(ax: Axes, points: PathCollection, meaning: Shades) -> None:
     bar = figure_of(ax).colorbar(points, ax=ax, shrink=0.8)
     bar.set_label(meaning.title, parse_math=False)
     bar.outline.set_visible(False)
@@ -164,4 +163,4 @@ def _name_groups(ax: Axes, places: Floats, labels: Integers, meaning: Groups) ->
     order = [g for g in np.argsort(-sizes, kind="stable") if sizes[g]]
     middles = np.array([np.median(places[labels == g], axis=0) for g in order])
     names = [short(meaning.names[g], LONGEST_GROUP) for g in order]
-    place_labels(ax, middles[:, 0], middles[:, 1], names, on_top=True, boxes=[meaning.colours[g] for g in order])
+    place_labels(ax, middles[:, 0], middles[:, 1], names, boxes=[meaning.colours[g] for g in order])

@@ -24,8 +24,9 @@ DIRECTIONS = [(cos(radians(a)), sin(radians(a))) for a in (0, 180, 90, 270, 30, 
 NEAR = 3
 DISTANCES = (NEAR, 9, 17, 27, 39, 53)  # this and all lengths below in points of 1/72 inch
 LEADER: dict[str, Any] = {"arrowstyle": "-", "color": QUIET, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2}
-SIZE, DOT = 8, 2  # of letters; of half a point that no label may hide
+LETTER_SIZE, POINT_SIZE = 8, 4  # no label may hide a point
 BETWEEN, PADDING = 1.0, 2.0  # room around a label, and inside its box
+BOX_STYLE = f"round,pad={PADDING / LETTER_SIZE}"
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 Line = tuple[float, float, float, float]  # x and y of one end and of the other
@@ -36,13 +37,11 @@ def place_labels(
     x: ArrayLike,
     y: ArrayLike,
     names: Sequence[str],
-    *,
-    on_top: bool = False,
     boxes: Sequence[str] | None = None,
 ) -> list[Annotation]:
     """Write each name near its point, inside the Axes; those that find no free place are left out.
 
-    `on_top` tries the point itself before the places around it; `boxes` are the colours of frames around the names.
+    `boxes` are the colours of frames around the names, which then may lie on the points, and best on their own.
     Limits and scales of the axes must be final, and the figure must have its final size.
     """
     from matplotlib.patheffects import withStroke
@@ -52,19 +51,20 @@ def place_labels(
     places = np.column_stack([x, y]).astype(float)
     spots = (ax.transData.transform(places) * points).tolist()
     frame = tuple((np.asarray(ax.get_window_extent().extents) * points).tolist())
-    taken = [] if on_top else [(u - DOT, v - DOT, u + DOT, v + DOT) for u, v in spots]
-    style: dict[str, Any] = {"fontsize": SIZE, "parse_math": False, "ha": "center", "va": "center"}
+    boxed = boxes is not None
+    taken = [] if boxed else [_box(u, v, POINT_SIZE, POINT_SIZE) for u, v in spots]
+    style: dict[str, Any] = {"fontsize": LETTER_SIZE, "parse_math": False, "ha": "center", "va": "center"}
     if boxes is None:
         style["path_effects"] = [withStroke(linewidth=2, foreground="white")]
-    room = Room(frame, taken, lines_may_cross=on_top)
+    room = Room(frame, taken, lines_may_cross=boxed)
     written = []
     for i, name in enumerate(names):
-        width, height = (points * length + 2 * (BETWEEN + PADDING * (boxes is not None)) for length in _size(ax, name))
-        for distance, dx, dy in _offsets(width, height, on_top):
+        width, height = (points * length + 2 * (BETWEEN + PADDING * boxed) for length in _size(ax, name))
+        for distance, dx, dy in _offsets(width, height, boxed):
             line = (*spots[i], spots[i][0] + dx, spots[i][1] + dy)
             if room.take(_box(line[2], line[3], width, height), line if distance > NEAR else None):
                 if boxes is not None:
-                    style["bbox"] = {"boxstyle": f"round,pad={PADDING / SIZE}", "ec": boxes[i], "fc": (1, 1, 1, 0.85)}
+                    style["bbox"] = {"boxstyle": BOX_STYLE, "ec": boxes[i], "fc": (1, 1, 1, 0.85)}
                 leader = LEADER if distance > NEAR else None
                 style["zorder"] = 4 - i / len(names)  # earlier words lie over later lines
                 written.append(
@@ -86,7 +86,10 @@ class Room:
 
     def take(self, box: Box, line: Line | None) -> bool:
         """Take the box and the line for a word, if they are free."""
-        if not _within(box, self.frame) or any(_overlap(box, other) for other in (*self.points, *self.words)):
+        left, bottom, right, top = self.frame
+        if box[0] < left or box[1] < bottom or box[2] > right or box[3] > top:
+            return False
+        if any(_overlap(box, other) for other in (*self.points, *self.words)):
             return False
         if any(_crosses(other, box) for other in self.lines):
             return False
@@ -99,16 +102,16 @@ class Room:
 
 def _size(ax: Axes, name: str) -> tuple[float, float]:
     """Width and height of a name in pixels."""
-    text = ax.text(0, 0, name, fontsize=SIZE, parse_math=False)
+    text = ax.text(0, 0, name, fontsize=LETTER_SIZE, parse_math=False)
     with letters_missing():
         box = text.get_window_extent()
     text.remove()
     return box.width, box.height
 
 
-def _offsets(width: float, height: float, on_top: bool) -> Iterator[tuple[float, float, float]]:
+def _offsets(width: float, height: float, boxed: bool) -> Iterator[tuple[float, float, float]]:
     """Distances from the point, and where the middle of the label would be from it."""
-    if on_top:
+    if boxed:
         yield 0, 0, 0
     for distance in DISTANCES:
         for across, up in DIRECTIONS:
@@ -117,10 +120,6 @@ def _offsets(width: float, height: float, on_top: bool) -> Iterator[tuple[float,
 
 def _box(x: float, y: float, width: float, height: float) -> Box:
     return x - width / 2, y - height / 2, x + width / 2, y + height / 2
-
-
-def _within(box: Box, frame: Box) -> bool:
-    return frame[0] <= box[0] and frame[1] <= box[1] and box[2] <= frame[2] and box[3] <= frame[3]
 
 
 def _overlap(one: Box, other: Box) -> bool:

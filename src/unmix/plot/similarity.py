@@ -9,7 +9,6 @@ import numpy as np
 from unmix.analysis import match_topics, topic_distances, topic_names, topic_order
 from unmix.fit import Fit
 from unmix.plot.style import figure_of, new_axes
-from unmix.types import Floats, Integers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,33 +22,29 @@ def similarity(fit: Fit, other: Fit | None = None, ax: Axes | None = None) -> Ax
     Rows are the topics of `fit`, the heaviest first. Columns are the same, or the topics of the `other` fit, each on the
     diagonal with its match; those without one come last. `unmix.analysis.match_topics` matches them.
     """
-    against = fit if other is None else other
-    alike, rows = 1 - topic_distances(fit, other), topic_order(fit)
-    columns = rows if other is None else _beside(rows, match_topics(fit, other), topic_order(other))
+    rows = topic_order(fit)
+    columns = rows
+    if other is not None:
+        partners = match_topics(fit, other)
+        matched = [partners[k] for k in rows if k in partners]
+        columns = np.array(matched + [k for k in topic_order(other) if k not in matched], dtype=np.intp)
     if ax is None:
         ax = new_axes(5 + 0.36 * len(columns), (2 if other is None else 3.2) + 0.32 * len(rows))
-    image = ax.imshow(alike[np.ix_(rows, columns)], vmin=0, vmax=1, cmap="Blues", aspect="auto")
-    names, others = topic_names(fit), topic_names(against)
-    across = [str(k + 1) if other is None else others[k] for k in columns]
+    shown = (1 - topic_distances(fit, other))[np.ix_(rows, columns)]
+    image = ax.imshow(shown, vmin=0, vmax=1, cmap="Blues", aspect="auto")
+    names = topic_names(fit)
+    others = [str(k + 1) for k in range(fit.n_topics)] if other is None else topic_names(other)
     size = 9 if max(len(rows), len(columns)) <= 20 else 7
     ax.set_yticks(range(len(rows)), [names[k] for k in rows], fontsize=size, parse_math=False)
-    ax.set_xticks(range(len(columns)), across, fontsize=size, parse_math=False, rotation=0 if other is None else 90)
+    across, rotation = [others[k] for k in columns], 0 if other is None else 90
+    ax.set_xticks(range(len(columns)), across, fontsize=size, parse_math=False, rotation=rotation)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_xlabel("topics" if other is None else "topics of the other fit")
     ax.set_ylabel("topics")
     if max(len(rows), len(columns)) <= MOST_WITH_NUMBERS:
-        _write_numbers(ax, alike[np.ix_(rows, columns)])
+        for (i, j), value in np.ndenumerate(shown):
+            colour = "white" if value > 0.65 else "0.1"
+            ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7.5, color=colour)
     figure_of(ax).colorbar(image, ax=ax, label="similarity", shrink=0.8).outline.set_visible(False)
     return ax
-
-
-def _beside(rows: Integers, partners: dict[int, int], order: Integers) -> Integers:
-    """Columns in the order of their rows, and those without a row behind them."""
-    first = [partners[k] for k in rows if k in partners]
-    return np.array(first + [k for k in order if k not in first], dtype=np.intp)
-
-
-def _write_numbers(ax: Axes, values: Floats) -> None:
-    for (i, j), value in np.ndenumerate(values):
-        ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7.5, color="white" if value > 0.65 else "0.1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +17,6 @@ from unmix.plot.style import figure_of, lay_out, literal, new_axes, tidy
 from unmix.types import Floats, Integers
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 MOST_SAMPLES = 2000  # more columns than that do not show in a picture
@@ -48,8 +47,15 @@ def structure(
 
     Of more than 2,000 samples a fair part is shown: the same share of each group, the same ones every time.
     """
-    names, labels = _grouping(fit, group)
-    places = None if order is None else _scale(fit, order)
+    names, labels = [""], np.zeros(len(fit.L), dtype=np.intp)
+    if group is not None:
+        names, labels = groups(values_of(fit, group, "group"))
+    places = None if order is None else scale(values_of(fit, order, "order"))
+    if order is not None and places is None:
+        what = repr(order) if isinstance(order, str) else "the given values"
+        raise ValueError(
+            f"order: {what} does not hold numbers or dates; give a column of numbers or ISO dates, or use it as group"
+        )
     shown = fair_sample(labels, MOST_SAMPLES)
     blocks = []
     for g in range(len(names)):
@@ -76,22 +82,8 @@ def structure(
     return ax
 
 
-def _grouping(fit: Fit, group: str | ArrayLike | None) -> tuple[list[str], Integers]:
-    return ([""], np.zeros(len(fit.L), dtype=np.intp)) if group is None else groups(values_of(fit, group, "group"))
-
-
-def _scale(fit: Fit, order: str | ArrayLike) -> Scale:
-    found = scale(values_of(fit, order, "order"))
-    if found is None:
-        what = repr(order) if isinstance(order, str) else "the given values"
-        raise ValueError(
-            f"order: {what} does not hold numbers or dates; give a column of numbers or ISO dates, or use it as group"
-        )
-    return found
-
-
 def _stack(ax: Axes, fit: Fit, blocks: list[Integers], colours: Sequence[str]) -> list[tuple[float, float]]:
-    """Draw the blocks with a gap between them; the ends of each block along the axis."""
+    """Draw the blocks with a gap between them, and a legend; the ends of each block along the axis."""
     topics = topic_order(fit)
     sizes = np.array([len(members) for members in blocks])
     gap = sizes.sum() / max(250, 10 * len(blocks))
@@ -111,43 +103,40 @@ def _stack(ax: Axes, fit: Fit, blocks: list[Integers], colours: Sequence[str]) -
     ax.set_ylim(0, 1)
     tidy(ax)
     names = topic_names(fit)
-    _legend(ax, areas, [names[k] for k in reversed(topics)])
-    return list(zip(lefts, lefts + sizes, strict=True))
-
-
-def _legend(ax: Axes, handles: Sequence[Artist], labels: Sequence[str]) -> None:
-    """To the right of the picture, in the order of the stack."""
-    n = len(labels)
     legend = ax.legend(
-        handles,
-        labels,
+        areas,
+        [names[k] for k in reversed(topics)],
         title="topic: its top features",
         loc="upper left",
         bbox_to_anchor=(1.0, 1.03),
         frameon=False,
-        fontsize=9 if n <= 16 else 7,
-        ncols=1 + (n - 1) // LEGEND_ROWS,
+        fontsize=9 if len(topics) <= 16 else 7,
+        ncols=1 + (len(topics) - 1) // LEGEND_ROWS,
         handlelength=1.0,
         handleheight=1.0,
         alignment="left",
     )
     literal(legend.get_texts())
+    return list(zip(lefts, lefts + sizes, strict=True))
 
 
 def _label_groups(ax: Axes, names: Sequence[str], ends: Sequence[tuple[float, float]]) -> None:
     """Names under their groups: level where all have room, slanted otherwise, and of those too close the largest."""
-    size, style = 9, dict[str, Any]()
-    points = _column_width(ax)
+    size, points = 9, _column_width(ax)
     centres = np.array([(left + right) / 2 for left, right in ends]) * points
     shown = [short(name, LONGEST_GROUP) for name in names]
     widths = np.array([0.7 * size * len(name) for name in shown])
     kept = list(range(len(names)))
-    if (np.diff(centres) < (widths[1:] + widths[:-1]) / 2 + size / 4).any():
-        kept, style = [], {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    slanted = (np.diff(centres) < (widths[1:] + widths[:-1]) / 2 + size / 4).any()
+    if slanted:
+        kept = []
         for g in sorted(range(len(names)), key=lambda g: ends[g][0] - ends[g][1]):
             if all(abs(centres[g] - centres[other]) >= 1.5 * size for other in kept):
                 kept.append(g)
-    ax.set_xticks(centres[kept] / points, [shown[g] for g in kept], fontsize=size, parse_math=False, **style)
+    ax.set_xticks(centres[kept] / points, [shown[g] for g in kept], fontsize=size, parse_math=False)
+    if slanted:
+        for label in ax.get_xticklabels():
+            label.set(rotation=45, ha="right", rotation_mode="anchor")
     ax.tick_params(axis="x", length=0)
 
 

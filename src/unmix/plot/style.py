@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 MANY_POINTS = 2000  # beyond that a vector picture would grow slow: points become pixels
-FAINT, QUIET = "0.9", "0.45"  # of lines; of words that matter less
+QUIET = "0.45"  # the grey of words that matter less
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -40,12 +40,14 @@ def new_axes(width: float, height: float) -> Axes:
     return new_grid(1, 1, (width, height))[0]
 
 
-def new_grid(n: int, most_columns: int, panel: tuple[float, float], **options: Any) -> NDArray[np.object_]:
+def new_grid(
+    n: int, most_columns: int, panel: tuple[float, float], *, sharex: bool = False, sharey: bool = False
+) -> NDArray[np.object_]:
     """n panels of a size in inches, row by row and in rows as even as can be, of one new figure."""
     rows = ceil(n / most_columns)
     columns = ceil(n / rows)
     figure = new_figure(columns * panel[0], rows * panel[1])
-    panels = figure.subplots(rows, columns, squeeze=False, **options).ravel()
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey).ravel()
     for unused in panels[n:]:
         unused.remove()
     return panels[:n]
@@ -73,7 +75,7 @@ def tidy(ax: Axes, grid: str = "") -> None:
     """No frame but the two lines that are read; `grid` is "x", "y", "both" or none, and lies behind the picture."""
     ax.spines[["top", "right"]].set_visible(False)
     if grid:
-        ax.grid(axis=grid, color=FAINT, linewidth=0.8)  # type: ignore[arg-type]
+        ax.grid(axis=grid, color="0.9", linewidth=0.8)  # type: ignore[arg-type]
     ax.set_axisbelow(True)
 
 
@@ -81,11 +83,6 @@ def literal(texts: Iterable[Text]) -> None:
     """A "$" in a name is a "$"."""
     for text in texts:
         text.set_parse_math(False)
-
-
-def say(ax: Axes, sentence: str) -> None:
-    """Words in place of a picture."""
-    ax.text(0.5, 0.5, sentence, transform=ax.transAxes, ha="center", va="center", color=QUIET, wrap=True)
 
 
 def shades(colour: str) -> Colormap:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,32 +14,14 @@ from unmix.analysis.topics import short, topic_places
 from unmix.fit import Fit
 from unmix.plot.palette import topic_colours
 from unmix.plot.style import figure_of, new_grid, tidy
-from unmix.types import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LONGEST_LABEL = 18
-COLUMNS, WIDTH = 5, 2.7
+LONGEST_LABEL = 18  # letters
+MOST_COLUMNS, PANEL_WIDTH = 5, 2.7  # inches
 
 
-@overload
-def top_features(
-    fit: Fit,
-    n: int = 10,
-    topics: int | Iterable[int] | None = None,
-    ax: None = None,
-    colours: Sequence[str] | None = None,
-) -> NDArray[np.object_]: ...
-@overload
-def top_features(
-    fit: Fit,
-    n: int = 10,
-    topics: int | Iterable[int] | None = None,
-    *,
-    ax: Axes,
-    colours: Sequence[str] | None = None,
-) -> Axes: ...
 def top_features(
     fit: Fit,
     n: int = 10,
@@ -67,12 +49,26 @@ def top_features(
         raise ValueError(f"n: {n} features cannot be drawn; give at least 1")
     if ax is not None and len(places) != 1:
         raise ValueError(f"ax holds one topic, and {len(places)} were asked for; give one, as topics=3, or no ax")
-    panels = new_grid(len(places), COLUMNS, (WIDTH, 0.6 + 0.19 * n)) if ax is None else np.array([ax], dtype=object)
+    panels = (
+        new_grid(len(places), MOST_COLUMNS, (PANEL_WIDTH, 0.6 + 0.19 * n))
+        if ax is None
+        else np.array([ax], dtype=object)
+    )
     best, names, overall = distinctive_features(fit, n), feature_names(fit), fit.topics @ fit.shares
     colours = topic_colours(fit) if colours is None else colours
     for k, panel in zip(places, panels, strict=True):
-        rows = best[k]
-        _bars(panel, [short(names[j], LONGEST_LABEL) for j in rows], fit.topics[rows, k], overall[rows], colours[k])
+        rows, heights = best[k], np.arange(len(best[k]))
+        panel.barh(heights, overall[rows], height=0.86, color="0.86")
+        panel.barh(heights, fit.topics[rows, k], height=0.5, color=colours[k])
+        panel.set_yticks(heights, [short(names[j], LONGEST_LABEL) for j in rows], fontsize=8, parse_math=False)
+        panel.set_ylim(max(len(rows), 1) - 0.5, -0.5)
+        panel.set_xlim(0, None)
+        panel.locator_params(axis="x", nbins=4)
+        panel.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
+        panel.tick_params(axis="y", length=0)
+        panel.tick_params(axis="x", labelsize=7.5)
+        tidy(panel, grid="x")
+        panel.spines["left"].set_visible(False)
         panel.set_title(f"topic {k + 1} · {fit.shares[k]:.1%}", loc="left", fontsize=10)
     what = "share of counts: coloured in the topic, grey in all samples"
     if ax is not None:
@@ -80,18 +76,3 @@ def top_features(
         return ax
     figure_of(panels[0]).supxlabel(what, fontsize=9)
     return panels
-
-
-def _bars(ax: Axes, names: list[str], shares: Floats, overall: Floats, colour: str) -> None:
-    heights = np.arange(len(names))
-    ax.barh(heights, overall, height=0.86, color="0.86")
-    ax.barh(heights, shares, height=0.5, color=colour)
-    ax.set_yticks(heights, names, fontsize=8, parse_math=False)
-    ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
-    ax.set_xlim(0, None)
-    ax.locator_params(axis="x", nbins=4)
-    ax.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
-    ax.tick_params(axis="y", length=0)
-    ax.tick_params(axis="x", labelsize=7.5)
-    tidy(ax, grid="x")
-    ax.spines["left"].set_visible(False)

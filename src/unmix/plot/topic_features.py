@@ -17,7 +17,7 @@ from unmix.plot.style import MANY_POINTS, new_axes, tidy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LONGEST_LABEL = 20
+LONGEST_LABEL = 20  # letters
 LOWEST_FREQUENCY = 1e-3  # of the average one, where the picture ends
 
 
@@ -57,8 +57,7 @@ def topic_features(
     named = named[scores[named] > 0]
     ax = new_axes(8, 5.5) if ax is None else ax
     ax.axhline(0, color="0.6", linewidth=0.8, zorder=0.5)
-    many = len(seen) > MANY_POINTS
-    ax.scatter(overall[seen], changes[seen], s=6, color="0.75", linewidths=0, rasterized=many)
+    ax.scatter(overall[seen], changes[seen], s=6, color="0.75", linewidths=0, rasterized=len(seen) > MANY_POINTS)
     ax.scatter(overall[named], changes[named], s=18, color=topic_colours(fit)[k], linewidths=0, zorder=2)
     ax.set_xscale("log")
     ax.margins(x=0.06, y=0.06)

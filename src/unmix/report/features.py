@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from unmix.analysis import distinctive_features, lifts
 from unmix.analysis.features import feature_names
 from unmix.fit import Fit
-from unmix.report.encode import clean, embeddable_json, packed, quantised_weights
-from unmix.types import Floats
+from unmix.report.encode import Json, clean, packed, quantised_weights, size_of
 
 DISTINCTIVE = 30  # features of each topic that the page lists, in the order of `Fit.top_features`
 HEAVIEST = 300  # features of each topic that are sent whatever their weight
 SMALLEST_WEIGHT = 1e-6
-BYTES = 32 / 3  # of an entry: two uint16 and a float32 as base64
+BYTES_OF_ENTRY = 32 / 3  # two uint16 and a float32 as base64
 
 
-def topics_payload(fit: Fit, room: float) -> dict[str, Any]:
+def topics_payload(fit: Fit, room: float) -> Json:
     """The weights of features in topics, in at most about `room` bytes: a lower bound on weights is raised until they fit.
 
     Each topic is a run of entries in the order of the features: the distance from the last feature to this one, the
     quantised weight, and the lift. A distance that uint16 cannot hold is bridged by an entry without weight.
     """
     topics, all_names, best = fit.topics, feature_names(fit), distinctive_features(fit, DISTINCTIVE)
-    always = _heaviest(topics) & (quantised_weights(topics) > 0)
+    heaviest = np.argpartition(-topics, min(HEAVIEST, len(topics) - 1), axis=0)[:HEAVIEST]
+    always = np.zeros(topics.shape, dtype=bool)
+    np.put_along_axis(always, heaviest, True, axis=0)
+    always &= quantised_weights(topics) > 0
     for k, rows in enumerate(best):
         always[rows, k] = True
     smallest = SMALLEST_WEIGHT
@@ -34,12 +33,16 @@ def topics_payload(fit: Fit, room: float) -> dict[str, Any]:
         kept = always | (topics > smallest)
         used = np.flatnonzero(kept.any(axis=1))
         names = [clean(all_names[j]) for j in used]
-        size = BYTES * kept.sum() + 3 * len(used) + len(embeddable_json(names).encode(errors="replace"))
-        if size <= room or smallest >= 1:
+        if BYTES_OF_ENTRY * kept.sum() + 3 * len(used) + size_of(names) <= room or smallest >= 1:
             break
         smallest *= 10**0.5
     times = lifts(fit)[used]
-    entries = [_run(topics[used, k], times[:, k], kept[used, k]) for k in range(topics.shape[1])]
+    bridges = np.arange(65535, len(used), 65535)
+    entries = []
+    for k in range(fit.n_topics):
+        places = np.union1d(np.flatnonzero(kept[used, k]), bridges)
+        codes = np.where(kept[used[places], k], quantised_weights(topics[used[places], k]), 0).astype(np.uint16)
+        entries.append((np.diff(places, prepend=0).astype(np.uint16), codes, times[places, k].astype(np.float32)))
     steps, weights, entry_lifts = (packed(np.concatenate(parts)) for parts in zip(*entries, strict=True))
     return {
         "names": names,
@@ -52,19 +55,3 @@ def topics_payload(fit: Fit, room: float) -> dict[str, Any]:
         "smallest": float(f"{smallest:.2g}"),
         "left_out": int((topics > 0).sum() - kept.sum()),
     }
-
-
-def _heaviest(topics: Floats) -> NDArray[np.bool_]:
-    """Which features are among the heaviest of each topic."""
-    heaviest = np.zeros(topics.shape, dtype=bool)
-    best = np.argpartition(-topics, min(HEAVIEST, len(topics) - 1), axis=0)[:HEAVIEST]
-    np.put_along_axis(heaviest, best, True, axis=0)
-    return heaviest
-
-
-def _run(
-    weights: Floats, times: Floats, kept: NDArray[np.bool_]
-) -> tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.float32]]:
-    places = np.union1d(np.flatnonzero(kept), np.arange(65535, len(weights), 65535))  # the second are the bridges
-    codes = np.where(kept[places], quantised_weights(weights[places]), 0).astype(np.uint16)
-    return np.diff(places, prepend=0).astype(np.uint16), codes, times[places].astype(np.float32)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from unmix.analysis.samples import natural
-from unmix.report.encode import clean, packed
+from unmix.report.encode import Json, clean, packed
 from unmix.types import Floats, Integers
 
-MOST_GROUPS = 60
+MOST_GROUPS = 60  # values of a column by which samples can be grouped
 MISSING = 65535  # the code of a text that is not there
 
-_ISO_DATE = re.compile(r"\d{4}-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?)?")
+_ISO_DATE = r"\d{4}-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?)?"
 _TIME_WORD = re.compile(r"(?<![a-z])(year|date|time|pseudotime|day|week|month|hour)s?(?![a-z])", re.IGNORECASE)
 
 
@@ -26,7 +26,7 @@ class Column:
     """One column: numbers, dates as milliseconds since 1970, or texts as places in `levels`; NaN where missing."""
 
     name: str
-    kind: str  # "number" | "date" | "text"
+    kind: Literal["number", "date", "text"]
     values: Floats
     levels: tuple[str, ...] = ()
 
@@ -52,9 +52,9 @@ class Column:
         years = bool((known == np.round(known)).all() and known.min() >= 1500 and known.max() <= 2100)
         return self.kind == "date" or years or bool(_TIME_WORD.search(self.name))
 
-    def taken(self, rows: Integers) -> dict[str, Any]:
+    def taken(self, rows: Integers) -> Json:
         """For the page, these rows alone."""
-        about: dict[str, Any] = {"name": self.name, "kind": self.kind, "groups": self.can_group}
+        about: Json = {"name": self.name, "kind": self.kind, "groups": self.can_group}
         values = self.values[rows]
         if self.kind != "text":
             return about | {"values": packed(values)}
@@ -76,47 +76,48 @@ def columns_of(table: pd.DataFrame | None) -> list[Column]:
 def first_view(table: pd.DataFrame | None) -> dict[str, Any]:
     """What to show first: samples in the order of a column that tells time, else by the groups of the first column of text.
     As parameters of `unmix.plot.structure`."""
-    named = [] if table is None else [name for name in table.columns if isinstance(name, str)]
-    columns = {name: column_of(name, table[name]) for name in named}  # type: ignore[index]
-    if (time := next((name for name, column in columns.items() if column.tells_time), None)) is not None:
-        return {"order": time}
-    groups = (name for name, column in columns.items() if column.kind == "text" and column.can_group)
-    group = next((name for name in groups if columns[name].distinct > 1), None)
-    return {} if group is None else {"group": group}
+    table = pd.DataFrame() if table is None else table
+    columns = [column_of(name, table[name]) for name in table.columns if isinstance(name, str)]
+    for column in columns:
+        if column.tells_time:
+            return {"order": column.name}
+    for column in columns:
+        if column.kind == "text" and column.can_group and column.distinct > 1:
+            return {"group": column.name}
+    return {}
 
 
 def column_of(name: str, values: pd.Series) -> Column:
     values = values.reset_index(drop=True)
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        values = values.cat.remove_unused_categories()
-        levels = tuple(clean(level) for level in values.cat.categories)
-        codes = values.cat.codes.to_numpy(dtype=np.float64)
-        return Column(name, "text", np.where(codes < 0, np.nan, codes), levels)
     if isinstance(values.dtype, pd.PeriodDtype):
         values = values.dt.to_timestamp()
     if pd.api.types.is_object_dtype(values) or pd.api.types.is_string_dtype(values):
         values = _understood(values)
     if pd.api.types.is_datetime64_any_dtype(values):
-        return Column(name, "date", _milliseconds(values))
+        plain = values if values.dt.tz is None else values.dt.tz_convert(None)
+        stamps = plain.to_numpy().astype("datetime64[ms]")
+        return Column(name, "date", np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64)))
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values) and values.dtype.kind != "c":
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
         return Column(name, "number", np.where(np.isfinite(numbers), numbers, np.nan))
-    missing = values.isna().to_numpy()
-    texts = np.array([clean(value) for value in values], dtype=object)
-    levels = tuple(sorted(set(texts[~missing]), key=natural))
-    place = {level: code for code, level in enumerate(levels)}
-    codes = [np.nan if gone else place[text] for text, gone in zip(texts, missing, strict=True)]
-    return Column(name, "text", np.array(codes, dtype=np.float64), levels)
+    if not isinstance(values.dtype, pd.CategoricalDtype):
+        texts = values.astype(object).map(clean, na_action="ignore")
+        values = texts.astype(pd.CategoricalDtype(sorted(texts.dropna().unique(), key=natural)))
+    values = values.cat.remove_unused_categories()
+    codes = values.cat.codes.to_numpy(dtype=np.float64)
+    return Column(name, "text", np.where(codes < 0, np.nan, codes), tuple(map(clean, values.cat.categories)))
 
 
 def _understood(values: pd.Series) -> pd.Series:
     """Numbers, dates of the `datetime` module, years and ISO dates that came as objects or text, as what they are."""
     known = values.dropna()
-    if not len(known) or all(isinstance(value, str) for value in known):
+    if not len(known):
+        return values
+    if all(isinstance(value, str) for value in known):
         texts = known.astype(str).str.strip()
-        if len(texts) and texts.str.fullmatch(r"\d{4}").all():
+        if texts.str.fullmatch(r"\d{4}").all():
             return pd.to_numeric(values)
-        if len(texts) and texts.str.fullmatch(_ISO_DATE.pattern).all():
+        if texts.str.fullmatch(_ISO_DATE).all():
             dates = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
             return dates.reindex(values.index) if dates.notna().all() else values
         return values
@@ -126,9 +127,3 @@ def _understood(values: pd.Series) -> pd.Series:
     if all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in known):
         return pd.to_numeric(values)
     return values
-
-
-def _milliseconds(dates: pd.Series) -> Floats:
-    plain = dates.dt.tz_convert("UTC").dt.tz_localize(None) if dates.dt.tz is not None else dates
-    stamps = plain.to_numpy().astype("datetime64[ms]")
-    return np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64).astype(np.float64))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
 from unmix.analysis import fair_sample, similarity_order, topic_distances, topic_map, topic_order, typical_samples
 from unmix.fit import Fit
 from unmix.plot import topic_colours
-from unmix.report.encode import LONGEST_NAME, clean, embeddable_json, packed, quantised_proportions, rounded
+from unmix.report.encode import LONGEST_NAME, Json, clean, packed, quantised_proportions, rounded, size_of
 from unmix.report.features import HEAVIEST, topics_payload
 from unmix.report.metadata import columns_of
 from unmix.report.reproduce import recipe
@@ -18,13 +16,13 @@ from unmix.report.timeline import timeline
 from unmix.types import Floats, Integers
 
 MOST_SAMPLES = 20_000
-LARGEST = 14_500_000  # bytes of data in a page of at most 15 MB
-FOR_TOPICS = 2_000_000  # bytes that metadata may not take from the topics
+MOST_BYTES = 14_500_000  # of data in a page of at most 15 MB
+BYTES_FOR_TOPICS = 2_000_000  # which metadata may not take from the topics
 BYTES_OF_PROPORTION = 8 / 3  # a uint16 as base64
-MOST_TRACE = 1_500  # rows of a trace; more do not show in a picture
+MOST_TRACE_ROWS = 1_500  # more do not show in a picture
 
 
-def payload(fit: Fit, title: str, largest: int = LARGEST, most_samples: int = MOST_SAMPLES) -> dict[str, Any]:
+def payload(fit: Fit, title: str, largest: int = MOST_BYTES, most_samples: int = MOST_SAMPLES) -> Json:
     """All of the page in at most about `largest` bytes; what was left out for that is said in `notes`."""
     typical = typical_samples(fit)
     with_room = max(1, int(largest / 2 / (BYTES_OF_PROPORTION * fit.n_topics)))
@@ -35,41 +33,38 @@ def payload(fit: Fit, title: str, largest: int = LARGEST, most_samples: int = MO
             f"The page holds {len(shown):,} of the {len(fit.L):,} samples: a fair part of those of each largest topic, and "
             "the most typical ones of each. Typical samples, shares and means over time come from all of them."
         )
-    page = _about(fit, title) | _topics(fit) | _trace(fit) | recipe(fit)
-    page["samples"] = _samples(fit, shown, typical)
+    page = {
+        "title": title,
+        "model": str(fit.params.get("model", "Poisson NMF")),
+        "shape": [len(fit.L), len(fit.F), fit.n_topics],
+        "status": fit.status,
+        "loglik": float(fit.loglik) if np.isfinite(fit.loglik) else None,
+        "advice": fit.advice(),
+        **_topics(fit),
+        **_trace(fit),
+        "reproduce": recipe(fit),
+        "samples": _samples(fit, shown, typical),
+    }
     columns = columns_of(fit.metadata)
     lines = [timeline(column, fit.proportions) for column in columns if column.tells_time]
     page["time"] = [line for line in lines if line is not None]
-    page["columns"], dropped = _within([column.taken(shown) for column in columns], largest - _size(page) - FOR_TOPICS)
+    room = largest - size_of(page) - BYTES_FOR_TOPICS
+    page["columns"], dropped = _within([column.taken(shown) for column in columns], room)
     if dropped:
         notes.append(f"For size, the page does without these columns of metadata: {', '.join(dropped)}.")
-    page["features"] = features = topics_payload(fit, largest - _size(page))
+    page["features"] = features = topics_payload(fit, largest - size_of(page))
     if features["left_out"]:
         notes.append(
             f"Weights of features below {features['smallest']:g} in a topic are left out of the page, except for the "
             f"{HEAVIEST} largest of each topic: {features['left_out']:,} in all."
         )
-    longest = max(
-        (len(str(name)) for names in (fit.samples, fit.features) if names is not None for name in names), default=0
-    )
-    if longest > LONGEST_NAME:
+    named = [names for names in (fit.samples, fit.features) if names is not None]
+    if any(len(str(name)) > LONGEST_NAME for names in named for name in names):
         notes.append(f"Names are cut after {LONGEST_NAME} letters.")
     return page | {"notes": notes}
 
 
-def _about(fit: Fit, title: str) -> dict[str, Any]:
-    model = str(fit.params.get("model", "Poisson NMF"))
-    return {
-        "title": title,
-        "model": model,
-        "shape": [len(fit.L), len(fit.F), fit.n_topics],
-        "status": fit.status,
-        "loglik": float(fit.loglik) if np.isfinite(fit.loglik) else None,
-        "advice": fit.advice(),
-    }
-
-
-def _topics(fit: Fit) -> dict[str, Any]:
+def _topics(fit: Fit) -> Json:
     distances = topic_distances(fit)
     return {
         "topics": [
@@ -84,7 +79,7 @@ def _topics(fit: Fit) -> dict[str, Any]:
     }
 
 
-def _samples(fit: Fit, shown: Integers, typical: Integers) -> dict[str, Any]:
+def _samples(fit: Fit, shown: Integers, typical: Integers) -> Json:
     names = fit.samples[shown] if fit.samples is not None else [f"sample {i}" for i in shown]
     return {
         "names": [clean(name) for name in names],
@@ -95,21 +90,20 @@ def _samples(fit: Fit, shown: Integers, typical: Integers) -> dict[str, Any]:
     }
 
 
-def _trace(fit: Fit) -> dict[str, Any]:
+def _trace(fit: Fit) -> Json:
     """The figure that the trace follows: the log-likelihood where it is known throughout, else the model's objective."""
     trace = fit.trace
     known = "loglik" in trace and len(trace) > 0 and bool(trace["loglik"].notna().all())
     column = "loglik" if known else "objective"
     rows = _thinned(trace)
+    iterations = rows["iteration"] if "iteration" in rows else range(len(rows))
     objective = trace["objective"].iloc[-1] if "objective" in trace and len(trace) else np.nan
     named = fit.objective
     return {
         "objective": {"name": named, "value": rounded([objective], 12)[0]} if named else None,
         "trace": {
             "name": "log-likelihood" if known else named or "objective",
-            "iterations": [int(i) for i in _numbers(rows, "iteration")]
-            if "iteration" in rows
-            else list(range(len(rows))),
+            "iterations": [int(i) for i in iterations],
             "seconds": rounded(_numbers(rows, "seconds")),
             "values": rounded(_numbers(rows, column), 12),
             "kkt": rounded(_numbers(rows, "kkt"), 3),
@@ -121,9 +115,9 @@ def _trace(fit: Fit) -> dict[str, Any]:
 
 def _thinned(trace: pd.DataFrame) -> pd.DataFrame:
     """Every so manieth row, but all starts, all moves and the last row."""
-    if len(trace) <= MOST_TRACE:
+    if len(trace) <= MOST_TRACE_ROWS:
         return trace
-    kept = np.arange(len(trace)) % -(-len(trace) // MOST_TRACE) == 0
+    kept = np.arange(len(trace)) % -(-len(trace) // MOST_TRACE_ROWS) == 0
     if "stage" in trace:
         kept |= trace["stage"].isin(["start", "refine"]).to_numpy()
     kept[-1] = True
@@ -138,17 +132,12 @@ def _texts(table: pd.DataFrame, column: str) -> list[str]:
     return [clean(text) for text in table[column].fillna("")] if column in table else [""] * len(table)
 
 
-def _within(columns: list[dict[str, Any]], room: float) -> tuple[list[dict[str, Any]], list[str]]:
+def _within(columns: list[Json], room: float) -> tuple[list[Json], list[str]]:
     """The columns without the largest, until they have room; and the names of those left out."""
-    sizes = [_size(column) for column in columns]
-    dropped: set[int] = set()
+    sizes = [size_of(column) for column in columns]
+    dropped: list[int] = []
     for place in sorted(range(len(columns)), key=lambda place: -sizes[place]):
-        if sum(size for i, size in enumerate(sizes) if i not in dropped) <= room:
-            break
-        dropped.add(place)
+        if sum(sizes) - sum(sizes[i] for i in dropped) > room:
+            dropped.append(place)
     kept = [column for place, column in enumerate(columns) if place not in dropped]
     return kept, [columns[place]["name"] for place in sorted(dropped)]
-
-
-def _size(value: Any) -> int:
-    return len(embeddable_json(value).encode(errors="replace"))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import count
-from typing import Any
 
 import numpy as np
 
-from unmix.report.encode import packed, quantised_proportions
+from unmix.report.encode import Json, packed, quantised_proportions
 from unmix.report.metadata import Column
 from unmix.types import Floats, Integers
 
@@ -17,7 +15,7 @@ HOUR, DAY = 3_600_000, 86_400_000  # milliseconds
 MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 2400, 6000, 12000)
 
 
-def timeline(column: Column, proportions: Floats) -> dict[str, Any] | None:
+def timeline(column: Column, proportions: Floats) -> Json | None:
     """Bins of equal width with their labels, numbers of samples and mean proportions; None where there is but one bin."""
     known = ~np.isnan(column.values)
     places, labels = (_dates if column.kind == "date" else _numbers)(column.values[known])
@@ -38,11 +36,12 @@ def _numbers(values: Floats) -> tuple[Integers, list[str]]:
     """The number of the bin of each value, and what the bins are called."""
     whole = bool((values == np.round(values)).all())
     lowest, highest = float(values.min()), float(values.max())
-    width = next(
-        width for width in _round_widths(highest - lowest, whole) if _bins(lowest, highest, width) <= MOST_BINS
-    )
-    first = np.floor(lowest / width)
-    starts = (first + np.arange(_bins(lowest, highest, width))) * width
+    smallest = 0 if whole else int(np.floor(np.log10(max(highest - lowest, 1e-300) / MOST_BINS)))
+    for width in (float(f"{digit}e{power}") for power in count(smallest) for digit in (1, 2, 5)):
+        first, last = np.floor(lowest / width), np.floor(highest / width)
+        if last - first < MOST_BINS:
+            break
+    starts = np.arange(first, last + 1) * width
     if not whole:
         labels = [f"{start:.6g}–{start + width:.6g}" for start in starts]
     elif width == 1:
@@ -52,33 +51,17 @@ def _numbers(values: Floats) -> tuple[Integers, list[str]]:
     return (np.floor(values / width) - first).astype(np.intp), labels
 
 
-def _bins(lowest: float, highest: float, width: float) -> int:
-    return int(np.floor(highest / width) - np.floor(lowest / width)) + 1
-
-
-def _round_widths(span: float, whole: bool) -> Iterator[float]:
-    """1, 2, 5, 10, …, from below what the span needs upward."""
-    smallest = 0 if whole else int(np.floor(np.log10(max(span, 1e-300) / MOST_BINS)))
-    for power in count(smallest):
-        for digit in (1, 2, 5):
-            yield float(f"{digit}e{power}")
-
-
 def _dates(values: Floats) -> tuple[Integers, list[str]]:
-    stamps = values.astype(np.int64).astype("datetime64[ms]")
     for width, unit in ((HOUR, "h"), (DAY, "D"), (7 * DAY, "D")):
         places = np.floor_divide(values, width).astype(np.int64)
         if places.max() - places.min() < MOST_BINS:
             starts = (np.arange(places.min(), places.max() + 1) * width).astype("datetime64[ms]")
-            return (places - places.min()).astype(np.intp), [
-                str(start.astype(f"datetime64[{unit}]")) for start in starts
-            ]
-    months = stamps.astype("datetime64[M]").astype(np.int64) + 1970 * 12
+            return (places - places.min()).astype(np.intp), starts.astype(f"datetime64[{unit}]").astype(str).tolist()
+    months = values.astype(np.int64).astype("datetime64[ms]").astype("datetime64[M]").astype(np.int64) + 1970 * 12
     width = next((width for width in MONTHS if np.ptp(months // width) < MOST_BINS), MONTHS[-1])
     places = months // width
-    return (places - places.min()).astype(np.intp), [
-        _months(int(place) * width, width) for place in range(places.min(), places.max() + 1)
-    ]
+    labels = [_months(place * width, width) for place in range(places.min(), places.max() + 1)]
+    return (places - places.min()).astype(np.intp), labels
 
 
 def _months(first: int, width: int) -> str:

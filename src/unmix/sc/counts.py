@@ -14,8 +14,8 @@ from unmix.types import Integers
 if TYPE_CHECKING:
     from anndata import AnnData
 
-MOSTLY = 0.5  # a matrix with more fractions than this is no matrix of counts
-FIRST = 100  # cells that tell whether another matrix holds counts
+MOST_FRACTIONS = 0.5  # of the values; a matrix with more is no matrix of counts
+CELLS_LOOKED_AT = 100  # to tell whether another matrix holds counts
 
 
 def counts_of(adata: AnnData, layer: str | None = None, use_raw: bool = False, genes: Integers | None = None) -> Counts:
@@ -40,7 +40,7 @@ def counts_of(adata: AnnData, layer: str | None = None, use_raw: bool = False, g
         counts = Counts(matrix, samples=adata.obs_names, features=names, metadata=adata.obs)
     except ValueError as error:
         raise ValueError(f"{place}: {error}{_elsewhere(adata, place)}") from error
-    if (fractional := counts.facts["fractional"]) > MOSTLY:
+    if (fractional := counts.facts["fractional"]) > MOST_FRACTIONS:
         warnings.warn(
             f"{place}: {fractional:.0%} of the values are not whole numbers, as after normalisation, and topics are "
             f"models of counts{_elsewhere(adata, place)}",
@@ -90,6 +90,6 @@ def _elsewhere(adata: AnnData, place: str) -> str:
 
 
 def _seems_counts(matrix: Any) -> bool:
-    first = _in_memory(matrix[:FIRST])
+    first = _in_memory(matrix[:CELLS_LOOKED_AT])
     values = first.data if sp.issparse(first) else first
     return values.dtype.kind in "buif" and bool(((values >= 0) & (values % 1 == 0)).all())

@@ -7,7 +7,7 @@ Each returns its Axes. A picture without an `ax` of its own is a figure of pyplo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib import pyplot
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["convergence", "structure", "top_features"]
-
-Drawn = TypeVar("Drawn")
 
 
 def structure(
@@ -49,7 +47,9 @@ def structure(
         Where to draw, and whether to show it; see above.
     """
     axes = plot.structure(to_fit(adata, key), group=groupby, order=order, ax=ax, colours=colours_of(adata, key))
-    return _shown(axes, show)
+    if show:
+        pyplot.show()
+    return axes
 
 
 def top_features(
@@ -63,7 +63,10 @@ def top_features(
 ) -> Axes | NDArray[np.object_]:
     """The most distinctive genes of each topic: of all topics, or of those with these numbers (from 1)."""
     colours = colours_of(adata, key)
-    return _shown(plot.top_features(to_fit(adata, key), n=n_genes, topics=topics, ax=ax, colours=colours), show)
+    axes = plot.top_features(to_fit(adata, key), n=n_genes, topics=topics, ax=ax, colours=colours)
+    if show:
+        pyplot.show()
+    return axes
 
 
 def convergence(
@@ -73,10 +76,7 @@ def convergence(
     fit = to_fit(adata, key)
     if not len(fit.trace):
         raise ValueError(f"the topics under {key!r} were projected, not fitted; draw the model they came from")
-    return _shown(plot.convergence(fit, ax=ax), show)
-
-
-def _shown(axes: Drawn, show: bool) -> Drawn:
+    axes = plot.convergence(fit, ax=ax)
     if show:
         pyplot.show()
     return axes

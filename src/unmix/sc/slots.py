@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from unmix.fit import Fit
 from unmix.format import kinds_by_arrays
 from unmix.models.beliefs import Prior
 from unmix.plot import topic_colours
-from unmix.types import Floats, Integers
+from unmix.types import Factor, Floats, Integers
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 # What uns[key]["params"] says beside the parameters of the model
 SOURCE = ("layer", "use_raw", "mask_var", "projected", "missing_genes", "unknown_genes")
-CLOSE = 1e-9  # sums of all factors of a topic that differ by less are the same, but for rounding
+ROUNDING = 1e-9  # by which the sums of all factors of a topic may differ where nothing was lost
 
 
 def write(
@@ -30,7 +29,7 @@ def write(
     fit: Fit,
     key: str,
     places: Integers,
-    source: Mapping[str, Any],
+    source: Mapping[str, object],
     colours: Sequence[str] | None = None,
 ) -> None:
     """Keep a fit of the cells of `adata` under `key`.
@@ -45,13 +44,14 @@ def write(
     adata.varm[f"{key}_factors"] = _by_gene(fit.F, places, adata.n_vars)
     others = {}
     for name, array in fit.posterior.items():
-        if array.ndim < 2:  # one value a topic
+        if array.ndim < 2:  # one value per topic
             others[name] = array.copy()
         elif name.startswith("L"):
             adata.obsm[f"{key}_posterior_{name}"] = array.copy()
         else:
             adata.varm[f"{key}_posterior_{name}"] = _by_gene(array, places, adata.n_vars)
-    adata.obs[key] = _largest(fit)
+    largest = np.where(fit.sizes > 0, fit.proportions.argmax(axis=1), -1)  # missing where there are no counts to tell
+    adata.obs[key] = pd.Categorical.from_codes(largest, [str(k + 1) for k in range(fit.n_topics)])
     fitted = np.isin(np.arange(adata.n_vars), places)
     if not fitted.all():
         adata.var[f"{key}_mask"] = fitted
@@ -127,23 +127,21 @@ def scales_of(fit: Fit) -> Floats:
     return fit.F.sum(axis=0, dtype=np.float64)
 
 
-def source_of(adata: AnnData, key: str) -> dict[str, Any]:
-    """What `write` was told of where the counts came from."""
-    return {name: value for name, value in _plain(adata.uns[key]["params"]).items() if name in SOURCE}
+def was_projected(adata: AnnData, key: str) -> bool:
+    """Were these topics found by `tl.project`, with the model of other cells?"""
+    return bool(adata.uns[key]["params"].get("projected"))
 
 
 def from_fit(fit: Fit, key: str = "topics") -> AnnData:
     """An AnnData without X that holds a fit: its samples are the cells, its features the genes, its metadata `obs`."""
     from anndata import AnnData
 
-    (n, _), m = fit.L.shape, len(fit.F)
-    cells, genes = ([str(i) for i in range(size)] for size in (n, m))
-    cells = cells if fit.samples is None else fit.samples.tolist()
-    genes = genes if fit.features is None else fit.features.tolist()
-    table = pd.DataFrame(index=range(n)) if fit.metadata is None else fit.metadata
-    obs = table.set_axis(pd.Index(cells, dtype=object), axis=0).rename(columns=str)
-    adata = AnnData(obs=obs, var=pd.DataFrame(index=pd.Index(genes, dtype=object)))
-    write(adata, fit, key, np.arange(m), {})
+    cells = range(len(fit.L)) if fit.samples is None else fit.samples
+    genes = range(len(fit.F)) if fit.features is None else fit.features
+    table = pd.DataFrame(index=range(len(fit.L))) if fit.metadata is None else fit.metadata
+    obs = table.set_axis(pd.Index([str(cell) for cell in cells], dtype=object), axis=0).rename(columns=str)
+    adata = AnnData(obs=obs, var=pd.DataFrame(index=pd.Index([str(gene) for gene in genes], dtype=object)))
+    write(adata, fit, key, np.arange(len(fit.F)), {})
     return adata
 
 
@@ -161,7 +159,7 @@ def colours_of(adata: AnnData, key: str) -> list[str]:
 def _settled(fit: Fit, scales: Floats) -> Fit:
     """A fit whose F has lost features since its columns summed to `scales`, with l_ik u_k, and so the proportions, as then."""
     now = scales_of(fit)
-    if np.allclose(now, scales, rtol=CLOSE, atol=0):
+    if np.allclose(now, scales, rtol=ROUNDING, atol=0):
         return fit
     lost = np.divide(scales, now, out=np.ones_like(now), where=now > 0)
     kind = Prior.kinds.get(fit.priors.get("F", ""))
@@ -181,20 +179,14 @@ def _clear(adata: AnnData, key: str) -> None:
         adata.var = adata.var.drop(columns=f"{key}_mask")
 
 
-def _by_gene(array: NDArray[Any], places: Integers, n_genes: int) -> NDArray[Any]:
+def _by_gene(array: Factor, places: Integers, n_genes: int) -> Factor:
     """Rows at their places; zeros elsewhere, as scanpy leaves them for genes that took no part."""
     spread = np.zeros((n_genes, array.shape[1]), dtype=array.dtype)
     spread[places[places >= 0]] = array[places >= 0]
     return spread
 
 
-def _largest(fit: Fit) -> pd.Categorical:
-    """The number of the largest topic of each cell; missing where there are no counts to tell."""
-    largest = np.where(fit.sizes > 0, fit.proportions.argmax(axis=1), -1)
-    return pd.Categorical.from_codes(largest, [str(k + 1) for k in range(fit.n_topics)])
-
-
-def _posterior(adata: AnnData, key: str, genes: Integers) -> dict[str, NDArray[Any]]:
+def _posterior(adata: AnnData, key: str, genes: Integers) -> dict[str, Floats]:
     prefix = f"{key}_posterior_"
     found = {name: np.asarray(array) for name, array in adata.uns[key].get("posterior", {}).items()}
     found |= {name.removeprefix(prefix): np.array(adata.obsm[name]) for name in adata.obsm if name.startswith(prefix)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
@@ -24,7 +25,7 @@ from unmix.models.topics import poisson_to_topics, topics_to_poisson
 from unmix.plot import topic_colours
 from unmix.registry import WORDS, estimator_class, named
 from unmix.sc.counts import counts_of
-from unmix.sc.slots import colours_of, restricted, scales_of, source_of, to_fit, write
+from unmix.sc.slots import colours_of, restricted, scales_of, to_fit, was_projected, write
 from unmix.types import Floats, Integers
 
 if TYPE_CHECKING:
@@ -76,13 +77,16 @@ def topics(
     None, or the copy. These are set, for `key_added="topics"`:
 
     obsm["X_topics"], varm["topics"]
-        Proportions, cells × topics, rows sum to one; topics, genes × topics, columns sum to one.
+        Proportions, cells × topics, rows sum to one, as for `sc.pp.neighbors(use_rep="X_topics")`; topics, genes × topics,
+        columns sum to one.
     obs["topics"], uns["topics_colors"]
-        The largest topic of each cell, "1" to "K" (missing for cells without counts), and the colours of topics.
+        The largest topic of each cell, "1" to "K" (missing for cells without counts), and the colours of topics in every
+        picture of unmix, which scanpy takes up.
     uns["topics"]
         "params", "trace", "status", "loglik", "kkt", "shares", "versions", "data", and what `to_fit` needs.
     obsm["topics_loadings"], varm["topics_factors"]
-        L and F of X ≈ L Fᵀ; and for Bayesian models their posteriors.
+        L and F of X ≈ L Fᵀ. Bayesian models also keep their posteriors: `obsm["topics_posterior_L"]` and
+        `varm["topics_posterior_F"]`.
     var["topics_mask"]
         Which genes were fitted, if not all. The others have zeros in `varm`.
 
@@ -99,8 +103,8 @@ def topics(
     counts = counts_of(adata, layer, use_raw, genes)
     _warn_of_empty_cells(counts)
     fit = estimator.fit(counts).result_
-    source: dict[str, Any] = {"layer": layer, "use_raw": use_raw or None}
-    source["mask_var"] = mask_var if isinstance(mask_var, str) else None
+    column = mask_var if isinstance(mask_var, str) else None
+    source = {"layer": layer, "use_raw": use_raw or None, "mask_var": column}
     places = np.arange(adata.n_vars) if genes is None else genes
     return _written(adata, fit, key_added, places, source, copy)
 
@@ -169,8 +173,8 @@ def project(
         data=matched.counts.facts,
         state=None,
     )
-    source: dict[str, Any] = {"layer": layer, "use_raw": use_raw or None, "projected": True}
-    source |= {"missing_genes": missing, "unknown_genes": matched.unknown}
+    genes = {"missing_genes": missing, "unknown_genes": matched.unknown}
+    source = {"layer": layer, "use_raw": use_raw or None, "projected": True, **genes}
     return _written(adata, fit, key_added, places, source, copy, colours)
 
 
@@ -196,13 +200,15 @@ def _estimator(
     return kind(n_components=int(n_topics), random_state=random_state, **options)
 
 
-def _fitted(model: Any, key: str) -> tuple[CountsEstimator, list[str]]:
+def _fitted(
+    model: AnnData | Fit | CountsEstimator | str | os.PathLike[str], key: str
+) -> tuple[CountsEstimator, list[str]]:
     """An estimator that can transform, and the colours of its topics, from whatever holds a fit."""
     from anndata import AnnData
 
     if isinstance(model, AnnData):
         fit = to_fit(model, key)
-        if source_of(model, key).get("projected"):
+        if was_projected(model, key):
             raise ValueError(f"the topics under {key!r} were projected themselves; give the model they came from")
         return from_fit(fit), colours_of(model, key)
     if isinstance(model, str | os.PathLike):
@@ -273,7 +279,7 @@ def _written(
     fit: Fit,
     key: str,
     places: Integers,
-    source: dict[str, Any],
+    source: Mapping[str, object],
     copy: bool,
     colours: list[str] | None = None,
 ) -> AnnData | None:

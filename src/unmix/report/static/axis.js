@@ -6,9 +6,7 @@ function drawAxis() {
   axis.classList.remove("slanted");
   axis.style.height = "";
   const width = axis.clientWidth;
-  const [from, to] = plot.view;
-  const toX = (unit) => ((unit - from) / (to - from)) * width;
-  const labels = state.group ? groupLabels(from, to, toX) : tickLabels(toX, width);
+  const labels = state.group ? groupLabels(width) : tickLabels(width);
   const spans = labels.map(({ x, text, title }) => {
     const span = el("span", { title }, text);
     span.style.left = `${(100 * x) / width}%`;
@@ -36,30 +34,30 @@ function drawAxis() {
   axis.style.height = `${Math.ceil(longest * Math.sin((38 * Math.PI) / 180)) + 20}px`;
 }
 
-function groupLabels(from, to, toX) {
+function groupLabels(width) {
+  const [from, to] = plot.view;
   return plot.groups
     .map((block) => ({ block, a: Math.max(block.start, from), b: Math.min(block.start + block.size, to) }))
     .filter(({ a, b }) => b > a)
     .map(({ block: { label, size }, a, b }) => {
-      return { x: toX((a + b) / 2), size: b - a, text: label, title: `${label}: ${counted(size, "sample")}` };
+      return { x: toX((a + b) / 2, width), size: b - a, text: label, title: `${label}: ${counted(size, "sample")}` };
     });
 }
 
 // Under a column of numbers or dates: round values at the first sample that reaches them.
-function tickLabels(toX, width) {
-  const column = state.order.startsWith("column:") ? columnNamed(state.order.slice("column:".length)) : null;
+function tickLabels(width) {
+  const column = columnOfOrder(state.order);
   if (!column || column.kind === "text") return [];
   const [first, last] = [Math.max(0, Math.ceil(plot.view[0])), Math.min(samples.n, Math.floor(plot.view[1]))];
   const most = Math.max(2, Math.floor(width / 80));
-  const labels = [];
-  const known = [];
-  for (let place = first; place < last; place++) if (!Number.isNaN(column.values[plot.sequence[place]])) known.push(place);
-  if (!known.length) return [];
   const value = (place) => column.values[plot.sequence[place]];
+  const labels = [], known = [];
+  for (let place = first; place < last; place++) if (!Number.isNaN(value(place))) known.push(place);
+  if (!known.length) return [];
   if (column.kind === "date") {
     for (let t = 0; t < most; t++) {
       const place = known[Math.floor(((t + 0.5) * known.length) / most)];
-      labels.push({ x: toX(place + 0.5), text: valueText({ ...column, daily: true }, value(place)) });
+      labels.push({ x: toX(place + 0.5, width), text: valueText({ ...column, daily: true }, value(place)) });
     }
     return apart(labels, 76);
   }
@@ -67,18 +65,15 @@ function tickLabels(toX, width) {
   const whole = known.every((place) => Number.isInteger(value(place)));
   for (const tick of roundTicks(low, high, whole ? Math.min(most, high - low) : most)) {
     const place = known.find((at) => value(at) >= tick);
-    if (place !== undefined) labels.push({ x: toX(place + 0.5), text: minus(String(tick)) });
+    if (place !== undefined) labels.push({ x: toX(place + 0.5, width), text: minus(String(tick)) });
   }
   return apart(labels, 44);
 }
 // The labels, from the left, that leave so many pixels between them.
-function apart(labels, least) {
-  let last = -Infinity;
-  return labels.filter(({ x }) => {
-    const keep = x - last >= least;
-    if (keep) last = x;
-    return keep;
-  });
+function apart(labels, pixels) {
+  const kept = [];
+  for (const label of labels) if (!kept.length || label.x - kept.at(-1).x >= pixels) kept.push(label);
+  return kept;
 }
 // Round numbers from `low` to `high`, about `most` of them at most.
 function roundTicks(low, high, most) {

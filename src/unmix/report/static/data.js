@@ -16,7 +16,7 @@ const samples = {
   names: page.samples.names,
   n: page.samples.names.length,
   sizes: new Float32Array(bytes(page.samples.sizes)),
-  codes: uint16(page.samples.proportions), // proportions × 65535, K a sample
+  codes: uint16(page.samples.proportions), // proportions × 65535, K per sample
   similarity: new Uint32Array(bytes(page.samples.similarity)),
   typical: page.samples.typical,
 };
@@ -91,39 +91,34 @@ function topicsOf(feature) {
 // The features of a topic by √share × log lift, as every table and picture of unmix has them.
 const distinctive = (k, most) => features.distinctive[k].slice(0, most).map((feature) => entryOf(k, feature));
 
-// The features of a topic by λ log p(w|t) + (1 − λ) log lift, the best `most` of them.
-function relevant(k, lambda, most) {
-  const { places, logs, lifts } = features.topics[k];
+// The numbers from 0 to n − 1 with the `most` highest scores, the highest first; those without a score are left out.
+function highest(n, most, scoreOf) {
   const best = [];
-  for (let i = 0; i < places.length; i++) {
-    if (logs[i] === -Infinity) continue;
-    const relevance = lambda * logs[i] + (1 - lambda) * Math.log(lifts[i]);
-    if (best.length === most && relevance <= best[most - 1].relevance) continue;
+  for (let i = 0; i < n; i++) {
+    const score = scoreOf(i);
+    if (score === null || (best.length === most && score <= best[most - 1].score)) continue;
     let at = best.length;
-    while (at > 0 && best[at - 1].relevance < relevance) at--;
-    best.splice(at, 0, { feature: places[i], weight: Math.exp(logs[i]), lift: lifts[i], relevance });
+    while (at > 0 && best[at - 1].score < score) at--;
+    best.splice(at, 0, { i, score });
     if (best.length > most) best.pop();
   }
   return best;
 }
 
-function largestTopics(i, most) {
-  return page.order.slice().sort((a, b) => samples.codes[i * K + b] - samples.codes[i * K + a]).slice(0, most);
+// The features of a topic by λ log p(w|t) + (1 − λ) log lift, the best `most` of them.
+function relevant(k, lambda, most) {
+  const { places, logs, lifts } = features.topics[k];
+  const relevance = (i) => (logs[i] === -Infinity ? null : lambda * logs[i] + (1 - lambda) * Math.log(lifts[i]));
+  const best = highest(places.length, most, relevance);
+  return best.map(({ i }) => ({ feature: places[i], weight: Math.exp(logs[i]), lift: lifts[i] }));
 }
+
+const largestTopics = (i, most) => page.order.slice().sort((a, b) => proportion(i, b) - proportion(i, a)).slice(0, most);
 
 // The samples nearest to one, by Hellinger distance of their proportions.
 function nearestSamples(i, most) {
   const roots = Array.from({ length: K }, (_, k) => Math.sqrt(proportion(i, k)));
-  const best = [];
-  for (let j = 0; j < samples.n; j++) {
-    if (j === i) continue;
-    let affinity = 0;
-    for (let k = 0; k < K; k++) affinity += roots[k] * Math.sqrt(samples.codes[j * K + k] / 65535);
-    if (best.length === most && affinity <= best[most - 1].affinity) continue;
-    let at = best.length;
-    while (at > 0 && best[at - 1].affinity < affinity) at--;
-    best.splice(at, 0, { sample: j, affinity });
-    if (best.length > most) best.pop();
-  }
-  return best.map(({ sample, affinity }) => ({ sample, distance: Math.sqrt(Math.max(0, 1 - affinity)) }));
+  const affinity = (j) => (j === i ? null : roots.reduce((sum, root, k) => sum + root * Math.sqrt(proportion(j, k)), 0));
+  const nearest = highest(samples.n, most, affinity);
+  return nearest.map(({ i: sample, score }) => ({ sample, distance: Math.sqrt(Math.max(0, 1 - score)) }));
 }

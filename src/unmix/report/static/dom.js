@@ -74,11 +74,6 @@ function showTip(x, y, ...content) {
 }
 const hideTip = () => { $("tip").hidden = true; };
 
-function topicLines(list) {
-  const line = ({ k, part }) => el("li", {}, swatch(k, "small"), el("span", {}, nameOf(k)), el("span", {}, percent(part)));
-  return el("ul", {}, ...list.map(line));
-}
-
 // A table of texts: the first cell of each row heads it.
 function grid(heads, rows) {
   const row = (cells) => el("tr", {}, el("th", { scope: "row" }, cells[0]), ...cells.slice(1).map((cell) => el("td", {}, cell)));
@@ -93,8 +88,8 @@ function unfolding(id, make) {
   return fill;
 }
 
-function definitions(list, pairs) {
-  list.replaceChildren(...pairs.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+function facts(pairs) {
+  return el("dl", { class: "facts" }, ...pairs.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
 }
 
 // A canvas as sharp as the screen: its 2d context in CSS pixels, and its size.

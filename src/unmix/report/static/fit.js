@@ -6,7 +6,7 @@ function showFit() {
   const { trace } = page;
   const moves = trace.notes.map((note, i) => ({ note, i, kept: note.includes(": kept") }))
     .filter(({ note, i }) => trace.stages[i] === "refine" && note.startsWith("merge"));
-  definitions($("fit-facts"), fitFacts(trace, moves));
+  $("fit-facts").append(facts(fitFacts(trace, moves)));
 
   const best = Math.max(...trace.values.filter((value) => value !== null));
   const gaps = trace.values.map((value, i) => ({ x: trace.seconds[i], y: value === null ? null : best - value }));
@@ -33,15 +33,15 @@ function fitFacts(trace, moves) {
   const contest = /^(topic-score|random \d+): best of \d+/.test(starts[0]);
   const kkt = trace.kkt.filter((value) => value !== null);
   const kept = moves.filter((move) => move.kept);
-  const facts = [["ended", ENDS[page.status]]];
-  const add = (known, name, text) => { if (known) facts.push([name, text()]); };
+  const known = [["ended", ENDS[page.status]]];
+  const add = (given, name, text) => { if (given) known.push([name, text()]); };
   add(last >= 0, "took", () => `${counted(trace.iterations[last], "iteration")}, ${(trace.seconds[last] ?? 0).toPrecision(3)} s`);
   add(starts.length, "started from", () => starts.join(", ") + (contest ? " (the winner of a short contest)" : ""));
   add(page.objective?.value, page.objective?.name, () => minus(grouped(page.objective.value, 2)));
   add(page.loglik !== null, "log-likelihood", () => minus(grouped(page.loglik, 2)));
   add(kkt.length, "KKT residual", () => String(Number(kkt.at(-1).toPrecision(2))));
   add(moves.length, "split–merge moves", () => `${moves.length} tried, ${kept.length} kept`);
-  return facts;
+  return known;
 }
 
 // A line against seconds with a log axis, drawn anew when its width changes; null where there are not two points to draw.

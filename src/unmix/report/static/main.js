@@ -38,14 +38,10 @@ function applyTheme() {
   $("theme").setAttribute("aria-pressed", String(isDark()));
 }
 
-function render(keys) {
-  for (const view of views) view(keys);
-}
-
 showHeader();
-views.push((keys) => { if (keys.has("theme")) applyTheme(); });
+follow(["theme"], applyTheme);
 showRail();
-showSearch();
+suggesting($("feature"), features.names, findFeature);
 showStructure();
 showSample();
 showTopicCards();

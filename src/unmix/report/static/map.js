@@ -8,10 +8,7 @@ function showMap() {
     $("map").hidden = true;
     return;
   }
-  views.push((keys) => {
-    if (!["topic", "names", "theme", "print"].some((key) => keys.has(key))) return;
-    drawPlaces();
-  });
+  follow(["topic", "names", "theme", "print"], drawPlaces);
   showHeat();
   unfolding("map-table", () => grid(["topic", ...page.order.map((k) => String(k + 1))],
     page.order.map((a) => [`${a + 1} ${nameOf(a)}`, ...page.order.map((b) => distance(a, b).toFixed(2))])));
@@ -56,12 +53,12 @@ function showHeat() {
   let cell = null;
   said.textContent = usual;
   heat.setAttribute("aria-label", "Heat map of the distances between topics; the table below holds the same numbers");
-  const margin = () => (K <= 40 ? 20 : 4);
-  const geometry = (width) => ({ left: margin(), side: (width - margin() - 2) / K });
+  const left = K <= 40 ? 20 : 4;
+  const sideOf = (width) => (width - left - 2) / K;
 
   function draw() {
     const { context, width } = sharp(canvas);
-    const { left, side } = geometry(width), square = Math.max(side - 1, 0.8 * side);
+    const side = sideOf(width), square = Math.max(side - 1, 0.8 * side);
     const [surface, accent] = [themed("--surface"), themed("--accent")];
     const all = page.order.flatMap((a) => page.order.filter((b) => b !== a).map((b) => distance(a, b)));
     const [nearest, farthest] = [Math.min(...all), Math.max(...all)];
@@ -96,8 +93,8 @@ function showHeat() {
     draw();
   }
   heat.addEventListener("pointermove", (event) => {
-    const box = heat.getBoundingClientRect(), { left, side } = geometry(box.width);
-    const inside = [event.clientY - box.top, event.clientX - box.left].map((offset) => Math.floor((offset - left) / side));
+    const box = heat.getBoundingClientRect(), offsets = [event.clientY - box.top, event.clientX - box.left];
+    const inside = offsets.map((offset) => Math.floor((offset - left) / sideOf(box.width)));
     choose(inside.every((place) => place >= 0 && place < K) ? inside : null);
   });
   heat.addEventListener("pointerleave", () => choose(null));
@@ -109,5 +106,5 @@ function showHeat() {
     choose((cell ?? [0, 0]).map((place, axis) => Math.min(K - 1, Math.max(0, place + (cell ? step[axis] : 0)))));
   });
   new ResizeObserver(draw).observe(heat);
-  views.push((keys) => { if (keys.has("theme") || keys.has("print")) draw(); });
+  follow(["theme", "print"], draw);
 }

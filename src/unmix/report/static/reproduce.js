@@ -2,16 +2,11 @@
 
 function showReproduce() {
   const { command, python, params, versions, data } = page.reproduce;
-  const card = $("reproduce");
   const code = (title, text) => {
     const copy = button("small", "Copy", () => copyText(text, copy), { "aria-label": `Copy: ${title}` });
     return el("div", {}, el("h3", {}, title, copy), el("pre", {}, el("code", {}, text)));
   };
-  const table = (title, pairs) => {
-    const list = el("dl", { class: "facts" });
-    definitions(list, pairs);
-    return el("div", {}, el("h3", {}, title), list);
-  };
+  const table = (title, pairs) => el("div", {}, el("h3", {}, title), facts(pairs));
   const take = el("div", { class: "controls" },
     el("h3", {}, "Take the numbers along"),
     el("div", { class: "row" },
@@ -20,7 +15,7 @@ function showReproduce() {
     el("p", { class: "hint" }, "As this page holds them: proportions to 1/65535, weights to 0.03%. " +
       "Names that a spreadsheet would take for a formula get an apostrophe in front."),
     ...page.notes.map((note) => el("p", { class: "hint" }, note)));
-  card.append(
+  $("reproduce").append(
     el("div", { class: "title-row" }, el("h2", { id: "reproduce-title" }, "Reproduce")),
     el("div", { class: "columns" },
       ...(command ? [code("Command line", command)] : []),

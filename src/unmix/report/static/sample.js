@@ -2,8 +2,7 @@
 
 function showSample() {
   const card = $("sample");
-  views.push((keys) => {
-    if (!["sample", "names"].some((key) => keys.has(key))) return;
+  follow(["sample", "names"], (keys) => {
     const i = state.sample;
     const opened = card.hidden && i !== null;
     card.hidden = i === null;
@@ -25,7 +24,7 @@ function showSample() {
         button("small close", "Close", () => { update({ sample: null }); $("stage").focus(); })));
   }
   function parts(i) {
-    const rows = largestTopics(i, K).filter((k, place) => place === 0 || samples.codes[i * K + k] > 0);
+    const rows = largestTopics(i, K).filter((k, place) => place === 0 || proportion(i, k) > 0);
     const most = proportion(i, rows[0]);
     return el("div", {}, el("h3", {}, "Topics"), el("table", { class: "bars" }, el("tbody", {}, ...rows.map((k) =>
       el("tr", {},
@@ -34,12 +33,9 @@ function showSample() {
         el("td", {}, percent(proportion(i, k))))))));
   }
   function about(i) {
-    const list = el("dl", { class: "facts" });
-    definitions(list, [
-      ...columns.map((column) => [column.name, valueText(column, column.values[i])]),
-      ["expected counts", grouped(samples.sizes[i], samples.sizes[i] < 10 ? 1 : 0)],
-    ]);
-    return el("div", {}, el("h3", {}, "About it"), list);
+    const known = columns.map((column) => [column.name, valueText(column, column.values[i])]);
+    const size = ["expected counts", grouped(samples.sizes[i], samples.sizes[i] < 10 ? 1 : 0)];
+    return el("div", {}, el("h3", {}, "About it"), facts([...known, size]));
   }
   function alike(i) {
     const near = nearestSamples(i, 6);

@@ -18,14 +18,19 @@ const DEFAULTS = {
 const SORTS = ["rank", "share", "lift"];
 const state = { ...DEFAULTS, names: {} };
 const views = []; // functions of the set of keys that changed
+const render = (keys) => views.forEach((view) => view(keys));
+// Draw whenever one of these keys has changed.
+const follow = (keys, draw) => views.push((changed) => { if (keys.some((key) => changed.has(key))) draw(changed); });
 
 // A number from 1 to `most`, as a place from 0; null for anything else.
 function whole(text, most) {
   return /^\d+$/.test(text ?? "") && Number(text) >= 1 && Number(text) <= most ? Number(text) - 1 : null;
 }
 
+const columnOfOrder = (order) => (order.startsWith("column:") ? columnNamed(order.slice("column:".length)) : undefined);
+
 function orderKnown(order) {
-  if (order.startsWith("column:")) return columnNamed(order.slice("column:".length)) !== undefined;
+  if (columnOfOrder(order)) return true;
   if (order.startsWith("topic:")) return whole(order.slice("topic:".length), K) !== null;
   return order === "similarity" || order === "file";
 }
@@ -62,8 +67,7 @@ function writeFragment() {
 function update(changes) {
   Object.assign(state, changes);
   writeFragment();
-  const keys = new Set(Object.keys(changes));
-  for (const view of views) view(keys);
+  render(new Set(Object.keys(changes)));
 }
 
 const usualName = (k) => distinctive(k, 3).map(({ feature }) => features.names[feature]).join(", ") || "no features";

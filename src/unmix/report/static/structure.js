@@ -1,4 +1,4 @@
-// The Structure plot: one thin column a sample. Columns are drawn once an order, straight into pixels;
+// The Structure plot: one thin column per sample. Columns are drawn once per order, straight into pixels;
 // marks for the pointer, the keyboard and the zoom lie on a canvas above, so that hovering redraws next to nothing.
 
 const plot = { sequence: null, groups: [], units: 1, view: [0, 1], at: null, drag: null };
@@ -7,22 +7,17 @@ const plot = { sequence: null, groups: [], units: 1, view: [0, 1], at: null, dra
 function arrange() {
   const n = samples.n;
   const group = state.group ? columnNamed(state.group) : null;
-  const groupOf = group ? group.values : null;
-  const keys = orderKeys();
-  const last = (value) => (Number.isNaN(value) ? Infinity : value);
-  plot.sequence = Uint32Array.from({ length: n }, (_, i) => i).sort((a, b) => {
-    if (groupOf) {
-      const [one, other] = [last(groupOf[a]), last(groupOf[b])];
-      if (one !== other) return one - other;
-    }
-    return last(keys[a]) === last(keys[b]) ? samples.rank[a] - samples.rank[b] : last(keys[a]) - last(keys[b]);
-  });
+  const last = (value) => (Number.isNaN(value) ? Infinity : value); // where it is missing
+  const groupOf = (i) => (group ? last(group.values[i]) : 0);
+  const keyOf = orderKey();
+  const compare = (one, other) => (one === other ? 0 : one - other);
+  plot.sequence = Uint32Array.from({ length: n }, (_, i) => i).sort((a, b) =>
+    compare(groupOf(a), groupOf(b)) || compare(last(keyOf(a)), last(keyOf(b))) || samples.rank[a] - samples.rank[b]);
   plot.groups = [];
   plot.sequence.forEach((sample, place) => {
-    const value = groupOf ? last(groupOf[sample]) : 0;
-    const current = plot.groups.at(-1);
-    if (current && current.value === value) current.size += 1;
-    else plot.groups.push({ value, label: group ? valueText(group, groupOf[sample]) : "", first: place, size: 1 });
+    const value = groupOf(sample), current = plot.groups.at(-1);
+    if (current?.value === value) current.size += 1;
+    else plot.groups.push({ value, label: group ? valueText(group, group.values[sample]) : "", first: place, size: 1 });
   });
   const gap = plot.groups.length > 1 ? n / Math.max(250, 10 * plot.groups.length) : 0;
   plot.groups.forEach((block, g) => { block.start = block.first + g * gap; });
@@ -33,12 +28,12 @@ function arrange() {
   plot.at = null;
 }
 
-function orderKeys() {
-  if (state.order === "similarity") return samples.rank;
-  if (state.order === "file") return Uint32Array.from({ length: samples.n }, (_, i) => i);
-  const topic = whole(state.order.replace(/^topic:/, ""), K);
-  if (state.order.startsWith("topic:")) return Float64Array.from({ length: samples.n }, (_, i) => -samples.codes[i * K + topic]);
-  return columnNamed(state.order.slice("column:".length)).values;
+// What samples stand by, as a function of a sample.
+function orderKey() {
+  if (state.order === "similarity") return (i) => samples.rank[i];
+  if (state.order === "file") return (i) => i;
+  const column = columnOfOrder(state.order), topic = whole(state.order.slice("topic:".length), K);
+  return column ? (i) => column.values[i] : (i) => -proportion(i, topic);
 }
 
 // The place in the sequence at a point of the axis; null in a gap.
@@ -63,6 +58,9 @@ function unitOf(place) {
   }
   return plot.groups[low].start + place - plot.groups[low].first;
 }
+
+// Where a point of the axis lies on a picture so many pixels wide.
+const toX = (unit, width) => ((unit - plot.view[0]) / (plot.view[1] - plot.view[0])) * width;
 
 function drawBars() {
   const canvas = $("bars");
@@ -97,8 +95,7 @@ function single(from, perPixel) {
     const unit = from + (x + 0.5) * perPixel;
     const place = placeAt(unit);
     if (place === null || (hairline && placeAt(unit + perPixel) !== place && place < samples.n - 1)) return null;
-    const start = plot.sequence[place] * K;
-    for (let k = 0; k < K; k++) parts[k] = samples.codes[start + k] / 65535;
+    for (let k = 0; k < K; k++) parts[k] = proportion(plot.sequence[place], k);
     return parts;
   };
 }
@@ -129,12 +126,11 @@ function drawMarks() {
   marks ??= sharp($("marks"));
   const { context, width, height } = marks;
   context.clearRect(0, 0, width, height);
-  const [from, to] = plot.view;
-  const toX = (unit) => ((unit - from) / (to - from)) * width;
+  const ink = themed("--ink"), surface = themed("--surface");
   if (state.sample !== null) {
-    const x = toX(unitOf(plot.place[state.sample]) + 0.5);
-    context.fillStyle = markColours.ink;
-    context.strokeStyle = markColours.surface;
+    const x = toX(unitOf(plot.place[state.sample]) + 0.5, width);
+    context.fillStyle = ink;
+    context.strokeStyle = surface;
     context.beginPath();
     context.moveTo(x - 6, 0);
     context.lineTo(x + 6, 0);
@@ -144,25 +140,26 @@ function drawMarks() {
     context.stroke();
   }
   if (plot.at !== null) {
-    const left = toX(unitOf(plot.at)), wide = Math.max(width / (to - from), 1.5);
+    const left = toX(unitOf(plot.at), width), wide = Math.max(toX(unitOf(plot.at) + 1, width) - left, 1.5);
     context.lineWidth = 3;
-    context.strokeStyle = markColours.surface;
+    context.strokeStyle = surface;
     context.strokeRect(left - 2, -4, wide + 4, height + 8);
     context.lineWidth = 1.5;
-    context.strokeStyle = markColours.ink;
+    context.strokeStyle = ink;
     context.strokeRect(left - 1, -4, wide + 2, height + 8);
   }
   if (plot.drag?.moved) {
     const [a, b] = [plot.drag.from, plot.drag.to].sort((one, other) => one - other);
-    context.fillStyle = markColours.veil;
+    context.fillStyle = `rgb(${channels(surface).join(" ")} / 0.6)`;
     context.fillRect(0, 0, a, height);
     context.fillRect(b, 0, width - b, height);
   }
 }
-let markColours = {};
-function learnMarkColours() {
-  const surface = channels(themed("--surface"));
-  markColours = { ink: themed("--ink"), surface: rgb(surface), veil: `rgb(${surface.join(" ")} / 0.6)` };
+
+function drawStructure() {
+  drawBars();
+  drawMarks();
+  drawAxis();
 }
 
 function fillOrders() {
@@ -193,7 +190,7 @@ function showStructure() {
     const more = button("small", "200 more", () => { shown += 200; refill(); });
     return el("div", {}, grid(heads, Array.from(plot.sequence.slice(0, shown), row)), shown < samples.n ? more : null);
   });
-  new ResizeObserver(() => { marks = null; drawBars(); drawMarks(); drawAxis(); }).observe($("stage"));
+  new ResizeObserver(() => { marks = null; drawStructure(); }).observe($("stage"));
   views.push((keys) => {
     if (keys.has("names")) for (const option of $("order").querySelectorAll("option[value^='topic:']")) {
       const k = Number(option.value.slice(6)) - 1;
@@ -201,7 +198,6 @@ function showStructure() {
     }
     $("order").value = state.order;
     $("group").value = state.group;
-    if (keys.has("theme")) learnMarkColours();
     if (keys.has("order") || keys.has("group")) {
       arrange();
       $("zoom-out").hidden = true;

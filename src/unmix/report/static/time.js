@@ -1,10 +1,7 @@
 // Mean proportions over time, as stacked areas.
 
 function showTime() {
-  if (!page.time.length) {
-    $("main").classList.add("no-time");
-    return;
-  }
+  if (!page.time.length) return;
   $("time").hidden = false;
   const box = $("time-plot"), canvas = box.querySelector("canvas"), said = $("time-said");
   const lines = page.time.map((line) => ({ ...line, codes: uint16(line.means) }));
@@ -32,17 +29,18 @@ function showTime() {
         let sum = 0;
         tops.push(stack.map((k) => (sum += mean(bin, k))));
       }
+      // a bin on its own is drawn in its full width
+      const [left, right] = first === last ? [x(first) - step / 2, x(first) + step / 2] : [x(first), x(last)];
       // from the full height down, each area over the last, so that no seam shows
       for (let s = K - 1; s >= 0; s--) {
+        const heights = tops.map((sums) => y(s === K - 1 ? 1 : Math.min(1, sums[s])));
         context.fillStyle = colours[stack[s]];
         context.beginPath();
-        context.moveTo(x(first) - (first === last ? step / 2 : 0), y(0));
-        tops.forEach((heights, j) => {
-          const top = y(s === K - 1 ? 1 : Math.min(1, heights[s]));
-          if (first === last) { context.lineTo(x(first) - step / 2, top); context.lineTo(x(first) + step / 2, top); }
-          else context.lineTo(x(first + j), top);
-        });
-        context.lineTo(x(last) + (first === last ? step / 2 : 0), y(0));
+        context.moveTo(left, y(0));
+        context.lineTo(left, heights[0]);
+        heights.forEach((height, j) => context.lineTo(x(first + j), height));
+        context.lineTo(right, heights.at(-1));
+        context.lineTo(right, y(0));
         context.fill();
       }
     }
@@ -93,8 +91,7 @@ function showTime() {
     return grid([column, "samples", ...page.order.map((k) => `topic ${k + 1}`)], rows);
   });
   new ResizeObserver(draw).observe(box);
-  views.push((keys) => {
-    if (!["time", "topic", "theme", "print"].some((key) => keys.has(key))) return;
+  follow(["time", "topic", "theme", "print"], () => {
     $("time-column").value = line().column;
     box.setAttribute("aria-label",
       `Mean proportions of topics by ${line().column}. Use the arrow keys to walk; the table below holds the same numbers.`);

@@ -21,8 +21,7 @@ function showRail() {
       edit(rows[at]);
     }
   });
-  views.push((keys) => {
-    if (!["topic", "names"].some((key) => keys.has(key))) return;
+  follow(["topic", "names"], () => {
     list.classList.toggle("some", state.topic !== null);
     $("unfocus").hidden = state.topic === null;
     for (const [k, row] of items) {
@@ -43,7 +42,7 @@ function showRail() {
       el("button", { type: "button", class: "rename", onclick: () => edit(k) }, "✎"));
   }
   function edit(k) {
-    const row = items.get(k), input = el("input", { type: "text", maxlength: 80, "aria-label": `Name of topic ${k + 1}` });
+    const row = items.get(k), input = nameField(k);
     const parts = [...row.children];
     let open = true;
     const close = (keep) => {
@@ -53,7 +52,6 @@ function showRail() {
       if (keep) rename(k, input.value);
       row.querySelector(".topic").focus();
     };
-    input.value = nameOf(k);
     input.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" && event.key !== "Escape") return;
       event.preventDefault();
@@ -65,24 +63,24 @@ function showRail() {
   }
 }
 
-const MANY = 30, FEW = 8, FIRST_LAMBDA = 0.3;
+const nameField = (k) =>
+  el("input", { type: "text", maxlength: 80, "aria-label": `Name of topic ${k + 1}`, value: nameOf(k) });
+
+const FIRST_LAMBDA = 0.3;
 
 function showTopicCards() {
   const section = $("topic-section"), ranking = $("rank"), slider = $("lambda");
   let waiting = 0;
   ranking.addEventListener("change", () => update({ lambda: ranking.value === "relevance" ? FIRST_LAMBDA : null }));
   slider.addEventListener("input", () => {
-    $("lambda-value").textContent = Number(slider.value).toFixed(2);
     cancelAnimationFrame(waiting);
     waiting = requestAnimationFrame(() => update({ lambda: Number(slider.value) }));
   });
-  views.push((keys) => {
-    if (!["topic", "names", "lambda", "sort", "print"].some((key) => keys.has(key))) return;
+  follow(["topic", "names", "lambda", "sort", "print"], (keys) => {
     ranking.value = state.lambda === null ? "distinctive" : "relevance";
     $("relevance").hidden = state.lambda === null;
     slider.value = state.lambda ?? FIRST_LAMBDA;
     $("lambda-value").textContent = Number(slider.value).toFixed(2);
-    section.classList.toggle("focused-topic", state.topic !== null);
     $("topic-title").textContent = state.topic === null ? "What is in the topics" : `What is in topic ${state.topic + 1}`;
     const inside = section.contains(document.activeElement);
     // whoever renames the topic in its card goes on from there, so the card stays
@@ -113,12 +111,11 @@ function showTopicCards() {
       el("div", { class: "topic-head" }, swatch(k),
         button("link", nameOf(k), () => focusTopic(k), { title: nameOf(k) }),
         el("span", { class: "share" }, percent(page.topics[k].share))),
-      el("table", { class: "bars" }, el("tbody", {}, ...rows(k, FEW))),
+      el("table", { class: "bars" }, el("tbody", {}, ...rows(k, 8))),
       el("h3", { class: "over-list" }, "Typical samples"), typical(k, 3));
   }
   function wideCard(k) {
-    const input = el("input", { type: "text", maxlength: 80, "aria-label": `Name of topic ${k + 1}` });
-    input.value = nameOf(k);
+    const input = nameField(k);
     input.addEventListener("change", () => rename(k, input.value));
     const sortBy = (key) => {
       update({ sort: key });
@@ -131,7 +128,7 @@ function showTopicCards() {
       el("div", { class: "topic-head" }, swatch(k), input, share),
       el("table", { class: "bars" },
         el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "feature"), ...sortable)),
-        el("tbody", {}, ...rows(k, MANY))),
+        el("tbody", {}, ...rows(k, 30))),
       el("div", {}, el("h3", {}, "Most typical samples"), typical(k, 12)));
   }
 }
@@ -154,8 +151,4 @@ function findFeature(feature) {
     el("h3", {}, features.names[feature]),
     el("p", { class: "hint" }, `${percent(overall(feature))} of all counts. Share in each topic, and lift:`),
     el("table", { class: "bars" }, el("tbody", {}, ...found.map(row))));
-}
-
-function showSearch() {
-  suggesting($("feature"), features.names, findFeature);
 }

@@ -5,21 +5,19 @@ function sampleTip(i) {
   return [
     el("b", {}, samples.names[i]),
     ...about.map((line) => el("div", { class: "about" }, line)),
-    topicLines(largestTopics(i, 3).map((k) => ({ k, part: proportion(i, k) }))),
+    el("ul", {}, ...largestTopics(i, 3).map((k) =>
+      el("li", {}, swatch(k, "small"), el("span", {}, nameOf(k)), el("span", {}, percent(proportion(i, k)))))),
   ];
 }
 const sampleSentence = (i) =>
   [samples.names[i], ...largestTopics(i, 3).map((k) => `topic ${k + 1}, ${nameOf(k)}: ${percent(proportion(i, k))}`)].join("; ");
 
 function zoom(from, to) {
-  const least = Math.min(plot.units, 4);
-  const width = Math.min(plot.units, Math.max(least, to - from));
+  const width = Math.min(plot.units, Math.max(4, to - from));
   const start = Math.min(Math.max(0, (from + to - width) / 2), plot.units - width);
   plot.view = [start, start + width];
   $("zoom-out").hidden = width >= plot.units;
-  drawBars();
-  drawMarks();
-  drawAxis();
+  drawStructure();
 }
 const zoomOut = () => zoom(0, plot.units);
 const zoomed = () => plot.view[1] - plot.view[0] < plot.units - 1e-9;
@@ -33,22 +31,18 @@ function walkTo(place) {
     zoom(from + shift, to + shift);
   } else drawMarks();
   const box = $("stage").getBoundingClientRect();
-  const x = box.left + ((unit + 0.5 - plot.view[0]) / (plot.view[1] - plot.view[0])) * box.width;
-  showTip(x, box.top + 40, ...sampleTip(plot.sequence[plot.at]));
+  showTip(box.left + toX(unit + 0.5, box.width), box.top + 40, ...sampleTip(plot.sequence[plot.at]));
   $("said").textContent = sampleSentence(plot.sequence[plot.at]);
 }
 
 function listenToStructure() {
   const stage = $("stage");
   let opening = 0;
-  const unitAt = (event) => {
-    const box = stage.getBoundingClientRect();
-    return plot.view[0] + ((event.clientX - box.left) / box.width) * (plot.view[1] - plot.view[0]);
-  };
   const offset = (event) => event.clientX - stage.getBoundingClientRect().left;
+  const unitAt = (x) => plot.view[0] + (x / stage.getBoundingClientRect().width) * (plot.view[1] - plot.view[0]);
   stage.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
-    plot.drag = { from: offset(event), to: offset(event), start: unitAt(event), moved: false };
+    plot.drag = { from: offset(event), to: offset(event), moved: false };
     stage.setPointerCapture(event.pointerId);
   });
   stage.addEventListener("pointermove", (event) => {
@@ -56,7 +50,7 @@ function listenToStructure() {
       plot.drag.to = offset(event);
       plot.drag.moved ||= Math.abs(plot.drag.to - plot.drag.from) > 5;
     }
-    const place = plot.drag?.moved ? null : placeAt(unitAt(event));
+    const place = plot.drag?.moved ? null : placeAt(unitAt(offset(event)));
     if (place !== plot.at || plot.drag) {
       plot.at = place;
       drawMarks();
@@ -67,9 +61,9 @@ function listenToStructure() {
   stage.addEventListener("pointerup", (event) => {
     const { drag } = plot;
     plot.drag = null;
-    if (drag?.moved) zoom(...[drag.start, unitAt(event)].sort((a, b) => a - b));
+    if (drag?.moved) zoom(...[drag.from, offset(event)].sort((a, b) => a - b).map(unitAt));
     else if (drag) {
-      const place = placeAt(unitAt(event));
+      const place = placeAt(unitAt(offset(event)));
       clearTimeout(opening);
       // where a second click may follow to zoom out, wait for it
       if (place !== null) opening = setTimeout(() => update({ sample: plot.sequence[place] }), zoomed() ? 260 : 0);
