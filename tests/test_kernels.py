@@ -276,7 +276,7 @@ def test_memory_order_and_mixed_precision_do_not_change_the_result(name: str) ->
 # --- workspaces ------------------------------------------------------------------------------------------------------
 
 
-def every_kernel(X: Counts, K: int, dtype: str = "float64", workspace=None, other_workspace=None) -> list[bytes]:
+def every_kernel(X: Counts, K: int, dtype: str = "float64", workspace=None) -> list[bytes]:
     """What each kernel that copies a factor returns, with this memory for the copy."""
     L, F = (factor.astype(dtype) for factor in random_start(*X.shape, K))
     cost, options = F.sum(axis=0, dtype=np.float64), {"workspace": workspace}
@@ -286,20 +286,18 @@ def every_kernel(X: Counts, K: int, dtype: str = "float64", workspace=None, othe
         (kernels.xlogs(X.rows, L, F, **options),),
         (kernels.ratios(X.rows, L, F, **options),),
         kernels.numerators(X.rows, L, F, **options),
-        kernels.both_numerators(
-            X.rows, X.columns, X.column_order, L, F, **options, other_workspace=other_workspace or workspace
-        ),
+        kernels.both_numerators(X.rows, X.columns, X.column_order, L, F, **options),
         (kernels.infer(X.rows, *doubles, steps=3, tolerance=0.0, **options),),
     ]
     return [np.asarray(part).tobytes() for result in results for part in result if part is not None]
 
 
 def test_a_workspace_serves_kernels_of_any_size_in_turn() -> None:
-    workspace, other = kernels.Workspace(), kernels.Workspace()
+    workspace = kernels.Workspace()
     small, large = Counts(awkward_counts()), Counts(random_counts(40, 50))
     for X, K, dtype in ((small, 3, "float64"), (large, 20, "float64"), (small, 17, "float32"), (large, 3, "float32")):
         want = every_kernel(X, K, dtype)
-        assert every_kernel(X, K, dtype, workspace=workspace, other_workspace=other) == want
+        assert every_kernel(X, K, dtype, workspace=workspace) == want
 
 
 def test_a_workspace_keeps_its_memory_from_call_to_call() -> None:
@@ -374,7 +372,6 @@ def test_a_scratch_array_that_is_too_small_is_refused() -> None:
         ),
         *(lambda of=of: of(X.rows, L, F, **short) for of in (kernels.xlogs, kernels.ratios, kernels.numerators)),
         lambda: kernels.both_numerators(X.rows, X.columns, X.column_order, L, F, **short),
-        lambda: kernels.both_numerators(X.rows, X.columns, X.column_order, L, F, other_workspace=short["workspace"]),
         lambda: kernels.infer(X.rows, F, np.ones(10), L, np.ones(10), steps=1, tolerance=0.0, **short),
     ]
     for call in calls:

@@ -100,23 +100,25 @@ class Matrix(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """Both sides of a matrix, and what takes both at once. Whoever asked for them owns them, and their scratch space."""
+    """Both sides of a matrix, and what takes both at once. Whoever asked for them owns them, and the scratch space they share."""
 
     matrix: Matrix
+    workspace: kernels.Workspace = field(default_factory=kernels.Workspace, repr=False)
 
     @cached_property
     def left(self) -> Side:
-        return Side(self.matrix.rows)
+        return Side(self.matrix.rows, workspace=self.workspace)
 
     @cached_property
     def right(self) -> Side:
-        return Side(self.matrix.columns)
+        return Side(self.matrix.columns, workspace=self.workspace)
 
     def both_numerators(self, L: Factor, F: Factor) -> tuple[Floats, Floats, float]:
         """A_ik = Σ_j r_ij f_jk and B_jk = Σ_i r_ij l_ik from one evaluation of r = x / λ, and Σ x log λ."""
-        left, right = self.left, self.right
-        spaces = {"workspace": left.workspace, "other_workspace": right.workspace}
-        A, B, xlogs = kernels.both_numerators(left.rows, right.rows, self.matrix.column_order, L, F, **spaces)
+        matrix = self.matrix
+        A, B, xlogs = kernels.both_numerators(
+            matrix.rows, matrix.columns, matrix.column_order, L, F, workspace=self.workspace
+        )
         return A, B, float(xlogs.sum())
 
 

@@ -194,16 +194,15 @@ def both_numerators(
     right: Factor,
     *,
     workspace: Workspace | None = None,
-    other_workspace: Workspace | None = None,
 ) -> tuple[Floats, Floats, Floats]:
     """A_ik = Σ_j r_ij f_jk and B_jk = Σ_i r_ij l_ik from one evaluation of the ratios r = x / rate, and Σ_j x log(rate) of
-    every row. `workspace` holds `right` for A, `other_workspace` then `left` for B."""
+    every row. `workspace` holds `right` for A, then `left` for B."""
     left_out, right_out = np.empty(left.shape), np.empty(right.shape)
     xlog, ratio = np.empty(len(left)), np.empty(len(rows.data))
     _pass(rows, left, right, workspace, numerators=left_out, xlog=xlog, ratio=ratio)
     left = np.ascontiguousarray(left)
     transposed = (columns.indptr, columns.indices, column_order)
-    _run(_native.gather_rows, other_workspace, left, *transposed, ratio, left, right_out, threads())
+    _run(_native.gather_rows, workspace, left, *transposed, ratio, left, right_out, threads())
     return left_out, right_out, xlog
 
 
