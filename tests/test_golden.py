@@ -178,13 +178,15 @@ NAMES = [*MODELS, *CHAINED, *STREAMED]
 
 def machine() -> dict[str, str]:
     """What the bits depend on."""
-    blas = {f"{pool['internal_api']} {pool['version']} {pool.get('architecture')}" for pool in threadpool_info()}
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    own = [pool for pool in pools if "numpy" in pool["filepath"] or "scipy" in pool["filepath"]]  # not another test's
+    blas = {f"{pool['internal_api']} {pool['version']} {pool.get('architecture')}" for pool in own}
     return {
         "instruction set": kernels.isa,
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "scikit-learn": sklearn.__version__,
-        "BLAS": ", ".join(sorted(name for name in blas if "openmp" not in name)),
+        "BLAS": ", ".join(sorted(blas)),
     }
 
 
