@@ -278,7 +278,8 @@ def lda_beside_gamma_poisson(X: um.Counts, start: Any, iterations: int, alpha: f
     """Lemma E.3: differences of γ and of topics at every iteration, with one rate for all topics and with unequal ones."""
     n_topics = start[0].shape[1]
     shapes = np.full(n_topics, alpha)
-    options: dict[str, Any] = {"init": start, "inner": 0, "max_iter": iterations, "tol": 0, "n_jobs": THREADS}
+    options: dict[str, Any] = {"init": start, "inner": 0, "extrapolate": False}  # the algorithms as they are listed
+    options |= {"max_iter": iterations, "tol": 0, "n_jobs": THREADS}
     lda, equal, unequal = Recorder(), Recorder(), Recorder()
     um.LDA(n_topics, alpha=alpha, callbacks=[lda], **options).fit(X)
     um.GammaPoisson(n_topics, shape=alpha, rate=RATE, callbacks=[equal], **options).fit(X)

@@ -149,7 +149,8 @@ def compare(
 
 def lda_from(X: um.Counts, start: Any) -> um.Fit:
     factors = (start.L, start.F) if isinstance(start, um.Fit) else start
-    return um.LDA(K, alpha=1.0, init=factors, max_iter=LDA_ITERATIONS, tol=0, n_jobs=THREADS).fit(X).result_
+    plain = {"inner": 20, "extrapolate": False}  # coordinate ascent, as in the paper
+    return um.LDA(K, alpha=1.0, init=factors, max_iter=LDA_ITERATIONS, tol=0, n_jobs=THREADS, **plain).fit(X).result_
 
 
 # --- the authors' draw -----------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from unmix.kernels import log_means
 from unmix.models.beliefs import Belief, DirichletRows, Gammas, Prior
 from unmix.models.dirichlet import dirichlet_sd
 from unmix.models.variational import Inference, Variational, restore
-from unmix.solvers import CAVI, StochasticVI
+from unmix.solvers import CAVI, ExtrapolatedVI, StochasticVI
 
 Floats = np.ndarray
 X = random_counts(n=40, m=30, K=3, seed=3)
@@ -70,12 +70,11 @@ class SeededLDA(um.LDA):
         return True
 
 
-@pytest.mark.parametrize("inner", [0, 5])
+@pytest.mark.parametrize("solver", [CAVI(0), CAVI(5), ExtrapolatedVI(0), ExtrapolatedVI(2)], ids=repr)
 @pytest.mark.parametrize("left", [DirichletRows(np.full(3, 0.4)), Gammas(np.full(3, 0.5), np.full(3, 0.1))])
-def test_the_bound_never_falls(left: Prior, inner: int) -> None:
+def test_the_bound_never_falls(left: Prior, solver: CAVI | ExtrapolatedVI) -> None:
     task = Inference(um.Counts(X), Variational(left, SeededTopics(SHAPE)))
-    solver = CAVI(inner)
-    state = solver.start(task, *task.model.start(task.sides, task.X, *random_start(40, 30, 3)))
+    state: Any = solver.start(task, *task.model.start(task.sides, task.X, *random_start(40, 30, 3)))
     losses = [state.loss]
     for _ in range(40):
         state = solver.step(task, state)
@@ -91,7 +90,7 @@ def test_with_the_same_numbers_for_all_topics_it_is_smoothed_lda() -> None:
     state = solver.start(task, *same.start(task.sides, task.X, *random_start(40, 30, 3)))
     for _ in range(5):
         state = solver.step(task, state)
-    lda = um.LDA(3, alpha=0.5, eta=eta, init=random_start(40, 30, 3), inner=5, max_iter=5, tol=0)
+    lda = um.LDA(3, alpha=0.5, eta=eta, init=random_start(40, 30, 3), inner=5, extrapolate=False, max_iter=5, tol=0)
     lda.fit(X)
     assert -state.loss == pytest.approx(lda.elbo_, rel=1e-10)
     np.testing.assert_allclose(state.right.parameters, lda.result_.posterior["F"], rtol=1e-9)

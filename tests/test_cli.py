@@ -181,7 +181,10 @@ def test_parameters_of_a_model_are_set_by_name(counts, run):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--model", "lda", "--set", "alfa=1"], "--model lda has no parameter alfa; it has alpha, eta, inner"),
+        (
+            ["--model", "lda", "--set", "alfa=1"],
+            "--model lda has no parameter alfa; it has alpha, eta, extrapolate, inner",
+        ),
         (["--model", "lda", "--solver", "scd"], "--model lda has no parameter solver"),
         (["--set", "alpha"], "--set alpha: give a parameter and its value"),
         (["--model", "lda", "--set", "alpha=-1"], "counts.csv: alpha=-1; it must be positive"),

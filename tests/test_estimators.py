@@ -525,14 +525,17 @@ def test_names_promised_inside_the_public_objects_exist() -> None:
         ("topics_to_poisson", "Lstar Fstar sizes scales"),
         ("Gamma", "shape rate"),
         ("Online", "batch_size offset decay total_samples"),
-        ("LDA", "n_components alpha eta init inner max_iter tol online n_jobs random_state verbose callbacks"),
+        (
+            "LDA",
+            "n_components alpha eta init inner extrapolate max_iter tol online n_jobs random_state verbose callbacks",
+        ),
         (
             "GammaPoisson",
-            "n_components shape rate eta init inner max_iter tol online n_jobs random_state verbose callbacks",
+            "n_components shape rate eta init inner extrapolate max_iter tol online n_jobs random_state verbose callbacks",
         ),
         (
             "BayesianPoissonNMF",
-            "n_components a b c d init inner max_iter tol online n_jobs random_state verbose callbacks",
+            "n_components a b c d init inner extrapolate max_iter tol online n_jobs random_state verbose callbacks",
         ),
         ("load", "path"),
     ],

@@ -457,7 +457,7 @@ def assert_sound(estimator: Any, matrix: Floats, size: float) -> None:
 def test_the_bound_never_falls(name: str, inner: int, data: st.DataObject) -> None:
     matrix = data.draw(counts())
     estimator = data.draw(estimators(name, matrix.shape))
-    estimator.set_params(inner=inner, init="random", max_iter=12, tol=0)
+    estimator.set_params(inner=inner, extrapolate=data.draw(st.booleans()), init="random", max_iter=12, tol=0)
     assert_sound(fitted_quietly(estimator, matrix), matrix, size=1)
 
 
@@ -473,10 +473,34 @@ def test_counts_of_all_sizes_are_no_problem(name: str, data: st.DataObject) -> N
     assert_sound(fitted_quietly(estimator, matrix), matrix, size)
 
 
+@pytest.mark.parametrize("extrapolate", [False, True], ids=["plain", "extrapolated"])
 @pytest.mark.parametrize("inner", [0, 20])
-def test_the_bound_never_falls_on_the_state_of_the_union(kind: Callable[..., Any], inner: int) -> None:
-    fit = kind(4, init="random", inner=inner, max_iter=15, tol=0, random_state=0).fit(um.datasets.sotu()).result_
+def test_the_bound_never_falls_on_the_state_of_the_union(
+    kind: Callable[..., Any], inner: int, extrapolate: bool
+) -> None:
+    options = {"init": "random", "inner": inner, "extrapolate": extrapolate, "max_iter": 15, "tol": 0}
+    fit = kind(4, random_state=0, **options).fit(um.datasets.sotu()).result_
     assert never_rises(-fit.trace["objective"])
+
+
+@pytest.mark.parametrize("name", ["LDA", "GammaPoisson", "BayesianPoissonNMF"])
+def test_extrapolation_speeds_inference_up(name: str) -> None:
+    X = um.datasets.sotu()
+    options = {"random_state": 0, "max_iter": 25, "tol": 0} | ({"alpha": 0.1, "eta": 0.1} if name == "LDA" else {})
+    plain = getattr(um, name)(6, extrapolate=False, **options).fit(X)
+    faster = getattr(um, name)(6, **options).fit(X)
+    assert faster.elbo_ > plain.elbo_ + 1
+
+
+def test_a_step_that_would_lower_the_bound_is_taken_back_and_a_plain_one_follows() -> None:
+    X = um.datasets.sotu()
+    trace = um.LDA(8, alpha=0.1, eta=0.1, random_state=0, max_iter=60, tol=0).fit(X).result_.trace
+    rejected = np.flatnonzero(trace["note"] == "rejected")
+    gains = trace["objective"].diff().to_numpy()
+    assert len(rejected) > 0
+    assert (gains[rejected] == 0).all()
+    after = rejected[rejected + 1 < len(trace)] + 1
+    assert (gains[after] > 0).all()
 
 
 @pytest.mark.parametrize("seed", [534, 3584, 11080, 11329])

@@ -62,7 +62,7 @@ def bounds(name: str, iterations: int, seed: int | None = None, stored: str | No
     X, start = stored_draw(Path(stored)) if stored else fresh_draw(name, seed, em)
 
     def bound(factors: tuple[np.ndarray, np.ndarray]) -> float:
-        model = um.LDA(K, alpha=1.0, eta=None, inner=20, max_iter=iterations, tol=0, init=factors, n_jobs=1)
+        model = um.LDA(K, alpha=1.0, inner=20, extrapolate=False, max_iter=iterations, tol=0, init=factors, n_jobs=1)
         return model.fit(X).elbo_
 
     fits = {label: fixed_run(X, start, MORE[name], **solver) for label, solver in (("EM", em), ("SCD", scd))}

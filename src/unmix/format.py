@@ -110,8 +110,11 @@ def _record(meta: Record, tensors: Arrays) -> Record:
         "metadata": metadata,
         "state": state,
     }
-    if meta["format"] == 2 and state is not None:
-        record["state"] = _state_of_format_2(state, record["params"])
+    if meta["format"] == 2:
+        if record["params"].get("model") in ("LDA", "GammaPoisson", "BayesianPoissonNMF"):
+            record["params"].setdefault("extrapolate", False)  # as all inference was then
+        if state is not None:
+            record["state"] = _state_of_format_2(state, record["params"])
     return record | names
 
 

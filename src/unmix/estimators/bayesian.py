@@ -29,17 +29,20 @@ from unmix.solvers import init as starts
 from unmix.solvers.online import Online, StochasticVI, spread, start_weight
 from unmix.solvers.run import Callback, Phase
 from unmix.solvers.session import Session
-from unmix.solvers.vi import CAVI
+from unmix.solvers.vi import CAVI, ExtrapolatedVI
 from unmix.threads import use_threads
 from unmix.types import Floats, Pair, Seed
 
 TOLERANCE = 1e-4  # a row's inner iterations end once they change it by less than this part of its sum
+# most inner iterations where the user leaves it open: what moves on anyway need not stand still in between
+INNER, INNER_EXTRAPOLATED = 20, 2
 
 
 class VariationalEstimator(PosteriorEstimator):
     """Fit by coordinate ascent on the evidence lower bound, or by mini-batches; see `LDA` for the parameters."""
 
-    inner: int
+    inner: int | None
+    extrapolate: bool
 
     # What a member of the family says of itself
 
@@ -57,20 +60,25 @@ class VariationalEstimator(PosteriorEstimator):
     # What they share
 
     def _check_parameters(self) -> None:
-        self._check_common(inner=0)
+        self._check_common(**{} if self.inner is None else {"inner": 0})
 
     def _task(self, X: Counts) -> Inference:
         return Inference(X, self._model(X))
 
     def _phases(self, task: Inference, session: Session) -> list[Phase]:
-        solver: CAVI | StochasticVI = CAVI(self.inner, TOLERANCE, self._learns_prior())
+        solver: ExtrapolatedVI | CAVI | StochasticVI
+        if self.extrapolate and not self._learns_prior():
+            solver = ExtrapolatedVI(INNER_EXTRAPOLATED if self.inner is None else self.inner, TOLERANCE)
+        else:
+            solver = CAVI(INNER if self.inner is None else self.inner, TOLERANCE, self._learns_prior())
         if self.online is not None:
             self._check_online()
             solver = self._online_solver(int(session.rng.integers(2**31)))
         return [Phase("fit", solver, self.max_iter, self.tol)]
 
     def _online_solver(self, seed: int) -> StochasticVI:
-        return StochasticVI(self.online or Online(), seed, max(self.inner, 1), TOLERANCE, start_weight(self.init))
+        inner = INNER if self.inner is None else max(self.inner, 1)
+        return StochasticVI(self.online or Online(), seed, inner, TOLERANCE, start_weight(self.init))
 
     def _start(self, task: Inference, phases: list[Phase], rng: np.random.Generator) -> tuple[Phase, Any, str]:
         solver: Any = phases[0].solver
@@ -141,8 +149,11 @@ class LDA(VariationalEstimator):
         section 4). Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of
         any model here, the best choice of all if it was fitted long: it starts from its factors.
     inner
-        Most updates of a sample's proportions before the topics move; a sample that stands still ends sooner.
-        0: proportions and topics move together.
+        Most updates of a sample's proportions before the topics move; a sample that stands still ends sooner. None: 2 with
+        extrapolation, 20 without. 0: proportions and topics move together.
+    extrapolate
+        Whether to accelerate by moving on along the last change; the bound never falls either way. Not where alpha is learned,
+        or in mini-batches.
     max_iter, tol
         At most `max_iter` iterations; fewer if the bound per count rises by less than `tol` (three times running).
     online
@@ -172,7 +183,8 @@ class LDA(VariationalEstimator):
         alpha: ArrayLike | Literal["auto"] = 1.0,
         eta: ArrayLike | None = None,
         init: Init = "auto",
-        inner: int = 20,
+        inner: int | None = None,
+        extrapolate: bool = True,
         max_iter: int = 500,
         tol: float = 1e-6,
         online: Online | None = None,
@@ -186,6 +198,7 @@ class LDA(VariationalEstimator):
         self.eta = eta
         self.init = init
         self.inner = inner
+        self.extrapolate = extrapolate
         self.max_iter = max_iter
         self.tol = tol
         self.online = online
@@ -231,7 +244,7 @@ class GammaPoisson(VariationalEstimator):
         Of the Gamma prior of loadings: a number, or one a topic. `rate=None` makes the prior expect samples of the mean size.
     eta
         None: topics are estimated by maximum likelihood. A number, or one a feature: topics ~ Dirichlet(eta).
-    n_components, init, inner, max_iter, tol, online, n_jobs, random_state, verbose, callbacks
+    n_components, init, inner, extrapolate, max_iter, tol, online, n_jobs, random_state, verbose, callbacks
         As in `LDA`.
 
     Attributes
@@ -251,7 +264,8 @@ class GammaPoisson(VariationalEstimator):
         rate: ArrayLike | None = None,
         eta: ArrayLike | None = None,
         init: Init = "auto",
-        inner: int = 20,
+        inner: int | None = None,
+        extrapolate: bool = True,
         max_iter: int = 500,
         tol: float = 1e-6,
         online: Online | None = None,
@@ -266,6 +280,7 @@ class GammaPoisson(VariationalEstimator):
         self.eta = eta
         self.init = init
         self.inner = inner
+        self.extrapolate = extrapolate
         self.max_iter = max_iter
         self.tol = tol
         self.online = online
@@ -301,7 +316,7 @@ class BayesianPoissonNMF(VariationalEstimator):
     ----------
     a, b, c, d
         Shapes and rates of the priors. `None` for b or d: such that the prior expects as many counts as there are.
-    n_components, init, inner, max_iter, tol, online, n_jobs, random_state, verbose, callbacks
+    n_components, init, inner, extrapolate, max_iter, tol, online, n_jobs, random_state, verbose, callbacks
         As in `LDA`.
 
     Attributes
@@ -321,7 +336,8 @@ class BayesianPoissonNMF(VariationalEstimator):
         c: float = 0.3,
         d: float | None = None,
         init: Init = "auto",
-        inner: int = 0,
+        inner: int | None = 0,
+        extrapolate: bool = True,
         max_iter: int = 500,
         tol: float = 1e-6,
         online: Online | None = None,
@@ -337,6 +353,7 @@ class BayesianPoissonNMF(VariationalEstimator):
         self.d = d
         self.init = init
         self.inner = inner
+        self.extrapolate = extrapolate
         self.max_iter = max_iter
         self.tol = tol
         self.online = online

@@ -95,6 +95,10 @@ class Prior(ABC):
                 start, steps = loop(start, old, 1), steps - 1
         return self.belief(loop(start, rates, steps) if steps else start, rates)
 
+    def beyond(self, new: Belief, old: Belief, beta: float) -> Belief:
+        """A belief further along the last change; each parameter keeps half of the new one, which can then still grow again."""
+        return self.belief(_beyond(new, old, beta), new.rates)
+
     def learned(self, belief: Belief) -> Self:
         """With the hyper-parameters that make the bound highest at this belief."""
         raise ValueError(f"the parameters of {type(self).__name__} are not learned; give them")
@@ -282,6 +286,11 @@ class PointTopics(Prior):
     def start(self, shares: Floats, totals: Floats, cost: Floats) -> Belief:
         return self.belief(point_topics(shares))
 
+    def beyond(self, new: Belief, old: Belief, beta: float) -> Belief:
+        topics = _beyond(new, old, beta)
+        sums = column_sums(topics)
+        return self.belief(topics / np.where(sums > 0, sums, 1.0))
+
     def mean(self, belief: Belief) -> Floats:
         return belief.parameters
 
@@ -310,6 +319,10 @@ def point_topics(shares: Floats) -> Floats:
     """F* with no share below the least that a multiplicative update can bring back."""
     topics = np.maximum(shares, LEAST_SHARE)
     return topics / topics.sum(axis=0)
+
+
+def _beyond(new: Belief, old: Belief, beta: float) -> Floats:
+    return np.maximum(new.parameters + beta * (new.parameters - old.parameters), new.parameters / 2)
 
 
 def _beta_quantile(parameters: Floats, axis: int, probability: float) -> Floats:

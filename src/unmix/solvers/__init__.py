@@ -18,7 +18,7 @@ from unmix.solvers.plsi import PLSI, Normalized
 from unmix.solvers.run import Progress, run
 from unmix.solvers.session import Trace
 from unmix.solvers.sparse import SparseL1, SparseL2
-from unmix.solvers.vi import CAVI
+from unmix.solvers.vi import CAVI, ExtrapolatedVI
 
 __all__ = [
     "CAVI",
@@ -33,6 +33,7 @@ __all__ = [
     "Alternate",
     "Checkpoint",
     "Extrapolate",
+    "ExtrapolatedVI",
     "HalfStep",
     "Inference",
     "Joint",

@@ -4,7 +4,7 @@
     VEM    (inner>0):  q(L) again and again, each row until it stands still; then q(F)
 
 Both maximise the bound over one block at a time, so it never falls. Where both factors have a scale, that of each topic is one
-more block.
+more block. `ExtrapolatedVI` is the same with momentum.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from unmix.models.variational import Beliefs, Inference, Variational, restore
 from unmix.types import Floats, Record
 
 B = TypeVar("B", bound=Beliefs)
+
+FIRST, CEILING, GROWTH, SHRINKAGE = 0.8, 0.99, 1.05, 0.75  # of β, by which `ExtrapolatedVI` moves on
 
 
 @renamed_arguments(enough="tolerance", learn_alpha="learn_prior")
@@ -60,6 +62,82 @@ class CAVI:
         if not self.inner:
             A, B, xlog = task.sides.both_numerators(left.geometric, right.geometric)
         return Beliefs(model=model, left=left, right=right, A=A, B=B, loss=task.loss(model, left, right, xlog))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Extrapolated(Beliefs):
+    """q(L) and q(F) that were extrapolated, and the plain ones before that. After a rejection the next step is a plain one."""
+
+    last_left: Belief
+    last_right: Belief
+    beta: float = FIRST
+    rejected: bool = False
+
+    def save(self) -> Record:
+        last = {"L": self.last_left.parameters, "L_rate": self.last_left.rates}
+        last |= {"F": self.last_right.parameters, "F_rate": self.last_right.rates}
+        return super().save() | {"last": last, "beta": self.beta, "rejected": self.rejected}
+
+
+@dataclass(frozen=True)
+class ExtrapolatedVI:
+    """`CAVI` that moves on along its last change, q(F) + β (q(F) − last q(F)) in parameters, and q(L) alike. Where the bound
+    falls, the step is taken back and the next one is plain, with a smaller β; so the bound never falls."""
+
+    inner: int = 0
+    tolerance: float = 1e-4
+
+    def start(self, task: Inference, left: Belief, right: Belief) -> Extrapolated:
+        return self._at(task, left, right, left, right)
+
+    def restore(self, task: Inference, saved: Record) -> Extrapolated:
+        model, left, right = restored_beliefs(task, saved)
+        last = saved["last"]
+        last_left = model.left.belief(last["L"], last["L_rate"])
+        last_right = model.right.belief(last["F"], last["F_rate"])
+        state = self._at(task, left, right, last_left, last_right)
+        return check_loss(replace(state, beta=saved["beta"], rejected=saved["rejected"]), saved)
+
+    def step(self, task: Inference, s: Extrapolated) -> Extrapolated:
+        model, (left, right) = task.model, self._plain(task, s)
+        new_left, new_right = left, right
+        if not s.rejected:
+            new_right = model.right.beyond(right, s.last_right, s.beta)
+            new_left = model.left.beyond(left, s.last_left, s.beta)
+        if self.inner:
+            begin = left if s.rejected else new_left.parameters
+            new_left = infer(task, model, new_right, begin, self.inner, self.tolerance)
+        new = self._at(task, new_left, new_right, left, right)
+        if new.loss > s.loss and not s.rejected:
+            return replace(s, beta=SHRINKAGE * s.beta, rejected=True, conclusive=False, note="rejected")
+        return replace(new, beta=s.beta if s.rejected else min(CEILING, GROWTH * s.beta))
+
+    @staticmethod
+    def _plain(task: Inference, s: Extrapolated) -> tuple[Belief, Belief]:
+        """What the numerators at hand make of the beliefs, without another pass over the data."""
+        model, left = task.model, s.left
+        assert s.B is not None
+        if s.A is not None:
+            left = model.left.update(left.geometric * s.A, s.right.sums)
+        right = model.right.update(s.right.geometric * s.B, left.sums)
+        return model.rescaled(left, right, task.X.shape[0], left.sums)[:2]
+
+    def _at(self, task: Inference, left: Belief, right: Belief, last_left: Belief, last_right: Belief) -> Extrapolated:
+        A = None
+        if self.inner:
+            B, xlog = task.sides.right.numerators(right.geometric, left.geometric)
+        else:
+            A, B, xlog = task.sides.both_numerators(left.geometric, right.geometric)
+        return Extrapolated(
+            model=task.model,
+            left=left,
+            right=right,
+            A=A,
+            B=B,
+            loss=task.loss(task.model, left, right, xlog),
+            last_left=last_left,
+            last_right=last_right,
+        )
 
 
 def infer(
