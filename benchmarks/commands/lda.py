@@ -13,6 +13,7 @@ YARDSTICK = "scikit-learn"
 PROGRAMS = {
     YARDSTICK: ("run_sklearn", {}),
     "unmix": ("run_unmix", {}),
+    "unmix, extrapolate=False": ("run_unmix", {"extrapolate": False}),
     'unmix, init="random"': ("run_unmix", {"init": "random"}),
     "gensim": ("run_gensim", {}),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,17 +13,13 @@ from pathlib import Path
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` if the block succeeds, remove it if not.
 
-    The temporary name keeps the ending of `path`, because writers choose a format by it.
+    The temporary name keeps the ending of `path`, because writers choose a format by it. There is no file yet, so that Ctrl-C
+    before the block begins leaves none.
     """
     target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix="".join(target.suffixes))
-    os.close(handle)
-    temporary = Path(name)
+    temporary = target.with_name(f".{target.stem}-{secrets.token_hex(6)}{''.join(target.suffixes)}")
     try:
         yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

@@ -36,6 +36,9 @@ from unmix.types import Floats, Pair, Seed
 TOLERANCE = 1e-4  # a row's inner iterations end once they change it by less than this part of its sum
 # most inner iterations where the user leaves it open: what moves on anyway need not stand still in between
 INNER, INNER_EXTRAPOLATED = 20, 2
+SETTLING = (
+    20  # plain iterations after a random start: with momentum, topics would settle before they have found their place
+)
 
 
 class VariationalEstimator(PosteriorEstimator):
@@ -66,15 +69,15 @@ class VariationalEstimator(PosteriorEstimator):
         return Inference(X, self._model(X))
 
     def _phases(self, task: Inference, session: Session) -> list[Phase]:
-        solver: ExtrapolatedVI | CAVI | StochasticVI
-        if self.extrapolate and not self._learns_prior():
-            solver = ExtrapolatedVI(INNER_EXTRAPOLATED if self.inner is None else self.inner, TOLERANCE)
-        else:
-            solver = CAVI(INNER if self.inner is None else self.inner, TOLERANCE, self._learns_prior())
         if self.online is not None:
             self._check_online()
-            solver = self._online_solver(int(session.rng.integers(2**31)))
-        return [Phase("fit", solver, self.max_iter, self.tol)]
+            return [Phase("fit", self._online_solver(int(session.rng.integers(2**31))), self.max_iter, self.tol)]
+        if not self.extrapolate or self._learns_prior():
+            plain = CAVI(INNER if self.inner is None else self.inner, TOLERANCE, self._learns_prior())
+            return [Phase("fit", plain, self.max_iter, self.tol)]
+        inner = INNER_EXTRAPOLATED if self.inner is None else self.inner
+        settling = SETTLING if isinstance(self.init, str) and self.init == "random" else 0
+        return [Phase("fit", ExtrapolatedVI(inner, TOLERANCE, settling), self.max_iter, self.tol)]
 
     def _online_solver(self, seed: int) -> StochasticVI:
         inner = INNER if self.inner is None else max(self.inner, 1)

@@ -9,7 +9,7 @@ more block. `ExtrapolatedVI` is the same with momentum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from unmix.deprecation import renamed_arguments
@@ -66,29 +66,31 @@ class CAVI:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Extrapolated(Beliefs):
-    """q(L) and q(F) that were extrapolated, and the plain ones before that. After a rejection the next step is a plain one."""
+    """q(L) and q(F) that were extrapolated, and the plain ones before that; `plain_steps` without momentum come next."""
 
     last_left: Belief
     last_right: Belief
     beta: float = FIRST
-    rejected: bool = False
+    plain_steps: int = 0
 
     def save(self) -> Record:
         last = {"L": self.last_left.parameters, "L_rate": self.last_left.rates}
         last |= {"F": self.last_right.parameters, "F_rate": self.last_right.rates}
-        return super().save() | {"last": last, "beta": self.beta, "rejected": self.rejected}
+        return super().save() | {"last": last, "beta": self.beta, "plain_steps": self.plain_steps}
 
 
 @dataclass(frozen=True)
 class ExtrapolatedVI:
     """`CAVI` that moves on along its last change, q(F) + β (q(F) − last q(F)) in parameters, and q(L) alike. Where the bound
-    falls, the step is taken back and the next one is plain, with a smaller β; so the bound never falls."""
+    falls, the step is taken back and the next one is plain, with a smaller β; so the bound never falls. The first `settling`
+    steps are plain."""
 
     inner: int = 0
     tolerance: float = 1e-4
+    settling: int = field(default=0, repr=False)
 
     def start(self, task: Inference, left: Belief, right: Belief) -> Extrapolated:
-        return self._at(task, left, right, left, right)
+        return replace(self._at(task, left, right, left, right), plain_steps=self.settling)
 
     def restore(self, task: Inference, saved: Record) -> Extrapolated:
         model, left, right = restored_beliefs(task, saved)
@@ -96,21 +98,23 @@ class ExtrapolatedVI:
         last_left = model.left.belief(last["L"], last["L_rate"])
         last_right = model.right.belief(last["F"], last["F_rate"])
         state = self._at(task, left, right, last_left, last_right)
-        return check_loss(replace(state, beta=saved["beta"], rejected=saved["rejected"]), saved)
+        return check_loss(replace(state, beta=saved["beta"], plain_steps=saved["plain_steps"]), saved)
 
     def step(self, task: Inference, s: Extrapolated) -> Extrapolated:
         model, (left, right) = task.model, self._plain(task, s)
-        new_left, new_right = left, right
-        if not s.rejected:
+        new_left, new_right, plain = left, right, s.plain_steps > 0
+        if not plain:
             new_right = model.right.beyond(right, s.last_right, s.beta)
             new_left = model.left.beyond(left, s.last_left, s.beta)
         if self.inner:
-            begin = left if s.rejected else new_left.parameters
+            begin = left if plain else new_left.parameters
             new_left = infer(task, model, new_right, begin, self.inner, self.tolerance)
         new = self._at(task, new_left, new_right, left, right)
-        if new.loss > s.loss and not s.rejected:
-            return replace(s, beta=SHRINKAGE * s.beta, rejected=True, conclusive=False, note="rejected")
-        return replace(new, beta=s.beta if s.rejected else min(CEILING, GROWTH * s.beta))
+        if new.loss > s.loss and not plain:
+            return replace(s, beta=SHRINKAGE * s.beta, plain_steps=1, conclusive=False, note="rejected")
+        if plain:
+            return replace(new, beta=s.beta, plain_steps=s.plain_steps - 1)
+        return replace(new, beta=min(CEILING, GROWTH * s.beta))
 
     @staticmethod
     def _plain(task: Inference, s: Extrapolated) -> tuple[Belief, Belief]:
