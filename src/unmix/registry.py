@@ -6,7 +6,7 @@ A new model is named here and nowhere else: the package's names, the terminal, `
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from unmix.estimators.allocation import AllocationModel as AllocationModel
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from unmix.estimators.likelihood import PoissonNMF as PoissonNMF
     from unmix.estimators.likelihood import TopicModel as TopicModel
     from unmix.estimators.sparse import SparsePoissonNMF as SparsePoissonNMF
-
-C = TypeVar("C", bound=type)
 
 
 class Model(NamedTuple):
@@ -53,6 +51,7 @@ SOLVERS = {
     "normalized": "Normalized",
 }
 STARTS = ("auto", "topic-score", "random")
+NAMES = {"solvers": SOLVERS, "models": WORDS}
 
 
 def estimator_class(name: str) -> Any:
@@ -60,16 +59,7 @@ def estimator_class(name: str) -> Any:
     return getattr(import_module(MODELS[name].home), name)
 
 
-def with_names(kind: C) -> C:
-    """Fill the names of solvers and models into a docstring."""
-    kind.__doc__ = named(kind.__doc__)
-    return kind
-
-
 def named(text: str | None) -> str:
-    quoted = {"solvers": SOLVERS, "models": WORDS}
-    return (
-        ""
-        if text is None
-        else text.format(**{key: ", ".join(f'"{n}"' for n in names) for key, names in quoted.items()})
-    )
+    """A docstring with the names of solvers and models filled in."""
+    quoted = {key: ", ".join(f'"{name}"' for name in names) for key, names in NAMES.items()}
+    return (text or "").format(**quoted)

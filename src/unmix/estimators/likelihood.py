@@ -21,7 +21,7 @@ from unmix.models.priors import Dirichlet, Gamma
 from unmix.models.problem import Problem, State, drop_negligible
 from unmix.models.sparse import Sparsity
 from unmix.models.topics import poisson_to_topics
-from unmix.registry import SOLVERS, with_names
+from unmix.registry import SOLVERS, named
 from unmix.solvers import EM, PLSA, Alternate, Extrapolate, run
 from unmix.solvers import init as starts
 from unmix.solvers.base import AnySolver, Solver
@@ -35,7 +35,6 @@ from unmix.types import Floats, Pair, Seed
 PREFIT = Alternate(EM())
 
 
-@with_names
 class PoissonNMF(CountsEstimator):
     """Poisson NMF: x_ij ~ Poisson(Σ_k l_ik f_jk), fitted by maximum likelihood (KL-NMF), or MAP with a prior.
 
@@ -326,6 +325,9 @@ class PoissonNMF(CountsEstimator):
 
     def _solver(self) -> AnySolver:
         return make_solver(self.solver, self.extrapolate)
+
+
+PoissonNMF.__doc__ = named(PoissonNMF.__doc__)
 
 
 class TopicModel(PoissonNMF):

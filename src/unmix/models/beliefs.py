@@ -96,8 +96,8 @@ class Prior(ABC):
         return self.belief(loop(start, rates, steps) if steps else start, rates)
 
     def beyond(self, new: Belief, old: Belief, beta: float) -> Belief:
-        """A belief further along the last change; each parameter keeps half of the new one, which can then still grow again."""
-        return self.belief(_beyond(new, old, beta), new.rates)
+        """The belief with parameters that are `further` along the last change."""
+        return self.belief(further(new, old, beta), new.rates)
 
     def learned(self, belief: Belief) -> Self:
         """With the hyper-parameters that make the bound highest at this belief."""
@@ -287,7 +287,7 @@ class PointTopics(Prior):
         return self.belief(point_topics(shares))
 
     def beyond(self, new: Belief, old: Belief, beta: float) -> Belief:
-        topics = _beyond(new, old, beta)
+        topics = further(new, old, beta)
         sums = column_sums(topics)
         return self.belief(topics / np.where(sums > 0, sums, 1.0))
 
@@ -321,7 +321,8 @@ def point_topics(shares: Floats) -> Floats:
     return topics / topics.sum(axis=0)
 
 
-def _beyond(new: Belief, old: Belief, beta: float) -> Floats:
+def further(new: Belief, old: Belief, beta: float) -> Floats:
+    """Parameters moved on by β times the last change; each keeps half of the new one, and can then still grow again."""
     return np.maximum(new.parameters + beta * (new.parameters - old.parameters), new.parameters / 2)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from unmix.deprecation import renamed_arguments
-from unmix.models.beliefs import Belief
+from unmix.models.beliefs import Belief, further
 from unmix.models.variational import Beliefs, Inference, Variational, restore
 from unmix.types import Floats, Record
 
@@ -102,13 +102,13 @@ class ExtrapolatedVI:
 
     def step(self, task: Inference, s: Extrapolated) -> Extrapolated:
         model, (left, right) = task.model, self._plain(task, s)
-        new_left, new_right, plain = left, right, s.plain_steps > 0
-        if not plain:
-            new_right = model.right.beyond(right, s.last_right, s.beta)
-            new_left = model.left.beyond(left, s.last_left, s.beta)
+        plain = s.plain_steps > 0
+        new_right = right if plain else model.right.beyond(right, s.last_right, s.beta)
         if self.inner:
-            begin = left if plain else new_left.parameters
+            begin = left if plain else further(left, s.last_left, s.beta)
             new_left = infer(task, model, new_right, begin, self.inner, self.tolerance)
+        else:
+            new_left = left if plain else model.left.beyond(left, s.last_left, s.beta)
         new = self._at(task, new_left, new_right, left, right)
         if new.loss > s.loss and not plain:
             return replace(s, beta=SHRINKAGE * s.beta, plain_steps=1, conclusive=False, note="rejected")
