@@ -385,10 +385,10 @@ def visible(model: Any, shown: um.Counts) -> np.ndarray:
 def fitted(known: um.Counts, topics: int) -> dict[str, Any]:
     """ML, and from its solution MAP and VI with three priors."""
     common: dict[str, Any] = {"n_jobs": THREADS, "random_state": 0}
-    ml = um.PoissonNMF(topics, max_iter=500, tol=1e-7, **common).fit(known)
+    ml = um.PoissonNMF(topics, max_iter=500, tol=1e-6, **common).fit(known)
     prior = {"prior": um.Gamma(MAP_SHAPE), "loadings_prior": um.Gamma(MAP_SHAPE)}
     models = {"ML": ml}
-    models["MAP"] = um.PoissonNMF(topics, init=ml.result_, prefit=0, max_iter=500, tol=1e-7, **prior, **common).fit(
+    models["MAP"] = um.PoissonNMF(topics, init=ml.result_, prefit=0, max_iter=500, tol=1e-6, **prior, **common).fit(
         known
     )
     for shape in VI_SHAPES:

@@ -75,7 +75,7 @@ LOOK = {NORMALISED: GREY, PLSI_NAME: COLOURS["scd"], FOUR: COLOURS["scd+ex"], FL
 
 @dataclass(frozen=True)
 class Effort:
-    """An algorithm has converged when the log-likelihood rises by less than `tol` a count, three times running."""
+    """An algorithm has converged when what is left to gain is at most `tol` a count."""
 
     tol: float
     max_iter: int
@@ -84,7 +84,7 @@ class Effort:
 
 def main(job: Job) -> Section:
     starts = range(100)
-    effort = Effort(tol=1e-11, max_iter=20_000) if job.full else Effort(tol=1e-10, max_iter=10_000)
+    effort = Effort(tol=1e-8, max_iter=20_000) if job.full else Effort(tol=1e-7, max_iter=10_000)
     ends, steps, paths = [], [], []
     for name, (X, K) in data_sets(job.full).items():
         job.say(
@@ -168,7 +168,7 @@ def until_it_stands(problem: Problem, algorithm: Any, start: tuple, effort: Effo
 def polished(problem: Problem, state: State) -> float:
     """The log-likelihood of the local optimum above: Newton's method may bring back what multiplicative updates have lost."""
     newton = Extrapolate(Alternate(Newton()))
-    end, _ = run(problem, newton, newton.start(problem, state.L, state.F), Trace(), max_iter=500, tol=1e-11)
+    end, _ = run(problem, newton, newton.start(problem, state.L, state.F), Trace(), max_iter=500, tol=1e-9)
     return problem.metrics(end)["loglik"]
 
 

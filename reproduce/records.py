@@ -30,7 +30,7 @@ from reproduce.common import RESULTS, THREADS, MissingDataError, counts, paper_l
 FILE, ATTEMPTS = RESULTS / "records.csv", RESULTS / "records-attempts.csv"
 CORPORA = ("nips", "newsgroups")
 KS = (2, 4, 6, 8, 10, 12)
-TOL, MAX_ITER = 1e-11, 2000  # ends a fit within a hundredth of a unit of its optimum
+TOL, MAX_ITER = 3e-9, 2000  # ends a fit within a hundredth of a unit of its optimum
 ADDED = 1e-8  # to every rate inside the logarithm, by fastTopics
 ALIKE = 0.05  # units of log-likelihood between attempts that end at one optimum
 SAME = 0.5  # units of log-likelihood by which a record may differ when it is fitted again

@@ -150,7 +150,7 @@ def test_the_objective_differs_from_the_log_posterior_by_a_constant() -> None:
 
 
 def test_transform_finds_the_mode_of_proportions() -> None:
-    model = um.TopicModel(3, loadings_prior=um.Dirichlet(1.4), init=(L0, F0), tol=1e-12, max_iter=3000).fit(X)
+    model = um.TopicModel(3, loadings_prior=um.Dirichlet(1.4), init=(L0, F0), tol=1e-9, max_iter=3000).fit(X)
     np.testing.assert_allclose(model.transform(X), model.result_.proportions, atol=1e-3)
     np.testing.assert_allclose(model.transform(X).sum(axis=1), 1, rtol=1e-12)
     np.testing.assert_allclose(model.transform(np.zeros((1, 12)))[0], 1 / 3, rtol=1e-10)

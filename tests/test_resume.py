@@ -71,6 +71,7 @@ def assert_same(one: um.Fit, two: um.Fit) -> None:
     assert one.L.tobytes() == two.L.tobytes()
     assert one.F.tobytes() == two.F.tobytes()
     assert (one.loglik, one.status, one.priors) == (two.loglik, two.status, two.priors)
+    assert repr(one.remaining_gain) == repr(two.remaining_gain)
     assert one.posterior.keys() == two.posterior.keys()
     for key, value in one.posterior.items():
         assert value.tobytes() == two.posterior[key].tobytes()

@@ -115,7 +115,7 @@ def test_zeros_grow_with_the_penalty() -> None:
     digits = um.datasets.digits()
     shares = []
     for weight in (0.0, 3.0, 30.0):
-        model = um.SparsePoissonNMF(8, penalty=weight, random_state=0, tol=1e-6).fit(digits)
+        model = um.SparsePoissonNMF(8, penalty=weight, random_state=0, tol=1e-3).fit(digits)
         shares.append(float((model.transform(digits) == 0).mean()))
     assert shares[0] < shares[1] < shares[2]
     assert shares[2] > shares[0] + 0.1

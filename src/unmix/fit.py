@@ -30,7 +30,7 @@ class Fit:
     >>> import unmix as um
     >>> fit = um.TopicModel(3, random_state=0).fit(um.datasets.digits()).result_
     >>> fit
-    Fit(1797 samples × 64 features, 3 topics, converged, log-likelihood -...)
+    Fit(1797 samples × 64 features, 3 topics, converged, about ... left to gain, log-likelihood -...)
     >>> bool(np.allclose(fit.proportions.sum(axis=1), 1))
     True
     """
@@ -52,10 +52,13 @@ class Fit:
     text: Record | None = field(default=None, repr=False)  # how words were counted, as in `Counts`
     # what is needed to go on exactly where the fit stopped; None once it has converged
     state: Record | None = field(default=None, repr=False)
+    # an estimate of what the objective would still gain if the fit went on, in its units; NaN where nobody can tell
+    remaining_gain: float = float("nan")
 
     def __repr__(self) -> str:
         (n, k), m = self.L.shape, len(self.F)
-        return f"Fit({n} samples × {m} features, {k} topics, {self.status}, log-likelihood {self.loglik:,.2f})"
+        left = "" if np.isnan(self.remaining_gain) else f", about {self.remaining_gain:.2g} left to gain"
+        return f"Fit({n} samples × {m} features, {k} topics, {self.status}{left}, log-likelihood {self.loglik:,.2f})"
 
     @property
     def n_topics(self) -> int:

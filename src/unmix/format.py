@@ -39,6 +39,8 @@ def write(path: str | os.PathLike[str], record: Record) -> None:
     tensors |= {f"posterior.{key}": value for key, value in record["posterior"].items()}
     plain = ("status", "loglik", "params", "priors", "versions", "data", "text")
     meta = {"format": FORMAT, "trace": _table_to_json(record["trace"])} | {name: record[name] for name in plain}
+    if not np.isnan(record["remaining_gain"]):
+        meta["remaining_gain"] = record["remaining_gain"]
     if record["state"] is not None:
         meta["state"] = _without_arrays(record["state"], tensors, "state")
     tensors = {key: np.ascontiguousarray(value) for key, value in tensors.items()}
@@ -109,6 +111,7 @@ def _record(meta: Record, tensors: Arrays) -> Record:
         "posterior": posterior,
         "metadata": metadata,
         "state": state,
+        "remaining_gain": float(meta.get("remaining_gain", np.nan)),
     }
     if meta["format"] == 2:
         if record["params"].get("model") in ("LDA", "GammaPoisson", "BayesianPoissonNMF"):

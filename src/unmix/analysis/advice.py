@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isnan
+
 from unmix.fit import Fit
 
 ALMOST_NO_WEIGHT = 0.05  # of the average topic's share
@@ -20,5 +22,6 @@ def advice(fit: Fit) -> list[str]:
     if fit.status == "max_iter" and fit.params.get("tol", 0) > 0 and "objective" in fit.trace:
         gains = fit.trace["objective"].diff()
         last = gains[gains > 0].iloc[-1:].sum()
-        said.append(f"not converged: the fit still gains {last:.2g} an iteration; raise max_iter")
+        left = "" if isnan(fit.remaining_gain) else f", and about {fit.remaining_gain:.2g} in all if it goes on"
+        said.append(f"not converged: the fit still gains {last:.2g} an iteration{left}; raise max_iter")
     return said

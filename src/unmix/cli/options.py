@@ -61,7 +61,8 @@ Init = Annotated[str, fitting(help=f"{', '.join(STARTS)}, or a model to start fr
 Refine = Annotated[int | None, fitting(min=0, help="Split-merge moves to try after convergence.", show_default="0")]
 MaxIter = Annotated[int | None, fitting(min=1, help="Most iterations.", show_default="the model's")]
 Tol = Annotated[
-    float | None, fitting(min=0, help="Stop at a smaller gain per count; 0 for never.", show_default="the model's")
+    float | None,
+    fitting(min=0, help="Stop once no more is left to gain per count; 0 for never.", show_default="the model's"),
 ]
 Seed = Annotated[int, fitting(min=0, help="Seed of the random starts.")]
 Threads = Annotated[int | None, fitting(min=1, help="Threads.", show_default="all cores")]

@@ -132,8 +132,9 @@ def outcome(fit: Fit) -> str:
     last = fit.trace.iloc[-1]
     maximised = f"{fit.objective} {last['objective']:,.1f}, " if fit.objective else ""
     verb = {"converged": "converged", "max_iter": "stopped", "interrupted": "interrupted"}[fit.status]
+    left = "" if isnan(fit.remaining_gain) else f", about {brief(fit.remaining_gain)} left to gain"
     return (
-        f"{verb} after {plural(last['iteration'], 'iteration')}, {last['seconds']:.1f} s: "
+        f"{verb} after {plural(last['iteration'], 'iteration')}, {last['seconds']:.1f} s{left}: "
         f"{maximised}Poisson log-likelihood {fit.loglik:,.1f}{'' if isnan(fit.kkt) else f', KKT {brief(fit.kkt)}'}."
     )
 
@@ -165,6 +166,7 @@ def describe_fit(fit: Fit) -> dict[str, str]:
         "log-likelihood": f"{fit.loglik:,.2f} (Poisson)",
         "KKT residual": "none for this model" if isnan(fit.kkt) else f"{fit.kkt:.2g}",
         "status": f"{fit.status} after {last['iteration']} iterations, {last['seconds']:.1f} s",
+        "left to gain": "nobody can tell" if isnan(fit.remaining_gain) else f"about {fit.remaining_gain:.2g}",
         "parameters": ", ".join(f"{key}={value}" for key, value in fit.params.items() if key != "model"),
         "versions": ", ".join(f"{name} {version}" for name, version in fit.versions.items()),
     }
@@ -190,6 +192,7 @@ def fit_as_json(fit: Fit) -> dict[str, Any]:
         "loglik": fit.loglik,
         "objective": float(last["objective"]),
         "kkt": fit.kkt,
+        "remaining_gain": fit.remaining_gain,
         "topics": [
             {"topic": k + 1, "share": float(fit.shares[k]), "top_features": words}
             for k, words in enumerate(_top_words(fit))

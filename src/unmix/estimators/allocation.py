@@ -67,8 +67,8 @@ class AllocationModel(PosteriorEstimator):
         "auto": for "bld" and "icm" a maximum-likelihood fit, for "gibbs" random labels; "random", "topic-score",
         a pair (L0, F0), or a `Fit` (one of the same method goes on where it stopped).
     max_iter, tol
-        For "bld" and "icm": at most `max_iter` iterations; "bld" stops once log p(S) per count rises by less than `tol` (three
-        times running), "icm" once no count moves.
+        For "bld" and "icm": at most `max_iter` iterations; "bld" stops once what is left to gain, `result_.remaining_gain`,
+        is at most `tol` per count, "icm" once no count moves.
     n_jobs
         Threads; None or −1 for all available cores. The result does not depend on it.
     random_state
@@ -115,8 +115,8 @@ class AllocationModel(PosteriorEstimator):
         thin: int = 5,
         chains: int = 2,
         init: Init = "auto",
-        max_iter: int = 300,
-        tol: float = 1e-6,
+        max_iter: int = 500,
+        tol: float = 1e-5,
         n_jobs: int | None = None,
         random_state: Seed = None,
         verbose: bool = False,
@@ -148,8 +148,11 @@ class AllocationModel(PosteriorEstimator):
 
     def _phases(self, task: AllocationTask, session: Session) -> list[Phase]:
         if self.method == "gibbs":
-            sample: Phase = Phase("sample", Gibbs(self.thin, self.chains), self.sweeps, status="converged")
-            return [Phase("burn-in", Gibbs(chains=self.chains), self.burn_in), sample] if self.burn_in else [sample]
+            sample: Phase = Phase(
+                "sample", Gibbs(self.thin, self.chains), self.sweeps, status="converged", climbs=False
+            )
+            burn_in: Phase = Phase("burn-in", Gibbs(chains=self.chains), self.burn_in, climbs=False)
+            return [burn_in, sample] if self.burn_in else [sample]
         if self.method == "icm":
             return [Phase("fit", ICM(), self.max_iter)]
         return [Phase("fit", FreeBLD() if self.free else FactoredBLD(), self.max_iter, self.tol)]
@@ -313,7 +316,7 @@ def _most_likely(problem: Problem, rng: np.random.Generator) -> Pair:
     solvers: tuple[tuple[AnySolver, int], ...] = ((Alternate(EM()), 10), (Extrapolate(Newton()), 500))
     for solver, iterations in solvers:
         start = solver.start(problem, *problem.rescale(L, F))
-        state, _ = run(problem, solver, start, max_iter=iterations, tol=1e-8, catch_interrupt=False)
+        state, _ = run(problem, solver, start, max_iter=iterations, tol=1e-6, catch_interrupt=False)
         L, F = state.L, state.F
     return L, F
 

@@ -269,8 +269,10 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.__dict__.pop("stream_", None)  # a stream that `partial_fit` began ends here
         self.n_iter_ = max(len(result.trace) - 1, 1)
         if result.status == "max_iter" and self.tol > 0:
-            gain = result.trace["objective"].diff().iloc[-1]
-            message = f"not converged after {self.max_iter} iterations (the last one gained {gain:.3g}); raise max_iter or tol"
+            left = result.remaining_gain
+            known = f"the last one gained {result.trace['objective'].diff().iloc[-1]:.3g}"
+            known += "" if np.isnan(left) else f", about {left:.2g} are left to gain"
+            message = f"not converged after {self.max_iter} iterations ({known}); raise max_iter or tol"
         elif result.status == "interrupted":
             message = f"fit stopped early, after {self.n_iter_} iterations; kept the best so far"
         else:

@@ -158,7 +158,8 @@ class LDA(VariationalEstimator):
         Whether to accelerate by moving on along the last change; the bound never falls either way. Not where alpha is learned,
         or in mini-batches.
     max_iter, tol
-        At most `max_iter` iterations; fewer if the bound per count rises by less than `tol` (three times running).
+        At most `max_iter` iterations; fewer once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with
+        the default, a unit of the bound per million counts. `tol=0` runs exactly `max_iter`.
     online
         None, or `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
     n_jobs, random_state, verbose, callbacks
@@ -188,7 +189,7 @@ class LDA(VariationalEstimator):
         init: Init = "auto",
         inner: int | None = None,
         extrapolate: bool = True,
-        max_iter: int = 500,
+        max_iter: int = 1000,
         tol: float = 1e-6,
         online: Online | None = None,
         n_jobs: int | None = None,
@@ -269,7 +270,7 @@ class GammaPoisson(VariationalEstimator):
         init: Init = "auto",
         inner: int | None = None,
         extrapolate: bool = True,
-        max_iter: int = 500,
+        max_iter: int = 1000,
         tol: float = 1e-6,
         online: Online | None = None,
         n_jobs: int | None = None,
@@ -341,7 +342,7 @@ class BayesianPoissonNMF(VariationalEstimator):
         init: Init = "auto",
         inner: int | None = 0,
         extrapolate: bool = True,
-        max_iter: int = 500,
+        max_iter: int = 1000,
         tol: float = 1e-6,
         online: Online | None = None,
         n_jobs: int | None = None,

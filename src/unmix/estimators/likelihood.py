@@ -53,8 +53,8 @@ class PoissonNMF(CountsEstimator):
     prefit
         EM iterations before the solver takes over.
     max_iter, tol
-        At most `max_iter` iterations; fewer if the log-likelihood per count rises by less than `tol` (three times running).
-        `tol=0` runs exactly `max_iter`. One iteration updates L, then F.
+        At most `max_iter` iterations; fewer once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with
+        the default, a unit of log-likelihood per million counts. `tol=0` runs exactly `max_iter`. An iteration updates L, then F.
     refine
         Split–merge moves to try after convergence, to leave a poor local optimum.
     prior
@@ -99,7 +99,7 @@ class PoissonNMF(CountsEstimator):
         init: Init = "auto",
         prefit: int = 10,
         max_iter: int = 500,
-        tol: float = 1e-8,
+        tol: float = 1e-6,
         refine: int = 0,
         prior: Gamma | Dirichlet | None = None,
         loadings_prior: Gamma | Dirichlet | None = None,
@@ -146,7 +146,11 @@ class PoissonNMF(CountsEstimator):
         ]
         if self.refine and self.n_components >= 3:
             moves = Refine(solver)
-            phases.append(Phase("refine", moves, self.refine, begin=lambda s: moves.start(s, session.rng), status=None))
+
+            def begin(state: State) -> Any:
+                return moves.start(state, session.rng)
+
+            phases.append(Phase("refine", moves, self.refine, begin=begin, status=None, climbs=False))
             phases.append(fit("refit", lambda s: s.best if s.search.kept else None))
         return phases
 

@@ -39,6 +39,7 @@ def payload(fit: Fit, title: str, largest: int = MOST_BYTES, most_samples: int =
         "shape": [len(fit.L), len(fit.F), fit.n_topics],
         "status": fit.status,
         "loglik": float(fit.loglik) if np.isfinite(fit.loglik) else None,
+        "remaining_gain": rounded([fit.remaining_gain], 2)[0],
         "advice": fit.advice(),
         **_topics(fit),
         **_trace(fit),

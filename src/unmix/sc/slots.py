@@ -62,6 +62,7 @@ def write(
         "status": fit.status,
         "loglik": float(fit.loglik),
         "kkt": fit.kkt,
+        "remaining_gain": float(fit.remaining_gain),
         "shares": fit.shares,
         "scales": scales_of(fit),
         "versions": dict(fit.versions),
@@ -108,6 +109,7 @@ def to_fit(adata: AnnData, key: str = "topics") -> Fit:
         versions=_plain(record["versions"]),
         data=_plain(record["data"]),
         text=json.loads(record["text"]) if "text" in record else None,
+        remaining_gain=float(record.get("remaining_gain", np.nan)),
     )
     return _settled(fit, record["scales"])
 

@@ -83,7 +83,7 @@ def topics(
         The largest topic of each cell, "1" to "K" (missing for cells without counts), and the colours of topics in every
         picture of unmix, which scanpy takes up.
     uns["topics"]
-        "params", "trace", "status", "loglik", "kkt", "shares", "versions", "data", and what `to_fit` needs.
+        "params", "trace", "status", "loglik", "kkt", "remaining_gain", "shares", "versions", "data", and what `to_fit` needs.
     obsm["topics_loadings"], varm["topics_factors"]
         L and F of X ≈ L Fᵀ. Bayesian models also keep their posteriors: `obsm["topics_posterior_L"]` and
         `varm["topics_posterior_F"]`.
@@ -166,6 +166,7 @@ def project(
         L=_loadings(estimator, matched.counts, known, known.F[places >= 0].sum(axis=0, dtype=np.float64)),
         trace=known.trace.iloc[:0],
         loglik=float("nan"),
+        remaining_gain=float("nan"),
         samples=counts.samples,
         metadata=None,
         posterior={},

@@ -11,6 +11,7 @@ from math import isnan, log
 from pathlib import Path
 
 from unmix.solvers.run import Progress
+from unmix.solvers.session import WINDOW
 
 logger = logging.getLogger("unmix")
 
@@ -141,7 +142,8 @@ class ProgressBar:
 
 
 def time_left(progress: Progress, max_iter: int, tol: float) -> float | None:
-    """Seconds until the gain per count falls below `tol` if it goes on falling as it did of late, or until `max_iter`."""
+    """Seconds until `tol` per count is left to gain, and a third of all iterations has been spent on no more than that, if gains
+    go on falling as they did of late; or until `max_iter`."""
     counters, rows = progress.session.counters, progress.trace.rows
     recent = [row for row in rows[-2 * SPAN - 1 :] if row["stage"] == counters.phase]
     if len(recent) < 2 * SPAN + 1:
@@ -149,10 +151,12 @@ def time_left(progress: Progress, max_iter: int, tol: float) -> float | None:
     an_iteration = (recent[-1]["seconds"] - recent[0]["seconds"]) / (2 * SPAN)
     before = recent[SPAN]["objective"] - recent[0]["objective"]
     lately = recent[-1]["objective"] - recent[SPAN]["objective"]
-    little = tol * progress.problem.X.total * SPAN
+    little = tol * progress.problem.X.total
     iterations: float = max_iter - counters.done
     if little > 0 and 0 < lately < before:
-        iterations = min(iterations, max(0.0, SPAN * log(lately / little) / log(before / lately)))
+        left = lately**2 / (before - lately)
+        more = max(0.0, SPAN * log(left / little) / log(before / lately))
+        iterations = min(iterations, WINDOW * (counters.done + more) - counters.done)
     return iterations * an_iteration
 
 

@@ -13,9 +13,6 @@ from unmix.solvers.base import Stepper
 from unmix.solvers.session import AnyStepper, AnyTask, Counters, Session, Trace
 from unmix.types import STATUSES, Record, Status
 
-# A gain below `tol` this many times in a row ends a phase; so many iterations without a conclusive gain do as well.
-SMALL_GAINS, IDLE = 3, 12
-
 S = TypeVar("S", bound=Iterate)
 T = TypeVar("T", bound=Task[Any])
 
@@ -24,7 +21,7 @@ T = TypeVar("T", bound=Task[Any])
 class Phase:
     """A part of a fit: a solver, and how long it runs. `begin` makes its first iterate of the last one of the phase before, or
     None to leave the phase out. `status` is what it means that all iterations were made; None if the phase does not decide how
-    the fit ended."""
+    the fit ended. `climbs`: whether its iterations lead to an optimum, and so say how far that is."""
 
     name: str
     solver: AnyStepper
@@ -32,6 +29,7 @@ class Phase:
     tol: float = 0.0
     begin: Callable[[Any], Iterate | None] = lambda state: state
     status: Status | None = "max_iter"
+    climbs: bool = True
 
 
 @dataclass(frozen=True)
@@ -76,10 +74,11 @@ def run(
     catch_interrupt: bool = True,
     callbacks: Sequence[Callback] = (),
 ) -> tuple[S, Status]:
-    """Iterate until the gain per count stays below `tol`, a callback says stop, Ctrl-C, or `max_iter`.
+    """Iterate until what is left to gain is at most `tol` per count, a callback says stop, Ctrl-C, or `max_iter`.
 
-    `tol=0` runs exactly `max_iter` iterations. With `catch_interrupt=False` Ctrl-C is passed on, for runs that are part of
-    another. Returns the last iterate and one of the statuses of `Fit`; rows are added to the trace, if one is given.
+    What is left is estimated as in `solvers.session`, from 20 iterations on. `tol=0` runs exactly `max_iter` iterations.
+    With `catch_interrupt=False` Ctrl-C is passed on, for runs that are part of another. Returns the last iterate and one of the
+    statuses of `Fit`; rows are added to the trace, if one is given.
     """
     recording = trace is not None or bool(callbacks)
     session = Session(task, trace=Trace() if trace is None else trace, recording=recording)
@@ -102,7 +101,8 @@ def run_phases(
                 return solver, state, "interrupted"
             if begun is None:
                 continue
-            state, session.counters = begun, Counters(phase.name)
+            left = float("nan") if phase.climbs else session.counters.remaining_gain
+            state, session.counters = begun, Counters(phase.name, remaining_gain=left)
         solver = phase.solver
         state, status, stopped = iterate(session, phase, state, callbacks)
         if stopped:
@@ -121,13 +121,13 @@ def iterate(
     whole = state, counters, len(trace.rows)  # after the last iteration that is complete
     try:
         while True:
-            if state.final or (phase.tol > 0 and (counters.small >= SMALL_GAINS or counters.idle >= IDLE)):
+            if state.final or (phase.tol > 0 and counters.remaining_gain <= little):
                 return state, "converged", False
             if counters.done >= phase.max_iter:
                 return state, "max_iter", False
             new = phase.solver.step(task, state)
             gain = state.loss - new.loss
-            state, counters = new, counters.after(new, gain < little)
+            state, counters = new, counters.after(new, state.loss, phase.climbs)
             session.record(state, phase.name, state.note)
             session.counters = counters
             whole = state, counters, len(trace.rows)

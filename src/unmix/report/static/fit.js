@@ -33,7 +33,8 @@ function fitFacts(trace, moves) {
   const contest = /^(topic-score|random \d+): best of \d+/.test(starts[0]);
   const kkt = trace.kkt.filter((value) => value !== null);
   const kept = moves.filter((move) => move.kept);
-  const known = [["ended", ENDS[page.status]]];
+  const left = page.remaining_gain === null ? "" : `, about ${page.remaining_gain} left to gain`;
+  const known = [["ended", ENDS[page.status] + left]];
   const add = (given, name, text) => { if (given) known.push([name, text()]); };
   add(last >= 0, "took", () => `${counted(trace.iterations[last], "iteration")}, ${(trace.seconds[last] ?? 0).toPrecision(3)} s`);
   add(starts.length, "started from", () => starts.join(", ") + (contest ? " (the winner of a short contest)" : ""));
