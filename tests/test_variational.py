@@ -27,7 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 import unmix as um
 from unmix.counts import Counts
 from unmix.models.bayes import gamma_gamma
-from unmix.models.beliefs import Belief, DirichletRows
+from unmix.models.beliefs import Belief, DirichletRows, PointTopics
 from unmix.models.dirichlet import best_concentration
 from unmix.models.gamma_poisson import gamma_poisson, log_total
 from unmix.models.lda import lda
@@ -1016,3 +1016,13 @@ def test_alpha_is_not_learned_from_batches() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'partial_fit'") as error:
         um.LDA(3, alpha="auto").partial_fit(X0)
     assert "learned from all samples" in str(error.value.__cause__)
+
+
+def test_momentum_moves_no_feature_so_far_out_of_a_topic_that_it_could_not_come_back() -> None:
+    prior = PointTopics()
+    old, new = (
+        prior.belief(np.array([[0.5], [0.3], [0.2], [0.0]])),
+        prior.belief(np.array([[1.0], [1e-40], [1e-9], [0.0]])),
+    )
+    moved = prior.beyond(new, old, 0.99).parameters
+    np.testing.assert_allclose(moved.ravel(), [1.0, 2.5e-8 / 1.495, 2.5e-8 / 1.495, 0.0], rtol=1e-6)

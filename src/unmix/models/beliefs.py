@@ -24,6 +24,8 @@ from unmix.sides import Side, column_sums
 from unmix.types import Floats
 
 LEAST_SHARE = 1e-8  # of a feature in a topic to begin with: a zero would stay zero for ever
+# of an even share, for a feature that momentum moves out of a topic: from 2^-t it would take t steps to come back
+LEAST_MOVED = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,7 +289,7 @@ class PointTopics(Prior):
         return self.belief(point_topics(shares))
 
     def beyond(self, new: Belief, old: Belief, beta: float) -> Belief:
-        topics = further(new, old, beta)
+        topics = np.maximum(further(new, old, beta), LEAST_MOVED / len(new.parameters) * (new.parameters > 0))
         sums = column_sums(topics)
         return self.belief(topics / np.where(sums > 0, sums, 1.0))
 
