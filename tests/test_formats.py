@@ -21,6 +21,8 @@ def estimator(fit: um.Fit) -> Any:
     model = from_fit(fit).set_params(init=fit.params["init"])
     if fit.params["model"] == "LDA" and "StochasticVI" in (fit.state or {})["solver"]:
         model.set_params(online=um.Online(batch_size=8))
+    if hasattr(model, "newton_iterations"):
+        model.newton_iterations = 10  # of the start, as it was then
     return model
 
 
