@@ -27,6 +27,7 @@ COMMANDS = {
     "gibbs": ("data", "data-folder", "threads"),
     "starts": ("data-folder", "threads"),
     "door": OPTIONS.keys(),
+    "stops": ("data-folder", "threads"),
 }
 BUSY = 0.5
 DEFAULT_OUTPUT = Path(__file__).parent / "out"
