@@ -1,4 +1,4 @@
-"""Where fits start, and how split–merge moves leave a poor optimum."""
+"""Where fits start, how a search puts starts together, and how moves leave a poor optimum."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ import numpy as np
 import pytest
 from conftest import awkward_counts, never_rises, problem_of, random_counts, random_start
 from scipy.optimize import linear_sum_assignment
+from sklearn.exceptions import ConvergenceWarning
 
 import unmix as um
 from unmix.counts import Counts
+from unmix.models.topics import poisson_to_topics
 from unmix.solvers import EM, Alternate, Extrapolate, Newton, Problem, Progress, State, Trace, run
 from unmix.solvers import init as starts
-from unmix.solvers.refine import Refine, merge_cost, split_topic
+from unmix.solvers import recombine as recombination
+from unmix.solvers import search as searching
+from unmix.solvers.recombine import cheapest, in_counts, merge_costs, merged, recombine
+from unmix.solvers.refine import Refine
+from unmix.solvers.search import Search
 
 
 def anchored(K: int, seed: int = 0, n: int = 80, m: int = 120, anchors: int = 5) -> tuple[np.ndarray, np.ndarray]:
@@ -123,7 +129,7 @@ def test_topic_score_depends_on_the_seed_only() -> None:
     np.testing.assert_array_equal(one[1], two[1])
 
 
-# --- random, contest -------------------------------------------------------------------------------------------------
+# --- random, annealed -------------------------------------------------------------------------------------------------
 
 
 def test_a_random_start_expects_as_many_counts_as_each_sample_has() -> None:
@@ -135,52 +141,209 @@ def test_a_random_start_expects_as_many_counts_as_each_sample_has() -> None:
     assert not np.allclose(L, other)
 
 
-def test_the_contest_picks_the_best_of_its_entrants(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, F = anchored(4)
-    problem = problem_of(np.random.default_rng(1).poisson(X), 4)
-    near = (starts.known_factors(problem, F) + 1e-3, F + 1e-6)
-    bad = (near[0][::-1], np.ones_like(F))  # all topics alike, for the wrong samples
-
-    monkeypatch.setattr(starts, "topic_score", lambda problem, rng: near)
-    monkeypatch.setattr(starts, "random", lambda problem, rng: bad)
-    (L, F_won), name = starts.Contest()(problem, np.random.default_rng(0))
-    assert re.fullmatch(r"topic-score: best of 5, \d+ ahead", name)
-    assert problem.loss(L, F_won) <= problem.loss(*near)
-
-    monkeypatch.setattr(starts, "topic_score", lambda problem, rng: bad)
-    pairs = iter([bad, bad, near, bad])
-    monkeypatch.setattr(starts, "random", lambda problem, rng: next(pairs))
-    _, name = starts.Contest()(problem, np.random.default_rng(0))
-    assert name.startswith("random 3: best of 5")
+def test_annealed_em_without_annealing_is_em() -> None:
+    problem = problem_of(random_counts(30, 40, K=4, seed=1), 4)
+    L, F = starts.annealed(problem, np.random.default_rng(0), first=1.0, passes=7)
+    rng = np.random.default_rng(0)
+    topics = rng.gamma(100, 0.01, (40, 4))
+    loads = rng.gamma(100, 0.01, (30, 4)) * problem.X.sample_totals[:, None]
+    for _ in range(7):
+        topics /= topics.sum(axis=0)
+        ratios = problem.X.csr.toarray() / (loads @ topics.T)
+        loads, topics = loads * (ratios @ topics), topics * (ratios.T @ loads)
+    np.testing.assert_allclose(L, loads, rtol=1e-9)
+    np.testing.assert_allclose(F, topics / topics.sum(axis=0), rtol=1e-9)
 
 
-def test_the_contest_does_without_topic_score_where_it_cannot_work() -> None:
-    problem = problem_of(random_counts(40, 8, seed=2), 3)
-    (L, F), name = starts.Contest()(problem, np.random.default_rng(0))
-    assert name.startswith("random")
-    assert np.isfinite(problem.loss(L, F))
+@pytest.mark.parametrize("start", [starts.annealed, starts.random_after_em])
+def test_a_start_makes_no_count_impossible_and_depends_on_its_seed_only(start: Any) -> None:
+    problem = problem_of(awkward_counts(), 4)
+    one, two = (start(problem, np.random.default_rng(3)) for _ in range(2))
+    assert np.isfinite(problem.loss(*one))
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(one, two, strict=True))
 
 
-def test_the_winner_of_the_contest_is_named_in_the_trace() -> None:
+# --- recombination ----------------------------------------------------------------------------------------------------
+
+
+def fitted(X: Any, K: int, seed: int = 0) -> tuple[Problem, State]:
+    problem = problem_of(X, K)
+    solver = Extrapolate(Newton())
+    first = solver.start(problem, *starts.random(problem, np.random.default_rng(seed)))
+    state, _ = run(problem, solver, first, Trace(), max_iter=200, tol=1e-8)
+    return problem, state
+
+
+def test_a_merge_costs_what_one_topic_in_place_of_two_loses() -> None:
+    X = random_counts(30, 40, K=5, seed=3)
+    problem, state = fitted(X, 5)
+    L, F = in_counts(state.L, state.F)
+    np.testing.assert_allclose(L @ F.T, state.L @ state.F.T, rtol=1e-12)
+    costs = merge_costs(problem, L, F)
+    fewer = problem_of(X, 4)
+    for a in range(5):
+        assert np.isinf(costs[a, : a + 1]).all()
+        for b in range(a + 1, 5):
+            want = fewer.loss(*merged(L, F, [(a, b)])) - problem.loss(L, F)
+            assert costs[a, b] == pytest.approx(want, rel=1e-4, abs=1e-2)
+
+
+def test_merge_costs_of_some_nonzeros_estimate_those_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = um.datasets.correlated_topics("A", seed=0)
+    problem, state = fitted(X, 6)
+    L, F = in_counts(state.L, state.F)
+    exact = merge_costs(problem, L, F)
+    monkeypatch.setattr(recombination, "LOOKED_AT", problem.X.nnz // 4)
+    known = np.isfinite(exact)
+    assert np.corrcoef(merge_costs(problem, L, F)[known], exact[known])[0, 1] > 0.9
+
+
+def test_with_many_topics_only_those_alike_are_candidates_for_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recombination, "NEIGHBOURS", 2)
+    X, L, F = separate_topics(6)
+    L, F = np.hstack([L, L]) / 2, np.hstack([F, F])  # every topic twice
+    costs = merge_costs(problem_of(X, 12), L, F + 1e-9)
+    assert np.isfinite(costs).sum() < 12 * 11 / 2
+    assert sorted(cheapest(costs, 6)) == [(k, k + 6) for k in range(6)]
+    assert cheapest(costs, 2) == sorted(cheapest(costs, 2), key=lambda pair: costs[pair])
+
+
+def test_merging_keeps_the_expected_counts_of_every_sample() -> None:
+    rng = np.random.default_rng(0)
+    L, F = rng.gamma(1, 1, (8, 5)), rng.dirichlet(np.ones(7), 5).T
+    fewer = merged(L, F, [(3, 0), (1, 4)])
+    assert (fewer[0].shape, fewer[1].shape) == ((8, 3), (7, 3))
+    np.testing.assert_allclose(fewer[0].sum(axis=1), L.sum(axis=1), rtol=1e-13)
+    np.testing.assert_allclose(fewer[0].sum(axis=0) @ fewer[1].T, L.sum(axis=0) @ F.T, rtol=1e-13)
+
+
+def test_a_child_has_what_each_of_its_parents_lacks() -> None:
+    """One parent has topics 0 and 1 in one column and 2 twice, the other 2 and 3 in one and 0 twice."""
+    X, L, F = separate_topics()
+    problem = problem_of(X, 4)
+    solver, order = Extrapolate(Newton()), [2, 3, 0, 1]
+    parents = []
+    for there, back in (([0, 1, 2, 3], [0, 1, 2, 3]), (order, order)):
+        start = poor_start(L[:, there], F[:, there])
+        state, _ = run(problem, solver, solver.start(problem, *start), max_iter=200, tol=1e-8)
+        parents.append((state.L[:, back], state.F[:, back]))
+    child = recombine(problem, parents)
+    assert child.L.shape == (80, 4)
+    assert child.loss < min(problem.loss(*pair) for pair in parents) - 1000
+    end, _ = run(problem, solver, solver.start(problem, child.L, child.F), max_iter=200, tol=1e-9)
+    assert end.loss < problem.loss(L, F)
+    assert distance(poisson_to_topics(end.L, end.F)[1], F) < 0.2
+
+
+# --- search -----------------------------------------------------------------------------------------------------------
+
+
+SMALL = Search(starts=4, nonzeros=400, samples=10)
+
+
+def searched(problem: Problem, method: Search, seed: int = 0) -> list[Any]:
+    states = [method.start(problem, np.random.default_rng(seed))]
+    while not states[-1].final:
+        states.append(method.step(problem, states[-1]))
+    return states
+
+
+def test_a_search_is_a_tree_of_starts_on_parts_of_the_samples() -> None:
+    problem = problem_of(random_counts(60, 40, K=5, seed=1), 5)
+    states = searched(problem, SMALL)
+    assert len(states) == SMALL.steps + 1 == 8
+    heights = [[node.height for node in state.nodes] for state in states]
+    assert heights == [[], [0], [0, 0], [1], [1, 0], [1, 0, 0], [1, 1], []]
+    size = len(states[1].nodes[0].L)
+    assert 10 <= size < 30
+    parts = [(node.first, node.last) for node in (states[2].nodes + states[5].nodes) if node.height == 0]
+    assert [last - first for first, last in parts] == [size] * 4
+    assert len({first for first, _ in parts}) == 4
+    assert len(states[3].nodes[0].L) == 2 * size
+    assert re.fullmatch(r"start 1 of 4, annealed: \d+ samples", states[1].note)
+    assert re.fullmatch(r"starts 3 to 4 put together: \d+ samples, [+-][\d,]+", states[6].note)
+    assert re.fullmatch(r"starts 1 to 4 put together: 60 samples, [+-][\d,]+", states[7].note)
+
+
+def test_samples_of_starts_overlap_only_as_far_as_they_must() -> None:
+    problem = problem_of(random_counts(60, 40, K=5, seed=1), 3)
+    states = searched(problem, Search(starts=4, nonzeros=1, samples=30))
+    parts = sorted({(node.first, node.last) for state in states for node in state.nodes if node.height == 0})
+    assert parts == [(0, 30), (10, 40), (20, 50), (30, 60)]
+    alone = searched(problem, Search(starts=2))
+    assert {(node.first, node.last) for state in alone for node in state.nodes} == {(0, 60)}
+
+
+@pytest.mark.parametrize("prior", [None, um.Gamma(1.3, 0.7)], ids=["likelihood", "posterior"])
+def test_until_its_end_a_search_holds_what_is_as_good_as_one_topic(prior: um.Gamma | None) -> None:
+    X = awkward_counts(30, 25)
+    problem = Problem(Counts(X), 3, prior)
+    *before, last = searched(problem, SMALL)
+    for state in [*before, last]:
+        assert problem.loss(state.L, state.F) == pytest.approx(state.loss, rel=1e-12)
+    for state in before:
+        np.testing.assert_allclose(
+            state.L @ state.F.T, np.outer(X.sum(axis=1), X.sum(axis=0)) / X.sum(), rtol=1e-9, atol=1e-4
+        )
+    assert last.loss < before[-1].loss
+
+
+def test_a_search_looks_at_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = Counts(random_counts(200, 40, K=5, seed=1))
+    monkeypatch.setattr(searching, "LARGEST", X.nnz // 4)
+    looked_at = []
+    take = Counts.take
+    monkeypatch.setattr(Counts, "take", lambda self, rows: looked_at.append(len(rows)) or take(self, rows))
+    *_, before, last = searched(Problem(X, 4), Search(starts=2, nonzeros=400, samples=10))
+    assert max(looked_at) == 50
+    assert (before.L.shape, last.L.shape) == ((200, 4), (200, 4))
+    assert "50 samples" in last.note
+
+
+def test_what_the_samples_of_a_start_lack_is_not_impossible() -> None:
+    X = np.diag(np.arange(1, 41))  # every feature in one sample alone
+    fit = um.TopicModel(3, random_state=0).fit(X).result_
+    assert np.isfinite(fit.loglik)
+    problem = problem_of(X, 3)
+    *_, last = searched(problem, Search(starts=2, nonzeros=10, samples=10))
+    assert np.isfinite(last.loss)
+
+
+def test_a_search_is_told_in_the_trace_and_can_be_stopped_and_gone_on_with() -> None:
     X, _ = anchored(4)
-    note = um.TopicModel(4, random_state=0).fit(X).result_.trace["note"].iloc[0]
-    assert re.fullmatch(r"(topic-score|random \d): best of 5, \d+ ahead", note)
+    X = np.random.default_rng(0).poisson(X / 10)
+    whole = um.TopicModel(4, random_state=0).fit(X).result_
+    told = whole.trace[whole.trace["stage"] == "search"]
+    assert len(told) == Search().steps == 7
+    assert whole.trace["note"].iloc[0] == "search: 4 starts"
+    assert never_rises(-whole.trace["objective"].to_numpy())
+    for steps in range(1, len(told) + 1):
+
+        def enough(progress: Progress, steps: int = steps) -> str | None:
+            return "interrupted" if len(progress.trace.rows) > steps else None
+
+        with pytest.warns(ConvergenceWarning, match="stopped early"):
+            stopped = um.TopicModel(4, random_state=0, callbacks=[enough]).fit(X).result_
+        assert stopped.trace["stage"].iloc[-1] == "search"
+        resumed = um.TopicModel(4, random_state=0).resume(X, stopped).result_
+        assert resumed.L.tobytes() == whole.L.tobytes()
+        assert resumed.F.tobytes() == whole.F.tobytes()
 
 
-def test_the_contest_wins_against_single_random_starts_more_often_than_it_loses() -> None:
-    """With more topics than there are, where optima abound. It is a matter of odds: of a pair of fits either may be better."""
+def test_a_search_beats_single_random_starts_far_more_often_than_it_loses() -> None:
+    """With more topics than there are, where optima abound."""
     wins = losses = 0
     for seed in (0, 1):
         X = um.datasets.correlated_topics("A", seed=seed)
-        for K in (7, 8, 9, 10):
+        for K in (7, 9):
             auto, single = (
-                np.array([um.PoissonNMF(K, init=init, random_state=s, tol=1e-3).fit(X).result_.loglik for s in seeds])
+                np.array([um.PoissonNMF(K, init=init, random_state=s).fit(X).result_.loglik for s in seeds])
                 for init, seeds in (("auto", range(6)), ("random", range(100, 110)))
             )
             wins += int((auto[:, None] > single + 1).sum())
             losses += int((auto[:, None] < single - 1).sum())
-    assert wins + losses > 400  # of 480: the starts matter
-    assert wins > 1.3 * losses
+    assert wins + losses > 200  # of 240: the starts matter
+    assert wins > 4 * losses
 
 
 # --- refine ----------------------------------------------------------------------------------------------------------
@@ -223,7 +386,7 @@ def test_refine_escapes_a_planted_poor_optimum(solver: str) -> None:
     assert refined.loglik > truth
     assert distance(refined.topics, F) < 0.2
     moves = refined.trace[refined.trace["stage"] == "refine"]
-    assert moves["note"].iloc[0].startswith("merge 2+3, split 1: kept")
+    assert moves["note"].iloc[0].startswith("put together with another fit: kept, +")
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -243,7 +406,7 @@ def test_refine_records_every_move_in_the_trace() -> None:
     moves = trace[trace["stage"] == "refine"]
     assert len(moves) == 3
     for note in moves["note"]:
-        assert re.fullmatch(r"merge \d\+\d, split \d: (kept|no) \(estimated [+-]\d+\)", note)
+        assert re.fullmatch(r"put together with another fit: (kept, \+[\d,]+|no)", note)
     rose = np.diff(trace["loglik"])[moves.index - 1] > 0
     np.testing.assert_array_equal(rose, moves["note"].str.contains("kept"))
     assert (trace["stage"].iloc[moves.index[-1] + 1 :] == "refit").all()
@@ -266,32 +429,26 @@ def test_refine_copes_with_a_topic_that_explains_nothing() -> None:
     problem = problem_of(X, 5)
     solver = Alternate(EM())
     state = solver.start(problem, L, F)
-    split = split_topic(problem, state, 4, np.random.default_rng(0))
-    assert split.gain == pytest.approx(0, abs=1e-3)
-    assert np.isfinite(split.parts).all()
-    assert np.isfinite(split.columns).all()
-    moves = Refine(solver)
+    moves = Refine(solver, lambda L, F: solver.start(problem, L, F))
     end, _ = run(problem, moves, moves.start(state, np.random.default_rng(0)), max_iter=2, tol=0)
     assert end.loss < state.loss - 1000
 
 
-@pytest.mark.parametrize("K", [1, 2])
-def test_refine_does_nothing_with_fewer_than_three_topics(K: int) -> None:
-    fits = [um.TopicModel(K, random_state=0, refine=moves).fit(random_counts()).result_ for moves in (0, 5)]
+def test_refine_does_nothing_with_one_topic() -> None:
+    fits = [um.TopicModel(1, random_state=0, refine=moves).fit(random_counts()).result_ for moves in (0, 5)]
     assert fits[0].L.tobytes() == fits[1].L.tobytes()
     assert "refine" not in set(fits[1].trace["stage"])
 
 
-def test_refine_is_final_once_every_move_has_failed() -> None:
+def test_a_move_that_does_not_help_is_taken_back() -> None:
     X, L, F = separate_topics(3)
     problem, solver = problem_of(X, 3), Alternate(Newton())
-    state, _ = run(problem, solver, solver.start(problem, L, F), max_iter=300, tol=1e-9)
-    moves = Refine(solver)
-    end, status = run(
-        problem, moves, moves.start(state, np.random.default_rng(0)), trace := Trace(), max_iter=50, tol=0
-    )
-    assert (status, len(trace.rows)) == ("converged", 3)
+    state, _ = run(problem, solver, solver.start(problem, L, F), max_iter=300, tol=1e-12)
+    moves = Refine(solver, lambda L, F: solver.start(problem, L, F))
+    end, _ = run(problem, moves, moves.start(state, np.random.default_rng(0)), trace := Trace(), max_iter=3, tol=0)
+    assert [row["note"] for row in trace.rows] == ["put together with another fit: no"] * 3
     assert end.best is state
+    assert not end.kept
 
 
 def test_a_callback_can_end_the_refinement() -> None:
@@ -304,71 +461,3 @@ def test_a_callback_can_end_the_refinement() -> None:
     trace = model.fit(X).result_.trace
     assert (trace["stage"] == "refine").sum() == 1
     assert trace["stage"].iloc[-1] == "refine"
-
-
-def fitted(X: Any, K: int) -> tuple[Problem, State]:
-    problem = problem_of(X, K)
-    solver = Extrapolate(Newton())
-    first = solver.start(problem, *starts.random(problem, np.random.default_rng(0)))
-    state, _ = run(problem, solver, first, Trace(), max_iter=200, tol=1e-8)
-    return problem, state
-
-
-SPLITTABLE = {
-    "separate topics": (separate_topics()[0], 3),
-    "random": (random_counts(30, 40, K=6, seed=3), 4),
-    "correlated": (um.datasets.correlated_topics("A", seed=0), 6),
-}
-
-
-@pytest.mark.parametrize("data", SPLITTABLE)
-def test_the_estimated_gain_of_a_split_is_a_lower_bound(data: str) -> None:
-    X, K = SPLITTABLE[data]
-    problem, state = fitted(X, K)
-    one_more = problem_of(X, K + 1)
-    scales = state.F.sum(axis=0)
-    L, F = state.L * scales, state.F / scales
-    for c in range(K):
-        split = split_topic(problem, state, c, np.random.default_rng(c))
-        np.testing.assert_allclose(split.parts.sum(axis=1), 1, rtol=1e-12)
-        np.testing.assert_allclose(split.columns.sum(axis=0), 1, rtol=1e-12)
-        rest = [k for k in range(K) if k != c]
-        L_split = np.column_stack([L[:, rest], L[:, [c]] * split.parts])
-        F_split = np.column_stack([F[:, rest], split.columns])
-        gained = state.loss - one_more.loss(L_split, F_split)
-        assert gained >= split.gain - 1e-6 * abs(state.loss)
-
-
-def test_splitting_two_topics_in_one_column_gains_most() -> None:
-    X, L, F = separate_topics()
-    problem = problem_of(X, 4)
-    solver = Alternate(Newton())
-    state, _ = run(problem, solver, solver.start(problem, *poor_start(L, F)), Trace(), max_iter=200, tol=1e-8)
-    gains = [split_topic(problem, state, c, np.random.default_rng(c)).gain for c in range(4)]
-    assert np.argmax(gains) == 0
-    assert gains[0] > 10 * max(gains[1:])
-
-
-def test_merge_cost_is_what_one_topic_in_place_of_two_loses() -> None:
-    X = random_counts(30, 40, K=4, seed=3)
-    problem, state = fitted(X, 4)
-    fewer = problem_of(X, 3)
-    weights = state.L.sum(axis=0) * state.F.sum(axis=0)
-    topics = state.F / state.F.sum(axis=0)
-    loads = state.L * state.F.sum(axis=0)
-    for a, b in ((0, 1), (1, 3)):
-        rest = [k for k in range(4) if k not in (a, b)]
-        merged = (weights[a] * topics[:, a] + weights[b] * topics[:, b]) / (weights[a] + weights[b])
-        want = fewer.loss(
-            np.column_stack([loads[:, rest], loads[:, a] + loads[:, b]]), np.column_stack([topics[:, rest], merged])
-        )
-        assert merge_cost(problem, state, a, b) == pytest.approx(want - state.loss, rel=1e-9)
-
-
-def test_merging_the_halves_of_a_divided_topic_costs_least() -> None:
-    X, L, F = separate_topics()
-    problem = problem_of(X, 4)
-    solver = Alternate(Newton())
-    state, _ = run(problem, solver, solver.start(problem, *poor_start(L, F)), Trace(), max_iter=200, tol=1e-8)
-    costs = {(a, b): merge_cost(problem, state, a, b) for a in range(4) for b in range(a + 1, 4)}
-    assert min(costs, key=lambda pair: costs[pair]) == (1, 2)

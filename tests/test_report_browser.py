@@ -44,7 +44,7 @@ def speeches():
 
 @pytest.fixture(scope="module")
 def small():
-    """Random counts and four topics, found by a contest of starts."""
+    """Random counts and four topics, found by a search."""
     counts = np.random.default_rng(3).poisson(np.random.default_rng(4).gamma(0.3, 4, (30, 25)))
     return um.TopicModel(4, random_state=0).fit(counts).result_
 
@@ -461,13 +461,11 @@ def test_downloads_hold_the_numbers_and_no_formula(opened, hostile, tmp_path):
     assert list(pd.read_csv(tmp_path / "proportions.csv")["sample"]) == list(hostile.samples)
 
 
-def test_the_page_tells_of_the_contest_of_starts(opened, small, speeches):
+def test_the_page_tells_how_the_fit_started(opened, small, speeches):
     def start(page):
         return page.locator("#fit-facts dt:text-is('started from') + dd").text_content()
 
-    note = small.trace["note"][0]
-    assert re.match(r"(topic-score|random \d): best of 5", note)
-    assert start(opened("small")) == f"{note} (the winner of a short contest)"
+    assert start(opened("small")) == small.trace["note"][0] == "search: 4 starts"
     assert start(opened("speeches")) == speeches.trace["note"][0] == "random"
 
 

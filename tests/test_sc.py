@@ -492,7 +492,7 @@ def test_unknown_genes_are_left_out_and_counted() -> None:
 def test_missing_genes_are_not_zeros(model: str) -> None:
     """Cells with many counts show the same proportions by part of the genes as by all; filled with zeros they do not."""
     reference = cells(random_counts(60, M, seed=2, mean=20))
-    um.sc.tl.topics(reference, K, model=model, tol=1e-3)
+    um.sc.tl.topics(reference, K, model=model, tol=1e-3, random_state=0)
     truth = np.random.default_rng(1).dirichlet(np.ones(K), 12)
     query = cells(np.round(1e5 * truth @ reference.varm["topics"].T))
     kept = np.argsort(-reference.varm["topics"][:, 0])[M // 3 :]  # without the main genes of the first topic

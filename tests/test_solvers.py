@@ -632,13 +632,17 @@ def interrupting(monkeypatch: pytest.MonkeyPatch, half: type, calls: int) -> Non
     monkeypatch.setattr(half, "__call__", step)
 
 
-@pytest.mark.parametrize(("half", "calls"), [(EM, 3), (Newton, 3)], ids=["in its EM", "in its rounds"])
-def test_ctrl_c_during_the_contest_reaches_the_caller(monkeypatch: pytest.MonkeyPatch, half: type, calls: int) -> None:
-    interrupting(monkeypatch, half, calls)
-    model = um.PoissonNMF(3, init="auto", random_state=0)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X0)
-    assert not hasattr(model, "result_")
+@pytest.mark.parametrize(("half", "calls"), [(EM, 3), (Newton, 100)], ids=["in a start", "in a node"])
+def test_ctrl_c_during_the_search_keeps_where_it_was(monkeypatch: pytest.MonkeyPatch, half: type, calls: int) -> None:
+    expected = um.PoissonNMF(3, random_state=0).fit(X0).result_
+    with monkeypatch.context() as patch:
+        interrupting(patch, half, calls)
+        with pytest.warns(ConvergenceWarning, match="stopped early"):
+            left = um.PoissonNMF(3, random_state=0).fit(X0).result_
+    assert set(left.trace["stage"]) <= {"start", "search"}
+    assert um.loglik(X0, left.L, left.F) == pytest.approx(left.loglik, rel=1e-9)
+    resumed = um.PoissonNMF(3, random_state=0).resume(X0, left).result_
+    assert resumed.L.tobytes() == expected.L.tobytes()
 
 
 @pytest.mark.parametrize("prefit", [0, 5], ids=["fit", "prefit"])
@@ -660,7 +664,7 @@ def test_ctrl_c_during_refinement_keeps_the_best_so_far(monkeypatch: pytest.Monk
     def interrupted(*args: Any, **kwargs: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(refine, "split_topic", interrupted)
+    monkeypatch.setattr(refine, "recombine", interrupted)
     model = um.PoissonNMF(3, init=START, tol=1e-6, max_iter=500, refine=5)
     with pytest.warns(ConvergenceWarning, match="stopped early"):
         model.fit(X0)

@@ -55,7 +55,7 @@ MODELS: dict[str, tuple[Any, float]] = {
     "scd": (um.PoissonNMF(4, solver="scd"), 1),
     "newton, plain": (um.PoissonNMF(4, extrapolate=False), 10),
     "MAP": (um.TopicModel(4, prior=um.Gamma(1.2, 1.0)), 10),
-    "LDA": (um.LDA(4, alpha=0.1, eta=0.1), 1),
+    "LDA": (um.LDA(4, alpha=0.1, eta=0.1), 10),
     "Gamma-Gamma": (um.BayesianPoissonNMF(4), 10),
 }
 
@@ -67,26 +67,26 @@ def test_a_default_fit_ends_within_millionths_per_count_of_its_optimum(name: str
     model.set_params(random_state=seed)
     fit = model.fit(X).result_
     assert fit.status == "converged"
-    assert 0 <= fit.remaining_gain <= 1e-6 * X.sum()
+    assert 0 <= fit.remaining_gain <= model.tol * X.sum()
     long = type(model)(**model.get_params() | {"tol": 0, "max_iter": 2000}).fit(X).result_
     assert len(long.trace) > 2000
     gap = long.trace["objective"].iloc[-1] - fit.trace["objective"].iloc[-1]
-    assert gap <= most * 1e-6 * X.sum()
+    assert gap <= most * model.tol * X.sum()
 
 
 def test_a_fit_that_is_cut_short_says_how_much_is_left() -> None:
-    whole = um.TopicModel(4, solver="em", extrapolate=False, random_state=0, tol=0, max_iter=1500).fit(X).result_
+    plain = {"solver": "em", "extrapolate": False, "init": "random", "random_state": 0}
+    whole = um.TopicModel(4, **plain, tol=0, max_iter=1500).fit(X).result_
     best = whole.trace["objective"].max()
     for iterations in (30, 60, 120, 240):
-        model = um.TopicModel(4, solver="em", extrapolate=False, random_state=0, max_iter=iterations)
-        fit = model.fit(X).result_
+        fit = um.TopicModel(4, **plain, max_iter=iterations).fit(X).result_
         assert fit.status == "max_iter"
         left = best - fit.trace["objective"].iloc[-1]
         assert left / 10 <= fit.remaining_gain <= 10 * left
         assert "left to gain" in repr(fit)
 
 
-def test_split_merge_moves_leave_what_is_left_as_it_was() -> None:
+def test_moves_leave_what_is_left_as_it_was() -> None:
     plain = um.TopicModel(5, random_state=1).fit(X).result_
     refined = um.TopicModel(5, random_state=1, refine=1).fit(X).result_
     if "refit" not in set(refined.trace["stage"]):

@@ -28,7 +28,7 @@ def purities(by_feature: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 # the factored form costs twice as much; one start of it is enough
 @pytest.mark.parametrize(("seed", "free"), [*((seed, True) for seed in range(10)), (0, False)])
 def test_every_default_start_finds_all_parts(seed: int, free: bool) -> None:
-    model = um.AllocationModel(17, a=100, b=1, alpha=0.05, beta=BETA, free=free, tol=1e-6, random_state=seed, n_jobs=1)
+    model = um.AllocationModel(17, a=100, b=1, alpha=0.05, beta=BETA, free=free, random_state=seed, n_jobs=1)
     model.fit(X)
     purity, topic = purities(model.result_.posterior["F"] - 0.05)
     assert (purity > 0.5).all()
@@ -37,11 +37,17 @@ def test_every_default_start_finds_all_parts(seed: int, free: bool) -> None:
     assert purity[16] >= 0.95
 
 
-def test_likelihood_alone_leaves_a_ghost_of_the_torso_in_the_limbs() -> None:
-    fit = um.PoissonNMF(17, random_state=0, n_jobs=1).fit(X).result_
-    counts = fit.topics * (fit.sizes @ fit.proportions)
-    assert counts.sum() == pytest.approx(X.total, rel=1e-6)
-    torso = counts[PARTS[:, 16]].sum(axis=0)
-    limbs = counts[PARTS[:, :16].any(axis=1)].sum(axis=0)
-    ghost = torso[limbs > 0.5 * (torso + limbs)].sum() / torso.sum()  # in topics that are mostly limb
-    assert ghost > 0.5
+def test_likelihood_alone_does_not_mind_a_ghost_of_the_torso_in_the_limbs() -> None:
+    """Two default fits, equally likely: one has a torso of its own, the other divides it between limbs."""
+    ghosts, logliks = [], []
+    for seed in (0, 1):
+        fit = um.PoissonNMF(17, random_state=seed, n_jobs=1).fit(X).result_
+        counts = fit.topics * (fit.sizes @ fit.proportions)
+        assert counts.sum() == pytest.approx(X.total, rel=1e-6)
+        torso = counts[PARTS[:, 16]].sum(axis=0)
+        limbs = counts[PARTS[:, :16].any(axis=1)].sum(axis=0)
+        ghosts.append(torso[limbs > 0.5 * (torso + limbs)].sum() / torso.sum())  # in topics that are mostly limb
+        logliks.append(fit.loglik)
+    assert logliks[0] == pytest.approx(logliks[1], abs=0.1)
+    assert min(ghosts) < 0.1
+    assert max(ghosts) > 0.5

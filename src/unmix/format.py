@@ -131,7 +131,7 @@ def kinds_by_arrays(posterior: Mapping[str, NDArray[Any]]) -> dict[str, str]:
 
 
 def _state_of_format_2(state: Record, params: Record) -> Record:
-    """Names have changed since, and a search for split–merge moves is part of the state."""
+    """Names have changed since, and `refine` is a phase with a state of its own."""
     way, heaviest_first = state.pop("way"), state.pop("heaviest_first")
     solver, search, pace = state["solver"], way.get("search"), way["pace"]
     for old, new in {"enough=": "tolerance=", "learn_alpha=": "learn_prior=", "Shrunk(": "SparseL1("}.items():
@@ -144,7 +144,13 @@ def _state_of_format_2(state: Record, params: Record) -> Record:
         session["status"] = search.pop("status")
         done = search.pop("done")
         if pace["stage"] == "refine":
-            solver, counters["done"], state["search"] = f"Refine(solver={solver})", done, search
+            # what was known of splits and merges is of no use to the moves of today
+            best, seed = (
+                {name: state.pop(name) for name in [*state] if name != "solver"},
+                search["random"]["state"]["state"],
+            )
+            state |= {"best": best, "loss": best["loss"], "seed": seed % 2**31, "moves": done, "kept": search["kept"]}
+            solver, counters["done"] = f"Refine(solver={solver})", done
     if params.get("method") == "gibbs" and pace["stage"] == "fit":
         counters["phase"] = "sample"
     return state | {"solver": solver, "session": session}

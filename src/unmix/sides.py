@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmix import kernels
-from unmix.types import CSR, Factor, Floats
+from unmix.types import CSR, Factor, Floats, Integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +73,13 @@ class Side:
     def allocated(self, moving: Factor, fixed: Factor, topic: int) -> Floats:
         """x_ij l_ik f_jk / λ_ij of every nonzero: what one topic explains of it."""
         return self.ratios(moving, fixed) * moving[self.owners, topic] * fixed[self.rows.indices, topic]
+
+    def some(self, most: int) -> tuple[Integers, Integers, Floats]:
+        """Rows, columns and counts of up to so many nonzeros, evenly spaced."""
+        nnz = len(self.rows.data)
+        places = np.arange(nnz) if nnz <= most else np.arange(most) * nnz // most
+        rows = np.searchsorted(self.rows.indptr, places, side="right") - 1
+        return rows, self.rows.indices[places].astype(np.intp), self.rows.data[places]
 
     def place(self, nonzero: int) -> tuple[int, int]:
         """Row and column of a nonzero."""

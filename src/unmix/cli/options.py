@@ -58,7 +58,9 @@ Settings = Annotated[
 *MOST_SOLVERS, LAST_SOLVER = SOLVERS
 Solver = Annotated[str | None, fitting(help=f"{', '.join(MOST_SOLVERS)} or {LAST_SOLVER}.", show_default="newton")]
 Init = Annotated[str, fitting(help=f"{', '.join(STARTS)}, or a model to start from.")]
-Refine = Annotated[int | None, fitting(min=0, help="Split-merge moves to try after convergence.", show_default="0")]
+Refine = Annotated[
+    int | None, fitting(min=0, help="Moves to leave a poor optimum, after convergence.", show_default="0")
+]
 MaxIter = Annotated[int | None, fitting(min=1, help="Most iterations.", show_default="the model's")]
 Tol = Annotated[
     float | None,

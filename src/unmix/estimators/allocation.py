@@ -31,12 +31,14 @@ from unmix.solvers.gibbs import Gibbs, diagnostics, samples_table
 from unmix.solvers.icm import ICM
 from unmix.solvers.labels import labels_by_shares, rounded
 from unmix.solvers.run import Callback, Phase
+from unmix.solvers.search import Search, search
 from unmix.solvers.session import Session
 from unmix.solvers.smc import Evidence, exact_evidence, smc_evidence
 from unmix.threads import use_threads
 from unmix.types import Factor, Floats, Pair, Seed
 
 METHODS = ("bld", "gibbs", "icm")
+CANDIDATES = 3  # maximum-likelihood fits to choose a start from
 PRIOR_SHARE = 0.1  # of the prior's mean in a start from given or fitted factors, so that no topic starts at zero
 
 
@@ -245,7 +247,7 @@ class AllocationModel(PosteriorEstimator):
         if self.method == "gibbs" and named in ("auto", "random"):
             drawn = rng.integers(self.n_components, size=(self.chains, int(X.total)), dtype=np.uint16)
             return Labelled(loss=np.nan, held=task.labels(drawn)), "random"
-        L, F, note = self._factors(X, task.model, rng)
+        L, F, note = self._factors(task, rng)
         P, Q = _with_prior(L, F, task.model)
         owners, columns = task.sides.left.owners, X.rows.indices
         if self.method == "bld":
@@ -263,15 +265,17 @@ class AllocationModel(PosteriorEstimator):
         held = task.labels(np.stack([labels_by_shares(X, block_shares, assign) for _ in range(chains)]))
         return (ICM().start(task, held) if self.method == "icm" else Labelled(loss=np.nan, held=held)), note
 
-    def _factors(self, X: Counts, model: Allocation, rng: np.random.Generator) -> tuple[Factor, Factor, str]:
+    def _factors(self, task: AllocationTask, rng: np.random.Generator) -> tuple[Factor, Factor, str]:
         """Factors to start from, and what they are."""
+        X, model = task.X, task.model
         if isinstance(self.init, Fit):
             return *check_factors(X.shape, self.init.L, self.init.F, self.n_components), "given"
         if not isinstance(self.init, str):
             return *check_factors(X.shape, *cast(Pair, self.init), self.n_components), "given"
         problem = Problem(X, self.n_components)
         if self.init == "auto":
-            return *_placed(*_most_likely(problem, rng), model.beta), "maximum likelihood"
+            candidates = [_placed(*_most_likely(problem, rng), model.beta) for _ in range(CANDIDATES)]
+            return *min(candidates, key=lambda pair: _promise(task, *pair)), "maximum likelihood"
         if self.init == "topic-score":
             pair, note = starts.topic_score_or_random(problem, rng)
             return *_placed(*pair, model.beta), note
@@ -312,13 +316,20 @@ class AllocationModel(PosteriorEstimator):
 
 def _most_likely(problem: Problem, rng: np.random.Generator) -> Pair:
     """A maximum-likelihood fit: the best starting point that was found for BLD."""
-    L, F = starts.Contest()(problem, rng)[0]
+    L, F = search(problem, rng, Search(starts=2))
     solvers: tuple[tuple[AnySolver, int], ...] = ((Alternate(EM()), 10), (Extrapolate(Newton()), 500))
     for solver, iterations in solvers:
         start = solver.start(problem, *problem.rescale(L, F))
         state, _ = run(problem, solver, start, max_iter=iterations, tol=1e-6, catch_interrupt=False)
         L, F = state.L, state.F
     return L, F
+
+
+def _promise(task: AllocationTask, L: Factor, F: Factor) -> float:
+    """The loss to which some iterations lead from here: fits that are equally likely may be far apart in log p(S)."""
+    solver = FactoredBLD()
+    start = solver.start(task, *_with_prior(L, F, task.model))
+    return run(task, solver, start, max_iter=20, tol=0, catch_interrupt=False)[0].loss
 
 
 def _placed(L: Factor, F: Factor, beta: Floats) -> Pair:

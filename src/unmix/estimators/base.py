@@ -111,7 +111,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def _begin(self, task: Any, session: Session, phases: list[Phase]) -> Any:
         """The first iterate, which is recorded: one to go on from, or a new start."""
-        phase, note, state = next(phase for phase in phases if phase.name != "prefit"), "resumed", None
+        phase, note, state = next(phase for phase in phases if phase.name not in ("search", "prefit")), "resumed", None
         session.heaviest_first = isinstance(self.init, str) and not self._topics_keep_their_place()
         if isinstance(self.init, Fit) and self.init.n_topics == self.n_components:
             left = restored(phase.solver, task, self.init)

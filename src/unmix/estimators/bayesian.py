@@ -160,7 +160,7 @@ class LDA(VariationalEstimator):
         or in mini-batches.
     max_iter, tol
         At most `max_iter` iterations; fewer once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with
-        the default, a unit of the bound per million counts. `tol=0` runs exactly `max_iter`.
+        the default, ten units of the bound per million counts. `tol=0` runs exactly `max_iter`.
     online
         None, or `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
     n_jobs, random_state, verbose, callbacks
@@ -191,7 +191,7 @@ class LDA(VariationalEstimator):
         inner: int | None = None,
         extrapolate: bool = True,
         max_iter: int = 1000,
-        tol: float = 1e-6,
+        tol: float = 1e-5,
         online: Online | None = None,
         n_jobs: int | None = None,
         random_state: Seed = None,
@@ -272,7 +272,7 @@ class GammaPoisson(VariationalEstimator):
         inner: int | None = None,
         extrapolate: bool = True,
         max_iter: int = 1000,
-        tol: float = 1e-6,
+        tol: float = 1e-5,
         online: Online | None = None,
         n_jobs: int | None = None,
         random_state: Seed = None,
@@ -346,7 +346,7 @@ class BayesianPoissonNMF(VariationalEstimator):
         inner: int | None = 0,
         extrapolate: bool = True,
         max_iter: int = 1000,
-        tol: float = 1e-6,
+        tol: float = 1e-5,
         online: Online | None = None,
         n_jobs: int | None = None,
         random_state: Seed = None,

@@ -28,9 +28,10 @@ from unmix.solvers.base import AnySolver, Solver
 from unmix.solvers.online import Online, OnlineEM, spread, start_weight
 from unmix.solvers.refine import Refine
 from unmix.solvers.run import Callback, Phase
+from unmix.solvers.search import Search, Searching, search
 from unmix.solvers.session import COLUMNS, Session
 from unmix.threads import use_threads
-from unmix.types import Floats, Pair, Seed
+from unmix.types import Factor, Floats, Pair, Seed
 
 PREFIT = Alternate(EM())
 
@@ -48,15 +49,15 @@ class PoissonNMF(CountsEstimator):
     extrapolate
         Whether to accelerate the solver by extrapolation with restarts.
     init
-        "auto" (a short tournament of starts), "topic-score", "random", a pair of arrays (L0, F0), or a `Fit`
-        (a warm start: 10 + 10 iterations equal 20).
+        "auto" (a search: several starts, whose topics are put together), "topic-score", "random", a pair of arrays (L0, F0),
+        or a `Fit` (a warm start: 10 + 10 iterations equal 20).
     prefit
-        EM iterations before the solver takes over.
+        EM iterations before the solver takes over, unless a search or another fit came before.
     max_iter, tol
         At most `max_iter` iterations; fewer once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with
         the default, a unit of log-likelihood per million counts. `tol=0` runs exactly `max_iter`. An iteration updates L, then F.
     refine
-        Split–merge moves to try after convergence, to leave a poor local optimum.
+        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of another fit.
     prior
         None, or `unmix.Gamma(shape, rate)` on F, or `unmix.Dirichlet(concentration)` on topics, which is the same: MAP instead of
         maximum likelihood.
@@ -140,18 +141,22 @@ class PoissonNMF(CountsEstimator):
         def fit(name: str, begin: Callable[[Any], Any]) -> Phase:
             return Phase(name, solver, self.max_iter, self.tol, begin)
 
+        def begin(s: State) -> State:
+            found = isinstance(s, Searching)
+            return solver.start(task, *self._ready(task, s.L, s.F)) if found else solver.start(task, s.L, s.F, s.loss)
+
+        search = Search()
         phases: list[Phase] = [
-            Phase("prefit", PREFIT, self.prefit),
-            fit("fit", lambda s: solver.start(task, s.L, s.F, s.loss)),
+            Phase("search", search, search.steps, status=None, climbs=False),
+            Phase("prefit", PREFIT, self.prefit, begin=lambda s: None, status=None),  # unless the fit starts here
+            fit("fit", begin),
         ]
-        if self.refine and self.n_components >= 3:
-            moves = Refine(solver)
-
-            def begin(state: State) -> Any:
-                return moves.start(state, session.rng)
-
-            phases.append(Phase("refine", moves, self.refine, begin=begin, status=None, climbs=False))
-            phases.append(fit("refit", lambda s: s.best if s.search.kept else None))
+        if self.refine and self.n_components > 1:
+            moves = Refine(solver, lambda L, F: solver.start(task, *self._ready(task, L, F)))
+            phases += [
+                Phase("refine", moves, self.refine, 0, lambda s: moves.start(s, session.rng), None, climbs=False),
+                fit("refit", lambda s: s.best if s.kept else None),
+            ]
         return phases
 
     @available_if(lambda self: self._check_online() is None)
@@ -246,9 +251,17 @@ class PoissonNMF(CountsEstimator):
         return None
 
     def _start(self, task: Problem, phases: list[Phase], rng: np.random.Generator) -> tuple[Phase, Any, str]:
-        (prefit, fit, *_), (state, note, iterations) = phases, self._first_state(task, rng)
+        search, prefit, fit, *_ = phases
+        if self._searches():
+            first = cast(Search, search.solver).start(task, rng)
+            return search, first, first.note
+        state, note, iterations = self._first_state(task, rng)
         begun = fit.begin(state) if iterations == 0 else state
         return (fit if iterations == 0 else prefit), begun, note
+
+    def _searches(self) -> bool:
+        """Whether the fit starts with a search; where there is one topic, all starts are alike."""
+        return isinstance(self.init, str) and self.init == "auto" and self.n_components > 1
 
     def _warm(self, task: Problem, solver: Any, state: State, rng: np.random.Generator) -> State | None:
         return state if state.L.dtype == self.dtype else None
@@ -263,21 +276,19 @@ class PoissonNMF(CountsEstimator):
             pair, note = self._named_start(problem, rng)
         else:
             pair, note = self._given_start(problem), "given"
-        L, F = (factor.astype(self.dtype) for factor in pair)
-        if problem.prior is not None:
-            F = np.maximum(F, 1e-12 * F.max(axis=0))  # the prior rules out zeros
-        if problem.loadings_prior is not None:
-            L = np.maximum(L, 1e-12 * L.max(axis=0))
-        del pair
-        state = PREFIT.start(problem, *problem.rescale(L, F))
+        state = PREFIT.start(problem, *self._ready(problem, *pair))
         self._check_rates(problem, state)
         return state, note, prefit
+
+    def _ready(self, problem: Problem, L: Factor, F: Factor) -> Pair:
+        """Factors as the solver takes them: of the type asked for, on the problem's scale, positive where a prior wants it."""
+        return problem.rescale(*problem.allowed(L.astype(self.dtype), F.astype(self.dtype)))
 
     def _named_start(self, problem: Problem, rng: np.random.Generator) -> tuple[Pair, str]:
         if problem.normalised:  # half-steps do not hold the factors to a norm
             problem = replace(problem, prior=None, loadings_prior=None, sparsity=None)
-        if self.init == "auto":
-            return starts.Contest()(problem, rng)
+        if self.init == "auto":  # of a single topic, or of a stream, which starts with its first batch
+            return search(problem, rng), "search"
         return (
             starts.topic_score_or_random(problem, rng)
             if self.init == "topic-score"

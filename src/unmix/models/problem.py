@@ -93,6 +93,14 @@ class Problem:
             xlog = float(self.left.xlogs(L, F).sum())
         return expected_total(L, F) - xlog
 
+    def allowed(self, L: Factor, F: Factor) -> Pair:
+        """With all entries above zero where a prior rules out zeros."""
+        if self.prior is not None:
+            F = np.maximum(F, 1e-12 * F.max(axis=0))
+        if self.loadings_prior is not None:
+            L = np.maximum(L, 1e-12 * L.max(axis=0))
+        return L, F
+
     def rescale(self, L: Factor, F: Factor) -> Pair:
         """Scales topics alike on both sides, or as the priors like them best, in place. Rates stay the same."""
         scale = self._scales(L, F)

@@ -19,6 +19,11 @@ class Iterate:
     final: bool = False  # no further step would change anything
     note: str = ""
 
+    @property
+    def point(self) -> Iterate:
+        """What the task measures: the iterate itself, or the best one that it carries along."""
+        return self
+
     def save(self) -> Record:
         """Arrays and plain values from which the solver's `restore` makes it again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}

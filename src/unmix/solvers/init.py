@@ -1,4 +1,4 @@
-"""Where a fit starts: at random, by Topic-SCORE, from arrays, from known factors, or by a short tournament of these.
+"""Where a fit starts: at random, by annealed EM, by Topic-SCORE, or from known factors.
 
 Topic-SCORE (Ke and Wang 2024) finds the topics of an almost noise-free corpus from the singular vectors of its count matrix:
 the rows of R_j = (V_j2, …, V_jK) / V_j1 lie in a simplex whose vertices are words that belong to one topic alone.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import combinations
 from math import ceil, comb
 
@@ -20,11 +19,11 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, svds
 from unmix.counts import Data
 from unmix.models.problem import Problem
 from unmix.solvers.alternate import Alternate
-from unmix.solvers.base import AnySolver
 from unmix.solvers.em import EM
 from unmix.solvers.newton import Newton
-from unmix.solvers.run import run
-from unmix.types import Floats, Pair
+from unmix.types import Factor, Floats, Pair
+
+EM_ONLY = Alternate(EM())
 
 
 def random(problem: Problem, rng: np.random.Generator) -> Pair:
@@ -33,6 +32,27 @@ def random(problem: Problem, rng: np.random.Generator) -> Pair:
     F = rng.uniform(0.1, 1, (m, problem.n_topics))
     L = rng.uniform(0.1, 1, (n, problem.n_topics))
     return L * (problem.X.sample_totals / L.sum(axis=1))[:, None], F / F.sum(axis=0)
+
+
+def random_after_em(problem: Problem, rng: np.random.Generator) -> Pair:
+    """A random start and 5 EM iterations, without which Newton's method chooses too soon."""
+    state = EM_ONLY.start(problem, *random(problem, rng))
+    for _ in range(5):
+        state = EM_ONLY.step(problem, state)
+    return state.L, state.F
+
+
+def annealed(problem: Problem, rng: np.random.Generator, first: float = 0.8, passes: int = 20) -> Pair:
+    """EM in which L and F are taken to a power that rises from `first` to one, from topics that are almost even: while it is
+    below one, every count is shared more evenly between topics than it should be, and none of them can settle too soon."""
+    n, m = problem.X.shape
+    F = rng.gamma(100, 0.01, (m, problem.n_topics))
+    L = rng.gamma(100, 0.01, (n, problem.n_topics)) * problem.X.sample_totals[:, None]
+    for power in np.linspace(first, 1, passes):
+        L, F = (np.maximum(factor, 1e-300) ** power for factor in (L, F / F.sum(axis=0)))
+        A, B, _ = problem.both_numerators(L, F)
+        L, F = L * A, F * B
+    return L, F / F.sum(axis=0)
 
 
 def almost_even(problem: Problem, rng: np.random.Generator) -> Pair:
@@ -50,15 +70,18 @@ def known_factors(problem: Problem, F: Floats, rounds: int = 200, tolerance: flo
     return L.astype(np.float64, copy=False)
 
 
+def mixed(X: Data, F: Factor) -> Floats:
+    """Topics with 1% of the whole: no feature may be impossible in one, EM could not bring it back."""
+    return 0.99 * F + 0.01 * (X.feature_totals / X.total)[:, None]
+
+
 class ScoreError(ValueError):
     """Topic-SCORE does not work on this data."""
 
 
 def topic_score(problem: Problem, rng: np.random.Generator) -> Pair:
     """Topic-SCORE for F, then L given F. Raises `ScoreError`, with the reason, where it cannot work."""
-    F = score_topics(problem.X, problem.n_topics, rng)
-    mix = problem.X.feature_totals / problem.X.total
-    F = 0.99 * F + 0.01 * mix[:, None]  # no word may be impossible in a topic: EM could not bring it back
+    F = mixed(problem.X, score_topics(problem.X, problem.n_topics, rng))
     return known_factors(problem, F, rounds=5, tolerance=1e-3), F
 
 
@@ -157,40 +180,3 @@ def _distance_to_simplex(point: Floats, corners: Floats) -> float:
     heavy = 1e3 * (1 + np.abs(corners).max())
     system = np.vstack([corners.T, np.full(len(corners), heavy)])
     return float(nnls(system, np.append(point, heavy))[1])
-
-
-@dataclass(frozen=True)
-class Contest:
-    """The tournament of `init="auto"`: Topic-SCORE and `randoms` random starts get `em` EM and `first` Newton iterations;
-    the best two go on for `second` more, and the better one wins. Losers leave at once, for memory."""
-
-    randoms: int = 4
-    em: int = 5
-    first: int = 4
-    second: int = 8
-
-    def __call__(self, problem: Problem, rng: np.random.Generator) -> tuple[Pair, str]:
-        """The winner's factors, and what it was."""
-        starts = {"topic-score": topic_score} | {f"random {r + 1}": random for r in range(self.randoms)}
-        em, newton = Alternate(EM()), Alternate(Newton(rounds=1))
-        leaders: list[tuple[float, Pair, str]] = []
-        for name, start in starts.items():
-            try:
-                leaders.append((*_advanced(problem, start(problem, rng), (em, self.em), (newton, self.first)), name))
-            except ScoreError:
-                continue
-            leaders = sorted(leaders, key=lambda leader: leader[0])[:2]
-        for place, (_, pair, name) in enumerate(leaders):
-            leaders[place] = (*_advanced(problem, pair, (newton, self.second)), name)
-        best, *others = sorted(leaders, key=lambda leader: leader[0])
-        ahead = f", {others[0][0] - best[0]:,.0f} ahead" if others else ""
-        return best[1], f"{best[2]}: best of {len(starts)}{ahead}"
-
-
-def _advanced(problem: Problem, pair: Pair, *phases: tuple[AnySolver, int]) -> tuple[float, Pair]:
-    """Loss and factors after so many iterations of each solver."""
-    for solver, iterations in phases:
-        start = solver.start(problem, *pair)
-        state, _ = run(problem, solver, start, max_iter=iterations, tol=0, catch_interrupt=False)
-        pair = state.L, state.F
-    return state.loss, pair

@@ -116,7 +116,7 @@ class Session:
 
     def record(self, state: Iterate, stage: str, note: str = "") -> None:
         if self.recording:
-            self.trace.add(self.task.metrics(state), stage, note)
+            self.trace.add(self.task.metrics(state.point), stage, note)
 
     def save(self) -> Record:
         """What `restore` needs besides the fit's trace, whose last row has more than the session knew at that time."""
@@ -142,10 +142,10 @@ class Session:
 
     def fit(self, solver: AnyStepper, state: Iterate, status: Status, resumable: bool = True) -> Fit:
         """The frozen result as it stands; the session is left as it is. The KKT residual of the point is always in the trace."""
-        X, result, trace = self.task.X, self.task.result(state), self.trace.table()
+        X, result, trace = self.task.X, self.task.result(state.point), self.trace.table()
         last = trace.index[-1]
         if np.isnan(trace.loc[last, "kkt"]):
-            trace.loc[last, "kkt"] = self.task.kkt(state)
+            trace.loc[last, "kkt"] = self.task.kkt(state.point)
         trace.loc[last, "loglik"] = result.loglik
         L, F, posterior = result.L, result.F, result.posterior
         if self.heaviest_first:

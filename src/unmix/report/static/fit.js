@@ -30,18 +30,17 @@ function showFit() {
 function fitFacts(trace, moves) {
   const last = trace.seconds.length - 1;
   const starts = trace.notes.filter((note, i) => trace.stages[i] === "start" && note);
-  const contest = /^(topic-score|random \d+): best of \d+/.test(starts[0]);
   const kkt = trace.kkt.filter((value) => value !== null);
   const kept = moves.filter((move) => move.kept);
   const left = page.remaining_gain === null ? "" : `, about ${page.remaining_gain} left to gain`;
   const known = [["ended", ENDS[page.status] + left]];
   const add = (given, name, text) => { if (given) known.push([name, text()]); };
   add(last >= 0, "took", () => `${counted(trace.iterations[last], "iteration")}, ${(trace.seconds[last] ?? 0).toPrecision(3)} s`);
-  add(starts.length, "started from", () => starts.join(", ") + (contest ? " (the winner of a short contest)" : ""));
+  add(starts.length, "started from", () => starts.join(", "));
   add(page.objective?.value, page.objective?.name, () => minus(grouped(page.objective.value, 2)));
   add(page.loglik !== null, "log-likelihood", () => minus(grouped(page.loglik, 2)));
   add(kkt.length, "KKT residual", () => String(Number(kkt.at(-1).toPrecision(2))));
-  add(moves.length, "split–merge moves", () => `${moves.length} tried, ${kept.length} kept`);
+  add(moves.length, "moves to leave a poor optimum", () => `${moves.length} tried, ${kept.length} kept`);
   return known;
 }
 
