@@ -1,168 +1,382 @@
-// Newton: one EM step, then up to `rounds` times, for each block of up to 16 topics, a step towards the minimiser of phi's
-// quadratic model over b >= floor. A row whose round promised next to nothing is done.
+// Newton: one EM step, then up to `rounds` times, for each block of topics, a step towards the minimiser of phi's quadratic
+// model over b >= floor. A row whose round promised next to nothing is done.
 //
 //     g_k = 1 - sum_p y_p m_pk / rate_p - s_k / b_k        H_kl = sum_p y_p m_pk m_pl / rate_p^2 + [k = l] s_k / b_k^2
 //
-// The gradient is exact (double); the curvature is summed in single precision, which changes the path but not the solution.
+// Two precisions. Neither g nor H changes when a row m_p is multiplied by a number, so the fixed factor is copied to single
+// precision with its rows scaled to a largest entry of one: nothing under- or overflows, and a nonzero costs one gather of
+// half the size. That g is good to about 2e-7 of its terms. Where the step promises no more than such an error might
+// (the row is nearly solved), g is worked out again in double precision from the factor itself, so the solution is exact.
+// H stays in single precision: it changes the path, but not the solution.
 //
 // Step length. Let e_p = m_p.d / rate_p be the relative change of each rate (and d_k / b_k that of each share with a prior).
 // (e - log(1 + e)) / e^2 falls with e and is 1 at e = -0.6838, so as long as no e is below that,
 // phi(b + d) - phi(b) <= g.d + d'Hd, which is <= 0 once d is scaled to g.d <= -d'Hd. No line search, no logarithm.
+// No rate falls by more than the share that falls most, so where no share falls that far rates need not be looked at.
 #pragma once
 #include "regression.hpp"
 
 namespace unmix {
 
-template <class S, int V, int B> struct Newton : Regression<S, V> {
-    static constexpr int stride = round_up(B, 8);         // a row of H, in floats
-    static constexpr bool keeps_rates = true;
+constexpr float least_unit = 1e-18f;        // smaller entries of a scaled row count as zero: their squares would underflow
+
+// Rows of `fixed`, column k multiplied by scale[k], each divided by its largest entry and padded with zeros to `stride`.
+template <class S>
+void pad_units(const S* fixed, int64_t rows, int topics, int stride, const double* scale, float* units, int threads) {
+    for_row_blocks(even_blocks(rows), threads, [&] {
+        return [&, entries = std::vector<double>(topics)](int64_t begin, int64_t end) mutable {
+            for (int64_t i = begin; i < end; ++i) {
+                double largest = 0;
+                for (int k = 0; k < topics; ++k) largest = std::max(largest, entries[k] = fixed[i * topics + k] * scale[k]);
+                const double inverse = largest > 0 ? 1 / largest : 0;
+                float* row = units + i * stride;
+                for (int k = 0; k < topics; ++k) {
+                    const float unit = static_cast<float>(entries[k] * inverse);
+                    row[k] = unit < least_unit ? 0 : unit;
+                }
+                for (int k = topics; k < stride; ++k) row[k] = 0;
+            }
+        };
+    });
+}
+
+// N is the number of 8-topic vectors in a padded row if all topics are one block (0: known only at run time, in blocks or not).
+template <class S, int N> struct Newton : Row {
     static constexpr int sweeps = 8;                      // of coordinate descent on the quadratic model
+    static constexpr int64_t chunk = 128;                 // nonzeros whose scaled rows stay in the innermost cache
+    static constexpr float doubtful = 2e-6f;              // ten times the error of a gradient in single precision
+    const float* units;
+    const S* fixed;
+    const double* inverse;                                // 1 / c
+    int vectors, block_vectors;                           // of a padded row, of a block
     int rounds;
     double enough;                                        // a row that gains less than this needs no further round
-    Buffer<double> root;                                  // sqrt(y_p)
-    Buffer<float> scaled;                                 // sqrt(y_p) m_pk / rate_p of one block, a row a nonzero
-    alignas(32) float H[B][stride];
-    alignas(32) double g[B];
-    alignas(32) double d[B];
+    Buffer<int32_t> at;                                   // index, y and its root, filled up to whole groups of eight
+    Buffer<float> yf, root, rate;
+    Buffer<float> narrow;                                 // b, or d, in single precision
+    Buffer<float> scaled;                                 // sqrt(y_p) m_pk / rate_p of one chunk and block, a row a nonzero
+    Buffer<float> H, reciprocal, slope, q, z, low;           // of the quadratic model: 1 / H_kk, g, g + Hz, its solution z >= low
+    float trace = 0;                                      // of H
+    Buffer<int> open;
+    Buffer<double> numerator, g, d;
+    Exact<S> exact;
     double decrement = 0;                                 // d'Hd
 
-    Newton(const S* fixed, int vectors, int topics, int64_t longest, int rounds, double enough)
-        : Regression<S, V>(fixed, vectors, topics, longest), rounds(rounds), enough(enough) {
-        root.reserve(longest + 8);
-        scaled.reserve((longest + 1) * stride);
-        for (int64_t i = 0; i < (longest + 1) * stride; ++i) scaled[i] = 0;
+    Newton(const float* units, const S* fixed, const double* inverse, int topics, TopicBlocks blocks, int64_t longest, int rounds,
+           double enough)
+        : Row(topics, blocks.padded(), longest), units(units), fixed(fixed), inverse(inverse), vectors(blocks.padded() / 8),
+          block_vectors(blocks.size / 8), rounds(rounds), enough(enough), exact(fixed, topics, longest) {
+        at.reserve(longest + 8);
+        for (auto* buffer : {&yf, &root, &rate}) buffer->reserve(longest + 8);
+        const std::size_t padded = blocks.padded(), size = blocks.size;
+        for (auto* buffer : {&narrow, &reciprocal, &slope, &q, &z, &low}) buffer->reserve(padded);
+        for (auto* buffer : {&numerator, &g, &d}) {
+            buffer->reserve(padded);
+            std::fill_n(buffer->data(), padded, 0.0);
+        }
+        open.reserve(size);
+        scaled.reserve(chunk * size);
+        H.reserve(size * size);
+        std::fill_n(H.data(), size * size, 0.0f);         // also where no topic is, which is never written
     }
+    int all() const { return N ? N : vectors; }
+    int part() const { return N ? N : block_vectors; }
+    bool one_block() const { return N || vectors == block_vectors; }
 
     void solve() {
-        this->template em_step<true>();
-        this->rates();
-        for (int64_t p = 0; p < this->count; ++p) root[p] = std::sqrt(this->y[p]);
+        fill_up();
+        weigh_topics();
+        if (one_topic()) return;
+        const bool near = nearly_solved();
+        if (!near) em_step();
+        const int size = 8 * part();
         for (int round = 0; round < rounds; ++round) {
             double gain = 0;                              // twice what the quadratic model promised, in units of the log-likelihood
-            for (int first = 0; first < this->topics; first += B) {
-                gradient(first);
-                curvature();
-                if (direction(first)) gain += this->total * step(first);
+            if (!one_block()) rates();
+            for (int first = 0; first < topics; first += size) {
+                model(first);
+                if ((near && round == 0) || steepest(first) <= doubtful || !direction(first) ||
+                    decrement <= doubtful * length_of_step(first)) {
+                    if (!near || round > 0 || first > 0) exact_numerators();
+                    exact_gradient(first);
+                    if (!direction(first)) continue;
+                }
+                gain += total * decrement;
+                step(first);
             }
-            if (gain <= enough * std::min(1.0, this->total)) break;
+            if (gain <= enough * std::min(1.0, total)) break;
         }
     }
 
-    void gradient(int first) {
-        auto& self = *this;
-        Vec<double> total[B / 4] = {};
-        for (int64_t p = 0; p < self.count; ++p) self.ratio[p] = root[p] / self.rate[p];
-        for (int64_t p = 0; p < self.count; ++p) {
-            typedef float Half __attribute__((vector_size(16)));
-            const S* row = self.m(p) + first;
-            const double weight = self.ratio[p], root_y = root[p];
-            float* out = scaled.data() + p * stride;
-            for (int v = 0; v < B / 4; ++v) {
-                const Vec<double> m = weight * load4(row + 4 * v);
-                total[v] += root_y * m;
-                *reinterpret_cast<Half*>(out + 4 * v) = __builtin_convertvector(m, Half);
-            }
-        }
-        for (int v = 0; v < B / 4; ++v) store(g + 4 * v, 1.0 - total[v]);
+    // sum_p x_p log(rate_p), in double precision
+    double xlog() {
+        exact.weigh([&](int k) { return b[k] * total * inverse[k]; });
+        exact.rates(index, index_end, count);
+        return total * sum_y_log(y, exact.rate, count);
     }
 
-    template <int R0, int R1, int C> void tile() {      // rows R0..R1 of H, columns 0..8C
-        Vec<float> sums[R1 - R0][C] = {};
-        for (int64_t p = 0; p < this->count; ++p) {
-            const float* row = scaled.data() + p * stride;
+    void fill_up() {
+        const int64_t whole = round_up(count, 8);
+        for (int64_t p = 0; p < count; ++p) at[p] = index[p];
+        for (int64_t p = 0; p < count; ++p) yf[p] = static_cast<float>(y[p]);
+        for (int64_t p = count; p < whole; ++p) { at[p] = index[count - 1]; yf[p] = 0; }
+        for (int64_t p = 0; p < whole; ++p) root[p] = std::sqrt(yf[p]);
+    }
+
+    struct Eight { const float* row[8]; };
+    template <bool first_visit = false> Eight eight(int64_t p) const {
+        constexpr int ahead = 40;
+        const int64_t stride = 8 * all();
+        Eight e;
+        for (int i = 0; i < 8; ++i) e.row[i] = units + at.data()[p + i] * stride;
+        if constexpr (first_visit)
+            for (int i = 0; i < 8 && index_end - index >= p + ahead + 8; ++i) {
+                const char* next = reinterpret_cast<const char*>(units + index[p + ahead + i] * stride);
+                for (int line = 0; line < 4 * stride; line += 64) __builtin_prefetch(next + line);
+            }
+        return e;
+    }
+
+    // m_p . w of eight nonzeros over `count` vectors of topics from `first` on
+    static Vec<float> dots(const Eight& e, int first, const float* w, int count) {
+        Vec<float> total[8] = {};
+        for (int v = 0; v < (N ? N : count); ++v) {
+            const Vec<float> weights = load(w + 8 * v);
+            for (int i = 0; i < 8; ++i) total[i] += load(e.row[i] + first + 8 * v) * weights;
+        }
+        return sums(total);
+    }
+    static Vec<float> positive(Vec<float> rate) {         // a row of zeros in the fixed factor would make a rate of zero
+        const Vec<float> least = Vec<float>{} + 1e-30f;
+        return rate > least ? rate : least;
+    }
+    Vec<float> rates_of(const Eight& e) const { return positive(dots(e, 0, narrow.data(), all())); }
+
+    void narrow_shares() {
+        for (int k = 0; k < 8 * all(); ++k) narrow[k] = static_cast<float>(b[k]);
+    }
+
+    void rates() {
+        narrow_shares();
+        for (int64_t p = 0; p < count; p += 8) store(rate.data() + p, rates_of(eight(p)));
+    }
+
+    // Adds w_p m_p of eight nonzeros to `sums`, by two short chains of additions that do not wait for those of the last eight.
+    template <class Rows> static void add(const Rows& row, const float* w, float* sums, int count) {
+        for (int v = 0; v < (N ? N : count); ++v) {
+            Vec<float> even{}, odd{};
+            for (int i = 0; i < 8; i += 2) {
+                even += w[i] * load(row(i) + 8 * v);
+                odd += w[i + 1] * load(row(i + 1) + 8 * v);
+            }
+            store(sums + 8 * v, load(sums + 8 * v) + (even + odd));
+        }
+    }
+
+    // numerator_k = sum_p y_p m_pk / rate_p. Sums run in single precision within a chunk, and over chunks in double.
+    void weigh_topics() {
+        narrow_shares();
+        const int padded = 8 * all();
+        for (int k = 0; k < padded; ++k) numerator[k] = 0;
+        float* sums = q.data();
+        for (int64_t begin = 0; begin < count; begin += chunk) {
+            for (int k = 0; k < padded; ++k) sums[k] = 0;
+            const int64_t end = std::min(count, begin + chunk);
+            for (int64_t p = begin; p < end; p += 8) store(rate.data() + p, load(yf.data() + p) / rates_of(eight<true>(p)));
+            for (int64_t p = begin; p < end; p += 8) {
+                const Eight e = eight(p);
+                add([&](int i) { return e.row[i]; }, rate.data() + p, sums, all());
+            }
+            for (int k = 0; k < padded; ++k) numerator[k] += sums[k];
+        }
+    }
+
+    // Where all topics but one are at the floor, rates are proportional to that one's share, which is one at the solution; if the
+    // others then want to stay where they are, the row is solved. Half of the words of a corpus end so.
+    bool one_topic() {
+        if (has_prior) return false;
+        constexpr double near_floor = 4 * share_floor;    // the scale of shares has changed since they were put there
+        const int topic = static_cast<int>(std::max_element(b.data(), b.data() + topics) - b.data());
+        int others = 0;
+        for (int k = 0; k < topics; ++k) others += (b[k] > near_floor) | (numerator[k] * b[topic] > 1 - doubtful);
+        if (others != 1) return false;
+        for (int k = 0; k < topics; ++k) b[k] = share_floor;
+        b[topic] = 1 - (topics - 1) * share_floor;
+        return true;
+    }
+
+    // Whether EM would hardly move the row. Then it is left out, and the gradient is exact from the start.
+    bool nearly_solved() {
+        double change = 0;
+        for (int k = 0; k < topics; ++k) change = std::max(change, std::abs(b[k] - b[k] * numerator[k] - prior[k]));
+        if (change > doubtful) return false;
+        exact_numerators();
+        return true;
+    }
+
+    void em_step() {
+        for (int k = 0; k < topics; ++k) b[k] = std::max(share_floor, b[k] * numerator[k] + prior[k]);
+    }
+
+    // g and H of one block, in single precision
+    void model(int first) {
+        const int size = 8 * part(), active = std::min(size, topics - first);
+        if (one_block()) narrow_shares();
+        for (int k = 0; k < size; ++k) numerator[k] = 0;
+        float* sums = q.data();
+        for (int64_t begin = 0; begin < count; begin += chunk) {
+            for (int k = 0; k < size; ++k) sums[k] = 0;
+            const int64_t end = std::min(count, begin + chunk);
+            if (one_block()) for (int64_t p = begin; p < end; p += 8) store(rate.data() + p, rates_of(eight(p)));
+            for (int64_t p = begin; p < end; p += 8) {
+                const Eight e = eight(p);
+                alignas(32) float weight[8];
+                store(weight, load(root.data() + p) / load(rate.data() + p));
+                float* out = scaled.data() + (p - begin) * size;
+                for (int i = 0; i < 8; ++i)
+                    for (int v = 0; v < part(); ++v) store(out + i * size + 8 * v, weight[i] * load(e.row[i] + first + 8 * v));
+                add([&](int i) { return out + i * size; }, root.data() + p, sums, part());
+            }
+            for (int k = 0; k < size; ++k) numerator[k] += sums[k];
+            curvature(end - begin, active, begin == 0);
+        }
+        for (int k = 0; k < size; ++k) g[k] = 1 - numerator[k];
+        for (int l = 8; l < active; ++l)                   // above the diagonal tiles, which are whole
+            for (int k = 0; k < l / 8 * 8; ++k) H[k * size + l] = H[l * size + k];
+        trace = 0;
+        for (int k = 0; k < active; ++k) trace += H[k * size + k];
+        for (int k = 0; k < active; ++k) H[k * size + k] += 1e-6f * trace;
+        if (has_prior)
+            for (int k = 0; k < active; ++k) {
+                const double pull = prior[first + k] / b[first + k];
+                g[k] -= pull;
+                H[k * size + k] += static_cast<float>(pull / b[first + k]);
+                trace += H[k * size + k];
+            }
+        for (int k = 0; k < active; ++k) reciprocal[k] = 1 / H[k * size + k];
+    }
+
+    // Adds the products of the chunk's scaled rows to H, on and below the diagonal, in tiles that fit into registers.
+    void curvature(int64_t rows, int active, bool anew) {
+        for (int r = 0; r < active; r += 8) active - r > 4 ? tiles<8>(rows, r, anew) : tiles<4>(rows, r, anew);
+    }
+    template <int R> void tiles(int64_t rows, int r, bool anew) {
+        int c = 0;
+        const int columns = r / 8 + 1;
+        for (; c + 2 <= columns; c += 2) tile<R, 2>(rows, r, c, anew);
+        if (c < columns) tile<R, 1>(rows, r, c, anew);
+    }
+    template <int R, int C> void tile(int64_t rows, int r, int c, bool anew) {
+        const int size = 8 * part();
+        Vec<float> sums[R][C] = {};
+        const float* row = scaled.data();
+        for (int64_t p = 0; p < rows; ++p, row += size) {
             Vec<float> columns[C];
-            for (int c = 0; c < C; ++c) columns[c] = load(row + 8 * c);
+            for (int j = 0; j < C; ++j) columns[j] = load(row + 8 * (c + j));
 #pragma GCC unroll 16
-            for (int r = 0; r < R1 - R0; ++r)
-                for (int c = 0; c < C; ++c) sums[r][c] += row[R0 + r] * columns[c];
+            for (int i = 0; i < R; ++i)
+                for (int j = 0; j < C; ++j) sums[i][j] += row[r + i] * columns[j];
         }
-        for (int r = 0; r < R1 - R0; ++r)
-            for (int c = 0; c < C; ++c) store(&H[R0 + r][8 * c], sums[r][c]);
+        for (int i = 0; i < R; ++i)
+            for (int j = 0; j < C; ++j) {
+                float* h = H.data() + (r + i) * size + 8 * (c + j);
+                store(h, anew ? sums[i][j] : load(h) + sums[i][j]);
+            }
     }
 
-    void curvature() {
-        tile<0, std::min(B, 8), 1>();
-        if constexpr (B > 8) tile<8, 12, 2>();
-        if constexpr (B > 12) tile<12, 16, 2>();
-        for (int k = 0; k < B; ++k)
-            for (int l = k + 1; l < B; ++l) H[k][l] = H[l][k];
+    void exact_numerators() {
+        exact.weigh([&](int k) { return b[k] * inverse[k]; });
+        exact.rates(index, index_end, count);
+        exact.numerators(index, y.data(), count);
+    }
+    void exact_gradient(int first) {                      // from the last numerators in double precision
+        const int active = std::min(8 * part(), topics - first);
+        for (int k = 0; k < active; ++k) g[k] = 1 - exact.numerator[first + k] * inverse[first + k];
+        if (has_prior) for (int k = 0; k < active; ++k) g[k] -= prior[first + k] / b[first + k];
+    }
+
+    // the largest slope along which the block may move
+    double steepest(int first) {
+        double steepest = 0;
+        for (int k = 0; k < std::min(8 * part(), topics - first); ++k) {
+            steepest = std::max(steepest, b[first + k] > share_floor ? std::abs(g[k]) : -g[k]);
+        }
+        return steepest;
     }
 
     // d: rounds of coordinate descent on g.d + d'Hd/2 subject to b + d >= floor. After the first round only the topics
     // that are free to move are visited.
     bool direction(int first) {
-        const int active = std::min(B, this->topics - first);
-        float trace = 0;
-        for (int k = 0; k < active; ++k) trace += H[k][k];
+        const int size = 8 * part(), active = std::min(size, topics - first);
         if (!(trace < std::numeric_limits<float>::infinity())) return false;
-        alignas(32) float q[stride] = {}, z[stride] = {}, low[stride] = {}, inverse[stride] = {};
-        int open[B], opened = 0;
-        for (int k = 0; k < active; ++k) {
-            const double b = this->b[first + k], s = this->prior[first + k];
-            g[k] -= s / b;
-            H[k][k] += static_cast<float>(s / (b * b)) + 1e-6f * trace;
-            q[k] = static_cast<float>(g[k]);
-            low[k] = static_cast<float>(share_floor - b);
-            inverse[k] = 1 / H[k][k];
+        for (int k = 0; k < size; ++k) {
+            slope[k] = q[k] = static_cast<float>(g[k]);
+            low[k] = static_cast<float>(share_floor - b[first + k]);
+            z[k] = 0;
         }
         auto visit = [&](int k) {
-            const float next = std::max(low[k], z[k] - q[k] * inverse[k]);
+            const float* h = H.data() + k * size;
+            const float next = std::max(low[k], z[k] - q[k] * reciprocal[k]);
             const float change = next - z[k];
             z[k] = next;
-            for (int c = 0; c < stride / 8; ++c) store(q + 8 * c, load(q + 8 * c) + change * load(&H[k][8 * c]));
-            return change;
+            for (int c = 0; c < part(); ++c) store(q.data() + 8 * c, load(q.data() + 8 * c) + change * load(h + 8 * c));
+            return change * change * h[k];
         };
         float first_sweep = 0;
+        int opened = 0;
         for (int k = 0; k < active; ++k) {
-            const float change = visit(k);
-            first_sweep += change * change * H[k][k];
+            first_sweep += visit(k);
             open[opened] = k;
             opened += z[k] > low[k];
         }
         for (int sweep = 1; sweep < sweeps; ++sweep) {
             float moved = 0;
-            for (int o = 0; o < opened; ++o) {
-                const float change = visit(open[o]);
-                moved += change * change * H[open[o]][open[o]];
-            }
+            for (int o = 0; o < opened; ++o) moved += visit(open[o]);
             if (moved <= 1e-4f * first_sweep) break;
         }
-        double dHd = 0, gd = 0;
-        for (int k = 0; k < active; ++k) { dHd += z[k] * (q[k] - g[k]); gd += g[k] * z[k]; }
+        Vec<float> curved{}, sloped{};
+        for (int c = 0; c < part(); ++c) {
+            const Vec<float> step = load(z.data() + 8 * c), before = load(slope.data() + 8 * c);
+            curved += step * (load(q.data() + 8 * c) - before);
+            sloped += step * before;
+        }
+        const double dHd = sum(curved), gd = sum(sloped);
         if (!(dHd > 0) || !(gd < 0)) return false;
         const double shrink = std::min(1.0, -gd / dHd);
         decrement = shrink * shrink * dHd;
-        // in double precision again, so that b + d is at the floor and not below, and rates keep in step with b
-        for (int k = 0; k < B; ++k) d[k] = k < active ? std::max(shrink * z[k], share_floor - this->b[first + k]) : 0;
+        // in double precision again, so that b + d is at the floor and not below
+        for (int k = 0; k < active; ++k) d[k] = std::max(shrink * z[k], share_floor - b[first + k]);
         return true;
     }
+    double length_of_step(int first) {
+        double length = 0;
+        for (int k = 0; k < std::min(8 * part(), topics - first); ++k) length += std::abs(d[k]);
+        return length;
+    }
 
-    // Moves b along d as far as is safe, and the rates with it. Returns d'Hd.
-    double step(int first) {
-        auto& self = *this;
-        const int active = std::min(B, self.topics - first);
-        double* change = self.ratio.data();
-        Vec<double> dv[B / 4];
-        for (int v = 0; v < B / 4; ++v) dv[v] = load(d + 4 * v);
-        for (int64_t p = 0; p < self.count; ++p) {
-            const S* row = self.m(p) + first;
-            Vec<double> total{};
-            for (int v = 0; v < B / 4; ++v) total += load4(row + 4 * v) * dv[v];
-            change[p] = sum(total);
+    // Moves b along d as far as is safe, and the rates with it if another block needs them.
+    void step(int first) {
+        const int size = 8 * part(), active = std::min(size, topics - first);
+        double lowest = 0;
+        for (int k = 0; k < active; ++k) lowest = std::min(lowest, d[k] / b[first + k]);
+        double length = 1;
+        if (lowest < -full_step_decrement || !one_block()) {
+            for (int k = 0; k < size; ++k) narrow[k] = k < active ? static_cast<float>(d[k]) : 0;
+            Vec<float> least{};
+            for (int64_t p = 0; p < count; p += 8) {
+                const Vec<float> e = dots(eight(p), first, narrow.data(), part()) / load(rate.data() + p);
+                least = e < least ? e : least;
+            }
+            lowest = 0;
+            for (int i = 0; i < 8; ++i) lowest = std::min<double>(lowest, least[i]);
+            if (has_prior)
+                for (int k = 0; k < active; ++k) if (prior[first + k] > 0) lowest = std::min(lowest, d[k] / b[first + k]);
+            if (lowest < -full_step_decrement) length = full_step_decrement / -lowest;
         }
-        Vec<double> least{};
-        change[self.count] = change[self.count + 1] = change[self.count + 2] = 0;
-        self.rate[self.count] = self.rate[self.count + 1] = self.rate[self.count + 2] = 1;
-        for (int64_t p = 0; p < self.count; p += 4) {
-            const Vec<double> e = load(change + p) / load(self.rate.data() + p);
-            least = e < least ? e : least;
-        }
-        double lowest = std::min(std::min(least[0], least[1]), std::min(least[2], least[3]));
-        for (int k = 0; k < active; ++k) if (self.prior[first + k] > 0) lowest = std::min(lowest, d[k] / self.b[first + k]);
-        const double length = lowest < -full_step_decrement ? full_step_decrement / -lowest : 1.0;
-        for (int64_t p = 0; p < self.count; ++p) self.rate[p] += length * change[p];
-        for (int k = 0; k < active; ++k) self.b[first + k] = std::max(share_floor, self.b[first + k] + length * d[k]);
-        return decrement;
+        for (int k = 0; k < active; ++k) b[first + k] = std::max(share_floor, b[first + k] + length * d[k]);
+        if (one_block()) return;
+        for (int64_t p = 0; p < count; p += 8)
+            store(rate.data() + p, positive(load(rate.data() + p) + static_cast<float>(length) * dots(eight(p), first, narrow.data(), part())));
     }
 };
 

@@ -82,15 +82,20 @@ void for_row_blocks(const std::vector<int64_t>& cuts, int threads, const MakeWor
     if (error) std::rethrow_exception(error);
 }
 
+// Blocks of equal size, for work that is the same on every row.
+inline std::vector<int64_t> even_blocks(int64_t rows) {
+    std::vector<int64_t> cuts;
+    for (int64_t i = 0; i < rows; i += 4096) cuts.push_back(i);
+    cuts.push_back(rows);
+    return cuts;
+}
+
 // Writes the fixed factor, each column multiplied by scale[k] and its rows padded with zeros to `stride`, to `padded`.
 // The memory is the caller's, and is lent to one kernel at a time: while a kernel listens for an interrupt, a signal handler
 // may run another one in the same thread. Kept from call to call, its pages are touched for the first time only once.
 template <class T>
 void pad(const T* source, int64_t rows, int topics, int stride, const double* scale, T* padded, int threads) {
-    std::vector<int64_t> cuts;
-    for (int64_t i = 0; i < rows; i += 4096) cuts.push_back(i);
-    cuts.push_back(rows);
-    for_row_blocks(cuts, threads, [&] {
+    for_row_blocks(even_blocks(rows), threads, [&] {
         return [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) {
                 T* row = padded + i * stride;
@@ -102,11 +107,13 @@ void pad(const T* source, int64_t rows, int topics, int stride, const double* sc
     });
 }
 
-// The length of a padded row: whole vectors for most kernels, whole blocks of up to 16 topics for Newton, which is never less.
+// The length of a padded row: whole vectors of four for most kernels, whole blocks of topics in vectors of eight for Newton.
 inline int padded_topics(int topics) { return round_up(topics, 4); }
+constexpr int largest_block = 32;
 struct TopicBlocks {
     int count, size;
-    explicit TopicBlocks(int topics) : count(std::max(1, (topics + 15) / 16)), size(round_up((topics + count - 1) / count, 4)) {}
+    explicit TopicBlocks(int topics)
+        : count(std::max(1, (topics + largest_block - 1) / largest_block)), size(round_up((topics + count - 1) / count, 8)) {}
     int padded() const { return count * size; }
 };
 

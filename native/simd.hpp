@@ -21,11 +21,34 @@ template <class T> inline void store(T* p, Vec<T> v) { *reinterpret_cast<Vec<T>*
 inline double sum(Vec<double> v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 inline float sum(Vec<float> v) { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); }
 
+// The sum of n numbers, in eight chains of additions.
+inline double sum(const double* x, int64_t n) {
+    double total[8] = {};
+    int64_t p = 0;
+    for (; p + 8 <= n; p += 8)
+        for (int q = 0; q < 8; ++q) total[q] += x[p + q];
+    for (int q = 0; p < n; ++p, ++q) total[q] += x[p];
+    return ((total[0] + total[4]) + (total[1] + total[5])) + ((total[2] + total[6]) + (total[3] + total[7]));
+}
+
 // The sums of four vectors, as one vector.
 inline Vec<double> sums(Vec<double> a, Vec<double> b, Vec<double> c, Vec<double> d) {
     const Vec<double> ab = __builtin_shufflevector(a, b, 0, 4, 2, 6) + __builtin_shufflevector(a, b, 1, 5, 3, 7);
     const Vec<double> cd = __builtin_shufflevector(c, d, 0, 4, 2, 6) + __builtin_shufflevector(c, d, 1, 5, 3, 7);
     return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+}
+
+// The sums of eight vectors, as one vector.
+inline Vec<float> sums(const Vec<float> (&v)[8]) {
+    Vec<float> twos[4], fours[2];
+    for (int i = 0; i < 4; ++i)
+        twos[i] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], 0, 8, 2, 10, 4, 12, 6, 14) +
+                  __builtin_shufflevector(v[2 * i], v[2 * i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+    for (int i = 0; i < 2; ++i)
+        fours[i] = __builtin_shufflevector(twos[2 * i], twos[2 * i + 1], 0, 1, 8, 9, 4, 5, 12, 13) +
+                   __builtin_shufflevector(twos[2 * i], twos[2 * i + 1], 2, 3, 10, 11, 6, 7, 14, 15);
+    return __builtin_shufflevector(fours[0], fours[1], 0, 1, 2, 3, 8, 9, 10, 11) +
+           __builtin_shufflevector(fours[0], fours[1], 4, 5, 6, 7, 12, 13, 14, 15);
 }
 
 inline constexpr int round_up(int64_t n, int64_t multiple) { return static_cast<int>((n + multiple - 1) / multiple * multiple); }
@@ -34,6 +57,7 @@ inline constexpr int round_up(int64_t n, int64_t multiple) { return static_cast<
 template <class T> class Buffer {
   public:
     T* data() { return memory_.get(); }
+    const T* data() const { return memory_.get(); }
     T& operator[](std::size_t i) { return memory_.get()[i]; }
     void reserve(std::size_t n) {
         if (n <= size_) return;

@@ -42,47 +42,61 @@ static Rows rows(const Indptr& indptr, const Indices& indices, const Data& data,
         "moving"_a.noconvert(), "out"_a.noconvert(), "cost"_a.noconvert(), "shape"_a.noconvert().none(),                    \
         "xlog"_a.noconvert().none(), "threads"_a
 
-template <class S> static void em(ROW_ARGS, int steps) {
-    const Rows r = rows<S>(indptr, indices, data, fixed, moving, out, cost, shape, xlog);
+template <class S> static std::vector<double> inverses(const In1<double>& cost) {
+    std::vector<double> inverse(cost.shape(0));
+    for (std::size_t k = 0; k < inverse.size(); ++k) inverse[k] = cost.data()[k] > 0 ? 1 / cost.data()[k] : 0;
+    return inverse;
+}
+
+// A method that reads padded rows of the fixed factor; make(Number<V>, longest) makes one.
+template <class S, class Make>
+static void update(const Rows& r, const Scratch& scratch, const In2<S>& fixed, const In2<S>& moving, const Out2<S>& out,
+                   const In1<double>& cost, int threads, const Make& make) {
     const int padded = padded_topics(r.topics);
     S* room = room_in<S>(scratch, r.fixed_rows, padded);
     nb::gil_scoped_release release;
+    const std::vector<double> inverse = inverses<S>(cost);
+    pad(fixed.data(), r.fixed_rows, r.topics, padded, inverse.data(), room, threads);
     with_vectors(r.topics, [&](auto v) {
-        update_rows<EM<S, decltype(v)::value>>(r.X, fixed.data(), r.fixed_rows, moving.data(), out.data(), r.topics, cost.data(),
-                                               r.shape, r.xlog, threads, padded, room, steps);
+        update_rows(r.X, moving.data(), out.data(), r.topics, cost.data(), inverse.data(), r.shape, r.xlog, threads,
+                    [&](int64_t longest) { return make(v, room, padded / 4, longest); });
+    });
+}
+
+template <class S> static void em(ROW_ARGS, int steps) {
+    const Rows r = rows<S>(indptr, indices, data, fixed, moving, out, cost, shape, xlog);
+    update<S>(r, scratch, fixed, moving, out, cost, threads, [&](auto v, const S* room, int vectors, int64_t longest) {
+        return EM<S, decltype(v)::value>(room, vectors, r.topics, longest, steps);
     });
 }
 
 template <class S> static void cd(ROW_ARGS, int sweeps, int rule) {
     const Rows r = rows<S>(indptr, indices, data, fixed, moving, out, cost, shape, xlog);
-    const int padded = padded_topics(r.topics);
-    S* room = room_in<S>(scratch, r.fixed_rows, padded);
-    nb::gil_scoped_release release;
-    with_vectors(r.topics, [&](auto v) {
-        update_rows<CD<S, decltype(v)::value>>(r.X, fixed.data(), r.fixed_rows, moving.data(), out.data(), r.topics, cost.data(),
-                                               r.shape, r.xlog, threads, padded, room, sweeps, rule);
+    update<S>(r, scratch, fixed, moving, out, cost, threads, [&](auto v, const S* room, int vectors, int64_t longest) {
+        return CD<S, decltype(v)::value>(room, vectors, r.topics, longest, sweeps, rule);
     });
 }
 
 template <class S> static void newton(ROW_ARGS, int rounds, double enough) {
     const Rows r = rows<S>(indptr, indices, data, fixed, moving, out, cost, shape, xlog);
     const TopicBlocks blocks(r.topics);
-    const int padded = blocks.padded();
-    S* room = room_in<S>(scratch, r.fixed_rows, padded);
+    float* room = room_in<float>(scratch, r.fixed_rows, blocks.padded());
     nb::gil_scoped_release release;
-    auto call = [&](auto v, auto block) {
-        update_rows<Newton<S, decltype(v)::value, decltype(block)::value>>(r.X, fixed.data(), r.fixed_rows, moving.data(), out.data(),
-                                                                           r.topics, cost.data(), r.shape, r.xlog, threads, padded, room, rounds, enough);
+    const std::vector<double> inverse = inverses<S>(cost);
+    pad_units(fixed.data(), r.fixed_rows, r.topics, blocks.padded(), inverse.data(), room, threads);
+    auto call = [&](auto n) {
+        update_rows(r.X, moving.data(), out.data(), r.topics, cost.data(), inverse.data(), r.shape, r.xlog, threads,
+                    [&](int64_t longest) {
+                        return Newton<S, decltype(n)::value>(room, fixed.data(), inverse.data(), r.topics, blocks, longest, rounds, enough);
+                    });
     };
-    if (blocks.count == 1) {
-        switch (blocks.size) {
-            case 4: return call(Number<1>{}, Number<4>{});
-            case 8: return call(Number<2>{}, Number<8>{});
-            case 12: return call(Number<3>{}, Number<12>{});
-            default: return call(Number<4>{}, Number<16>{});
-        }
+    switch (blocks.padded() / 8) {
+        case 1: return call(Number<1>{});
+        case 2: return call(Number<2>{});
+        case 3: return call(Number<3>{});
+        case 4: return call(Number<4>{});
+        default: return call(Number<0>{});
     }
-    return blocks.size == 12 ? call(Number<0>{}, Number<12>{}) : call(Number<0>{}, Number<16>{});
 }
 
 template <class S> static void bind(nb::module_& m) {
@@ -96,9 +110,9 @@ void bind_updates(nb::module_& m) {
     using namespace nb::literals;
     bind<double>(m);
     bind<float>(m);
-    // enough for every kernel, since Newton pads most: whoever keeps one array for all of them asks once
+    // enough for every kernel: whoever keeps one array for all of them asks once
     m.def("scratch_bytes", [](std::size_t rows, int topics, std::size_t item) {
-        return padded_bytes(rows, TopicBlocks(topics).padded(), item);
+        return std::max(padded_bytes(rows, padded_topics(topics), item), padded_bytes(rows, TopicBlocks(topics).padded(), sizeof(float)));
     }, "rows"_a, "topics"_a, "item"_a);
 }
 

@@ -364,7 +364,7 @@ def test_kernels_stay_within_the_memory_they_are_lent_wherever_it_begins(K: int,
 def test_a_scratch_array_that_is_too_small_is_refused() -> None:
     X = Counts(awkward_counts())
     L, F = random_start(*X.shape, 10)
-    cost, short = F.sum(axis=0), {"workspace": Lender(0, less=1)}
+    cost, short = F.sum(axis=0), {"workspace": Lender(0, less=X.shape[1] * 10 * 8 // 2)}  # Newton needs the least
     calls = [
         *(
             lambda kernel=kernel, how=how: getattr(kernels, kernel)(X.rows, F, L, cost, None, **how, **short)
