@@ -22,16 +22,21 @@ using Strided2 = nb::ndarray<const double, nb::ndim<2>, nb::device::cpu>;
 using Indptr = In1<int64_t>;
 using Indices = In1<int32_t>;
 using Data = In1<double>;
+using Values = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;      // double or uint16
 using Scratch = Out1<uint8_t>;        // memory for the padded copy of a factor
 
 inline void require(bool ok, const char* what) {
     if (!ok) throw std::invalid_argument(what);
 }
 
-inline Sparse sparse(const Indptr& indptr, const Indices& indices, const Data& data) {
-    require(indptr.shape(0) >= 1 && indices.shape(0) == data.shape(0), "indptr, indices and data do not fit together");
-    require(indptr.data()[indptr.shape(0) - 1] == static_cast<int64_t>(data.shape(0)), "indptr does not end at the number of nonzeros");
-    return {indptr.data(), indices.data(), data.data(), static_cast<int64_t>(indptr.shape(0)) - 1};
+template <class Array> Sparse sparse(const Indptr& indptr, const Indices& indices, const Array& values) {
+    require(indptr.shape(0) >= 1 && indices.shape(0) == values.shape(0), "indptr, indices and data do not fit together");
+    require(indptr.data()[indptr.shape(0) - 1] == static_cast<int64_t>(values.shape(0)), "indptr does not end at the number of nonzeros");
+    const bool wide = values.dtype() == nb::dtype<double>();
+    require(wide || values.dtype() == nb::dtype<uint16_t>(), "counts are float64 or uint16");
+    const void* first = values.data();
+    return {indptr.data(), indices.data(), wide ? static_cast<const double*>(first) : nullptr,
+            wide ? nullptr : static_cast<const uint16_t*>(first), static_cast<int64_t>(indptr.shape(0)) - 1};
 }
 
 inline void require_indices(const Indices& indices, std::size_t rows) {

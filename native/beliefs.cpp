@@ -15,7 +15,7 @@ static void log_means_of(In2<double> shape, In1<double> offset, Strided2 prior, 
               shift.data(), term.data(), threads);
 }
 
-static void infer_rows(Scratch scratch, Indptr indptr, Indices indices, Data data, In2<double> fixed, In1<double> scale,
+static void infer_rows(Scratch scratch, Indptr indptr, Indices indices, Values data, In2<double> fixed, In1<double> scale,
                        In2<double> start, Out2<double> out, In1<double> prior, int steps, double enough, int threads) {
     const Sparse X = sparse(indptr, indices, data);
     require_indices(indices, fixed.shape(0));

@@ -93,7 +93,7 @@ void infer(const Sparse& X, const double* fixed, int64_t fixed_rows, const doubl
                     std::copy_n(prior, topics, out + i * topics);
                     continue;
                 }
-                std::copy_n(X.data + first, row.count, row.y.data());
+                X.read(first, row.count, row.y.data());
                 std::copy_n(start + i * topics, topics, row.g.data());
                 row.solve(prior, steps, enough);
                 std::copy_n(row.g.data(), topics, out + i * topics);

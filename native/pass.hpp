@@ -23,7 +23,7 @@ void pass(const Sparse& X, const S* left, const S* right, int64_t right_rows, in
                 row.index = X.indices + start;
                 row.count = X.indptr[i + 1] - start;
                 for (int k = 0; k < padded; ++k) row.b[k] = k < topics ? left[i * topics + k] : 0;
-                for (int64_t p = 0; p < row.count; ++p) row.y[p] = X.data[start + p];
+                X.read(start, row.count, row.y.data());
                 row.template rates<true>();
                 if (xlog) xlog[i] = row.sum_y_log_rate();
                 for (int64_t p = 0; p < row.count; ++p) row.ratio[p] = row.y[p] / row.rate[p];

@@ -5,7 +5,7 @@
 namespace unmix {
 
 template <class S>
-static void pass_rows(Scratch scratch, Indptr indptr, Indices indices, Data data, In2<S> left, In2<S> right,
+static void pass_rows(Scratch scratch, Indptr indptr, Indices indices, Values data, In2<S> left, In2<S> right,
                       std::optional<Out2<double>> numerators, std::optional<Out1<double>> xlog, std::optional<Out1<double>> ratio,
                       int threads) {
     const Sparse X = sparse(indptr, indices, data);

@@ -233,7 +233,8 @@ void update_rows(const Sparse& X, const S* moving, S* out, int topics, const dou
                 S* to = out + i * topics;
                 method.index = X.indices + start;
                 method.count = X.indptr[i + 1] - start;
-                const double total = sum(X.data + start, method.count);
+                X.read(start, method.count, method.y.data());
+                const double total = sum(method.y.data(), method.count);
                 if (method.count == 0) {
                     // no counts: the minimiser is the prior's mode, or zero
                     for (int k = 0; k < topics; ++k) to[k] = has_prior ? static_cast<S>(shape(i, k) * inverse[k]) : S(0);
@@ -242,7 +243,7 @@ void update_rows(const Sparse& X, const S* moving, S* out, int topics, const dou
                 }
                 const double scale = 1 / total;
                 method.total = total;
-                for (int64_t p = 0; p < method.count; ++p) method.y[p] = X.data[start + p] * scale;
+                for (int64_t p = 0; p < method.count; ++p) method.y[p] *= scale;
                 for (int k = 0; k < topics; ++k) method.b[k] = std::max(share_floor, from[k] * (cost[k] * scale));
                 if (has_prior) for (int k = 0; k < topics; ++k) method.prior[k] = shape(i, k) * scale;
                 method.solve();

@@ -20,8 +20,13 @@ namespace unmix {
 struct Sparse {                       // CSR; row i holds the nonzeros indptr[i] .. indptr[i+1]
     const int64_t* indptr;
     const int32_t* indices;
-    const double* data;
+    const double* data;               // or, where all are whole numbers below 2^16 and someone cared to save memory, null and
+    const uint16_t* narrow;           // these
     int64_t rows;
+    void read(int64_t start, int64_t count, double* out) const {
+        if (narrow) std::copy_n(narrow + start, count, out);
+        else std::copy_n(data + start, count, out);
+    }
     int64_t longest_row() const {
         int64_t longest = 0;
         for (int64_t i = 0; i < rows; ++i) longest = std::max(longest, indptr[i + 1] - indptr[i]);

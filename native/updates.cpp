@@ -15,7 +15,7 @@ struct Rows {       // what the three row updates are called with
 };
 
 template <class S>
-static Rows rows(const Indptr& indptr, const Indices& indices, const Data& data, const In2<S>& fixed, const In2<S>& moving,
+static Rows rows(const Indptr& indptr, const Indices& indices, const Values& data, const In2<S>& fixed, const In2<S>& moving,
                  const Out2<S>& out, const In1<double>& cost, const std::optional<Strided2>& shape,
                  const std::optional<Out1<double>>& xlog) {
     Rows r{sparse(indptr, indices, data), static_cast<int64_t>(fixed.shape(0)), static_cast<int>(fixed.shape(1))};
@@ -35,7 +35,7 @@ static Rows rows(const Indptr& indptr, const Indices& indices, const Data& data,
 }
 
 #define ROW_ARGS                                                                                                              \
-    Scratch scratch, Indptr indptr, Indices indices, Data data, In2<S> fixed, In2<S> moving, Out2<S> out, In1<double> cost,   \
+    Scratch scratch, Indptr indptr, Indices indices, Values data, In2<S> fixed, In2<S> moving, Out2<S> out, In1<double> cost,   \
         std::optional<Strided2> shape, std::optional<Out1<double>> xlog, int threads
 #define ROW_NAMES                                                                                                             \
     "scratch"_a.noconvert(), "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "fixed"_a.noconvert(),       \

@@ -144,6 +144,24 @@ def test_the_pass_over_nonzeros_equals_its_reference(K: int, dtype: str) -> None
         np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
+def test_counts_of_two_bytes_give_the_same_bytes() -> None:
+    X = Counts(random_counts(40, 50))
+    assert X.transposed.data.dtype == np.uint16
+    narrow = Counts.trusted(X.csr)
+    narrow.rows = X.rows._replace(data=X.rows.data.astype(np.uint16))
+    for K in (3, 20):
+        assert every_kernel(narrow, K) == every_kernel(X, K)
+    with pytest.raises(ValueError, match="float64 or uint16"):
+        kernels.xlogs(X.rows._replace(data=X.rows.data.astype(np.int64)), *random_start(*X.shape, 3))
+
+
+@pytest.mark.parametrize("factor", [0.5, 1e4, 1e9], ids=["fractions", "large", "larger"])
+def test_counts_that_two_bytes_do_not_hold_stay_doubles(factor: float) -> None:
+    X = Counts(factor * random_counts())
+    assert X.transposed.data.dtype == np.float64
+    np.testing.assert_array_equal(X.transposed.data, X.columns.data)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("K", [3, 10, 20])
 def test_any_number_of_threads_gives_the_same_bytes(K: int, dtype: str) -> None:

@@ -93,13 +93,13 @@ class Side:
 
 
 class Matrix(Protocol):
-    """A sparse matrix by rows and by columns, each made when it is first asked for."""
+    """A sparse matrix by rows and by columns (the rows of its transpose), each made when it is first asked for."""
 
     @property
     def rows(self) -> CSR: ...
 
     @property
-    def columns(self) -> CSR: ...
+    def transposed(self) -> CSR: ...
 
     @property
     def column_order(self) -> NDArray[np.int64]: ...
@@ -118,13 +118,13 @@ class Sides:
 
     @cached_property
     def right(self) -> Side:
-        return Side(self.matrix.columns, workspace=self.workspace)
+        return Side(self.matrix.transposed, workspace=self.workspace)
 
     def both_numerators(self, L: Factor, F: Factor) -> tuple[Floats, Floats, float]:
         """A_ik = Σ_j r_ij f_jk and B_jk = Σ_i r_ij l_ik from one evaluation of r = x / λ, and Σ x log λ."""
         matrix = self.matrix
         A, B, xlogs = kernels.both_numerators(
-            matrix.rows, matrix.columns, matrix.column_order, L, F, workspace=self.workspace
+            matrix.rows, self.right.rows, matrix.column_order, L, F, workspace=self.workspace
         )
         return A, B, float(xlogs.sum())
 

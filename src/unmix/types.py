@@ -19,7 +19,8 @@ STATUSES: tuple[Status, ...] = ("converged", "max_iter", "interrupted")
 
 
 class CSR(NamedTuple):
-    """The raw arrays of a sparse matrix, as kernels take them: int64 offsets, int32 indices, float64 values."""
+    """The raw arrays of a sparse matrix, as kernels take them: int64 offsets, int32 indices, float64 values. Where memory counts
+    and all are whole numbers below 2^16, values may be uint16 (`Matrix.transposed`)."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
