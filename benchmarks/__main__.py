@@ -19,6 +19,8 @@ OPTIONS = {
 COMMANDS = {
     "fit": OPTIONS.keys(),
     "kernels": OPTIONS.keys(),
+    "roofline": ("data", "data-folder", "k"),
+    "topics": ("data-folder", "threads"),
     "memory": OPTIONS.keys(),
     "startup": (),
     "restarts": OPTIONS.keys(),

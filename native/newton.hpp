@@ -5,8 +5,8 @@
 //
 // Two precisions. Neither g nor H changes when a row m_p is multiplied by a number, so the fixed factor is copied to single
 // precision with its rows scaled to a largest entry of one: nothing under- or overflows, and a nonzero costs one gather of
-// half the size. That g is good to about 2e-7 of its terms. Where the step promises no more than such an error might
-// (the row is nearly solved), g is worked out again in double precision from the factor itself, so the solution is exact.
+// half the size. That g is good to about 2e-7 of its terms. Where the row is nearly solved (EM would hardly move it, or the step
+// promises no more than such an error might), g is worked out in double precision from the factor itself, so the solution is exact.
 // H stays in single precision: it changes the path, but not the solution.
 //
 // Step length. Let e_p = m_p.d / rate_p be the relative change of each rate (and d_k / b_k that of each share with a prior).
@@ -45,8 +45,7 @@ template <class S, int N> struct Newton : Row {
     static constexpr int sweeps = 8;                      // of coordinate descent on the quadratic model
     static constexpr int64_t chunk = 128;                 // nonzeros whose scaled rows stay in the innermost cache
     static constexpr float doubtful = 2e-6f;              // ten times the error of a gradient in single precision
-    const float* units;
-    const S* fixed;
+    const float* units;                                   // the fixed factor, in single precision
     const double* inverse;                                // 1 / c
     int vectors, block_vectors;                           // of a padded row, of a block
     int rounds;
@@ -55,7 +54,7 @@ template <class S, int N> struct Newton : Row {
     Buffer<float> yf, root, rate;
     Buffer<float> narrow;                                 // b, or d, in single precision
     Buffer<float> scaled;                                 // sqrt(y_p) m_pk / rate_p of one chunk and block, a row a nonzero
-    Buffer<float> H, reciprocal, slope, q, z, low;           // of the quadratic model: 1 / H_kk, g, g + Hz, its solution z >= low
+    Buffer<float> H, reciprocal, slope, q, z, low;        // of the quadratic model: 1 / H_kk, g, g + Hz, its solution z >= low
     float trace = 0;                                      // of H
     Buffer<int> open;
     Buffer<double> numerator, g, d;
@@ -64,7 +63,7 @@ template <class S, int N> struct Newton : Row {
 
     Newton(const float* units, const S* fixed, const double* inverse, int topics, TopicBlocks blocks, int64_t longest, int rounds,
            double enough)
-        : Row(topics, blocks.padded(), longest), units(units), fixed(fixed), inverse(inverse), vectors(blocks.padded() / 8),
+        : Row(topics, blocks.padded(), longest), units(units), inverse(inverse), vectors(blocks.padded() / 8),
           block_vectors(blocks.size / 8), rounds(rounds), enough(enough), exact(fixed, topics, longest) {
         at.reserve(longest + 8);
         for (auto* buffer : {&yf, &root, &rate}) buffer->reserve(longest + 8);
@@ -298,9 +297,8 @@ template <class S, int N> struct Newton : Row {
     // the largest slope along which the block may move
     double steepest(int first) {
         double steepest = 0;
-        for (int k = 0; k < std::min(8 * part(), topics - first); ++k) {
+        for (int k = 0; k < std::min(8 * part(), topics - first); ++k)
             steepest = std::max(steepest, b[first + k] > share_floor ? std::abs(g[k]) : -g[k]);
-        }
         return steepest;
     }
 

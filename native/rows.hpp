@@ -114,7 +114,7 @@ void pad(const T* source, int64_t rows, int topics, int stride, const double* sc
 
 // The length of a padded row: whole vectors of four for most kernels, whole blocks of topics in vectors of eight for Newton.
 inline int padded_topics(int topics) { return round_up(topics, 4); }
-constexpr int largest_block = 32;
+constexpr int largest_block = 64;
 struct TopicBlocks {
     int count, size;
     explicit TopicBlocks(int topics)

@@ -42,7 +42,7 @@ static Rows rows(const Indptr& indptr, const Indices& indices, const Values& dat
         "moving"_a.noconvert(), "out"_a.noconvert(), "cost"_a.noconvert(), "shape"_a.noconvert().none(),                    \
         "xlog"_a.noconvert().none(), "threads"_a
 
-template <class S> static std::vector<double> inverses(const In1<double>& cost) {
+static std::vector<double> inverses(const In1<double>& cost) {
     std::vector<double> inverse(cost.shape(0));
     for (std::size_t k = 0; k < inverse.size(); ++k) inverse[k] = cost.data()[k] > 0 ? 1 / cost.data()[k] : 0;
     return inverse;
@@ -55,7 +55,7 @@ static void update(const Rows& r, const Scratch& scratch, const In2<S>& fixed, c
     const int padded = padded_topics(r.topics);
     S* room = room_in<S>(scratch, r.fixed_rows, padded);
     nb::gil_scoped_release release;
-    const std::vector<double> inverse = inverses<S>(cost);
+    const std::vector<double> inverse = inverses(cost);
     pad(fixed.data(), r.fixed_rows, r.topics, padded, inverse.data(), room, threads);
     with_vectors(r.topics, [&](auto v) {
         update_rows(r.X, moving.data(), out.data(), r.topics, cost.data(), inverse.data(), r.shape, r.xlog, threads,
@@ -82,7 +82,7 @@ template <class S> static void newton(ROW_ARGS, int rounds, double enough) {
     const TopicBlocks blocks(r.topics);
     float* room = room_in<float>(scratch, r.fixed_rows, blocks.padded());
     nb::gil_scoped_release release;
-    const std::vector<double> inverse = inverses<S>(cost);
+    const std::vector<double> inverse = inverses(cost);
     pad_units(fixed.data(), r.fixed_rows, r.topics, blocks.padded(), inverse.data(), room, threads);
     auto call = [&](auto n) {
         update_rows(r.X, moving.data(), out.data(), r.topics, cost.data(), inverse.data(), r.shape, r.xlog, threads,

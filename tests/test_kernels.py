@@ -22,7 +22,7 @@ from unmix.counts import Counts
 from unmix.kernels import reference
 from unmix.threads import use_threads
 
-TOPICS = (1, 2, 3, 4, 5, 8, 9, 12, 13, 16, 17, 20, 33, 40)
+TOPICS = (1, 2, 3, 4, 5, 8, 9, 12, 13, 16, 17, 20, 33, 40, 70)
 
 HALF_STEPS = {
     "em 1": ("em", {"steps": 1}),

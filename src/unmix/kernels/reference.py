@@ -79,7 +79,7 @@ def newton(
     tolerance: float,
     measure: bool = False,
 ) -> Half:
-    """One EM step, then up to `rounds` times, for each block of <= 32 topics, b ← b + length · d. d nearly minimises
+    """One EM step, then up to `rounds` times, for each block of <= 64 topics, b ← b + length · d. d nearly minimises
 
     g·d + ½ dᵀHd  over  b + d >= FLOOR
     g = 1 − Σ_j y_j m_j / rate_j − s/b,   H = Σ_j y_j m_j m_jᵀ / rate_j² + diag(s/b²)
@@ -220,8 +220,8 @@ def _coordinate(y: Floats, m: Floats, b: Floats, s: Floats, k: int, rule: str) -
 
 
 def _blocks(topics: int) -> list[slice]:
-    """Blocks of equal size, a multiple of 8 and at most 32."""
-    count = ceil(topics / 32)
+    """Blocks of equal size, a multiple of 8 and at most 64."""
+    count = ceil(topics / 64)
     size = 8 * ceil(ceil(topics / count) / 8)
     return [slice(first, min(first + size, topics)) for first in range(0, topics, size)]
 

@@ -2,7 +2,7 @@
 
     minimise  g·d + ½ dᵀHd   subject to  b + d >= floor,     g = u − Σ_j x_j f_j / λ_j,   H = Σ_j x_j f_j f_jᵀ / λ_j²
 
-Topics are taken in blocks of up to 32, so that beyond those the cost is linear in their number. A step is shortened so that no
+Topics are taken in blocks of up to 64, so that beyond those the cost is linear in their number. A step is shortened so that no
 rate falls by more than 68% of itself; up to there (z − log(1 + z) <= z²) the quadratic model guarantees descent, and no line
 search is needed.
 """
