@@ -488,6 +488,7 @@ def test_unknown_genes_are_left_out_and_counted() -> None:
     assert more.uns["topics"]["params"]["unknown_genes"] == 4
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("model", ["topics", "poisson-nmf", "lda", "gamma-poisson", "bayes", "allocation"])
 def test_missing_genes_are_not_zeros(model: str) -> None:
     """Cells with many counts show the same proportions by part of the genes as by all; filled with zeros they do not."""

@@ -56,7 +56,7 @@ MODELS: dict[str, tuple[Any, float]] = {
     "newton, plain": (um.PoissonNMF(4, extrapolate=False), 10),
     "MAP": (um.TopicModel(4, prior=um.Gamma(1.2, 1.0)), 10),
     "LDA": (um.LDA(4, alpha=0.1, eta=0.1), 10),
-    "Gamma-Gamma": (um.BayesianPoissonNMF(4), 10),
+    "Gamma-Gamma": (um.BayesianPoissonNMF(4, max_iter=3000), 10),
 }
 
 

@@ -38,7 +38,7 @@ from unmix.threads import use_threads
 from unmix.types import Factor, Floats, Pair, Seed
 
 METHODS = ("bld", "gibbs", "icm")
-CANDIDATES = 3  # maximum-likelihood fits to choose a start from
+CANDIDATES = 4  # maximum-likelihood fits to choose a start from
 PRIOR_SHARE = 0.1  # of the prior's mean in a start from given or fitted factors, so that no topic starts at zero
 
 
