@@ -30,6 +30,7 @@ COMMANDS = {
     "starts": ("data-folder", "threads"),
     "door": OPTIONS.keys(),
     "stops": ("data-folder", "threads"),
+    "ends": ("data-folder", "threads"),
 }
 BUSY = 0.5
 DEFAULT_OUTPUT = Path(__file__).parent / "out"

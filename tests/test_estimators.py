@@ -484,6 +484,7 @@ def test_public_names_are_exactly_these() -> None:
         "analysis",
         "datasets",
         "deviance",
+        "fit_path",
         "kkt",
         "load",
         "loglik",
@@ -527,15 +528,15 @@ def test_names_promised_inside_the_public_objects_exist() -> None:
         ("Online", "batch_size offset decay total_samples"),
         (
             "LDA",
-            "n_components alpha eta init inner extrapolate max_iter tol online n_jobs random_state verbose callbacks",
+            "n_components alpha eta init inner extrapolate max_iter tol refine online n_jobs random_state verbose callbacks",
         ),
         (
             "GammaPoisson",
-            "n_components shape rate eta init inner extrapolate max_iter tol online n_jobs random_state verbose callbacks",
+            "n_components shape rate eta init inner extrapolate max_iter tol refine online n_jobs random_state verbose callbacks",
         ),
         (
             "BayesianPoissonNMF",
-            "n_components a b c d init inner extrapolate max_iter tol online n_jobs random_state verbose callbacks",
+            "n_components a b c d init inner extrapolate max_iter tol refine online n_jobs random_state verbose callbacks",
         ),
         ("load", "path"),
     ],

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conftest import awkward_counts, never_rises, problem_of, random_counts, random_start
 from scipy.optimize import linear_sum_assignment
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import unmix as um
@@ -288,6 +289,12 @@ def test_until_its_end_a_search_holds_what_is_as_good_as_one_topic(prior: um.Gam
     assert last.loss < before[-1].loss
 
 
+def test_fewer_starts_where_all_look_at_all_samples_or_topics_are_few() -> None:
+    few, many = random_counts(30, 8), np.ones((3000, 100))
+    starts = [Search.of(problem_of(X, K)).starts for X, K in ((few, 6), (many, 4), (many, 6))]
+    assert starts == [4, 4, 8]
+
+
 def test_a_search_looks_at_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     X = Counts(random_counts(200, 40, K=5, seed=1))
     monkeypatch.setattr(searching, "LARGEST", X.nnz // 4)
@@ -314,7 +321,7 @@ def test_a_search_is_told_in_the_trace_and_can_be_stopped_and_gone_on_with() -> 
     X = np.random.default_rng(0).poisson(X / 10)
     whole = um.TopicModel(4, random_state=0).fit(X).result_
     told = whole.trace[whole.trace["stage"] == "search"]
-    assert len(told) == Search().steps == 7
+    assert len(told) == Search.of(problem_of(X, 4)).steps == 7
     assert whole.trace["note"].iloc[0] == "search: 4 starts"
     assert never_rises(-whole.trace["objective"].to_numpy())
     for steps in range(1, len(told) + 1):
@@ -461,3 +468,45 @@ def test_a_callback_can_end_the_refinement() -> None:
     trace = model.fit(X).result_.trace
     assert (trace["stage"] == "refine").sum() == 1
     assert trace["stage"].iloc[-1] == "refine"
+
+
+BAYESIAN = {
+    "LDA": um.LDA(4, alpha=0.1, eta=0.1),
+    "LDA, alpha learned": um.LDA(4, alpha="auto", eta=0.1),
+    "GammaPoisson": um.GammaPoisson(4),
+    "BayesianPoissonNMF": um.BayesianPoissonNMF(4),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", BAYESIAN)
+def test_refine_raises_the_bound_of_bayesian_models_that_are_stuck(name: str) -> None:
+    X, L, F = separate_topics()
+    start = tuple(factor + 1e-6 for factor in poor_start(L, F))
+    model = clone(BAYESIAN[name]).set_params(init=start, random_state=0, tol=1e-4)
+    stuck = model.fit(X).result_
+    refined = clone(model).set_params(refine=3).fit(X).result_
+    assert never_rises(-refined.trace["objective"].to_numpy())
+    assert refined.trace["objective"].iloc[-1] > stuck.trace["objective"].iloc[-1] + 500
+    assert distance(refined.topics, F) < 0.3
+    moves = refined.trace[refined.trace["stage"] == "refine"]
+    assert len(moves) == 3
+    assert "kept" in moves["note"].iloc[0]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", ["LDA", "BayesianPoissonNMF"])
+def test_a_refined_bayesian_fit_can_be_stopped_between_moves_and_gone_on_with(name: str) -> None:
+    X = random_counts(30, 40, K=6, seed=3)
+    model = clone(BAYESIAN[name]).set_params(refine=3, random_state=1, tol=1e-3)
+    whole = clone(model).fit(X).result_
+    moves = whole.trace.index[whole.trace["stage"] == "refine"]
+
+    def enough(progress: Progress) -> str | None:
+        return "interrupted" if len(progress.trace.rows) > moves[1] else None
+
+    left = clone(model).set_params(callbacks=[enough]).fit(X).result_
+    assert left.trace["stage"].iloc[-1] == "refine"
+    resumed = clone(model).resume(X, left).result_
+    assert resumed.L.tobytes() == whole.L.tobytes()
+    assert resumed.F.tobytes() == whole.F.tobytes()

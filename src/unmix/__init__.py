@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from unmix.counts import Counts
     from unmix.data import datasets
     from unmix.data.read import read
+    from unmix.estimators.path import fit_path
     from unmix.fit import Fit, load
     from unmix.models import maps
     from unmix.models.poisson import deviance, kkt, loglik
@@ -39,6 +40,7 @@ __all__ = [
     "analysis",
     "datasets",
     "deviance",
+    "fit_path",
     "kkt",
     "load",
     "loglik",
@@ -58,6 +60,7 @@ HOMES = {
     "unmix.data": ["datasets"],
     "unmix.data.read": ["read"],
     "unmix.estimators": [*MODELS],
+    "unmix.estimators.path": ["fit_path"],
     "unmix.fit": ["Fit", "load"],
     "unmix.models": ["maps"],
     "unmix.models.poisson": ["deviance", "kkt", "loglik"],

@@ -316,7 +316,7 @@ class AllocationModel(PosteriorEstimator):
 
 def _most_likely(problem: Problem, rng: np.random.Generator) -> Pair:
     """A maximum-likelihood fit: the best starting point that was found for BLD."""
-    L, F = search(problem, rng, Search(starts=2))
+    L, F = search(problem, rng, Search(starts=4))
     solvers: tuple[tuple[AnySolver, int], ...] = ((Alternate(EM()), 10), (Extrapolate(Newton()), 500))
     for solver, iterations in solvers:
         start = solver.start(problem, *problem.rescale(L, F))

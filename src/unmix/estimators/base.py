@@ -6,6 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -248,11 +249,16 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def check_resumable(self, X: Counts, fit: Fit) -> None:
         """Raises if `resume` could not go on with this fit: one of another model, of other data, or without its state."""
-        here = self._about()
+        here, defaults = (
+            self._about(),
+            {name: parameter.default for name, parameter in signature(type(self)).parameters.items()},
+        )
         for name in sorted((here.keys() | fit.params.keys()) - MAY_CHANGE):
-            if here.get(name) != fit.params.get(name):
+            # a parameter that there was none of when the fit was saved is as it is by default
+            was, is_now = (params.get(name, defaults.get(name)) for params in (fit.params, here))
+            if was != is_now:
                 raise ValueError(
-                    f"the fit to go on with had {name}={fit.params.get(name)}, this one has {name}={here.get(name)}; "
+                    f"the fit to go on with had {name}={was}, this one has {name}={is_now}; "
                     "give the same parameters, or start anew"
                 )
         if X.facts["checksum"] != fit.data.get("checksum"):

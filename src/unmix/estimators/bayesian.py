@@ -27,6 +27,7 @@ from unmix.models.problem import Problem
 from unmix.models.variational import Inference, Variational, restore
 from unmix.solvers import init as starts
 from unmix.solvers.online import Online, StochasticVI, spread, start_weight
+from unmix.solvers.refine import Refine
 from unmix.solvers.run import Callback, Phase
 from unmix.solvers.session import Session
 from unmix.solvers.vi import CAVI, ExtrapolatedVI
@@ -37,7 +38,7 @@ TOLERANCE = 1e-4  # a row's inner iterations end once they change it by less tha
 # most inner iterations where the user leaves it open: what moves on anyway need not stand still in between
 INNER, INNER_EXTRAPOLATED = 20, 2
 SETTLING = (
-    20  # plain iterations after a random start: with momentum, topics would settle before they have found their place
+    20  # plain iterations after a random start: with momentum topics would settle before they have found their place
 )
 
 
@@ -46,6 +47,7 @@ class VariationalEstimator(PosteriorEstimator):
 
     inner: int | None
     extrapolate: bool
+    refine: int
     newton_iterations: ClassVar[int] = 20  # of the maximum-likelihood fit to start from
 
     # What a member of the family says of itself
@@ -64,7 +66,7 @@ class VariationalEstimator(PosteriorEstimator):
     # What they share
 
     def _check_parameters(self) -> None:
-        self._check_common(**{} if self.inner is None else {"inner": 0})
+        self._check_common(refine=0, **{} if self.inner is None else {"inner": 0})
 
     def _task(self, X: Counts) -> Inference:
         return Inference(X, self._model(X))
@@ -73,12 +75,22 @@ class VariationalEstimator(PosteriorEstimator):
         if self.online is not None:
             self._check_online()
             return [Phase("fit", self._online_solver(int(session.rng.integers(2**31))), self.max_iter, self.tol)]
+        solver: Any = self._solver()
+        phases = [Phase("fit", solver, self.max_iter, self.tol)]
+        if self.refine and self.n_components > 1:
+            moves = Refine(solver, lambda L, F: solver.start(task, *task.model.start(task.sides, task.X, L, F)))
+            phases += [
+                Phase("refine", moves, self.refine, 0, lambda s: moves.start(s, session.rng), None, climbs=False),
+                Phase("refit", solver, self.max_iter, self.tol, lambda s: s.best if s.kept else None),
+            ]
+        return phases
+
+    def _solver(self) -> CAVI | ExtrapolatedVI:
         if not self.extrapolate or self._learns_prior():
-            plain = CAVI(INNER if self.inner is None else self.inner, TOLERANCE, self._learns_prior())
-            return [Phase("fit", plain, self.max_iter, self.tol)]
+            return CAVI(INNER if self.inner is None else self.inner, TOLERANCE, self._learns_prior())
         inner = INNER_EXTRAPOLATED if self.inner is None else self.inner
         settling = SETTLING if isinstance(self.init, str) and self.init == "random" else 0
-        return [Phase("fit", ExtrapolatedVI(inner, TOLERANCE, settling), self.max_iter, self.tol)]
+        return ExtrapolatedVI(inner, TOLERANCE, settling)
 
     def _online_solver(self, seed: int) -> StochasticVI:
         inner = INNER if self.inner is None else max(self.inner, 1)
@@ -161,6 +173,9 @@ class LDA(VariationalEstimator):
     max_iter, tol
         At most `max_iter` iterations; fewer once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with
         the default, ten units of the bound per million counts. `tol=0` runs exactly `max_iter`.
+    refine
+        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of another fit,
+        and is kept if the bound rises.
     online
         None, or `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
     n_jobs, random_state, verbose, callbacks
@@ -192,6 +207,7 @@ class LDA(VariationalEstimator):
         extrapolate: bool = True,
         max_iter: int = 1000,
         tol: float = 1e-5,
+        refine: int = 0,
         online: Online | None = None,
         n_jobs: int | None = None,
         random_state: Seed = None,
@@ -206,6 +222,7 @@ class LDA(VariationalEstimator):
         self.extrapolate = extrapolate
         self.max_iter = max_iter
         self.tol = tol
+        self.refine = refine
         self.online = online
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -249,7 +266,7 @@ class GammaPoisson(VariationalEstimator):
         Of the Gamma prior of loadings: a number, or one a topic. `rate=None` makes the prior expect samples of the mean size.
     eta
         None: topics are estimated by maximum likelihood. A number, or one a feature: topics ~ Dirichlet(eta).
-    n_components, init, inner, extrapolate, max_iter, tol, online, n_jobs, random_state, verbose, callbacks
+    n_components, init, inner, extrapolate, max_iter, tol, refine, online, n_jobs, random_state, verbose, callbacks
         As in `LDA`.
 
     Attributes
@@ -273,6 +290,7 @@ class GammaPoisson(VariationalEstimator):
         extrapolate: bool = True,
         max_iter: int = 1000,
         tol: float = 1e-5,
+        refine: int = 0,
         online: Online | None = None,
         n_jobs: int | None = None,
         random_state: Seed = None,
@@ -288,6 +306,7 @@ class GammaPoisson(VariationalEstimator):
         self.extrapolate = extrapolate
         self.max_iter = max_iter
         self.tol = tol
+        self.refine = refine
         self.online = online
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -321,7 +340,7 @@ class BayesianPoissonNMF(VariationalEstimator):
     ----------
     a, b, c, d
         Shapes and rates of the priors. `None` for b or d: such that the prior expects as many counts as there are.
-    n_components, init, inner, extrapolate, max_iter, tol, online, n_jobs, random_state, verbose, callbacks
+    n_components, init, inner, extrapolate, max_iter, tol, refine, online, n_jobs, random_state, verbose, callbacks
         As in `LDA`.
 
     Attributes
@@ -347,6 +366,7 @@ class BayesianPoissonNMF(VariationalEstimator):
         extrapolate: bool = True,
         max_iter: int = 1000,
         tol: float = 1e-5,
+        refine: int = 0,
         online: Online | None = None,
         n_jobs: int | None = None,
         random_state: Seed = None,
@@ -363,6 +383,7 @@ class BayesianPoissonNMF(VariationalEstimator):
         self.extrapolate = extrapolate
         self.max_iter = max_iter
         self.tol = tol
+        self.refine = refine
         self.online = online
         self.n_jobs = n_jobs
         self.random_state = random_state

@@ -145,7 +145,7 @@ class PoissonNMF(CountsEstimator):
             found = isinstance(s, Searching)
             return solver.start(task, *self._ready(task, s.L, s.F)) if found else solver.start(task, s.L, s.F, s.loss)
 
-        search = Search()
+        search = Search.of(task)
         phases: list[Phase] = [
             Phase("search", search, search.steps, status=None, climbs=False),
             Phase("prefit", PREFIT, self.prefit, begin=lambda s: None, status=None),  # unless the fit starts here

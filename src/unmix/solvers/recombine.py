@@ -16,12 +16,10 @@ from unmix.models.problem import Problem, State
 from unmix.models.topics import poisson_to_topics
 from unmix.solvers.alternate import Alternate
 from unmix.solvers.newton import Newton
-from unmix.solvers.run import run
 from unmix.types import Factor, Floats, Integers, Pair
 
 NEWTON = Alternate(Newton(rounds=1))
 LOOKED_AT = 30_000  # nonzeros by which merges are judged
-ITERATIONS = 2  # between merges
 NEIGHBOURS = 16  # a topic may merge with so many that are most like it
 POSITIVE = 1e-12  # of the largest entry of a column: less could not grow again
 
@@ -30,23 +28,26 @@ def recombine(problem: Problem, parents: Sequence[Pair]) -> State:
     """K topics out of those of all parents."""
     several = [in_counts(*pair) for pair in parents]
     L = np.hstack([L for L, _ in several]) / len(several)
-    return merge_down(problem, moved(problem, L, np.hstack([F for _, F in several])))
+    state = moved(problem, L, np.hstack([F for _, F in several]))
+    return merge_down(problem, state.L, state.F)
 
 
-def merge_down(problem: Problem, state: State) -> State:
+def merge_down(problem: Problem, L: Factor, F: Factor) -> State:
     """Merge topics until there are as many as the problem has. Several pairs at once, but of the surplus never more than half,
-    and some iterations in between: topics that have moved are judged anew."""
-    while (K := state.L.shape[1]) > problem.n_topics:
-        L, F = in_counts(state.L, state.F)
+    and an iteration in between: topics that have moved are judged anew."""
+    if L.shape[1] <= problem.n_topics:
+        raise ValueError(f"{L.shape[1]} topics cannot be merged into {problem.n_topics}")
+    while (K := L.shape[1]) > problem.n_topics:
+        L, F = in_counts(L, F)
         state = moved(problem, *merged(L, F, cheapest(merge_costs(problem, L, F), (K - problem.n_topics + 1) // 2)))
+        L, F = state.L, state.F
     return state
 
 
 def moved(problem: Problem, L: Factor, F: Factor) -> State:
-    """Some iterations of Newton's method on as many topics as there are."""
+    """An iteration of Newton's method on as many topics as there are."""
     problem = replace(problem, n_topics=L.shape[1])
-    start = NEWTON.start(problem, *problem.rescale(positive(L), positive(F)))
-    return run(problem, NEWTON, start, max_iter=ITERATIONS, tol=0, catch_interrupt=False)[0]
+    return NEWTON.step(problem, NEWTON.start(problem, *problem.rescale(positive(L), positive(F))))
 
 
 def in_counts(L: Factor, F: Factor) -> Pair:

@@ -23,7 +23,7 @@ from unmix.types import Factor, Record
 
 # iterations of a trial; after the least, a move that could not catch up at its pace is given up
 LEAST_TRIAL, TRIAL = 6, 40
-OTHER = Search(starts=2)  # where the other topics come from
+OTHER = Search(starts=4)  # where the other topics come from
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from math import ceil, log2
+from typing import Self
 
 import numpy as np
 from scipy.special import xlogy
@@ -25,8 +26,8 @@ from unmix.types import Factor, Integers, Pair, Record
 
 LARGEST = 3_000_000  # nonzeros that the root of a search looks at
 # iterations of a leaf; of a node, once its topics are put together: at least and at most, and how many nonzeros they may visit
-FITTING, SETTLING = (20, 40, 6_000_000), (6, 20, 2_400_000)
-LIFTING = 3  # iterations of a child on its parent's samples
+FITTING, SETTLING = (12, 40, 3_000_000), (4, 20, 2_400_000)
+LIFTING = 2  # iterations of a child on its parent's samples
 FAST = Extrapolate(Newton(rounds=1))
 STARTS = (("annealed", starts.annealed), ("random", starts.random_after_em))
 
@@ -62,9 +63,16 @@ class Searching(State):
 class Search:
     """One node an iteration, children before their parent, so that few wait at a time."""
 
-    starts: int = 4  # a power of two
-    nonzeros: int = 600_000  # of a leaf
-    samples: int = 1_000  # of a leaf, at least, if there are so many
+    starts: int = 8  # a power of two
+    nonzeros: int = 250_000  # of a leaf
+    samples: int = 600  # of a leaf, at least, if there are so many
+
+    @classmethod
+    def of(cls, problem: Problem) -> Self:
+        """With half as many starts where each would have to look at all samples, or there are few topics to be found."""
+        search = cls()
+        few = problem.n_topics <= 4 or search._size(problem.X) == problem.X.shape[0]
+        return cls(starts=search.starts // 2) if few else search
 
     @property
     def steps(self) -> int:
@@ -150,7 +158,7 @@ def search(problem: Problem, rng: np.random.Generator, method: Search | None = N
     """The whole search at once: loadings and factors to start from."""
     if problem.n_topics == 1:
         return starts.random(problem, rng)
-    method = method or Search()
+    method = method or Search.of(problem)
     state = method.start(problem, rng)
     while not state.final:
         state = method.step(problem, state)
