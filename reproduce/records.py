@@ -2,7 +2,7 @@
 
     python -m reproduce.records                          the table
     python -m reproduce.records --check nips 4           fit a record again, and compare
-    python -m reproduce.records --search nips 4 --seeds 0 1 2 --refine 20     try to beat one
+    python -m reproduce.records --search nips 4 --seeds 0 1 2 --refine 4      try to beat one
 
 A record is a log-likelihood (Poisson, all constants included) with all that is needed to fit it again: seed, start, moves,
 tolerance. `as_paper` is the same fit measured as fastTopics does, with 1e-8 added to every rate inside the logarithm: so
@@ -138,7 +138,7 @@ def parse(words: list[str]) -> Namespace:
     parser.add_argument("--search", nargs=2, metavar=("CORPUS", "K"), help="try to beat a record")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of the search")
     parser.add_argument("--init", default="auto", choices=["auto", "random", "topic-score"])
-    parser.add_argument("--refine", type=int, default=20, help="moves after convergence")
+    parser.add_argument("--refine", type=int, default=4, help="moves after convergence")
     return parser.parse_args(words)
 
 

@@ -51,7 +51,7 @@ def main(job: Job) -> Section:
 
 
 def fit_topics(job: Job, X: um.Counts, K: int) -> um.Fit:
-    refine = 20 if job.full else 0
+    refine = 4 if job.full else 0
     job.say(f"{K} topics of {X.shape[0]:,} samples, refine = {refine}")
     return um.TopicModel(K, refine=refine, random_state=0, n_jobs=THREADS).fit(X).result_
 

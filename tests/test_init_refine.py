@@ -290,7 +290,7 @@ def test_until_its_end_a_search_holds_what_is_as_good_as_one_topic(prior: um.Gam
 
 
 def test_fewer_starts_where_all_look_at_all_samples_or_topics_are_few() -> None:
-    few, many = random_counts(30, 8), np.ones((3000, 100))
+    few, many = random_counts(30, 8), np.ones((6000, 50))
     starts = [Search.of(problem_of(X, K)).starts for X, K in ((few, 6), (many, 4), (many, 6))]
     assert starts == [4, 4, 8]
 

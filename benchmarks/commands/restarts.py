@@ -12,7 +12,7 @@ from benchmarks.table import publish
 PAPER = {("newsgroups", 10): -12_384_999.0}
 SETTINGS = (
     {"init": "auto", "refine": 0},
-    {"init": "auto", "refine": 20},
+    {"init": "auto", "refine": 4},
     {"init": "random", "refine": 0},
 )
 

@@ -80,7 +80,7 @@ def demo(
     rich_help_panel="Start here",
     epilog=_examples(
         "unmix fit counts.npz -k 10",
-        "unmix fit cells.h5ad -k 12 --layer counts --refine 20 -o cells",
+        "unmix fit cells.h5ad -k 12 --layer counts --refine 4 -o cells",
         "unmix fit speeches/ -k 8 --min-df 5 --ngrams 2",
         "unmix fit mutations.csv -k 5 --transpose --metadata tumours.csv",
         "unmix fit counts.npz -k 10 --model lda --set alpha=auto --set eta=0.1",

@@ -34,7 +34,7 @@ def recombine(problem: Problem, parents: Sequence[Pair]) -> State:
 
 def merge_down(problem: Problem, L: Factor, F: Factor) -> State:
     """Merge topics until there are as many as the problem has. Several pairs at once, but of the surplus never more than half,
-    and an iteration in between: topics that have moved are judged anew."""
+    and two iterations in between: topics that have moved are judged anew."""
     if L.shape[1] <= problem.n_topics:
         raise ValueError(f"{L.shape[1]} topics cannot be merged into {problem.n_topics}")
     while (K := L.shape[1]) > problem.n_topics:
@@ -45,9 +45,10 @@ def merge_down(problem: Problem, L: Factor, F: Factor) -> State:
 
 
 def moved(problem: Problem, L: Factor, F: Factor) -> State:
-    """An iteration of Newton's method on as many topics as there are."""
+    """Two iterations of Newton's method on as many topics as there are."""
     problem = replace(problem, n_topics=L.shape[1])
-    return NEWTON.step(problem, NEWTON.start(problem, *problem.rescale(positive(L), positive(F))))
+    start = NEWTON.start(problem, *problem.rescale(positive(L), positive(F)))
+    return NEWTON.step(problem, NEWTON.step(problem, start))
 
 
 def in_counts(L: Factor, F: Factor) -> Pair:

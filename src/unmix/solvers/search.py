@@ -8,7 +8,7 @@ the root on all of them, or on as many as `LARGEST` nonzeros allow: beyond that 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil, log2
 from typing import Self
 
@@ -24,10 +24,10 @@ from unmix.solvers.recombine import recombine
 from unmix.solvers.run import run
 from unmix.types import Factor, Integers, Pair, Record
 
-LARGEST = 3_000_000  # nonzeros that the root of a search looks at
+LARGEST = 3_000_000  # nonzeros that the root of a search looks at, and all leaves together if they are many
 # iterations of a leaf; of a node, once its topics are put together: at least and at most, and how many nonzeros they may visit
-FITTING, SETTLING = (12, 40, 3_000_000), (4, 20, 2_400_000)
-LIFTING = 2  # iterations of a child on its parent's samples
+FITTING, SETTLING = (15, 40, 3_000_000), (6, 20, 2_400_000)
+LIFTING = 3  # iterations of a child on its parent's samples
 FAST = Extrapolate(Newton(rounds=1))
 STARTS = (("annealed", starts.annealed), ("random", starts.random_after_em))
 
@@ -64,15 +64,18 @@ class Search:
     """One node an iteration, children before their parent, so that few wait at a time."""
 
     starts: int = 8  # a power of two
-    nonzeros: int = 250_000  # of a leaf
+    nonzeros: int = 250_000  # of a leaf, at least
     samples: int = 600  # of a leaf, at least, if there are so many
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        """With half as many starts where each would have to look at all samples, or there are few topics to be found."""
-        search = cls()
-        few = problem.n_topics <= 4 or search._size(problem.X) == problem.X.shape[0]
-        return cls(starts=search.starts // 2) if few else search
+        """For these data: of a feature, a leaf sees ten nonzeros in the mean. Half as many starts where they would have to look
+        at too much, or at the same samples all of them, or where there are few topics to be found."""
+        (n, m), nnz = problem.X.shape, problem.X.nnz
+        search = cls(nonzeros=max(cls.nonzeros, 10 * m))
+        size = search._size(problem.X)
+        few = problem.n_topics <= 4 or size == n or search.starts * size * (nnz / n) > LARGEST
+        return replace(search, starts=search.starts // 2) if few else search
 
     @property
     def steps(self) -> int:
