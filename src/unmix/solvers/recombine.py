@@ -24,12 +24,18 @@ NEIGHBOURS = 16  # a topic may merge with so many that are most like it
 POSITIVE = 1e-12  # of the largest entry of a column: less could not grow again
 
 
-def recombine(problem: Problem, parents: Sequence[Pair]) -> State:
-    """K topics out of those of all parents."""
-    several = [in_counts(*pair) for pair in parents]
-    L = np.hstack([L for L, _ in several]) / len(several)
-    state = moved(problem, L, np.hstack([F for _, F in several]))
-    return merge_down(problem, state.L, state.F)
+def recombine(problem: Problem, parents: list[Pair]) -> Pair:
+    """K topics out of those of all parents, a list that is emptied. In single precision: there are twice as many topics to begin
+    with, and memory is short."""
+    several = [tuple(factor.astype(np.float32) for factor in in_counts(*pair)) for pair in parents]
+    parents.clear()
+    L, F = (np.hstack(factors) for factors in zip(*several, strict=True))
+    L /= len(several)
+    del several
+    state = moved(problem, L, F)
+    del L, F
+    state = merge_down(problem, state.L, state.F)
+    return state.L.astype(np.float64), state.F.astype(np.float64)
 
 
 def merge_down(problem: Problem, L: Factor, F: Factor) -> State:
@@ -38,7 +44,7 @@ def merge_down(problem: Problem, L: Factor, F: Factor) -> State:
     if L.shape[1] <= problem.n_topics:
         raise ValueError(f"{L.shape[1]} topics cannot be merged into {problem.n_topics}")
     while (K := L.shape[1]) > problem.n_topics:
-        L, F = in_counts(L, F)
+        L, F = (factor.astype(L.dtype) for factor in in_counts(L, F))
         state = moved(problem, *merged(L, F, cheapest(merge_costs(problem, L, F), (K - problem.n_topics + 1) // 2)))
         L, F = state.L, state.F
     return state
@@ -47,8 +53,10 @@ def merge_down(problem: Problem, L: Factor, F: Factor) -> State:
 def moved(problem: Problem, L: Factor, F: Factor) -> State:
     """Two iterations of Newton's method on as many topics as there are."""
     problem = replace(problem, n_topics=L.shape[1])
-    start = NEWTON.start(problem, *problem.rescale(positive(L), positive(F)))
-    return NEWTON.step(problem, NEWTON.step(problem, start))
+    state = NEWTON.start(problem, *problem.rescale(positive(L), positive(F)))
+    for _ in range(2):
+        state = NEWTON.step(problem, state)
+    return state
 
 
 def in_counts(L: Factor, F: Factor) -> Pair:

@@ -61,7 +61,7 @@ class Refine:
         problem = Problem(task.X, here.L.shape[1])
         other = search(problem, np.random.default_rng([state.seed, state.moves]), OTHER)
         child = recombine(problem, [(here.L, here.F), other])
-        best = self._tried(task, state.best, self.begin(child.L, child.F))
+        best = self._tried(task, state.best, self.begin(*child))
         kept = best is not state.best
         note = f"put together with another fit: {f'kept, {state.loss - best.loss:+,.0f}' if kept else 'no'}"
         return Refining(

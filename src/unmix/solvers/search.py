@@ -21,7 +21,6 @@ from unmix.solvers import init as starts
 from unmix.solvers.extrapolate import Extrapolate
 from unmix.solvers.newton import Newton
 from unmix.solvers.recombine import recombine
-from unmix.solvers.run import run
 from unmix.types import Factor, Integers, Pair, Record
 
 LARGEST = 3_000_000  # nonzeros that the root of a search looks at, and all leaves together if they are many
@@ -141,14 +140,12 @@ class Search:
             else moved(part, *lifted(part, node.F), LIFTING)
             for node in (one, two)
         ]
-        child = recombine(part, pairs)
-        pairs.append(moved(part, child.L, child.F, iterations(part, *SETTLING)))
-        losses = [part.loss(*pair) for pair in pairs]
-        best = int(np.argmin(losses))
-        gain = min(losses[:2]) - losses[2]
+        better = min(pairs, key=lambda pair: part.loss(*pair))
+        found = moved(part, *recombine(part, pairs), iterations(part, *SETTLING))
+        gain = part.loss(*better) - part.loss(*found)
         leaves = 2 ** (one.height + 1)
         note = f"starts {made - leaves + 1} to {made} put together: {last - first:,} samples, {gain:+,.0f}"
-        return Node(one.height + 1, first, last, *pairs[best]), note
+        return Node(one.height + 1, first, last, *(found if gain > 0 else better)), note
 
     @staticmethod
     def _part(problem: Problem, order: Integers, first: int, last: int) -> Problem:
@@ -174,7 +171,10 @@ def iterations(problem: Problem, least: int, most: int, visited: int) -> int:
 
 
 def moved(problem: Problem, L: Factor, F: Factor, times: int) -> Pair:
-    state, _ = run(problem, FAST, FAST.start(problem, L, F), max_iter=times, tol=0, catch_interrupt=False)
+    state = FAST.start(problem, L, F)
+    del L, F  # for memory
+    for _ in range(times):
+        state = FAST.step(problem, state)
     return state.L, state.F
 
 
