@@ -51,7 +51,6 @@ class Data(Protocol):
     def rmatvec(self, v: Floats) -> Floats: ...
     def take(self, rows: Integers) -> Self: ...
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Integers, Self]]: ...
-    def part(self, values: Floats, least: float) -> tuple[Self, Floats]: ...
 
 
 class Counts:
@@ -144,13 +143,6 @@ class Counts:
         csr = self.with_data(values).copy()
         csr.eliminate_zeros()
         return self.trusted(csr, self.samples, self.features, self.metadata, self.text)
-
-    def part(self, values: Floats, least: float) -> tuple[Self, Floats]:
-        """Parts of the nonzeros as counts of their own, without those that are less than the share `least` of their whole; and
-        the sums of those by feature."""
-        keep = values > least * self.rows.data
-        left_out: Any = np.bincount(self.rows.indices[~keep], values[~keep], self.shape[1])
-        return self.with_values(np.where(keep, values, 0)), left_out
 
     def with_features(self, places: Integers, features: Names) -> Self:
         """Columns moved to their `places` among other features, those with a place of −1 left out, those that share one added."""

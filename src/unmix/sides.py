@@ -70,10 +70,6 @@ class Side:
             self.rows, fixed, scale, start, prior, steps=steps, tolerance=tolerance, workspace=self.workspace
         )
 
-    def allocated(self, moving: Factor, fixed: Factor, topic: int) -> Floats:
-        """x_ij l_ik f_jk / λ_ij of every nonzero: what one topic explains of it."""
-        return self.ratios(moving, fixed) * moving[self.owners, topic] * fixed[self.rows.indices, topic]
-
     def some(self, most: int) -> tuple[Integers, Integers, Floats]:
         """Rows, columns and counts of up to so many nonzeros, evenly spaced."""
         nnz = len(self.rows.data)
