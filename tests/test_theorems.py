@@ -460,12 +460,20 @@ def test_geiger_park_lemma_e3_lda_and_gamma_poisson_have_the_same_iterates() -> 
 
 
 def test_geiger_park_lemma_e3_holds_for_the_estimators() -> None:
-    options = {"init": (L0, F0), "max_iter": 25, "tol": 0}
+    options = {"init": (L0, F0), "max_iter": 25, "tol": 0, "extrapolate": False}
     a = um.LDA(3, alpha=SHAPES, **options).fit(X)
     b = um.GammaPoisson(3, shape=SHAPES, rate=ONE_RATE, **options).fit(X)
     np.testing.assert_allclose(b.shape_, a.gamma_, rtol=1e-10)
     np.testing.assert_allclose(b.components_, a.components_, rtol=1e-10, atol=1e-14)
     assert b.elbo_ - a.elbo_ == pytest.approx(log_total(T, SHAPES, ONE_RATE).sum(), rel=1e-8)
+
+
+def test_lda_and_gamma_poisson_end_at_the_same_topics_whatever_their_steps() -> None:
+    options = {"init": (L0, F0), "max_iter": 2000, "tol": 1e-12}
+    a = um.LDA(3, alpha=SHAPES, **options).fit(X)
+    b = um.GammaPoisson(3, shape=SHAPES, rate=ONE_RATE, **options).fit(X)
+    np.testing.assert_allclose(b.components_, a.components_, atol=1e-4)
+    assert b.elbo_ - a.elbo_ == pytest.approx(log_total(T, SHAPES, ONE_RATE).sum(), rel=1e-6)
 
 
 # --- maps between the models -----------------------------------------------------------------------------------------

@@ -35,8 +35,9 @@ from unmix.threads import use_threads
 from unmix.types import Floats, Pair, Seed
 
 TOLERANCE = 1e-4  # a row's inner iterations end once they change it by less than this part of its sum
-# most inner iterations where the user leaves it open: what moves on anyway need not stand still in between
-INNER, INNER_EXTRAPOLATED = 20, 2
+# most inner iterations where the user leaves it open: where topics are believed and move on anyway, loadings need not stand
+# still in between; topics that are estimated take Newton steps, which do not suit loadings that lag behind
+INNER, INNER_BELIEVED = 20, 2
 SETTLING = (
     20  # plain iterations after a random start: with momentum topics would settle before they have found their place
 )
@@ -75,7 +76,7 @@ class VariationalEstimator(PosteriorEstimator):
         if self.online is not None:
             self._check_online()
             return [Phase("fit", self._online_solver(int(session.rng.integers(2**31))), self.max_iter, self.tol)]
-        solver: Any = self._solver()
+        solver: Any = self._solver(task.model)
         phases = [Phase("fit", solver, self.max_iter, self.tol)]
         if self.refine and self.n_components > 1:
             moves = Refine(solver, lambda L, F: solver.start(task, *task.model.start(task.sides, task.X, L, F)))
@@ -85,10 +86,12 @@ class VariationalEstimator(PosteriorEstimator):
             ]
         return phases
 
-    def _solver(self) -> CAVI | ExtrapolatedVI:
+    def _solver(self, model: Variational) -> CAVI | ExtrapolatedVI:
         if not self.extrapolate or self._learns_prior():
             return CAVI(INNER if self.inner is None else self.inner, TOLERANCE, self._learns_prior())
-        inner = INNER_EXTRAPOLATED if self.inner is None else self.inner
+        inner = self.inner
+        if inner is None:
+            inner = INNER if model.right.regressed else INNER_BELIEVED
         settling = SETTLING if isinstance(self.init, str) and self.init == "random" else 0
         return ExtrapolatedVI(inner, TOLERANCE, settling)
 
@@ -165,8 +168,8 @@ class LDA(VariationalEstimator):
         section 4). Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of
         any model here, the best choice of all if it was fitted long: it starts from its factors.
     inner
-        Most updates of a sample's proportions before the topics move; a sample that stands still ends sooner. None: 2 with
-        extrapolation, 20 without. 0: proportions and topics move together.
+        Most updates of a sample's proportions before the topics move; a sample that stands still ends sooner. None: 20, or
+        2 with extrapolation and `eta`. 0: proportions and topics move together.
     extrapolate
         Whether to accelerate by moving on along the last change; the bound never falls either way. Not where alpha is learned,
         or in mini-batches.

@@ -56,6 +56,7 @@ class Prior(ABC):
     kinds: ClassVar[dict[str, type[Prior]]] = {}
     proportions: ClassVar[bool] = False  # whether, as prior of loadings, it is one of shares of totals that are given
     own_scale: ClassVar[bool] = False  # whether entries have a scale of their own; if not, rows or columns sum to one
+    regressed: ClassVar[bool] = False  # whether, as prior of factors, `moved` goes further than an update
 
     def __init_subclass__(cls) -> None:
         Prior.kinds[cls.__name__] = cls
@@ -96,6 +97,11 @@ class Prior(ABC):
             if not np.array_equal(old, rates):
                 start, steps = loop(start, old, 1), steps - 1
         return self.belief(loop(start, rates, steps) if steps else start, rates)
+
+    def moved(self, side: Side, other: Belief, belief: Belief, counts: Floats) -> Belief:
+        """As prior of factors: a belief that is better given q of the loadings, `counts` being the expected ones. An `update`,
+        or a longer step, which the caller has to check: the bound may fall."""
+        return self.update(counts, other.sums)
 
     def beyond(self, new: Belief, old: Belief, beta: float) -> Belief:
         """The belief with parameters that are `further` along the last change."""
@@ -271,11 +277,18 @@ class PointTopics(Prior):
     which `extra` is the parameter − 1 (m × K), by its mode."""
 
     extra: Floats | None = None
+    regressed: ClassVar[bool] = True
 
     def update(self, counts: Floats, cost: Floats) -> Belief:
-        weights = counts if self.extra is None else counts + self.extra
-        sums = column_sums(weights)
-        return self.belief(np.divide(weights, sums, out=np.full_like(weights, 1 / len(weights)), where=sums > 0))
+        return self.belief(_columns_of_one(counts if self.extra is None else counts + self.extra))
+
+    def moved(self, side: Side, other: Belief, belief: Belief, counts: Floats) -> Belief:
+        """A Newton step on every feature: with what a topic's weights sum to as its cost (the multiplier of the condition that
+        its shares sum to one), features are regressions of their own."""
+        cost = column_sums(counts if self.extra is None else counts + self.extra)
+        side = side.with_prior(self.extra, cost - column_sums(other.geometric))
+        topics, _ = side.update("newton", other.geometric, belief.geometric, rounds=1, tolerance=0.1)
+        return self.belief(_columns_of_one(topics.astype(np.float64)))
 
     def belief(self, parameters: Floats, rates: Floats | None = None) -> Belief:
         rows, topics = parameters.shape
@@ -315,6 +328,12 @@ class PointTopics(Prior):
     @classmethod
     def without_rows(cls, arrays: Mapping[str, Floats], lost: Floats) -> dict[str, Floats]:
         return {"": arrays[""] * lost}
+
+
+def _columns_of_one(weights: Floats) -> Floats:
+    """Divided by their sums; even where there is nothing."""
+    sums = column_sums(weights)
+    return np.divide(weights, sums, out=np.full_like(weights, 1 / len(weights)), where=sums > 0)
 
 
 def point_topics(shares: Floats) -> Floats:

@@ -81,9 +81,10 @@ class Extrapolated(Beliefs):
 
 @dataclass(frozen=True)
 class ExtrapolatedVI:
-    """`CAVI` that moves on along its last change, q(F) + β (q(F) − last q(F)) in parameters, and q(L) alike. Where the bound
-    falls, the step is taken back and the next one is plain, with a smaller β; so the bound never falls. The first `settling`
-    steps are plain."""
+    """`CAVI` that moves on along its last change, q(F) + β (q(F) − last q(F)) in parameters, and q(L) alike; with inner
+    iterations, q(F) takes as long a step as its prior knows (`Prior.moved`). Where the bound falls, the step is taken back and
+    the next one is without momentum, with a smaller β; where that falls too, it is `CAVI`'s: so the bound never falls. The first
+    `settling` steps are without momentum."""
 
     inner: int = 0
     tolerance: float = 1e-4
@@ -101,30 +102,36 @@ class ExtrapolatedVI:
         return check_loss(replace(state, beta=saved["beta"], plain_steps=saved["plain_steps"]), saved)
 
     def step(self, task: Inference, s: Extrapolated) -> Extrapolated:
-        model, (left, right) = task.model, self._plain(task, s)
-        plain = s.plain_steps > 0
-        new_right = right if plain else model.right.beyond(right, s.last_right, s.beta)
-        if self.inner:
-            begin = left if plain else further(left, s.last_left, s.beta)
-            new_left = infer(task, model, new_right, begin, self.inner, self.tolerance)
-        else:
-            new_left = left if plain else model.left.beyond(left, s.last_left, s.beta)
-        new = self._at(task, new_left, new_right, left, right)
-        if new.loss > s.loss and not plain:
-            return replace(s, beta=SHRINKAGE * s.beta, plain_steps=1, conclusive=False, note="rejected")
-        if plain:
-            return replace(new, beta=s.beta, plain_steps=s.plain_steps - 1)
-        return replace(new, beta=min(CEILING, GROWTH * s.beta))
+        if s.plain_steps == 0:
+            new = self._advance(task, s, s.beta)
+            if new.loss > s.loss:
+                return replace(s, beta=SHRINKAGE * s.beta, plain_steps=1, conclusive=False, note="rejected")
+            return replace(new, beta=min(CEILING, GROWTH * s.beta))
+        new = self._advance(task, s)
+        if new.loss > s.loss:
+            new = self._advance(task, s, safe=True)
+        return replace(new, beta=s.beta, plain_steps=s.plain_steps - 1)
 
-    @staticmethod
-    def _plain(task: Inference, s: Extrapolated) -> tuple[Belief, Belief]:
-        """What the numerators at hand make of the beliefs, without another pass over the data."""
+    def _advance(self, task: Inference, s: Extrapolated, beta: float = 0.0, safe: bool = False) -> Extrapolated:
+        """What the numerators at hand make of the beliefs, or, of q(F), the prior with a longer step if it need not be `safe`;
+        moved on by β."""
         model, left = task.model, s.left
         assert s.B is not None
+        counts = s.right.geometric * s.B
         if s.A is not None:
             left = model.left.update(left.geometric * s.A, s.right.sums)
-        right = model.right.update(s.right.geometric * s.B, left.sums)
-        return model.rescaled(left, right, task.X.shape[0], left.sums)[:2]
+        if safe or s.A is not None:
+            right = model.right.update(counts, left.sums)
+        else:
+            right = model.right.moved(task.sides.right, left, s.right, counts)
+        left, right, _ = model.rescaled(left, right, task.X.shape[0], left.sums)
+        new_right = model.right.beyond(right, s.last_right, beta) if beta else right
+        if self.inner:
+            begin = further(left, s.last_left, beta) if beta else left
+            new_left = infer(task, model, new_right, begin, self.inner, self.tolerance)
+        else:
+            new_left = model.left.beyond(left, s.last_left, beta) if beta else left
+        return self._at(task, new_left, new_right, left, right)
 
     def _at(self, task: Inference, left: Belief, right: Belief, last_left: Belief, last_right: Belief) -> Extrapolated:
         A = None
