@@ -6,6 +6,7 @@ NB_MODULE(UNMIX_MODULE, m) {
     unmix::bind_passes(m);
     unmix::bind_beliefs(m);
     unmix::bind_sampling(m);
+    unmix::bind_sums(m);
     unmix::bind_special(m);
     m.def("cpu_supports", [](const std::string& isa) {
 #if defined(__x86_64__)

@@ -217,8 +217,8 @@ template <class S, int N> struct Newton : Row {
         for (int k = 0; k < topics; ++k) b[k] = std::max(share_floor, b[k] * numerator[k] + prior[k]);
     }
 
-    // g and H of one block, in single precision
-    void model(int first) {
+    // numerators and curvature of one block, in single precision: H on and below the diagonal
+    void moments(int first) {
         const int size = 8 * part(), active = std::min(size, topics - first);
         if (one_block()) narrow_shares();
         for (int k = 0; k < size; ++k) numerator[k] = 0;
@@ -239,6 +239,12 @@ template <class S, int N> struct Newton : Row {
             for (int k = 0; k < size; ++k) numerator[k] += sums[k];
             curvature(end - begin, active, begin == 0);
         }
+    }
+
+    // g and H of one block, in single precision
+    void model(int first) {
+        const int size = 8 * part(), active = std::min(size, topics - first);
+        moments(first);
         for (int k = 0; k < size; ++k) g[k] = 1 - numerator[k];
         for (int l = 8; l < active; ++l)                   // above the diagonal tiles, which are whole
             for (int k = 0; k < l / 8 * 8; ++k) H[k * size + l] = H[l * size + k];

@@ -246,3 +246,47 @@ def _pass(
 ) -> None:
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
     _run(_native.pass_rows, workspace, right, *rows, left, right, numerators, xlog, ratio, threads())
+
+
+def curvature_size(topics: int) -> int:
+    """Numbers that `add_sums` keeps of the curvature of a feature: a triangle for each block of topics."""
+    return int(_native.curvature_size(topics))
+
+
+def add_sums(
+    columns: CSR,
+    left: Factor,
+    right: Factor,
+    numerators: Floats,
+    curvature: NDArray[np.float32],
+    *,
+    workspace: Workspace | None = None,
+) -> None:
+    """Adds B_jk = Σ_i x_ij l_ik / λ_ij, and the curvature r_j² Σ_i x_ij l_ik l_il / λ_ij² with r_j = max_k f_jk, of samples whose
+    transpose is `columns`, to what other samples gave."""
+    left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
+    _run(_native.add_sums, workspace, left, *columns, left, right, numerators, curvature, threads())
+
+
+def box_step(
+    factor: Factor,
+    numerators: Floats,
+    curvature: NDArray[np.float32],
+    cost: Floats,
+    totals: Floats,
+    shape: Floats | None,
+) -> Factor:
+    """The step that the sums of `add_sums` over all samples allow: it never raises the loss. `cost` is the column sums of the
+    loadings plus the prior's rate, `totals` are those of the features."""
+    factor = np.ascontiguousarray(factor)
+    out = np.empty_like(factor)
+    _native.box_step(factor, out, numerators, curvature, cost, totals, shape, threads())
+    return out
+
+
+def transpose(rows: CSR, n_columns: int) -> CSR:
+    """The rows of the transpose, each in order; values stay of their type, float64 or uint16."""
+    indptr = np.empty(n_columns + 1, np.int64)
+    indices, data = np.empty(len(rows.indices), np.int32), np.empty_like(rows.data)
+    _native.transpose(*rows, indptr, indices, data, threads())
+    return CSR(indptr, indices, data)

@@ -1,0 +1,82 @@
+// Python bindings of sums over samples, the step they allow, and the transpose.
+#include "arrays.hpp"
+#include "sums.hpp"
+
+namespace unmix {
+
+template <class S>
+static void add_sums_of(Scratch scratch, Indptr indptr, Indices indices, Values data, In2<S> left, In2<S> right, Out2<double> B,
+                        Out2<float> H, int threads) {
+    const Sparse Xt = sparse(indptr, indices, data);
+    require_indices(indices, left.shape(0));
+    const auto m = static_cast<std::size_t>(Xt.rows), K = left.shape(1);
+    const int topics = static_cast<int>(K);
+    require(K >= 1 && right.shape(0) == m && right.shape(1) == K, "the factors do not fit the matrix");
+    require(B.shape(0) == m && B.shape(1) == K && H.shape(0) == m && H.shape(1) == static_cast<std::size_t>(curvature_size(topics)),
+            "the sums have the wrong shape");
+    const TopicBlocks blocks(topics);
+    float* room = room_in<float>(scratch, left.shape(0), blocks.padded());
+    nb::gil_scoped_release release;
+    const std::vector<double> ones(K, 1.0);
+    pad_units(left.data(), left.shape(0), topics, blocks.padded(), ones.data(), room, threads);
+    auto call = [&](auto n) {
+        add_sums<S, decltype(n)::value>(Xt, left.data(), room, right.data(), topics, blocks, B.data(), H.data(), threads);
+    };
+    switch (blocks.padded() / 8) {
+        case 1: return call(Number<1>{});
+        case 2: return call(Number<2>{});
+        case 3: return call(Number<3>{});
+        case 4: return call(Number<4>{});
+        default: return call(Number<0>{});
+    }
+}
+
+template <class S>
+static void box_step_of(In2<S> F, Out2<S> out, In2<double> B, In2<float> H, In1<double> cost, In1<double> totals,
+                        std::optional<Strided2> shape, int threads) {
+    const auto m = F.shape(0), K = F.shape(1);
+    const int topics = static_cast<int>(K);
+    require(out.shape(0) == m && out.shape(1) == K && B.shape(0) == m && B.shape(1) == K && cost.shape(0) == K && totals.shape(0) == m &&
+            H.shape(0) == m && H.shape(1) == static_cast<std::size_t>(curvature_size(topics)), "the sums do not fit the factor");
+    Shape prior{nullptr, 0, 0};
+    if (shape) {
+        require(shape->shape(0) == m && shape->shape(1) == K, "the prior has another shape than the factor");
+        prior = {shape->data(), shape->stride(0), shape->stride(1)};
+    }
+    nb::gil_scoped_release release;
+    box_step(F.data(), out.data(), static_cast<int64_t>(m), topics, B.data(), H.data(), cost.data(), totals.data(), prior, threads);
+}
+
+template <class T>
+static void transpose_of(Indptr indptr, Indices indices, In1<T> data, Out1<int64_t> out_indptr, Out1<int32_t> out_indices, Out1<T> out_data,
+                         int threads) {
+    const auto rows = static_cast<int64_t>(indptr.shape(0)) - 1, columns = static_cast<int64_t>(out_indptr.shape(0)) - 1;
+    require(rows >= 0 && columns >= 0 && indices.shape(0) == data.shape(0), "indptr, indices and data do not fit together");
+    require(indptr.data()[0] == 0 && indptr.data()[rows] == static_cast<int64_t>(data.shape(0)), "indptr does not end at the number of nonzeros");
+    for (int64_t i = 0; i < rows; ++i) require(indptr.data()[i] <= indptr.data()[i + 1], "indptr falls");
+    require(out_indices.shape(0) == indices.shape(0) && out_data.shape(0) == data.shape(0), "the results have the wrong shape");
+    require_indices(indices, static_cast<std::size_t>(columns));
+    nb::gil_scoped_release release;
+    transpose(indptr.data(), indices.data(), data.data(), rows, columns, out_indptr.data(), out_indices.data(), out_data.data(), threads);
+}
+
+template <class S> static void bind(nb::module_& m) {
+    using namespace nb::literals;
+    m.def("add_sums", &add_sums_of<S>, "scratch"_a.noconvert(), "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(),
+          "left"_a.noconvert(), "right"_a.noconvert(), "B"_a.noconvert(), "H"_a.noconvert(), "threads"_a);
+    m.def("box_step", &box_step_of<S>, "F"_a.noconvert(), "out"_a.noconvert(), "B"_a.noconvert(), "H"_a.noconvert(), "cost"_a.noconvert(),
+          "totals"_a.noconvert(), "shape"_a.noconvert().none(), "threads"_a);
+}
+
+void bind_sums(nb::module_& m) {
+    using namespace nb::literals;
+    bind<double>(m);
+    bind<float>(m);
+    m.def("curvature_size", &curvature_size, "topics"_a);
+    m.def("transpose", &transpose_of<double>, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "out_indptr"_a.noconvert(),
+          "out_indices"_a.noconvert(), "out_data"_a.noconvert(), "threads"_a);
+    m.def("transpose", &transpose_of<uint16_t>, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "out_indptr"_a.noconvert(),
+          "out_indices"_a.noconvert(), "out_data"_a.noconvert(), "threads"_a);
+}
+
+}  // namespace unmix
