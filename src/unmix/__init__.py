@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from unmix.models.topics import poisson_to_topics, topics_to_poisson
     from unmix.registry import *  # noqa: F403 - the estimators
     from unmix.report import write_report
+    from unmix.shards import Shards
     from unmix.solvers.online import Online
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Fit",
     "Gamma",
     "Online",
+    "Shards",
     "__version__",
     "analysis",
     "datasets",
@@ -67,6 +69,7 @@ HOMES = {
     "unmix.models.priors": ["Dirichlet", "Gamma"],
     "unmix.models.topics": ["poisson_to_topics", "topics_to_poisson"],
     "unmix.report": ["write_report"],
+    "unmix.shards": ["Shards"],
     "unmix.solvers.online": ["Online"],
 }
 ROOMS = {"analysis", "plot", "sc", "solvers", "datasets", "maps"}  # names that are modules
