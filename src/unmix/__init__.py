@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from unmix.counts import Counts
     from unmix.data import datasets
     from unmix.data.read import read
+    from unmix.data.shard import shard
     from unmix.estimators.path import fit_path
     from unmix.fit import Fit, load
     from unmix.models import maps
@@ -50,6 +51,7 @@ __all__ = [
     "plot",
     "poisson_to_topics",
     "read",
+    "shard",
     "solvers",
     "topics_to_poisson",
     "write_report",
@@ -61,6 +63,7 @@ HOMES = {
     "unmix.counts": ["Counts"],
     "unmix.data": ["datasets"],
     "unmix.data.read": ["read"],
+    "unmix.data.shard": ["shard"],
     "unmix.estimators": [*MODELS],
     "unmix.estimators.path": ["fit_path"],
     "unmix.fit": ["Fit", "load"],

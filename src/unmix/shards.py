@@ -275,7 +275,7 @@ def checksum(shape: tuple[int, int], parts: list[Part]) -> str:
 
 
 def start_sample(n: int, size: int | None = None, by: ArrayLike | None = None) -> Integers:
-    """The numbers of the samples to start from, in order: those with the smallest hashes, of all or evenly of every label `by`."""
+    """The numbers of the samples to start from, in order: those with the smallest hashes, of all or of every label `by` alike."""
     size = START if size is None else size
     if size < 1:
         raise ValueError(f"sample={size}; give a number of samples, 1 or more")

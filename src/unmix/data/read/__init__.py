@@ -114,13 +114,13 @@ def read(
     """
     path = _existing(path)
     options = ReadOptions(layer, raw, transpose, text_column, min_df, max_df, stop_words, ngrams, like)
-    with _errors_about(path):
-        raw_counts = _load(path, options)
+    with errors_about(path):
+        raw_counts = load(path, options)
     if metadata is not None:
-        with _errors_about(Path(metadata)):
+        with errors_about(Path(metadata)):
             join_metadata(raw_counts, Path(metadata))
     make_unique(raw_counts)
-    with _errors_about(path):
+    with errors_about(path):
         counts = _checked(raw_counts)
     for note in raw_counts.notes:
         warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
@@ -144,7 +144,7 @@ def name_of(path: str | os.PathLike[str]) -> str:
 def kind_of(path: str | os.PathLike[str]) -> str:
     """What a file or folder is, in a few words; the matrix in it is not read."""
     path = _existing(path)
-    with _errors_about(path):
+    with errors_about(path):
         reader = _reader(path)
         return "TSV table" if reader.load is text.read_txt and text.is_table(path) else reader.kind
 
@@ -161,10 +161,12 @@ def _known_ending(name: str) -> str | None:
 
 
 @contextmanager
-def _errors_about(path: Path) -> Iterator[None]:
-    """Whatever goes wrong becomes a ValueError that begins with the name of the file."""
+def errors_about(path: Path, *, keep: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """Whatever goes wrong, but for what is to `keep`, becomes a ValueError that begins with the name of the file."""
     try:
         yield
+    except keep:
+        raise
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror or first_line(error)})") from error
     except (EOFError, zlib.error) as error:
@@ -175,7 +177,7 @@ def _errors_about(path: Path) -> Iterator[None]:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _load(path: Path, options: ReadOptions) -> RawCounts:
+def load(path: Path, options: ReadOptions) -> RawCounts:
     """What is in a file or folder, the way round that was asked for."""
     reader = _reader(path)
     for name in options.given("layer", "raw", "transpose", "text_column"):
@@ -204,7 +206,11 @@ def _reader(path: Path) -> Reader:
 def _folder_reader(path: Path) -> Reader:
     """Files of 10x, or texts."""
     if (files := tenx.folder_of(path)) is not None:
-        return Reader(f"10x folder (v{files.version})", lambda path, options: tenx.read_folder(files), frozenset())
+        return Reader(
+            f"10x folder (v{files.version})",
+            lambda path, options: tenx.read_folder(files, streamed=options.streamed),
+            frozenset(),
+        )
     if (path / "model.safetensors").is_file():
         raise ValueError("a fit's folder, not counts; give the file or folder that the fit was made from")
     others = sorted(
