@@ -109,7 +109,7 @@ def shard(
         return build(target, None, named, sample=sample, sample_by=sample_by, progress=progress)
     with reading.errors_about(Path(source), keep=OSError):  # type: ignore[arg-type]
         by = sample_by
-        if isinstance(by, str) and str(source).lower().endswith(".h5ad"):
+        if isinstance(by, str) and str(source).rstrip("/").lower().endswith((".h5ad", ".zarr")):
             by = h5ad.obs_column(Path(source), by)  # type: ignore[arg-type]
         shards = build(target, fingerprint, named, sample=sample, sample_by=by, progress=progress)
     for note in notes:

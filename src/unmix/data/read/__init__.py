@@ -211,6 +211,8 @@ def _folder_reader(path: Path) -> Reader:
             lambda path, options: tenx.read_folder(files, streamed=options.streamed),
             frozenset(),
         )
+    if h5ad.is_zarr(path):
+        return Reader("AnnData store (zarr)", h5ad.read_h5ad, READERS[".h5ad"].options)
     if (path / "model.safetensors").is_file():
         raise ValueError("a fit's folder, not counts; give the file or folder that the fit was made from")
     others = sorted(

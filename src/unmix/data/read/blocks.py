@@ -186,14 +186,14 @@ def ahead(items: Iterator[T], most: int = 2) -> Iterator[T]:
 def csr_blocks(shape: Shape, indptr: NDArray, indices: Any, data: Any) -> ByRows:
     """Of a matrix whose offsets are in memory, and whose other arrays can be read by slices."""
     n, m = shape
-    offsets = sound_offsets(indptr, n, len(indices), len(data))
+    offsets = sound_offsets(indptr, n, indices.shape[0], data.shape[0])
 
     def read(start: int) -> Iterator[sp.csr_array]:
         for first, last in cuts(offsets, start):
             some = slice(int(offsets[first]), int(offsets[last]))
             yield sound_block(offsets[first : last + 1], indices[some], data[some], m)
 
-    return ByRows(shape, len(data), read)
+    return ByRows(shape, data.shape[0], read)
 
 
 def sound_offsets(indptr: NDArray, n: int, indices: int, values: int) -> NDArray[np.int64]:

@@ -1,8 +1,9 @@
-"""AnnData files: of a `.h5ad` only the matrix asked for, obs and the names of var are read."""
+"""AnnData in files: of a `.h5ad`, or a store of zarr, only the matrix asked for, obs and the names of var are read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +11,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmix.data.read.blocks import NONZEROS, ROWS, ByRows
-from unmix.data.read.files import extra, opened_hdf5
+from unmix.data.read.files import extra, opened_hdf5, unless_damaged
 from unmix.data.read.raw_counts import SMALLER, RawCounts, ReadOptions, listed, require_room, with_sound_indices
-from unmix.data.read.tenx import hdf5_rows
+from unmix.data.read.tenx import stored_rows
 from unmix.memory import require
 
 SAMPLE = 10_000  # values by which to tell counts from what was normalised
 
 
 def read_h5ad(path: Path, options: ReadOptions) -> RawCounts:
-    extra("anndata", "reading .h5ad", "anndata")
+    extra("anndata", f"reading {path.suffix.lower()}", "anndata")
     if options.raw and options.layer is not None:
         raise ValueError("give layer= or raw=True, not both")
-    with opened_hdf5(path, "AnnData") as file:
+    with opened_anndata(path) as file:
         return _read(file, options, path if options.streamed else None)
+
+
+@contextmanager
+def opened_anndata(path: Path) -> Iterator[Any]:
+    """A .h5ad file or a store of zarr, which are asked alike."""
+    if not path.is_dir():
+        with opened_hdf5(path, "AnnData") as file:
+            yield file
+        return
+    zarr = extra("zarr", "reading .zarr", "anndata")
+    with unless_damaged("not a readable AnnData store ({})", ValueError, MemoryError):
+        yield zarr.open_group(str(path), mode="r")
+
+
+def is_zarr(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("zarr.json", ".zgroup"))
 
 
 def _read(file: Any, options: ReadOptions, path: Path | None) -> RawCounts:
@@ -61,13 +78,13 @@ def stream_element(path: Path, element: Any) -> Any:
     kind = element.attrs.get("encoding-type", element.attrs.get("h5sparse_format", ""))
     if kind not in ("csr_matrix", "csc_matrix", "csr", "csc"):
         raise ValueError(f"its matrix is of kind {kind!r}, which unmix does not know")
-    if kind.startswith("csr"):
-        return hdf5_rows(path, "AnnData", place, (n, m))
-    return hdf5_rows(path, "AnnData", place, (m, n)).T
+    by_rows = kind.startswith("csr")
+    rows = stored_rows(lambda: opened_anndata(path), place, (n, m) if by_rows else (m, n))
+    return rows if by_rows else rows.T
 
 
 def _dense_rows(path: Path, place: str, start: int) -> Iterator[NDArray]:
-    with opened_hdf5(path, "AnnData") as file:
+    with opened_anndata(path) as file:
         n, m = file[place].shape
         step = max(1, min(ROWS, NONZEROS // max(1, m)))
         for first in range(start, n, step):
@@ -78,7 +95,7 @@ def obs_column(path: Path, name: str) -> NDArray:
     """A column of obs alone, as text."""
     from anndata.io import read_elem
 
-    with opened_hdf5(path, "AnnData") as file:
+    with opened_anndata(path) as file:
         if name not in file["obs"]:
             known = [column for column in file["obs"] if column != file["obs"].attrs.get("_index")]
             raise ValueError(f"no column {name!r} in obs; there is {listed(known)}")
@@ -88,7 +105,7 @@ def obs_column(path: Path, name: str) -> NDArray:
 def _matrices(file: Any) -> dict[str, Any]:
     """The matrices in a file by the words for them: X, layer 'counts', raw."""
     matrices = {"X": file["X"]} if "X" in file and file["X"].attrs.get("encoding-type") != "null" else {}
-    matrices |= {f"layer {name!r}": element for name, element in file.get("layers", {}).items()}
+    matrices |= {f"layer {name!r}": file["layers"][name] for name in file.get("layers", ())}
     return matrices | ({"raw": file["raw/X"]} if "raw/X" in file else {})
 
 

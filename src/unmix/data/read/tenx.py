@@ -7,6 +7,7 @@ features, as with antibodies, only "Gene Expression" is kept, as scanpy does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -129,7 +130,7 @@ def _read_group(group: Any, path: Path | None) -> RawCounts:
         )
     types = _strings(known["feature_type"]) if "feature_type" in known else []
     if path is not None:
-        blocks = hdf5_rows(path, "10x", group.name, (n, m))
+        blocks = stored_rows(lambda: opened_hdf5(path, "10x"), group.name, (n, m))
         return _gene_expression(blocks, _strings(group["barcodes"]), _strings(names), types)
     try:
         matrix = sp.csr_array((data[:], indices[:].astype(np.int64), indptr[:].astype(np.int64)), shape=(n, m))
@@ -139,16 +140,16 @@ def _read_group(group: Any, path: Path | None) -> RawCounts:
     return _gene_expression(matrix, _strings(group["barcodes"]), _strings(names), types)
 
 
-def hdf5_rows(path: Path, kind: str, group: str, shape: tuple[int, int]) -> ByRows:
+def stored_rows(opened: Callable[[], AbstractContextManager[Any]], group: str, shape: tuple[int, int]) -> ByRows:
     """The CSR matrix of a group, whose file is opened whenever rows are asked for."""
 
     def read(start: int) -> Iterator[Any]:
-        with opened_hdf5(path, kind) as file:
+        with opened() as file:
             arrays = file[group]
             yield from csr_blocks(shape, arrays["indptr"][:], arrays["indices"], arrays["data"]).read(start)
 
-    with opened_hdf5(path, kind) as file:
-        return ByRows(shape, len(file[group]["data"]), read)
+    with opened() as file:
+        return ByRows(shape, int(file[group]["data"].shape[0]), read)
 
 
 def _strings(dataset: Any) -> list[str]:
