@@ -184,7 +184,7 @@ class Encoded:
         exceptions = narrowed(self.arrays["exception"][some].astype(np.float64))
         data = values.astype(exceptions.dtype)
         data[at[some].astype(np.int64) - a] = exceptions
-        return CSR(offsets, indices, data)  # type: ignore[arg-type]
+        return CSR(offsets, indices, data)
 
 
 FLOATS = ("<f4", "<f8")

@@ -53,9 +53,10 @@ class Tile:
     @cached_property
     def sample_totals(self) -> Floats:
         n = self.shape[0]
-        return np.bincount(np.repeat(np.arange(n), np.diff(self.rows.indptr)), self.rows.data, minlength=n)
+        owners = np.repeat(np.arange(n), np.diff(self.rows.indptr))
+        return np.bincount(owners, self.rows.data, minlength=n).astype(np.float64, copy=False)
 
-    def _with_data(self, data: NDArray[Any]) -> sp.csr_array:
+    def _with_data(self, data: NDArray[Any]) -> Any:
         return _scipy(CSR(self.rows.indptr, self.rows.indices, data), self.shape)
 
 
@@ -69,7 +70,7 @@ class Part(NamedTuple):
     empty_samples: int
     fractional: int  # nonzeros that are not whole numbers
     data: str  # checksum of the counts
-    bytes: int = 0
+    size: int = 0  # bytes
     sha256: str = ""  # of the file
 
     @classmethod
@@ -91,9 +92,10 @@ class Rows(Protocol):
 class Store(Protocol):
     """Where shards lie."""
 
-    parts: list[Part]
     named: bool
 
+    @property
+    def parts(self) -> list[Part]: ...
     def shard(self, i: int) -> Rows: ...
     def names(self, i: int) -> list[str]: ...
     def feature_totals(self) -> Floats: ...
@@ -321,7 +323,7 @@ class _InMemory:
         self.named = counts.samples is not None
 
     @cached_property
-    def parts(self) -> list[Part]:  # type: ignore[override]
+    def parts(self) -> list[Part]:
         shards = range(-(-self.counts.shape[0] // self.size))
         return [Part.of(counts, shard_files.encoded(counts.rows, counts.shape[1])) for counts in map(self._at, shards)]
 
@@ -370,9 +372,9 @@ class _OnDisk:
         self.folder, self.manifest, self.seen = folder, manifest, set[int]()
         self.m, self.size, self.named = manifest["shape"][1], manifest["rows_per_shard"], manifest["named"]
         self.parts: list[Part] = manifest["shards"]
-        files = {FEATURES: manifest["features"]["bytes"], SAMPLE: manifest["sample"]["bytes"]}
+        files = {FEATURES: manifest["features"]["size"], SAMPLE: manifest["sample"]["size"]}
         for i, part in enumerate(self.parts):
-            files[file_name(i)] = part.bytes
+            files[file_name(i)] = part.size
         for name, size in files.items():
             try:
                 there = (folder / name).stat().st_size
@@ -400,7 +402,7 @@ class _OnDisk:
 
     def shard(self, i: int) -> Rows:
         part, name, first = self.parts[i], file_name(i), i not in self.seen
-        arrays = self._tensors(name, part.bytes, part.sha256 if first else None)
+        arrays = self._tensors(name, part.size, part.sha256 if first else None)
         shard = self._encoded(name, arrays, part.rows, part.nonzeros, first)
         self.seen.add(i)
         return shard
@@ -443,7 +445,7 @@ class _OnDisk:
             shard = self.shard(i)
             counts = Counts.trusted(_scipy(_wide(shard.rows(0, part.rows)), (part.rows, m)))
             again = Part.of(counts, shard_files.encoded(counts.rows, m))
-            if again != part._replace(bytes=0, sha256="", log_factorials=again.log_factorials):
+            if again != part._replace(size=0, sha256="", log_factorials=again.log_factorials):
                 raise self.damaged(file_name(i), f"is not what {MANIFEST} says of it")
             add_feature_totals(totals, shard, part.rows, self.manifest["rows_per_tile"])
             if self.named:
@@ -461,7 +463,7 @@ class _OnDisk:
 
     def _file(self, name: str) -> shard_files.Arrays:
         told = self.manifest[name.partition(".")[0]]
-        return self._tensors(name, told["bytes"], told["sha256"])
+        return self._tensors(name, told["size"], told["sha256"])
 
     def _tensors(self, name: str, size: int, sha256: str | None) -> shard_files.Arrays:
         try:
@@ -500,7 +502,7 @@ def _manifest(folder: Path) -> Record:
 def _sound(manifest: Record) -> Record:
     (n, m), size, tile = manifest["shape"], manifest["rows_per_shard"], manifest["rows_per_tile"]
     about = [manifest["features"], manifest["sample"], *manifest["shards"]]
-    numbers = [n, m, size, tile, *(entry["bytes"] for entry in about), manifest["sample"]["rows"]]
+    numbers = [n, m, size, tile, *(entry["size"] for entry in about), manifest["sample"]["rows"]]
     if not all(type(number) is int and number > 0 for number in numbers) or m >= 2**31:
         raise ValueError("sizes that are not")
     if manifest["text"] is not None and not isinstance(manifest["text"], dict):

@@ -14,7 +14,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 
 from unmix import shard_files, shards
 from unmix.counts import Counts, canonical
+from unmix.data.read import errors_about
 from unmix.data.read.blocks import blocks_of
 from unmix.data.read.raw_counts import RawCounts
 from unmix.files import write_durably
@@ -44,10 +45,15 @@ class Building:
 
     folder: Path
     source: Record | None
+    about: Path | None = None  # the file that errors in the counts are about
     parts: list[Part] = field(default_factory=list)
     rows_per_shard: int = 0
     resumed: int = 0  # shards that an earlier process finished
     made_folder: bool = False
+
+    def errors(self) -> AbstractContextManager[None]:
+        """Names the file, if there is one, in what is said about its counts. A full disk is another matter."""
+        return nullcontext() if self.about is None else errors_about(self.about, keep=OSError)
 
     def begin(self) -> None:
         """Take the folder, and what an earlier process of the same source finished in it."""
@@ -185,7 +191,7 @@ class Building:
     def _write(self, name: str, arrays: dict[str, Any]) -> Record:
         content = shard_files.serialized(arrays)
         write_durably(self.folder / name, content)
-        return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
     def abandon(self) -> None:
         """Leave nothing behind: there are no shards of this source."""
@@ -203,6 +209,7 @@ def build(
     source: Record | None,
     opened: Callable[[], RawCounts],
     *,
+    about: Path | None = None,
     sample: int | None = None,
     sample_by: ArrayLike | str | None = None,
     progress: Progress | None = None,
@@ -210,12 +217,13 @@ def build(
     """Shards of what `opened` gives, in a folder; from there on if some of them are there already."""
     if source is not None and (done := _finished(folder, source)) is not None:
         return done
-    building = Building(folder, source)
+    building = Building(folder, source, about)
     building.begin()
     scratch = folder / f".scratch-{secrets.token_hex(6)}"
     try:
-        raw = opened()
-        labels = _labels(sample_by, raw)
+        with building.errors():
+            raw = opened()
+            labels = _labels(sample_by, raw)
         m = _write_all(building, raw, scratch, progress)
         building.finish(raw, m, sample, labels)
     except OSError as error:
@@ -272,7 +280,6 @@ def _cut(building: Building, raw: RawCounts, start: int, scratch: Path) -> Itera
     pending: list[sp.csr_array] = []
     at, waiting, size = start, 0, building.rows_per_shard
     features = None if raw.features is None else np.array(raw.features, dtype=str)
-    width: int | None = None
 
     def shard(rows: int) -> Counts:
         nonlocal at, waiting
@@ -282,13 +289,8 @@ def _cut(building: Building, raw: RawCounts, start: int, scratch: Path) -> Itera
         names = None if raw.samples is None else np.array(raw.samples[first : first + rows], dtype=str)
         return Counts.trusted(matrix, names, features, None, raw.text)
 
-    for block in blocks_of(raw.matrix, start, scratch):
-        if not block.shape[0]:
-            continue
-        if width is not None and block.shape[1] != width:
-            raise ValueError(f"a block has {block.shape[1]:,} features, those before it {width:,}")
-        width = block.shape[1]
-        pending.append(_checked(block, at + waiting, raw))
+    for block in _canonical_blocks(building, raw, start, scratch):
+        pending.append(block)
         waiting += block.shape[0]
         if not size and waiting >= shards.TILE:
             size = building.rows_per_shard = _size(pending)
@@ -298,6 +300,20 @@ def _cut(building: Building, raw: RawCounts, start: int, scratch: Path) -> Itera
         size = building.rows_per_shard = _size(pending)
     while waiting:
         yield shard(min(size, waiting))
+
+
+def _canonical_blocks(building: Building, raw: RawCounts, first: int, scratch: Path) -> Iterator[sp.csr_array]:
+    blocks, m = blocks_of(raw.matrix, first, scratch), raw.matrix.shape[1]
+    while True:
+        with building.errors():
+            if (block := next(blocks, None)) is None:
+                return
+            if getattr(block, "ndim", 2) != 2 or block.shape[1] != m:
+                raise ValueError(f"a block of shape {block.shape} from row {first:,} on; there are {m:,} features")
+            checked = _checked(block, first, raw) if block.shape[0] else None
+        if checked is not None:
+            first += checked.shape[0]
+            yield checked
 
 
 def _size(pending: list[sp.csr_array]) -> int:

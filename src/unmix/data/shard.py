@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,6 +22,7 @@ from unmix.data.read import h5ad
 from unmix.data.read.blocks import ROWS, ByRows
 from unmix.data.read.names import FEATURES_FILE, SAMPLES_FILE, make_unique
 from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords
+from unmix.data.read.text import about_empty
 from unmix.shards import Shards, start_sample
 from unmix.types import Record
 
@@ -79,39 +80,35 @@ def shard(
     start_sample(0, sample)
     target = Path(folder)
     fingerprint: Record | None = None
-    opened: Callable[[], RawCounts]
     notes: list[str] = []
-    if isinstance(source, str | os.PathLike):
-        path = Path(source)
+    built = False
+    path = Path(source) if isinstance(source, str | os.PathLike) else None
+    if path is not None:
         if not path.exists():
             raise FileNotFoundError(f"{path}: no such file; check the name and the folder")
         given = {"samples": samples, "features": features, "sample": sample, "sample_by": sample_by}
         fingerprint = _of_path(path) | {"options": _plain(options, given)}
 
-        def opened() -> RawCounts:
-            found = reading.load(path, options)
-            notes.extend(found.notes)
-            return found
-    else:
-
-        def opened() -> RawCounts:
-            return _in_python(source, options)
-
     def named() -> RawCounts:
-        found = opened()
+        nonlocal built
+        built = True
+        found = _in_python(source, options) if path is None else reading.load(path, options)
         n, m = found.matrix.shape
         found.samples = found.samples if samples is None else _names(samples, n, "samples")
         found.features = found.features if features is None else _names(features, m, "features")
         make_unique(found)
+        notes.extend(found.notes)
         return found
 
-    if fingerprint is None:
+    if path is None:
         return build(target, None, named, sample=sample, sample_by=sample_by, progress=progress)
-    with reading.errors_about(Path(source), keep=OSError):  # type: ignore[arg-type]
-        by = sample_by
-        if isinstance(by, str) and str(source).rstrip("/").lower().endswith((".h5ad", ".zarr")):
-            by = h5ad.obs_column(Path(source), by)  # type: ignore[arg-type]
-        shards = build(target, fingerprint, named, sample=sample, sample_by=by, progress=progress)
+    by = sample_by
+    if isinstance(by, str) and path.name.lower().endswith((".h5ad", ".zarr")):
+        with reading.errors_about(path):
+            by = h5ad.obs_column(path, by)
+    shards = build(target, fingerprint, named, about=path, sample=sample, sample_by=by, progress=progress)
+    if built and shards.text is not None and (empty := shards.facts["empty_samples"]):
+        notes.append(about_empty(empty, len(shards)))
     for note in notes:
         warnings.warn(f"{source}: {note}", UserWarning, stacklevel=2)
     return shards
@@ -170,6 +167,12 @@ def _of_object(source: Any) -> RawCounts:
     if isinstance(source, Counts):
         samples, features = (None if names is None else names.tolist() for names in (source.samples, source.features))
         return RawCounts(source.csr, samples, features, source.metadata, source.text)
+    if isinstance(source, Shards):
+        names = None if source.features is None else source.features.tolist()
+        samples = None if source.samples is None else source.samples.tolist()
+        return RawCounts(
+            ByRows(source.shape, source.nnz, lambda start: _of_shards(source, start)), samples, names, None, source.text
+        )
     if isinstance(source, pd.DataFrame):
         return RawCounts(source, [str(name) for name in source.index], [str(name) for name in source.columns])
     if _is_dask(source):
@@ -181,6 +184,13 @@ def _of_object(source: Any) -> RawCounts:
     if isinstance(source, Iterable):
         return RawCounts(_Iterated(iter(source)))
     return RawCounts(Counts(source).csr)
+
+
+def _of_shards(shards: Shards, start: int) -> Iterator[Any]:
+    for i in range(shards.n_shards):
+        first, last = shards.bounds(i)
+        if last > start:
+            yield shards.shard(i).csr[max(0, start - first) :]
 
 
 class _Iterated(ByRows):

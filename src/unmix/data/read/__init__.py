@@ -6,6 +6,7 @@ Nothing here unpickles.
 
 from __future__ import annotations
 
+import gzip
 import os
 import warnings
 import zlib
@@ -22,11 +23,13 @@ from unmix.data.read import h5ad, matrices, tables, tenx, text
 from unmix.data.read.files import first_line
 from unmix.data.read.names import FEATURES_FILE, add_neighbours, join_metadata, make_unique
 from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords, listed
+from unmix.shard_files import MANIFEST
+from unmix.shards import JOURNAL, Shards
 
 if TYPE_CHECKING:
     from unmix.fit import Fit
 
-__all__ = ["READERS", "ending_of", "kind_of", "name_of", "read"]
+__all__ = ["READERS", "ending_of", "is_shards", "kind_of", "load", "name_of", "read"]
 
 
 class Reader(NamedTuple):
@@ -68,7 +71,7 @@ def read(
     stop_words: StopWords = "english",
     ngrams: int | tuple[int, int] = 1,
     like: Fit | None = None,
-) -> Counts:
+) -> Counts | Shards:
     """Counts from a file or folder, samples × features; its name and contents tell the format.
 
     Matrices
@@ -89,6 +92,8 @@ def read(
         A folder of `.txt` files, or of folders of them; a `.txt[.gz]` with one document per line; `.jsonl[.gz]` with a
         field `text`; a table with a column `text`. Fields `id`, `name` or `title` name the documents, the others are
         metadata.
+    Shards
+        A folder made by `unmix.shard` gives `unmix.Shards`.
 
     Text is UTF-8 throughout. Names that come twice are told apart with -1, -2, …, with a warning.
 
@@ -114,6 +119,11 @@ def read(
     """
     path = _existing(path)
     options = ReadOptions(layer, raw, transpose, text_column, min_df, max_df, stop_words, ngrams, like)
+    if is_shards(path):
+        given = options.given("layer", "raw", "transpose", "text_column", "min_df", "max_df", "stop_words", "ngrams")
+        for name in [*given, *(["metadata"] if metadata is not None else [])]:
+            raise ValueError(f"{path}: {name} means nothing for shards, which are as they were made; leave it out")
+        return Shards(path)
     with errors_about(path):
         raw_counts = load(path, options)
     if metadata is not None:
@@ -125,6 +135,11 @@ def read(
     for note in raw_counts.notes:
         warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
     return counts
+
+
+def is_shards(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds shards, perhaps unfinished ones."""
+    return any((Path(path) / name).is_file() for name in (MANIFEST, JOURNAL))
 
 
 def ending_of(path: str | os.PathLike[str]) -> str | None:
@@ -165,6 +180,8 @@ def errors_about(path: Path, *, keep: type[Exception] | tuple[()] = ()) -> Itera
     """Whatever goes wrong, but for what is to `keep`, becomes a ValueError that begins with the name of the file."""
     try:
         yield
+    except gzip.BadGzipFile as error:
+        raise ValueError(f"{path}: damaged, or cut short ({first_line(error)})") from error
     except keep:
         raise
     except OSError as error:
@@ -204,7 +221,9 @@ def _reader(path: Path) -> Reader:
 
 
 def _folder_reader(path: Path) -> Reader:
-    """Files of 10x, or texts."""
+    """Shards, files of 10x, a store of zarr, or texts."""
+    if is_shards(path):
+        return Reader("folder of shards", _refuse_shards, frozenset())
     if (files := tenx.folder_of(path)) is not None:
         return Reader(
             f"10x folder (v{files.version})",
@@ -226,6 +245,10 @@ def _folder_reader(path: Path) -> Reader:
         raise ValueError(f"a folder; give one of the files in it: {listed(others)}")
     kind = "a folder" if (ending := _known_ending(path.name)) is None else f"a folder, not a {ending} file,"
     raise ValueError(f"{kind} with nothing that unmix reads; it reads folders of .txt files and those of 10x")
+
+
+def _refuse_shards(path: Path, options: ReadOptions) -> RawCounts:
+    raise ValueError("holds shards already; open them with um.Shards or um.read")
 
 
 def _checked(raw: RawCounts) -> Counts:

@@ -46,7 +46,8 @@ def read_npz(path: Path, options: ReadOptions) -> RawCounts:
 def _npz_matrix(path: Path) -> Any:
     with path.open("rb") as file:
         matrix = sp.load_npz(file)  # scipy loads with allow_pickle=False
-    require_room(*matrix.shape, matrix.nnz)
+    n, m = matrix.shape
+    require_room(n, m, matrix.nnz)
     return with_sound_indices(matrix)
 
 
