@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from unmix.counts import Counts
     from unmix.data import datasets
     from unmix.data.read import read
+    from unmix.data.shard import shard
     from unmix.estimators.path import fit_path
     from unmix.fit import Fit, load
     from unmix.models import maps
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from unmix.models.topics import poisson_to_topics, topics_to_poisson
     from unmix.registry import *  # noqa: F403 - the estimators
     from unmix.report import write_report
+    from unmix.shards import Shards
     from unmix.solvers.online import Online
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "Fit",
     "Gamma",
     "Online",
+    "Shards",
     "__version__",
     "analysis",
     "datasets",
@@ -48,6 +51,7 @@ __all__ = [
     "plot",
     "poisson_to_topics",
     "read",
+    "shard",
     "solvers",
     "topics_to_poisson",
     "write_report",
@@ -59,6 +63,7 @@ HOMES = {
     "unmix.counts": ["Counts"],
     "unmix.data": ["datasets"],
     "unmix.data.read": ["read"],
+    "unmix.data.shard": ["shard"],
     "unmix.estimators": [*MODELS],
     "unmix.estimators.path": ["fit_path"],
     "unmix.fit": ["Fit", "load"],
@@ -67,6 +72,7 @@ HOMES = {
     "unmix.models.priors": ["Dirichlet", "Gamma"],
     "unmix.models.topics": ["poisson_to_topics", "topics_to_poisson"],
     "unmix.report": ["write_report"],
+    "unmix.shards": ["Shards"],
     "unmix.solvers.online": ["Online"],
 }
 ROOMS = {"analysis", "plot", "sc", "solvers", "datasets", "maps"}  # names that are modules

@@ -97,7 +97,7 @@ class Counts:
             if isinstance(matrix, pd.DataFrame):
                 samples = matrix.index if samples is None else samples
                 features = matrix.columns if features is None else features
-            csr = _canonical(matrix)
+            csr = canonical(matrix)
             self.shape = csr.shape
             self.rows = _arrays(csr)
         n, m = self.shape
@@ -267,8 +267,9 @@ def _names(names: ArrayLike | None, expected: int, what: str) -> Names | None:
     return array
 
 
-def _canonical(matrix: Any) -> sp.csr_array:
-    """CSR of positive finite float64, sorted, duplicates summed, explicit zeros dropped. The input is left as it was."""
+def canonical(matrix: Any, first: int = 0) -> sp.csr_array:
+    """CSR of positive finite float64, sorted, duplicates summed, explicit zeros dropped. The input is left as it was. If it is a
+    part of a whole, from row `first` on, errors speak of the rows of the whole."""
     csr = _to_csr(matrix)
     n, m = csr.shape
     if n == 0 or m == 0:
@@ -287,7 +288,7 @@ def _canonical(matrix: Any) -> sp.csr_array:
         csr = csr.copy()
         csr.sum_duplicates()
         owned = True
-    if _least(csr) == 0:
+    if _least(csr, first) == 0:
         csr = csr if owned else csr.copy()
         csr.eliminate_zeros()
     return csr
@@ -355,7 +356,7 @@ def _check_dtype(dtype: np.dtype) -> None:
         raise ValueError(f"the matrix has dtype {dtype}; unmix needs numbers (counts >= 0)")
 
 
-def _least(csr: sp.csr_array) -> float:
+def _least(csr: sp.csr_array, first: int) -> float:
     """The smallest stored value, once all of them are known to be finite and none negative; 1 if there is none."""
     data = csr.data
     if len(data) == 0:
@@ -364,7 +365,7 @@ def _least(csr: sp.csr_array) -> float:
         return float(least)
     with np.errstate(invalid="ignore"):
         bad = int(np.flatnonzero(~(np.isfinite(data) & (data >= 0)))[0])
-    row = int(np.searchsorted(csr.indptr, bad, side="right")) - 1
+    row = first + int(np.searchsorted(csr.indptr, bad, side="right")) - 1
     value, column = data[bad], csr.indices[bad]
     if np.isnan(value):
         problem = "Input X contains NaN"

@@ -23,3 +23,17 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_durably(path: str | os.PathLike[str], content: bytes) -> None:
+    """The file is there whole, and on the disk rather than on its way, once this returns."""
+    with replacing(path) as temporary, temporary.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    if os.name == "posix":  # the name lies in the folder, which has a cache of its own
+        folder = os.open(Path(path).parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

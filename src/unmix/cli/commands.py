@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmix.cli import options, show
-from unmix.cli.fitting import Model, estimator_of, fitted, parsed, read_model, tell_and_write, to_resume_in
+from unmix.cli.fitting import INTERRUPTED, Model, estimator_of, fitted, parsed, read_model, tell_and_write, to_resume_in
 from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose
 from unmix.registry import STARTS
 
@@ -216,9 +216,75 @@ def transform(
     )
 
 
-@app.command(epilog=_examples("unmix info cells.h5ad", "unmix info counts-k10 --json"))
+@app.command(
+    epilog=_examples(
+        "unmix shard cells.h5ad -o cells.shards --layer counts",
+        "unmix shard speeches.jsonl -o speeches.shards --min-df 20",
+        "unmix info cells.shards --verify",
+    )
+)
+def shard(
+    input: InputPath,
+    output: options.ShardsFolder = None,
+    sample: options.Sample = None,
+    sample_by: options.SampleBy = None,
+    layer: Layer = None,
+    raw: Raw = False,
+    transpose: Transpose = None,
+    text_column: TextColumn = None,
+    min_df: options.MinDf = None,
+    max_df: options.MaxDf = None,
+    stop_words: options.StopWords = "english",
+    ngrams: options.Ngrams = 1,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write counts of any size as shards, which need not fit into memory.
+
+    Broken off, by Ctrl-C, a kill or a full disk, the same command goes on
+    after the last finished shard.
+    """
+    from unmix.data.read import name_of
+    from unmix.data.shard import shard as make_shards
+
+    show.speak(quiet=quiet, json=json)
+    if output is None:
+        output = Path(f"{name_of(input)}.shards")
+    with show.working(f"reading {input}") as status:
+
+        def progress(done: int, of: int | None) -> None:
+            if status is not None:
+                status.update(f"{show.plural(done, 'sample')} of {'?' if of is None else f'{of:,}'} in {output}")
+
+        try:
+            shards = make_shards(
+                input,
+                output,
+                layer=layer,
+                raw=raw,
+                transpose=transpose,
+                text_column=text_column,
+                min_df=options.documents("--min-df", min_df),
+                max_df=options.documents("--max-df", max_df),
+                stop_words=None if stop_words == "none" else stop_words,
+                ngrams=ngrams,
+                sample=sample,
+                sample_by=sample_by,
+                progress=progress,
+            )
+        except KeyboardInterrupt:
+            show.note(f"interrupted; the same command goes on with what is finished in {output}")
+            raise typer.Exit(INTERRUPTED) from None
+    show.say(f"wrote {output}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
+    show.answer({"output": str(output)} | show.shards_as_json(shards))
+
+
+@app.command(
+    epilog=_examples("unmix info cells.h5ad", "unmix info counts-k10 --json", "unmix info cells.shards --verify")
+)
 def info(
-    file: Annotated[Path, typer.Argument(help="A data set, a model, or a fit's folder.")],
+    file: Annotated[Path, typer.Argument(help="A data set, a model, a fit's folder, or a folder of shards.")],
+    verify: Annotated[bool, typer.Option("--verify", help="Read all of the shards, and check every checksum.")] = False,
     layer: Layer = None,
     raw: Raw = False,
     transpose: Transpose = None,
@@ -226,8 +292,9 @@ def info(
     json: Json = False,
 ) -> None:
     """Describe a data set or a model, and say whether it looks like counts."""
-    from unmix.data.read import kind_of
+    from unmix.data.read import is_shards, kind_of
     from unmix.data.write import MODEL_FILE
+    from unmix.shards import Shards
 
     show.speak(json=json)
     if file.suffix == ".safetensors" or (file.is_dir() and (file / MODEL_FILE).is_file()):
@@ -235,6 +302,17 @@ def info(
         show.facts(show.describe_fit(known))
         show.topics(known)
         show.answer(show.fit_as_json(known))
+        return
+    if verify and not is_shards(file):
+        raise ValueError(f"{file}: --verify is for folders of shards; leave it out")
+    if is_shards(file):
+        shards = Shards(file)
+        if verify:
+            with show.working(f"reading all of {file}"):
+                shards.verify()
+        verified = {"verified": "all of it is as it was written"} if verify else {}
+        show.facts({"file": kind_of(file)} | show.describe_shards(shards) | verified)
+        show.answer({"kind": kind_of(file)} | show.shards_as_json(shards) | ({"verified": True} if verify else {}))
         return
     counts = read_counts(file, aloud=False, layer=layer, raw=raw, transpose=transpose, text_column=text_column)
     show.facts({"file": kind_of(file)} | show.describe_counts(counts))
@@ -285,9 +363,12 @@ def simulate(
 
 def read_counts(path: Path, *, aloud: bool = True, **reading: Any) -> Counts:
     from unmix.data.read import read
+    from unmix.shards import Shards
 
     with show.working(f"reading {path}"):
         counts = read(path, **reading)
+    if isinstance(counts, Shards):
+        raise ValueError(f"{path}: a folder of shards, which this command does not take; give a file of counts")
     if aloud:
         show.say(f"read {path}: {show.described(counts)}")
     return counts

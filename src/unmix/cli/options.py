@@ -72,6 +72,15 @@ Resume = Annotated[bool, fitting("--resume", help="Go on with an interrupted fit
 CheckpointSeconds = Annotated[float, fitting(min=0, metavar="SECONDS", help="Time between two checkpoints.")]
 
 FitFolder = Annotated[Path | None, results("-o", "--output", help="Folder of the results.", show_default="INPUT-kK")]
+ShardsFolder = Annotated[
+    Path | None, results("-o", "--output", help="Folder of the shards.", show_default="INPUT.shards")
+]
+Sample = Annotated[
+    int | None, results(min=1, metavar="N", help="Samples that a fit starts from, in memory.", show_default="16384")
+]
+SampleBy = Annotated[
+    str | None, results(metavar="COLUMN", help="Column of obs whose labels are to be alike in number among them.")
+]
 ProportionsFile = Annotated[Path, results("-o", "--output", help="CSV file of the proportions.")]
 Title = Annotated[str | None, results(help="Title of the report.", show_default="INPUT")]
 Force = Annotated[bool, results("--force", help="Write into a folder that holds other things.")]

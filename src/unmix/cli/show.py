@@ -15,9 +15,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from unmix.memory import gigabytes
+
 if TYPE_CHECKING:
     from unmix.counts import Counts, Names
     from unmix.fit import Fit
+    from unmix.shards import Shards
 
 WORDS_SHOWN = 8
 
@@ -91,7 +94,7 @@ def plural(n: int, thing: str) -> str:
     return f"{n:,} {thing}{'' if n == 1 else 's'}"
 
 
-def described(counts: Counts) -> str:
+def described(counts: Counts | Shards) -> str:
     n, m = counts.shape
     sample, feature = ("document", "word") if counts.text else ("sample", "feature")
     return f"{plural(n, sample)} × {plural(m, feature)}, {counts.total:,.10g} counts"
@@ -156,6 +159,29 @@ def describe_counts(counts: Counts) -> dict[str, str]:
     return described
 
 
+def describe_shards(shards: Shards) -> dict[str, str]:
+    """Without reading more than the first of them."""
+    import numpy as np
+
+    n, m = shards.shape
+    known, few = shards.facts, shards.take(np.arange(min(n, 4)))
+    fractions = known["fractional"]
+    assert shards.folder is not None
+    size = sum(file.stat().st_size for file in shards.folder.glob("*.safetensors"))
+    return {
+        "samples": f"{n:,}" + _examples(few.samples),
+        "features": f"{m:,}" + _examples(shards.features),
+        "nonzeros": f"{shards.nnz:,} ({shards.nnz / (n * m):.3%} of all entries)",
+        "total": f"{shards.total:,.10g}",
+        "looks like counts": "yes" if not fractions else f"no: {fractions:.1%} of the nonzeros are not whole numbers",
+        "without counts": f"{plural(known['empty_samples'], 'sample')}, {plural(known['empty_features'], 'feature')}",
+        "shards": f"{shards.n_shards:,} of up to {plural(shards.rows_per_shard, 'sample')}, {gigabytes(size)}, "
+        f"{size / max(1, shards.nnz):.2f} bytes a nonzero",
+        "fits start from": plural(len(shards.sample), "sample"),
+        "checksum": known["checksum"],
+    }
+
+
 def describe_fit(fit: Fit) -> dict[str, str]:
     model, last = fit.params.get("model", "Poisson NMF"), fit.trace.iloc[-1]
     return {
@@ -177,6 +203,12 @@ def counts_as_json(counts: Counts) -> dict[str, Any]:
     named = {"sample_names": counts.samples is not None, "feature_names": counts.features is not None}
     size = {"samples": counts.shape[0], "features": counts.shape[1]}
     return size | counts.facts | {"looks_like_counts": counts.facts["fractional"] == 0, "metadata": columns} | named
+
+
+def shards_as_json(shards: Shards) -> dict[str, Any]:
+    size = {"samples": shards.shape[0], "features": shards.shape[1]}
+    start = {"rows_per_shard": shards.rows_per_shard, "start": len(shards.sample)}
+    return size | shards.facts | {"looks_like_counts": shards.facts["fractional"] == 0} | start
 
 
 def fit_as_json(fit: Fit) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Nothing here unpickles.
 
 from __future__ import annotations
 
+import gzip
 import os
 import warnings
 import zlib
@@ -22,11 +23,13 @@ from unmix.data.read import h5ad, matrices, tables, tenx, text
 from unmix.data.read.files import first_line
 from unmix.data.read.names import FEATURES_FILE, add_neighbours, join_metadata, make_unique
 from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords, listed
+from unmix.shard_files import MANIFEST
+from unmix.shards import JOURNAL, Shards
 
 if TYPE_CHECKING:
     from unmix.fit import Fit
 
-__all__ = ["READERS", "ending_of", "kind_of", "name_of", "read"]
+__all__ = ["READERS", "ending_of", "is_shards", "kind_of", "load", "name_of", "read"]
 
 
 class Reader(NamedTuple):
@@ -68,7 +71,7 @@ def read(
     stop_words: StopWords = "english",
     ngrams: int | tuple[int, int] = 1,
     like: Fit | None = None,
-) -> Counts:
+) -> Counts | Shards:
     """Counts from a file or folder, samples × features; its name and contents tell the format.
 
     Matrices
@@ -89,6 +92,8 @@ def read(
         A folder of `.txt` files, or of folders of them; a `.txt[.gz]` with one document per line; `.jsonl[.gz]` with a
         field `text`; a table with a column `text`. Fields `id`, `name` or `title` name the documents, the others are
         metadata.
+    Shards
+        A folder made by `unmix.shard` gives `unmix.Shards`.
 
     Text is UTF-8 throughout. Names that come twice are told apart with -1, -2, …, with a warning.
 
@@ -114,17 +119,27 @@ def read(
     """
     path = _existing(path)
     options = ReadOptions(layer, raw, transpose, text_column, min_df, max_df, stop_words, ngrams, like)
-    with _errors_about(path):
-        raw_counts = _load(path, options)
+    if is_shards(path):
+        given = options.given("layer", "raw", "transpose", "text_column", "min_df", "max_df", "stop_words", "ngrams")
+        for name in [*given, *(["metadata"] if metadata is not None else [])]:
+            raise ValueError(f"{path}: {name} means nothing for shards, which are as they were made; leave it out")
+        return Shards(path)
+    with errors_about(path):
+        raw_counts = load(path, options)
     if metadata is not None:
-        with _errors_about(Path(metadata)):
+        with errors_about(Path(metadata)):
             join_metadata(raw_counts, Path(metadata))
     make_unique(raw_counts)
-    with _errors_about(path):
+    with errors_about(path):
         counts = _checked(raw_counts)
     for note in raw_counts.notes:
         warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
     return counts
+
+
+def is_shards(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds shards, perhaps unfinished ones."""
+    return any((Path(path) / name).is_file() for name in (MANIFEST, JOURNAL))
 
 
 def ending_of(path: str | os.PathLike[str]) -> str | None:
@@ -144,7 +159,7 @@ def name_of(path: str | os.PathLike[str]) -> str:
 def kind_of(path: str | os.PathLike[str]) -> str:
     """What a file or folder is, in a few words; the matrix in it is not read."""
     path = _existing(path)
-    with _errors_about(path):
+    with errors_about(path):
         reader = _reader(path)
         return "TSV table" if reader.load is text.read_txt and text.is_table(path) else reader.kind
 
@@ -161,10 +176,14 @@ def _known_ending(name: str) -> str | None:
 
 
 @contextmanager
-def _errors_about(path: Path) -> Iterator[None]:
-    """Whatever goes wrong becomes a ValueError that begins with the name of the file."""
+def errors_about(path: Path, *, keep: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """Whatever goes wrong, but for what is to `keep`, becomes a ValueError that begins with the name of the file."""
     try:
         yield
+    except gzip.BadGzipFile as error:
+        raise ValueError(f"{path}: damaged, or cut short ({first_line(error)})") from error
+    except keep:
+        raise
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror or first_line(error)})") from error
     except (EOFError, zlib.error) as error:
@@ -175,7 +194,7 @@ def _errors_about(path: Path) -> Iterator[None]:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _load(path: Path, options: ReadOptions) -> RawCounts:
+def load(path: Path, options: ReadOptions) -> RawCounts:
     """What is in a file or folder, the way round that was asked for."""
     reader = _reader(path)
     for name in options.given("layer", "raw", "transpose", "text_column"):
@@ -202,9 +221,17 @@ def _reader(path: Path) -> Reader:
 
 
 def _folder_reader(path: Path) -> Reader:
-    """Files of 10x, or texts."""
+    """Shards, files of 10x, a store of zarr, or texts."""
+    if is_shards(path):
+        return Reader("folder of shards", _refuse_shards, frozenset())
     if (files := tenx.folder_of(path)) is not None:
-        return Reader(f"10x folder (v{files.version})", lambda path, options: tenx.read_folder(files), frozenset())
+        return Reader(
+            f"10x folder (v{files.version})",
+            lambda path, options: tenx.read_folder(files, streamed=options.streamed),
+            frozenset(),
+        )
+    if h5ad.is_zarr(path):
+        return Reader("AnnData store (zarr)", h5ad.read_h5ad, READERS[".h5ad"].options)
     if (path / "model.safetensors").is_file():
         raise ValueError("a fit's folder, not counts; give the file or folder that the fit was made from")
     others = sorted(
@@ -218,6 +245,10 @@ def _folder_reader(path: Path) -> Reader:
         raise ValueError(f"a folder; give one of the files in it: {listed(others)}")
     kind = "a folder" if (ending := _known_ending(path.name)) is None else f"a folder, not a {ending} file,"
     raise ValueError(f"{kind} with nothing that unmix reads; it reads folders of .txt files and those of 10x")
+
+
+def _refuse_shards(path: Path, options: ReadOptions) -> RawCounts:
+    raise ValueError("holds shards already; open them with um.Shards or um.read")
 
 
 def _checked(raw: RawCounts) -> Counts:

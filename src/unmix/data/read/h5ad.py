@@ -1,29 +1,50 @@
-"""AnnData files: of a `.h5ad` only the matrix asked for, obs and the names of var are read."""
+"""AnnData in files: of a `.h5ad`, or a store of zarr, only the matrix asked for, obs and the names of var are read."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unmix.data.read.files import extra, opened_hdf5
-from unmix.data.read.raw_counts import SMALLER, RawCounts, ReadOptions, require_room, with_sound_indices
+from unmix.data.read.blocks import NONZEROS, ROWS, ByRows
+from unmix.data.read.files import extra, opened_hdf5, unless_damaged
+from unmix.data.read.raw_counts import SMALLER, RawCounts, ReadOptions, listed, require_room, with_sound_indices
+from unmix.data.read.tenx import stored_rows
 from unmix.memory import require
 
 SAMPLE = 10_000  # values by which to tell counts from what was normalised
 
 
 def read_h5ad(path: Path, options: ReadOptions) -> RawCounts:
-    extra("anndata", "reading .h5ad", "anndata")
+    extra("anndata", f"reading {path.suffix.lower()}", "anndata")
     if options.raw and options.layer is not None:
         raise ValueError("give layer= or raw=True, not both")
-    with opened_hdf5(path, "AnnData") as file:
-        return _read(file, options)
+    with opened_anndata(path) as file:
+        return _read(file, options, path if options.streamed else None)
 
 
-def _read(file: Any, options: ReadOptions) -> RawCounts:
+@contextmanager
+def opened_anndata(path: Path) -> Iterator[Any]:
+    """A .h5ad file or a store of zarr, which are asked alike."""
+    if not path.is_dir():
+        with opened_hdf5(path, "AnnData") as file:
+            yield file
+        return
+    zarr = extra("zarr", "reading .zarr", "anndata")
+    with unless_damaged("not a readable AnnData store ({})", ValueError, MemoryError):
+        yield zarr.open_group(str(path), mode="r")
+
+
+def is_zarr(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("zarr.json", ".zgroup"))
+
+
+def _read(file: Any, options: ReadOptions, path: Path | None) -> RawCounts:
+    """What is asked for of a file, or of a store of the same form; if a path is given, the matrix is read from there later."""
     from anndata.io import read_elem
 
     matrices = _matrices(file)
@@ -34,18 +55,57 @@ def _read(file: Any, options: ReadOptions) -> RawCounts:
     obs, names = file["obs"], file["raw/var"] if options.raw else file["var"]
     if not hasattr(obs, "keys") or not hasattr(names, "keys"):
         raise ValueError("written by an anndata older than 0.7; read and write it with a newer one first")
-    _check_room(element)
     note = _not_counts(wanted, matrices)
+    if path is not None:
+        samples = read_elem(obs[obs.attrs["_index"]]).tolist()
+        blocks = stream_element(path, element)
+        features = read_elem(names[names.attrs["_index"]]).tolist()
+        return RawCounts(blocks, samples, features, notes=[note] if note else [])
+    _check_room(element)
     metadata = read_elem(obs)
     samples, features = metadata.index.tolist(), read_elem(names[names.attrs["_index"]]).tolist()
     matrix = with_sound_indices(read_elem(element))
     return RawCounts(matrix, samples, features, metadata.reset_index(drop=True), notes=[note] if note else [])
 
 
+def stream_element(path: Path, element: Any) -> Any:
+    """A matrix of a file, block by block: rows as they lie there, columns sorted into rows."""
+    place = element.name
+    if not _is_sparse(element):
+        shape = tuple(int(size) for size in element.shape)
+        return ByRows((shape[0], shape[1]), None, lambda start: _dense_rows(path, place, start))
+    n, m = (int(size) for size in element.attrs["shape"])
+    kind = element.attrs.get("encoding-type", element.attrs.get("h5sparse_format", ""))
+    if kind not in ("csr_matrix", "csc_matrix", "csr", "csc"):
+        raise ValueError(f"its matrix is of kind {kind!r}, which unmix does not know")
+    by_rows = kind.startswith("csr")
+    rows = stored_rows(lambda: opened_anndata(path), place, (n, m) if by_rows else (m, n))
+    return rows if by_rows else rows.T
+
+
+def _dense_rows(path: Path, place: str, start: int) -> Iterator[NDArray]:
+    with opened_anndata(path) as file:
+        n, m = file[place].shape
+        step = max(1, min(ROWS, NONZEROS // max(1, m)))
+        for first in range(start, n, step):
+            yield file[place][first : min(first + step, n)]
+
+
+def obs_column(path: Path, name: str) -> NDArray:
+    """A column of obs alone, as text."""
+    from anndata.io import read_elem
+
+    with opened_anndata(path) as file:
+        if name not in file["obs"]:
+            known = [column for column in file["obs"] if column != file["obs"].attrs.get("_index")]
+            raise ValueError(f"no column {name!r} in obs; there is {listed(known)}")
+        return np.asarray(read_elem(file["obs"][name])).astype(str)
+
+
 def _matrices(file: Any) -> dict[str, Any]:
     """The matrices in a file by the words for them: X, layer 'counts', raw."""
     matrices = {"X": file["X"]} if "X" in file and file["X"].attrs.get("encoding-type") != "null" else {}
-    matrices |= {f"layer {name!r}": element for name, element in file.get("layers", {}).items()}
+    matrices |= {f"layer {name!r}": file["layers"][name] for name in file.get("layers", ())}
     return matrices | ({"raw": file["raw/X"]} if "raw/X" in file else {})
 
 

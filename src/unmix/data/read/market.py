@@ -6,19 +6,24 @@ over some damaged files (scipy issue 19949 is one such).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from unmix.data.read.blocks import ByEntries, Entries
 from unmix.data.read.files import first_line, opened
 from unmix.data.read.raw_counts import require_room
 
 BANNER = b"%%matrixmarket"
 FIELDS, SYMMETRIES = ("real", "integer", "pattern", "double"), ("general", "symmetric")
+MARKET: dict[str, Any] = {"sep": r"\s+", "header": None, "encoding": "latin-1", "na_filter": False, "low_memory": False}
+LINES = 1 << 21  # that are read at once where the whole is not
 
 
 class Header(NamedTuple):
@@ -37,14 +42,41 @@ def load_mtx(path: Path) -> NDArray[np.float64] | sp.coo_array:
         header = _header(file)
         require_room(*header.shape, header.entries * (1 + header.symmetric))
         table = _body(file)
-    if len(table) != header.entries:
-        raise ValueError(f"its header promises {header.entries:,} entries, {len(table):,} are there")
-    width = 1 if header.dense else 2 if header.pattern else 3
-    if header.entries and table.shape[1] != width:
-        raise ValueError(f"its entries have {table.shape[1]} numbers each, its header says {width}")
+    _check_size(len(table), table.shape[1], header)
     if header.dense:
         return _numbers(table, 0, "value").reshape(header.shape, order="F")
     return _coordinates(table, header)
+
+
+def stream_mtx(path: Path) -> ByEntries | NDArray[np.float64] | sp.coo_array:
+    """The same, entry by entry; a dense one is read as it is."""
+    with opened(path) as file:
+        header = _header(file)
+    if header.dense or not header.entries:
+        return load_mtx(path)
+
+    def entries() -> Iterator[Entries]:
+        lines, width = 0, 0
+        with opened(path) as file:
+            _header(file)
+            with _readable(), pd.read_csv(file, **MARKET, chunksize=LINES) as tables:
+                for table in tables:
+                    lines, width = lines + len(table), table.shape[1]
+                    _check_size(min(lines, header.entries + 1), width, header, more=True)
+                    some = _coordinates(table, header)
+                    yield some.row, some.col, some.data
+        _check_size(lines, width, header)
+
+    return ByEntries(header.shape, header.entries * (1 + header.symmetric), entries)
+
+
+def _check_size(lines: int, width: int, header: Header, *, more: bool = False) -> None:
+    """Whether there is as much as the header says, if no more comes."""
+    if lines > header.entries or (lines < header.entries and not more):
+        raise ValueError(f"its header promises {header.entries:,} entries, {lines:,} are there")
+    expected = 1 if header.dense else 2 if header.pattern else 3
+    if header.entries and width != expected:
+        raise ValueError(f"its entries have {width} numbers each, its header says {expected}")
 
 
 def _header(file: IO[bytes]) -> Header:
@@ -70,9 +102,16 @@ def _header(file: IO[bytes]) -> Header:
 
 def _body(file: IO[bytes]) -> pd.DataFrame:
     try:
-        return pd.read_csv(file, sep=r"\s+", header=None, encoding="latin-1", na_filter=False, low_memory=False)
+        with _readable():
+            return pd.read_csv(file, **MARKET)
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
     except pd.errors.ParserError as error:
         raise ValueError(f"not a readable MatrixMarket file ({first_line(error)} below its header)") from error
 
@@ -82,7 +121,7 @@ def _coordinates(table: pd.DataFrame, header: Header) -> sp.coo_array:
         return sp.coo_array(header.shape)
     rows = _positions(table, 0, "row", header.shape[0])
     columns = _positions(table, 1, "column", header.shape[1])
-    values = np.ones(header.entries) if header.pattern else _numbers(table, 2, "value")
+    values = np.ones(len(table)) if header.pattern else _numbers(table, 2, "value")
     if header.symmetric:  # one of the two triangles is in the file
         off = np.flatnonzero(rows != columns)
         rows, columns = np.concatenate([rows, columns[off]]), np.concatenate([columns, rows[off]])
@@ -97,7 +136,7 @@ def _positions(table: pd.DataFrame, column: int, what: str, size: int) -> NDArra
     numbers = _numbers(table, column, what)
     bad = np.flatnonzero(~((numbers >= 1) & (numbers <= size) & (numbers % 1 == 0)))
     if bad.size:
-        raise ValueError(f"entry {bad[0] + 1:,} is in {what} {numbers[bad[0]]:.10g} of {size:,}")
+        raise ValueError(f"entry {table.index[bad[0]] + 1:,} is in {what} {numbers[bad[0]]:.10g} of {size:,}")
     return numbers.astype(np.int64) - 1
 
 
@@ -105,5 +144,6 @@ def _numbers(table: pd.DataFrame, column: int, what: str) -> NDArray[np.float64]
     numbers = pd.to_numeric(table[column], errors="coerce").to_numpy(dtype=np.float64)
     bad = np.flatnonzero(np.isnan(numbers))
     if bad.size:
-        raise ValueError(f"entry {bad[0] + 1:,} has {table[column].tolist()[bad[0]]!r} for its {what}; give a number")
+        entry, cell = table.index[bad[0]] + 1, table[column].tolist()[bad[0]]
+        raise ValueError(f"entry {entry:,} has {cell!r} for its {what}; give a number")
     return numbers

@@ -31,6 +31,7 @@ class ReadOptions:
     stop_words: StopWords = "english"
     ngrams: int | tuple[int, int] = 1
     like: Fit | None = None
+    streamed: bool = False  # the matrix is to come in blocks, where it may be larger than memory
 
     def given(self, *names: str) -> list[str]:
         """Which of these options the user gave."""
@@ -50,7 +51,7 @@ class RawCounts:
     in files beside it.
     """
 
-    matrix: Any  # an array of numpy, or a sparse one of scipy in any form
+    matrix: Any  # an array of numpy, a sparse one of scipy in any form, or `Blocks`
     samples: list[str] | None = None
     features: list[str] | None = None
     metadata: pd.DataFrame | None = None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
@@ -22,15 +24,25 @@ from unmix.memory import require
 
 MISSING = {"nan", "na", "n/a", "null", "none", "-", "."}
 BLOCK = 1000  # columns that are made sparse at once
+CELLS = 1 << 22  # that are read at once where the whole is not
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 def read_csv(path: Path, options: ReadOptions) -> RawCounts:
-    return from_table(*_cells(path, ",;\t"), options)
+    return _separated(path, ",;\t", options)
 
 
 def read_tsv(path: Path, options: ReadOptions) -> RawCounts:
-    return from_table(*_cells(path, "\t"), options)
+    return _separated(path, "\t", options)
+
+
+def _separated(path: Path, separators: str, options: ReadOptions) -> RawCounts:
+    if options.streamed:
+        from unmix.data.read.table_blocks import Chunks, stream_table
+
+        if (raw := stream_table(Chunks(lambda: cells_of(path, separators)), options)) is not None:
+            return raw
+    return from_table(*_cells(path, separators), options)
 
 
 def read_parquet(path: Path, options: ReadOptions) -> RawCounts:
@@ -41,6 +53,11 @@ def read_parquet(path: Path, options: ReadOptions) -> RawCounts:
             schema, size = file.schema_arrow, file.metadata
             if nested := [field.name for field in schema if pyarrow.types.is_nested(field.type)]:
                 raise ValueError(f"lists or records in {listed(nested)}; unmix needs one number or text a cell")
+            if options.streamed:
+                from unmix.data.read.table_blocks import parquet_chunks, stream_table
+
+                if (raw := stream_table(parquet_chunks(path), options)) is not None:
+                    return raw
             require(16 * size.num_rows * size.num_columns, f"{size.num_rows:,} × {size.num_columns:,} cells", SMALLER)
             frame = file.read().to_pandas()
     except pyarrow.ArrowException as error:
@@ -49,17 +66,40 @@ def read_parquet(path: Path, options: ReadOptions) -> RawCounts:
         raise
     except Exception as error:  # what pandas wrote into it about its columns may be damaged too
         raise ValueError(f"not a readable Parquet file ({first_line(error)})") from error
+    header, table, named = numbered(frame)
+    return from_table(header, table, options, named=named)
+
+
+def numbered(frame: pd.DataFrame) -> tuple[list[str], pd.DataFrame, bool | None]:
+    """The names of columns, the columns by number, and whether the first was an index, which has names."""
     named = not isinstance(frame.index, pd.RangeIndex)
     if named:
         frame = frame.reset_index(names=["" if name is None else str(name) for name in frame.index.names])
     header = [str(name) for name in frame.columns]
     if not header or not len(frame):
         raise ValueError("a table without cells; unmix needs one row a sample")
-    return from_table(header, frame.set_axis(range(len(header)), axis=1), options, named=named or None)
+    return header, frame.set_axis(range(len(header)), axis=1), named or None
 
 
 def _cells(path: Path, separators: str) -> tuple[list[str], pd.DataFrame]:
     """The first row as text, and the others as pandas understands them; what may be names stays text."""
+    with _parsed(path, separators) as (header, separator, file, rules):
+        table = pd.read_csv(file, **rules)
+    return _checked(path, separator, header, table), table
+
+
+def cells_of(path: Path, separators: str) -> Iterator[tuple[list[str], pd.DataFrame]]:
+    """The same, some rows at a time."""
+    with _parsed(path, separators) as (header, separator, file, rules):
+        rows = max(16, CELLS // max(1, len(header)))
+        with pd.read_csv(file, chunksize=rows, **rules) as tables:
+            for table in tables:
+                yield _checked(path, separator, header, table), table
+
+
+@contextmanager
+def _parsed(path: Path, separators: str) -> Iterator[tuple[list[str], str, IO[str], dict[str, Any]]]:
+    """The header of a table, what separates its cells, the file after its header, and how pandas is to read that."""
     with opened_text(path) as file:
         separator = _separator(file.readline(csv.field_size_limit()), separators)
     with opened_text(path) as file:
@@ -67,14 +107,9 @@ def _cells(path: Path, separators: str) -> tuple[list[str], pd.DataFrame]:
         try:
             reader = csv.reader(file, delimiter=separator)
             header = next(reader, [])
-            table = pd.read_csv(
-                file,
-                sep=separator,
-                header=None,
-                dtype={j: str for j, name in enumerate(header) if j == 0 or _may_be_names(name)},
-                low_memory=False,
-                **ONLY_EMPTY_IS_MISSING,
-            )
+            names = {j: str for j, name in enumerate(header) if j == 0 or _may_be_names(name)}
+            rules = {"sep": separator, "header": None, "dtype": names, "low_memory": False}
+            yield header, separator, file, rules | ONLY_EMPTY_IS_MISSING
         except pd.errors.EmptyDataError as error:
             missing = "nothing below the names of the features" if header else "nothing in it"
             raise ValueError(f"there is {missing}; unmix needs one row a sample") from error
@@ -86,6 +121,10 @@ def _cells(path: Path, separators: str) -> tuple[list[str], pd.DataFrame]:
                     "every row needs as many"
                 ) from error
             raise ValueError(f"not a table separated by {SEPARATORS[separator]} ({first_line(error)})") from error
+
+
+def _checked(path: Path, separator: str, header: list[str], table: pd.DataFrame) -> list[str]:
+    """The whole header of a table, all of whose rows are as long."""
     width = table.shape[1]
     if len(header) == width - 1:  # R's write.table leaves out the header of the row names
         header = ["", *header]
@@ -93,7 +132,7 @@ def _cells(path: Path, separators: str) -> tuple[list[str], pd.DataFrame]:
         raise ValueError(f"the first row has {len(header)} cells, the second {width}; every row needs as many")
     if table[width - 1].isna().any():  # pandas fills up short rows
         _refuse_short_rows(path, separator, width)
-    return header, table
+    return header
 
 
 def _separator(line: str, separators: str) -> str:
@@ -123,21 +162,30 @@ def from_table(header: list[str], table: pd.DataFrame, options: ReadOptions, nam
     """Texts, a long table or a wide one, whichever the header and the cells show."""
     if (text := _text_column(header, table, options)) is not None:
         return _texts(header, table, text, options)
-    if (roles := long_roles(header)) and _numbers(table[roles[2]])[1].all():
+    if (roles := long_roles(header)) and numbers_in(table[roles[2]])[1].all():
         return _long(header, table, roles, options)
     return _wide(header, table, options, named)
 
 
 def _text_column(header: list[str], table: pd.DataFrame, options: ReadOptions) -> int | None:
-    if options.text_column is not None and options.text_column not in header:
-        raise ValueError(f"no column {options.text_column!r} to take texts from; there are {listed(header)}")
-    for wanted in (options.text_column, options.earlier_text_column):
-        if wanted in header:
-            return header.index(wanted)
+    if (asked := asked_text_column(header, options)) is not None:
+        return asked
     for column, name in enumerate(header):
-        if name.strip().lower() == TEXT_FIELD and np.isnan(_numbers(table[column])[0]).mean() > 0.5:
+        if is_text_field(name) and np.isnan(numbers_in(table[column])[0]).mean() > 0.5:
             return column  # a text may be "1984", and a count may be mistyped
     return None
+
+
+def asked_text_column(header: list[str], options: ReadOptions) -> int | None:
+    """Where texts are to be taken from, or were for the model `like`."""
+    if options.text_column is not None and options.text_column not in header:
+        raise ValueError(f"no column {options.text_column!r} to take texts from; there are {listed(header)}")
+    wanted = (options.text_column, options.earlier_text_column)
+    return next((header.index(name) for name in wanted if name in header), None)
+
+
+def is_text_field(name: str) -> bool:
+    return name.strip().lower() == TEXT_FIELD
 
 
 def _texts(header: list[str], table: pd.DataFrame, text: int, options: ReadOptions) -> RawCounts:
@@ -152,10 +200,8 @@ def _texts(header: list[str], table: pd.DataFrame, text: int, options: ReadOptio
 def _long(header: list[str], table: pd.DataFrame, roles: tuple[int, int, int], options: ReadOptions) -> RawCounts:
     """A row for each pair of sample and feature; both in the order in which they first come."""
     sample, feature, count = roles
-    for column in (sample, feature):
-        if (missing := np.flatnonzero(table[column].isna())).size:
-            raise ValueError(f"row {missing[0] + 1} has no {header[column]!r}; every count needs one")
-    values = _counts(table[count], count, header[count], None)
+    require_names(header, table, roles)
+    values = counts_in(table[count], count, header[count], None)
     rows, samples = pd.factorize(np.array(as_names(table[sample]), dtype=object))
     columns, features = pd.factorize(np.array(as_names(table[feature]), dtype=object))
     matrix = sp.coo_array((values, (rows, columns)), shape=(len(samples), len(features)))
@@ -167,20 +213,34 @@ def _long(header: list[str], table: pd.DataFrame, roles: tuple[int, int, int], o
     return raw.transposed() if options.transpose else raw
 
 
+def require_names(header: list[str], table: pd.DataFrame, roles: tuple[int, int, int], first: int = 0) -> None:
+    for column in roles[:2]:
+        if (missing := np.flatnonzero(table[column].isna())).size:
+            raise ValueError(f"row {first + missing[0] + 1} has no {header[column]!r}; every count needs one")
+
+
 def _wide(header: list[str], table: pd.DataFrame, options: ReadOptions, named: bool | None) -> RawCounts:
     notes: list[str] = []
     if named is None:
-        named = _first_column_names(header[0], table[0], notes)
+        named = first_column_names(header[0], table[0], notes)
     samples = as_names(table[0]) if named else None
     columns = range(int(named), len(header))
-    plain = _plain_columns(table)
+    plain = plain_columns(table)
     described = [column for column in columns if named and not plain[column] and _all_text(table[column])]
     counts = [column for column in columns if column not in set(described)]
     features = [header[column] for column in counts]
-    _refuse_other_layouts(header, features, described)
-    matrix = _sparse(table, counts, header, samples)
+    refuse_other_layouts(header, features, described)
+    matrix = sparse(table, counts, header, samples)
     metadata = pd.DataFrame({header[column]: table[column] for column in described})
     raw = RawCounts(matrix, samples, features, metadata, notes=notes)
+    return the_right_way_round(raw, header, described, counts, options)
+
+
+def the_right_way_round(
+    raw: RawCounts, header: list[str], described: list[int], counts: list[int], options: ReadOptions
+) -> RawCounts:
+    """A wide table as it stands, or transposed if that was asked for or its labels say so; and what to tell of it."""
+    samples, features, notes = raw.samples, raw.features or [], raw.notes
     if options.transpose is None and samples and (why := rows_are_features(header[0], samples, features)):
         notes.append(f"rows look like features ({why}): transposed; use transpose=False (--no-transpose) to keep")
         return raw.transposed()
@@ -193,9 +253,9 @@ def _wide(header: list[str], table: pd.DataFrame, options: ReadOptions, named: b
     return raw
 
 
-def _first_column_names(header: str, first: pd.Series, notes: list[str]) -> bool:
+def first_column_names(header: str, first: pd.Series, notes: list[str]) -> bool:
     """Names if the header is empty or a cell is text; numbers are names if the header says so and no two are equal."""
-    if header.strip() == "" or not _numbers(first)[1].all():
+    if header.strip() == "" or not numbers_in(first)[1].all():
         return True
     words = words_in(header)
     if not (names_samples(header) or words & FEATURE_WORDS):
@@ -211,7 +271,7 @@ def _first_column_names(header: str, first: pd.Series, notes: list[str]) -> bool
     return False
 
 
-def _refuse_other_layouts(header: list[str], features: list[str], described: list[int]) -> None:
+def refuse_other_layouts(header: list[str], features: list[str], described: list[int]) -> None:
     if not features and described:
         raise ValueError(
             f"no column holds counts; if {listed(header[j] for j in described)} holds texts, give it as text_column "
@@ -228,9 +288,12 @@ def _refuse_other_layouts(header: list[str], features: list[str], described: lis
         raise ValueError("the first row holds counts; put a row with the names of the features above it")
 
 
-def _sparse(table: pd.DataFrame, columns: list[int], header: list[str], samples: list[str] | None) -> sp.csc_array:
-    """The numbers of a table, some columns at a time, so that no second table of its size is made."""
-    plain = _plain_columns(table)
+def sparse(
+    table: pd.DataFrame, columns: list[int], header: list[str], samples: list[str] | None, first: int = 0
+) -> sp.csc_array:
+    """The numbers of a table, some columns at a time, so that no second table of its size is made. It may be a part of a whole,
+    from row `first` on, of which errors speak."""
+    plain = plain_columns(table)
     blocks = []
     for start in range(0, len(columns), BLOCK):
         block = np.array(columns[start : start + BLOCK])
@@ -238,33 +301,35 @@ def _sparse(table: pd.DataFrame, columns: list[int], header: list[str], samples:
         values[:, plain[block]] = table.iloc[:, block[plain[block]]].to_numpy(dtype=np.float64)
         fine = plain[block] & ((values >= 0) & (values < np.inf)).all(axis=0)
         for j in np.flatnonzero(~fine).tolist():  # text that may yet be a number, or a cell to complain about
-            values[:, j] = _counts(table[block[j]], start + j, header[block[j]], samples)
+            values[:, j] = counts_in(table[block[j]], start + j, header[block[j]], samples, first)
         blocks.append(sp.csc_array(values))
     return sp.hstack(blocks, format="csc")
 
 
-def _plain_columns(table: pd.DataFrame) -> NDArray[np.bool_]:
+def plain_columns(table: pd.DataFrame) -> NDArray[np.bool_]:
     """Which columns hold numbers and nothing else, as numpy has them."""
     return np.array([isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in table.dtypes])
 
 
-def _counts(cells: pd.Series, column: int, header: str, samples: list[str] | None) -> NDArray[np.float64]:
+def counts_in(
+    cells: pd.Series, column: int, header: str, samples: list[str] | None, first: int = 0
+) -> NDArray[np.float64]:
     """The cells of a column as numbers, or an error that names the first that is not a count."""
-    values, _ = _numbers(cells)
+    values, _ = numbers_in(cells)
     with np.errstate(invalid="ignore"):
         bad = np.flatnonzero(~((values >= 0) & (values < np.inf)))
     if bad.size:
         row = int(bad[0])
-        name = "" if samples is None else f" ({samples[row]!r})"
+        name = "" if samples is None else f" ({samples[first + row]!r})"
         cell = "empty" if pd.isna(cells.iloc[row]) else repr(cells.tolist()[row])
         raise ValueError(
-            f"row {row + 1}{name}, column {column + 1} ({header!r}) is {cell}; "
+            f"row {first + row + 1}{name}, column {column + 1} ({header!r}) is {cell}; "
             "unmix needs finite counts >= 0 in every cell, 0 for none"
         )
     return values
 
 
-def _numbers(cells: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def numbers_in(cells: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The cells as numbers (NaN where they are none), and which of them are numbers or empty."""
     if pd.api.types.is_numeric_dtype(cells.dtype):
         return cells.to_numpy(dtype=np.float64, na_value=np.nan), np.ones(len(cells), dtype=bool)
@@ -277,17 +342,21 @@ def _numbers(cells: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
 
 def _all_text(cells: pd.Series) -> bool:
     """No cell is a number, and at least one is more than a sign for a missing number."""
-    values, fine = _numbers(cells)
+    values, fine = numbers_in(cells)
     if fine.all() or not np.isnan(values).all():
         return False
-    return any(str(cell).strip().lower() not in MISSING for cell in cells[~fine])
+    return any(map(stands_for_something, cells[~fine]))
+
+
+def stands_for_something(cell: object) -> bool:
+    return str(cell).strip().lower() not in MISSING
 
 
 def _natural(cells: pd.Series) -> pd.Series | NDArray[np.float64]:
     """Numbers where all cells are numbers, otherwise as they are."""
     if pd.api.types.is_numeric_dtype(cells.dtype):
         return cells
-    values, fine = _numbers(cells)
+    values, fine = numbers_in(cells)
     return values if fine.all() and not np.isnan(values).all() else cells
 
 

@@ -6,15 +6,17 @@ features, as with antibodies, only "Gene Expression" is kept, as scanpy does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
+from unmix.data.read.blocks import Blocks, ByRows, csr_blocks
 from unmix.data.read.files import first_line, lines_of, opened_hdf5
-from unmix.data.read.market import load_mtx
+from unmix.data.read.market import load_mtx, stream_mtx
 from unmix.data.read.raw_counts import RawCounts, ReadOptions, listed, require_room, with_sound_indices
 
 MATRIX, BARCODES, FEATURES, GENES = "matrix.mtx", "barcodes.tsv", "features.tsv", "genes.tsv"
@@ -60,16 +62,17 @@ def _prefix(name: str, ending: str) -> str:
     return name[: name.lower().rindex(ending)]
 
 
-def read_folder(folder: Folder) -> RawCounts:
+def read_folder(folder: Folder, *, streamed: bool = False) -> RawCounts:
     if folder.barcodes is None or folder.features is None:
         missing = BARCODES if folder.barcodes is None else f"{FEATURES} or {GENES}"
         raise ValueError(f"a 10x folder without {missing} (or .gz) beside {folder.matrix.name}")
     barcodes = [line.split("\t")[0] for line in _loaded(folder.barcodes, lines_of)]
     features = [line.split("\t") for line in _loaded(folder.features, lines_of)]
-    matrix = _loaded(folder.matrix, load_mtx)
+    matrix: Any = _loaded(folder.matrix, stream_mtx if streamed else load_mtx)
     symbols = [cells[1] if len(cells) > 1 else cells[0] for cells in features]
     types = [cells[2] for cells in features if len(cells) > 2]
-    return _gene_expression(sp.csr_array(matrix.T), barcodes, symbols, types)
+    turned = matrix.T if isinstance(matrix, Blocks) else sp.csr_array(matrix.T)
+    return _gene_expression(turned, barcodes, symbols, types)
 
 
 def read_mtx(path: Path, options: ReadOptions) -> RawCounts:
@@ -77,10 +80,10 @@ def read_mtx(path: Path, options: ReadOptions) -> RawCounts:
     if _ends(path.name, MATRIX) and options.transpose is None:
         folder = folder_of(path.parent, _prefix(path.name, MATRIX))
         if folder is not None and folder.barcodes is not None and folder.features is not None:
-            raw = read_folder(folder._replace(matrix=path))
+            raw = read_folder(folder._replace(matrix=path), streamed=options.streamed)
             raw.notes.insert(0, f"read as 10x, features × barcodes, with {listed([folder.barcodes.name])} beside it")
             return raw
-    return RawCounts(load_mtx(path), bare=True)
+    return RawCounts(stream_mtx(path) if options.streamed else load_mtx(path), bare=True)
 
 
 def _loaded(file: Path, load: Callable[[Path], T]) -> T:
@@ -93,7 +96,7 @@ def _loaded(file: Path, load: Callable[[Path], T]) -> T:
 
 def read_h5(path: Path, options: ReadOptions) -> RawCounts:
     with opened_hdf5(path, "10x") as file:
-        return _read_group(_matrix_group(file, options.layer))
+        return _read_group(_matrix_group(file, options.layer), path if options.streamed else None)
 
 
 def _matrix_group(file: Any, genome: str | None) -> Any:
@@ -112,31 +115,48 @@ def _matrix_group(file: Any, genome: str | None) -> Any:
     return file[genome or genomes[0]]
 
 
-def _read_group(group: Any) -> RawCounts:
+def _read_group(group: Any, path: Path | None) -> RawCounts:
+    """The counts of a group; if a path is given, they are to be read from there later."""
     known = group.get("features", group)
     names = known["name"] if "name" in known else known["gene_names"]
     m, n = (int(size) for size in group["shape"][:])
     data, indices, indptr = group["data"], group["indices"], group["indptr"]
-    require_room(max(n, len(indptr)), max(m, len(names)), max(len(data), len(indices)))
+    if path is None:
+        require_room(max(n, len(indptr)), max(m, len(names)), max(len(data), len(indices)))
     if len(indptr) != n + 1 or len(data) != len(indices):
         raise ValueError(
             f"the shape {m:,} × {n:,} does not go with {len(indptr):,} starts of columns, {len(indices):,} indices "
             f"and {len(data):,} values"
         )
+    types = _strings(known["feature_type"]) if "feature_type" in known else []
+    if path is not None:
+        blocks = stored_rows(lambda: opened_hdf5(path, "10x"), group.name, (n, m))
+        return _gene_expression(blocks, _strings(group["barcodes"]), _strings(names), types)
     try:
         matrix = sp.csr_array((data[:], indices[:].astype(np.int64), indptr[:].astype(np.int64)), shape=(n, m))
     except ValueError as error:
         raise ValueError(f"its indices are damaged ({first_line(error)})") from error
     with_sound_indices(matrix)
-    types = _strings(known["feature_type"]) if "feature_type" in known else []
     return _gene_expression(matrix, _strings(group["barcodes"]), _strings(names), types)
+
+
+def stored_rows(opened: Callable[[], AbstractContextManager[Any]], group: str, shape: tuple[int, int]) -> ByRows:
+    """The CSR matrix of a group, whose file is opened whenever rows are asked for."""
+
+    def read(start: int) -> Iterator[Any]:
+        with opened() as file:
+            arrays = file[group]
+            yield from csr_blocks(shape, arrays["indptr"][:], arrays["indices"], arrays["data"]).read(start)
+
+    with opened() as file:
+        return ByRows(shape, int(file[group]["data"].shape[0]), read)
 
 
 def _strings(dataset: Any) -> list[str]:
     return [value.decode() if isinstance(value, bytes) else str(value) for value in dataset[:]]
 
 
-def _gene_expression(matrix: sp.csr_array, barcodes: list[str], symbols: list[str], types: list[str]) -> RawCounts:
+def _gene_expression(matrix: Any, barcodes: list[str], symbols: list[str], types: list[str]) -> RawCounts:
     """The genes among the features; where the types of all are known, others are left out."""
     n, m = matrix.shape
     for names, size, what in ((barcodes, n, "barcodes"), (symbols, m, "features")):
@@ -146,6 +166,7 @@ def _gene_expression(matrix: sp.csr_array, barcodes: list[str], symbols: list[st
     others = sorted(set(types) - {EXPRESSION})
     if len(types) == m and EXPRESSION in types and others:
         kept = np.flatnonzero(np.array(types) == EXPRESSION)
-        raw.matrix, raw.features = matrix[:, kept], [symbols[j] for j in kept]
+        raw.matrix = matrix.columns(kept) if isinstance(matrix, Blocks) else matrix[:, kept]
+        raw.features = [symbols[j] for j in kept]
         raw.notes.append(f"features of type {listed(others)} are left out; {len(kept):,} of Gene Expression stay")
     return raw

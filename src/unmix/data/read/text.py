@@ -10,7 +10,7 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,10 @@ def read_txt(path: Path, options: ReadOptions) -> RawCounts:
         raw = read_tsv(path, options)
         raw.notes.insert(0, "its lines are numbers separated by tabs: read as a table")
         return raw
+    if options.streamed:
+        from unmix.data.read.text_blocks import stream_lines
+
+        return stream_lines(path, options)
     lines = lines_of(path)
     return counted(lines, options, samples=[f"line {i}" for i in range(1, len(lines) + 1)])
 
@@ -78,42 +82,48 @@ def _natural_order(name: str) -> tuple[list[Any], str]:
 
 def read_text_folder(folder: Path, files: list[Path], options: ReadOptions) -> RawCounts:
     """Every file is a document; if they lie in several folders, the metadata say in which."""
-    texts, samples = [], []
-    for file in files:
-        name = file.relative_to(folder).as_posix()
-        try:
-            with opened_text(file) as text:
-                texts.append(text.read())
-        except (OSError, EOFError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise ValueError(f"{name}: {reason}") from error
-        samples.append(re.sub(r"\.txt(\.gz)?$", "", name, flags=re.IGNORECASE))
+    if options.streamed:
+        from unmix.data.read.text_blocks import stream_folder
+
+        return stream_folder(folder, files, options)
+    texts = [read_document(folder, file) for file in files]
+    samples = [sample_name(folder, file) for file in files]
     folders = [file.parent.relative_to(folder).as_posix() for file in files]
     metadata = pd.DataFrame({"folder": folders}) if len(set(folders)) > 1 else None
     return counted(texts, options, samples=samples, metadata=metadata)
 
 
+def read_document(folder: Path, file: Path) -> str:
+    try:
+        with opened_text(file) as text:
+            return text.read()
+    except (OSError, EOFError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(f"{file.relative_to(folder).as_posix()}: {reason}") from error
+
+
+def sample_name(folder: Path, file: Path) -> str:
+    return re.sub(r"\.txt(\.gz)?$", "", file.relative_to(folder).as_posix(), flags=re.IGNORECASE)
+
+
 def read_jsonl(path: Path, options: ReadOptions) -> RawCounts:
     """One JSON object per line: its text, perhaps a name, and what else describes it."""
-    numbered = list(_records(path))
+    if options.streamed:
+        from unmix.data.read.text_blocks import stream_jsonl
+
+        return stream_jsonl(path, options)
+    numbered = list(records(path))
     if not numbered:
         raise ValueError("there is nothing in it; unmix needs a JSON object a line")
-    records = [record for _, record in numbered]
-    field = options.text_column or TEXT_FIELD
-    if options.text_column is None and any(options.earlier_text_column in record for record in records):
-        field = options.earlier_text_column or TEXT_FIELD
-    texts = []
-    for number, record in numbered:
-        if not isinstance(record.get(field), str):
-            problem = "is not text" if field in record else f"is not there; it has {listed(record) or 'nothing'}"
-            raise ValueError(f"line {number}: the field {field!r} {problem}; name the field with text_column")
-        texts.append(_clean(record.pop(field)))
-    columns = list(dict.fromkeys(key for record in records for key in record))
-    nested = [key for key in columns if any(isinstance(record.get(key), dict | list) for record in records)]
-    known = {key: [_clean(record.get(key)) for record in records] for key in columns if key not in nested}
+    objects = [record for _, record in numbered]
+    field = field_of(objects, options)
+    texts = [text_of(number, record, field) for number, record in numbered]
+    columns = list(dict.fromkeys(key for record in objects for key in record if key != field))
+    nested = [key for key in columns if any(isinstance(record.get(key), dict | list) for record in objects)]
+    known = {key: [clean(record.get(key)) for record in objects] for key in columns if key not in nested}
     complete = {key: [str(value) for value in values] for key, values in known.items() if None not in values}
     name = name_field(complete)
-    metadata = pd.DataFrame({_clean(key): values for key, values in known.items() if key != name})
+    metadata = pd.DataFrame({clean(key): values for key, values in known.items() if key != name})
     samples = None if name is None else complete[name]
     raw = counted(texts, options, samples=samples, metadata=metadata, column=field)
     if nested:
@@ -121,7 +131,23 @@ def read_jsonl(path: Path, options: ReadOptions) -> RawCounts:
     return raw
 
 
-def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def field_of(objects: Iterable[dict[str, Any]], options: ReadOptions) -> str:
+    """The field that holds the texts: as asked for, as for the model `like` if there is one, or the usual one."""
+    earlier = options.earlier_text_column
+    if options.text_column is None and earlier is not None and any(earlier in record for record in objects):
+        return earlier
+    return options.text_column or TEXT_FIELD
+
+
+def text_of(number: int, record: dict[str, Any], field: str) -> str:
+    if not isinstance(record.get(field), str):
+        others = [key for key in record if key != field]
+        problem = "is not text" if field in record else f"is not there; it has {listed(others) or 'nothing'}"
+        raise ValueError(f"line {number}: the field {field!r} {problem}; name the field with text_column")
+    return str(clean(record[field]))
+
+
+def records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a file, each after the number of its line; empty lines are skipped."""
     with opened_text(path) as file:
         for number, line in enumerate(file, start=1):
@@ -136,7 +162,7 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, record
 
 
-def _clean(value: Any) -> Any:
+def clean(value: Any) -> Any:
     """JSON may hold half characters, which no file in UTF-8 can: they become question marks."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
@@ -159,15 +185,29 @@ def counted(
     column: str | None = None,
 ) -> RawCounts:
     """The words in each text, counted as asked for, or as for the model `like`."""
-    from sklearn.feature_extraction.text import CountVectorizer
-
     if not texts:
         raise ValueError("there are no texts in it")
     if options.like is None:
-        settings, vocabulary = _settings(options, len(texts), column), None
+        settings, vocabulary = settings_of(options, len(texts), column), None
     else:
-        settings, vocabulary = _as_before(options.like)
-    vectorizer = CountVectorizer(
+        settings, vocabulary = as_before(options.like)
+    vectorizer = vectorizer_of(settings, vocabulary)
+    matrix = _fitted(vectorizer, texts, settings) if vocabulary is None else vectorizer.transform(texts)
+    raw = RawCounts(matrix, samples, list(vectorizer.get_feature_names_out()), metadata, settings)
+    if empty := int((np.diff(matrix.indptr) == 0).sum()):
+        raw.notes.append(about_empty(empty, len(texts)))
+    return raw
+
+
+def about_empty(empty: int, n: int) -> str:
+    return f"{empty:,} of {n:,} documents have no word that is counted: kept, without counts"
+
+
+def vectorizer_of(settings: dict[str, Any], vocabulary: list[str] | None) -> CountVectorizer:
+    """What counts words as the settings say, all of them or those of a vocabulary."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    return CountVectorizer(
         preprocessor=plain,
         tokenizer=words,
         token_pattern=None,
@@ -178,11 +218,6 @@ def counted(
         vocabulary=vocabulary,
         dtype=np.float64,
     )
-    matrix = _fitted(vectorizer, texts, settings) if vocabulary is None else vectorizer.transform(texts)
-    raw = RawCounts(matrix, samples, list(vectorizer.get_feature_names_out()), metadata, settings)
-    if empty := int((np.diff(matrix.indptr) == 0).sum()):
-        raw.notes.append(f"{empty:,} of {len(texts):,} documents have no word that is counted: kept, without counts")
-    return raw
 
 
 def plain(text: str) -> str:
@@ -203,17 +238,19 @@ def _fitted(vectorizer: CountVectorizer, texts: list[str], settings: dict[str, A
     try:
         return vectorizer.fit_transform(texts)
     except ValueError as error:
-        if "empty vocabulary" in str(error):
-            raise ValueError(f"no words in {len(texts):,} texts, stop words and single letters aside") from error
-        if "min_df" in str(error):
-            raise ValueError(
-                f"no word is in at least {settings['min_df']} and at most {settings['max_df']} of {len(texts):,} texts; "
-                "lower min_df or raise max_df"
-            ) from error
-        raise
+        if "empty vocabulary" not in str(error) and "min_df" not in str(error):
+            raise
+        raise without_words(len(texts), settings, any_word="empty vocabulary" not in str(error)) from error
 
 
-def _settings(options: ReadOptions, n: int, text_column: str | None) -> dict[str, Any]:
+def without_words(n: int, settings: dict[str, Any], *, any_word: bool) -> ValueError:
+    if not any_word:
+        return ValueError(f"no words in {n:,} texts, stop words and single letters aside")
+    between = f"at least {settings['min_df']} and at most {settings['max_df']}"
+    return ValueError(f"no word is in {between} of {n:,} texts; lower min_df or raise max_df")
+
+
+def settings_of(options: ReadOptions, n: int, text_column: str | None) -> dict[str, Any]:
     """All that is needed to count the words of other texts alike; numbers, words and lists only."""
     min_df = _document_frequency("min_df", options.min_df, default=1 if n < 10 else 2 if n < 100 else 5)
     max_df = _document_frequency("max_df", options.max_df, default=1.0)
@@ -267,7 +304,7 @@ def _stop_words(wanted: Any) -> list[str] | None:
     return wanted or None
 
 
-def _as_before(like: Fit) -> tuple[dict[str, Any], list[str]]:
+def as_before(like: Fit) -> tuple[dict[str, Any], list[str]]:
     """The settings and the words of a model that was made from texts."""
     if like.text is None or like.features is None:
         raise ValueError("the model was not made from text; give counts with the names of its features")

@@ -1,0 +1,262 @@
+"""`um.shard`: anything that counts may come from -> a folder of shards, in one pass and in little memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from unmix.counts import Counts, CountsLike
+from unmix.data import read as reading
+from unmix.data.build import Progress, build
+from unmix.data.read import h5ad
+from unmix.data.read.blocks import ROWS, ByRows
+from unmix.data.read.names import FEATURES_FILE, SAMPLES_FILE, make_unique
+from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords
+from unmix.data.read.text import about_empty
+from unmix.shards import Shards, start_sample
+from unmix.types import Record
+
+if TYPE_CHECKING:
+    from unmix.fit import Fit
+
+Source: TypeAlias = "str | os.PathLike[str] | CountsLike | Iterable[Any]"
+
+
+def shard(
+    source: Source,
+    folder: str | os.PathLike[str],
+    *,
+    samples: ArrayLike | None = None,
+    features: ArrayLike | None = None,
+    layer: str | None = None,
+    raw: bool = False,
+    transpose: bool | None = None,
+    text_column: str | None = None,
+    min_df: int | float | None = None,
+    max_df: int | float | None = None,
+    stop_words: StopWords = "english",
+    ngrams: int | tuple[int, int] = 1,
+    like: Fit | None = None,
+    sample: int | None = None,
+    sample_by: ArrayLike | str | None = None,
+    progress: Progress | None = None,
+) -> Shards:
+    """Write counts of any size as shards: a folder of files of about three bytes a nonzero, which a fit goes through one by one.
+
+    The source is read once, a part at a time, and need not fit into memory. If the work is broken off, by a full disk or a kill,
+    the same call goes on after the last finished shard; if all is there, it returns it. Counts that are not
+    finite numbers >= 0 are refused with their row and column, and leave nothing behind.
+
+    Parameters
+    ----------
+    source
+        A file or folder, as `unmix.read` takes it, or a .zarr store of AnnData; `Counts`, an array, a sparse matrix, a DataFrame;
+        AnnData in memory, backed or lazy; a dask array; or any iterable of blocks of samples × features, sparse or dense.
+    folder
+        Where to write: a new folder, or one in which the same source was begun.
+    samples, features
+        Names, if the source has none or others are wanted.
+    layer, raw, transpose, text_column, min_df, max_df, stop_words, ngrams, like
+        As in `unmix.read`. `layer` and `raw` are for AnnData as well.
+    sample
+        How many samples a fit shall start from, in memory: 16,384 unless given. More of them show rarer topics.
+    sample_by
+        A label for every sample, or the name of a column of obs: the samples to start from have as many of every label as there
+        are, or as fit. So rare ones are not missed.
+    progress
+        Called with the number of samples written and of all, if that is known, after every shard.
+    """
+    options = ReadOptions(layer, raw, transpose, text_column, min_df, max_df, stop_words, ngrams, like, streamed=True)
+    start_sample(0, sample)
+    target = Path(folder)
+    fingerprint: Record | None = None
+    notes: list[str] = []
+    built = False
+    path = Path(source) if isinstance(source, str | os.PathLike) else None
+    if path is not None:
+        if not path.exists():
+            raise FileNotFoundError(f"{path}: no such file; check the name and the folder")
+        given = {"samples": samples, "features": features, "sample": sample, "sample_by": sample_by}
+        fingerprint = _of_path(path) | {"options": _plain(options, given)}
+
+    def named() -> RawCounts:
+        nonlocal built
+        built = True
+        found = _in_python(source, options) if path is None else reading.load(path, options)
+        n, m = found.matrix.shape
+        found.samples = found.samples if samples is None else _names(samples, n, "samples")
+        found.features = found.features if features is None else _names(features, m, "features")
+        make_unique(found)
+        notes.extend(found.notes)
+        return found
+
+    if path is None:
+        return build(target, None, named, sample=sample, sample_by=sample_by, progress=progress)
+    by = sample_by
+    if isinstance(by, str) and path.name.lower().endswith((".h5ad", ".zarr")):
+        with reading.errors_about(path):
+            by = h5ad.obs_column(path, by)
+    shards = build(target, fingerprint, named, about=path, sample=sample, sample_by=by, progress=progress)
+    if built and shards.text is not None and (empty := shards.facts["empty_samples"]):
+        notes.append(about_empty(empty, len(shards)))
+    for note in notes:
+        warnings.warn(f"{source}: {note}", UserWarning, stacklevel=2)
+    return shards
+
+
+def _names(names: ArrayLike, expected: int | None, what: str) -> list[str]:
+    given = [str(name) for name in np.asarray(names, dtype=object).ravel().tolist()]
+    if expected is not None and len(given) != expected:
+        raise ValueError(f"{len(given):,} names for {expected:,} {what}; give one name each")
+    return given
+
+
+def _of_path(path: Path) -> Record:
+    """By what to know a file again, or a folder and all that is in it, and the names beside a matrix."""
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    if not path.is_dir():
+        files += [file for name in (FEATURES_FILE, SAMPLES_FILE) if (file := path.parent / name).is_file()]
+    told = [(file.name, (known := file.stat()).st_size, known.st_mtime_ns) for file in files]
+    contents = hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    return {"name": path.resolve().name, "bytes": sum(size for _, size, _ in told), "files": contents}
+
+
+def _plain(options: ReadOptions, given: Record) -> Record:
+    """The options as JSON, those that were left alone left out; what is long by its checksum."""
+    said = {name: getattr(options, name) for name in options.given(*options.__dataclass_fields__)}
+    said |= {name: value for name, value in given.items() if value is not None}
+    said.pop("streamed")
+    if options.like is not None:
+        said["like"] = [options.like.text, None if options.like.features is None else options.like.features.tolist()]
+    plain = {}
+    for name, value in said.items():
+        known = value if isinstance(value, str | int | float | bool) else None
+        listed = np.asarray(value, dtype=object).ravel().tolist() if known is None and name != "like" else value
+        text = json.dumps(listed, default=str)
+        plain[name] = known if known is not None else json.loads(text) if len(text) < 200 else _checksum(text)
+    return plain
+
+
+def _checksum(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _in_python(source: Any, options: ReadOptions) -> RawCounts:
+    """An object with counts in it."""
+    for name in options.given("text_column", "min_df", "max_df", "stop_words", "ngrams", "like"):
+        raise ValueError(f"{name} is for files of texts; leave it out")
+    if _is_anndata(source):
+        return _of_anndata(source, options)
+    for name in options.given("layer", "raw"):
+        raise ValueError(f"{name} is for AnnData; leave it out")
+    raw = _of_object(source)
+    return raw.transposed() if options.transpose else raw
+
+
+def _of_object(source: Any) -> RawCounts:
+    if isinstance(source, Counts):
+        samples, features = (None if names is None else names.tolist() for names in (source.samples, source.features))
+        return RawCounts(source.csr, samples, features, source.metadata, source.text)
+    if isinstance(source, Shards):
+        names = None if source.features is None else source.features.tolist()
+        samples = None if source.samples is None else source.samples.tolist()
+        return RawCounts(
+            ByRows(source.shape, source.nnz, lambda start: _of_shards(source, start)), samples, names, None, source.text
+        )
+    if isinstance(source, pd.DataFrame):
+        return RawCounts(source, [str(name) for name in source.index], [str(name) for name in source.columns])
+    if _is_dask(source):
+        return RawCounts(_of_dask(source))
+    if isinstance(source, np.ndarray) or sp.issparse(source):
+        if source.ndim != 2:
+            raise ValueError(f"an array of {source.ndim} dimension(s); unmix needs samples × features")
+        return RawCounts(source)
+    if isinstance(source, Iterable):
+        return RawCounts(_Iterated(iter(source)))
+    return RawCounts(Counts(source).csr)
+
+
+def _of_shards(shards: Shards, start: int) -> Iterator[Any]:
+    for i in range(shards.n_shards):
+        first, last = shards.bounds(i)
+        if last > start:
+            yield shards.shard(i).csr[max(0, start - first) :]
+
+
+class _Iterated(ByRows):
+    """Blocks from an iterator, which comes once. The first of them says how many features there are."""
+
+    def __init__(self, blocks: Iterator[Any]) -> None:
+        first = next(blocks, None)
+        if first is None:
+            raise ValueError("no block of counts came; there is nothing to write")
+        if getattr(first, "ndim", 2) != 2 or not hasattr(first, "shape"):
+            raise ValueError("the blocks must be arrays or sparse matrices of samples × features")
+
+        def read(start: int) -> Iterator[Any]:
+            yield first
+            yield from blocks
+
+        super().__init__((None, int(first.shape[1])), None, read)
+
+
+def _is_dask(matrix: Any) -> bool:
+    return type(matrix).__module__.startswith("dask.") and hasattr(matrix, "rechunk")
+
+
+def _of_dask(matrix: Any) -> ByRows:
+    """Chunks of whole rows, computed one after the other."""
+    if matrix.ndim != 2 or any(size != size for size in matrix.shape):
+        raise ValueError("give a dask array of two dimensions whose sizes are known (compute_chunk_sizes)")
+    whole = matrix.rechunk({1: -1}) if len(matrix.chunks[1]) > 1 else matrix
+
+    def read(start: int) -> Iterator[Any]:
+        first = 0
+        for size in whole.chunks[0]:
+            if first + size > start:
+                block = whole[first : first + size].compute()
+                yield block[max(0, start - first) :]
+            first += size
+
+    return ByRows((int(matrix.shape[0]), int(matrix.shape[1])), None, read)
+
+
+def _is_anndata(source: Any) -> bool:
+    return type(source).__module__.partition(".")[0] == "anndata" and hasattr(source, "obs_names")
+
+
+def _of_anndata(adata: Any, options: ReadOptions) -> RawCounts:
+    """In memory, backed by a file, or lazy."""
+    if options.raw and options.layer is not None:
+        raise ValueError("give layer= or raw=True, not both")
+    if options.raw and adata.raw is None:
+        raise ValueError("there is no raw in it; it has X" + "".join(f", layer {name!r}" for name in adata.layers))
+    if options.layer is not None and options.layer not in adata.layers:
+        raise ValueError(f"there is no layer {options.layer!r} in it; it has {', '.join(adata.layers) or 'none'}")
+    matrix = adata.raw.X if options.raw else adata.X if options.layer is None else adata.layers[options.layer]
+    if matrix is None:
+        raise ValueError("there is no X in it; choose a layer")
+    variables = adata.raw.var_names if options.raw else adata.var_names
+    blocks = matrix if sp.issparse(matrix) or isinstance(matrix, np.ndarray) else None
+    if blocks is None and _is_dask(matrix):
+        blocks = _of_dask(matrix)
+    if blocks is None:
+        blocks = ByRows((adata.n_obs, len(variables)), None, lambda start: _slices(matrix, adata.n_obs, start))
+    obs = adata.obs if isinstance(adata.obs, pd.DataFrame) else None
+    return RawCounts(blocks, [str(name) for name in adata.obs_names], [str(name) for name in variables], obs)
+
+
+def _slices(matrix: Any, n: int, start: int) -> Iterator[Any]:
+    for first in range(start, n, ROWS):
+        block = matrix[first : min(first + ROWS, n)]
+        yield block if sp.issparse(block) else np.asarray(block)

@@ -1,0 +1,212 @@
+"""The files of shards: some thousand samples each, as safetensors, in about three bytes a nonzero.
+
+    indptr          u32, where each row begins
+    indices         u16 where there are at most 2^16 features, otherwise u32
+    values          u8, 0 for "see the exceptions", as canonical counts are never 0
+    exception_at    u32, and `exception` f64: counts above 255, and those that are not whole numbers
+    names           of the samples, if they have any: JSON as bytes
+
+Where more than a sixteenth would be exceptions, `values` are f32, or f64 if that is not exact, and there are none. So the
+encoding follows from the counts alone, and so do the checksums. A file is numbers and text, read whole rather than mapped, and
+looked at before it is trusted: kernels do not look again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from unmix.types import CSR
+
+Arrays = dict[str, NDArray[Any]]
+
+MANIFEST, FEATURES, SAMPLE = "shards.json", "features.safetensors", "sample.safetensors"
+FILE_NAME = re.compile(r"\d{6}\.safetensors")
+DTYPES = {name: np.dtype(code) for name, code in {"U8": "u1", "U16": "<u2", "U32": "<u4", "I64": "<i8"}.items()}
+DTYPES |= {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
+COUNTED = (
+    "indptr",
+    "indices",
+    "values",
+    "exception_at",
+    "exception",
+)  # all but the names, in the order of the checksum
+LARGEST_HEADER = 1 << 20
+MOST_NONZEROS = 2**32 - 1  # of a file, whose offsets have four bytes
+EXCEPTIONAL = 16  # a larger part than 1/16 of exceptions, and the values are kept as they are
+
+
+def file_name(shard: int) -> str:
+    return f"{shard:06d}.safetensors"
+
+
+def encoded(rows: CSR, features: int) -> Arrays:
+    """The arrays of a file, but for the names."""
+    if len(rows.data) > MOST_NONZEROS:
+        raise ValueError(f"{len(rows.indptr) - 1:,} samples hold {len(rows.data):,} nonzeros, too many for one file")
+    arrays: Arrays = {"indptr": rows.indptr.astype("<u4"), "indices": rows.indices.astype(index_type(features))}
+    data = np.asarray(rows.data, dtype=np.float64)
+    with np.errstate(invalid="ignore"):
+        values = data.astype(np.uint8)  # what does not fit is not equal below
+    at = np.flatnonzero(values != data)
+    if EXCEPTIONAL * at.size > data.size:
+        with np.errstate(over="ignore"):
+            single = data.astype("<f4")
+        exact = bool((single == data).all())
+        return arrays | {"values": single if exact else data.astype("<f8", copy=False)}
+    values[at] = 0
+    return arrays | {"values": values, "exception_at": at.astype("<u4"), "exception": data[at].astype("<f8")}
+
+
+def index_type(features: int) -> np.dtype:
+    return np.dtype("<u2" if features <= 1 << 16 else "<u4")
+
+
+def digest(arrays: Arrays) -> str:
+    """A checksum of the counts alone, whatever their samples are called."""
+    checksum = hashlib.sha256()
+    for name in COUNTED:
+        if name in arrays:
+            checksum.update(f"{name} {arrays[name].dtype.str} {len(arrays[name])} ".encode())
+            checksum.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)
+    return checksum.hexdigest()
+
+
+def as_bytes(value: Any) -> NDArray[np.uint8]:
+    """JSON as an array; names may take more room than the header of a file may have."""
+    return np.frombuffer(json.dumps(value).encode(), dtype=np.uint8)
+
+
+def serialized(arrays: Arrays) -> bytes:
+    return safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+
+
+def tensors(buffer: bytes) -> Arrays:
+    """The arrays in the bytes of a file, which they share. Whatever the header says, none reaches beyond them."""
+    size = int.from_bytes(buffer[:8], "little")
+    header, start = _header(buffer[8 : 8 + size] if size <= LARGEST_HEADER else b""), 8 + size
+    arrays = {}
+    for name, (dtype, length, first) in header.items():
+        if start + first + length * dtype.itemsize > len(buffer):
+            raise ValueError(f"{name} goes beyond its end")
+        arrays[name] = np.frombuffer(buffer, dtype, length, start + first)
+    return arrays
+
+
+def names_in(file: IO[bytes]) -> list[str] | None:
+    """The names in a file, without the rest of it."""
+    size = int.from_bytes(file.read(8), "little")
+    header = _header(file.read(size) if size <= LARGEST_HEADER else b"")
+    if "names" not in header:
+        return None
+    _, length, first = header["names"]
+    file.seek(8 + size + first)
+    return names_of(file.read(length))
+
+
+def names_of(content: bytes) -> list[str]:
+    names = json.loads(content)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("its names are not a list of names")
+    return names
+
+
+def _header(content: bytes) -> dict[str, tuple[np.dtype, int, int]]:
+    """Type, length and first byte of every array."""
+    try:
+        header = json.loads(content)
+        header.pop("__metadata__", None)
+        found = {}
+        for name, told in header.items():
+            (length,), (first, last), dtype = told["shape"], told["data_offsets"], DTYPES[told["dtype"]]
+            if not (0 <= first <= last and last - first == length * dtype.itemsize):
+                raise ValueError(f"{name} has impossible offsets")
+            found[name] = dtype, int(length), int(first)
+        return found
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ValueError(f"its header is damaged ({type(error).__name__})") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """The rows of a file as they lie there; some of them at a time become what kernels take."""
+
+    arrays: Arrays
+
+    @classmethod
+    def checked(cls, arrays: Arrays, rows: int, nonzeros: int, features: int, *, thoroughly: bool) -> Encoded:
+        """Once no row begins before another and no index lies outside: a kernel would read beyond its arrays. `thoroughly`
+        also looks for what would only be wrong: zeros, and features that are out of order or twice in a row."""
+        given = {name: (array.dtype, len(array)) for name, array in arrays.items() if name not in ("names", "rows")}
+        known = {"indptr": ("<u4", rows + 1), "indices": (index_type(features).str, nonzeros)}
+        few = len(arrays.get("exception", ()))
+        bytewise = {"values": ("u1", nonzeros), "exception_at": ("<u4", few), "exception": ("<f8", few)}
+        if not any(_same(given, known | kind) for kind in (bytewise, *({"values": (f, nonzeros)} for f in FLOATS))):
+            raise ValueError("its arrays do not go together")
+        indptr, indices, values = arrays["indptr"], arrays["indices"], arrays["values"]
+        if indptr[0] != 0 or indptr[-1] != nonzeros or (indptr[1:] < indptr[:-1]).any():
+            raise ValueError("its rows are out of order")
+        if nonzeros and int(indices.max()) >= features:
+            raise ValueError(f"it has a feature {int(indices.max()):,} of {features:,}")
+        at, exception = arrays.get("exception_at", _NONE), arrays.get("exception", _NONE)
+        if len(at) and (int(at.max()) >= nonzeros or (at[1:] <= at[:-1]).any() or values[at].any()):
+            raise ValueError("its exceptions are out of place")
+        counts = values if values.dtype.kind == "f" else exception
+        if len(counts) and not (counts.min() > 0 and counts.max() < np.inf):
+            raise ValueError("it holds what is no count")
+        if thoroughly:
+            if values.dtype.kind == "u" and np.count_nonzero(values) + len(at) != nonzeros:
+                raise ValueError("it holds zeros")
+            falls = np.flatnonzero(indices[1:] <= indices[:-1]) + 1
+            if not np.isin(falls, indptr).all():
+                raise ValueError("its features are out of order")
+        return cls(arrays)
+
+    def rows(self, first: int, last: int) -> CSR:
+        """Rows from `first` up to `last`; counts as two bytes each if all are whole and below 2^16, as in memory."""
+        offsets = self.arrays["indptr"][first : last + 1].astype(np.int64)
+        a, b = int(offsets[0]), int(offsets[-1])
+        values, indices = self.arrays["values"][a:b], self.arrays["indices"][a:b].astype(np.int32)
+        offsets -= a
+        if values.dtype.kind == "f":
+            return CSR(offsets, indices, narrowed(values.astype(np.float64)))
+        at = self.arrays["exception_at"]
+        some = slice(*np.searchsorted(at, (a, b)))
+        exceptions = narrowed(self.arrays["exception"][some].astype(np.float64))
+        data = values.astype(exceptions.dtype)
+        data[at[some].astype(np.int64) - a] = exceptions
+        return CSR(offsets, indices, data)
+
+
+FLOATS = ("<f4", "<f8")
+_NONE = np.zeros(0)
+
+
+def _same(given: Mapping[str, tuple[np.dtype, int]], known: Mapping[str, tuple[str, int]]) -> bool:
+    return given == {name: (np.dtype(code), length) for name, (code, length) in known.items()}
+
+
+def narrowed(data: NDArray[Any]) -> NDArray[Any]:
+    """Counts as uint16 if that is exact, otherwise as they are."""
+    if data.size and not data.max() < 1 << 16:
+        return data
+    narrow = data.astype(np.uint16)
+    return narrow if np.array_equal(narrow, data) else data
+
+
+def read_bytes(path: Path, expected: int) -> bytes:
+    """A file that should have so many bytes."""
+    with path.open("rb") as file:
+        content = file.read(expected + 1)
+    if len(content) != expected:
+        raise ValueError(f"it has {'more than' if len(content) > expected else 'but'} {len(content):,} bytes")
+    return content

@@ -1,0 +1,524 @@
+"""Shards: counts of any size, some thousand samples at a time, from a folder or from memory.
+
+A fit on shards goes through tiles of 4,096 samples, in shards of 16,384, and adds up what they say in their order. So what it
+ends with depends on the counts alone: not on where they lie, on how much memory there is, nor on who adds them up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from unmix import shard_files
+from unmix.counts import Counts, Names
+from unmix.shard_files import FEATURES, FILE_NAME, MANIFEST, SAMPLE, Encoded, file_name
+from unmix.types import CSR, Floats, Integers, Record
+
+FORMAT = 1
+SHARD, TILE = 16_384, 4_096  # samples. Bits depend on them: they are no options
+START = 16_384  # samples of the start
+MOST_IN_TILE, MOST_IN_SHARD = 1 << 24, 1 << 26  # nonzeros; with more in the first tile, shards have fewer samples
+JOURNAL = "building.json"
+AGAIN = "build the shards again with um.shard or `unmix shard`"
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """A few thousand samples of a whole, from sample `first` on, as kernels take them."""
+
+    first: int
+    shape: tuple[int, int]
+    rows: CSR
+
+    @cached_property
+    def transposed(self) -> CSR:
+        turned = self._with_data(self.rows.data).tocsc()
+        return CSR(turned.indptr.astype(np.int64), turned.indices.astype(np.int32, copy=False), turned.data)
+
+    @cached_property
+    def column_order(self) -> NDArray[np.int64]:
+        """Where each entry of `transposed` stands in `rows`."""
+        return self._with_data(np.arange(len(self.rows.data), dtype=np.int64)).tocsc().data
+
+    @cached_property
+    def sample_totals(self) -> Floats:
+        n = self.shape[0]
+        owners = np.repeat(np.arange(n), np.diff(self.rows.indptr))
+        return np.bincount(owners, self.rows.data, minlength=n).astype(np.float64, copy=False)
+
+    def _with_data(self, data: NDArray[Any]) -> Any:
+        return _scipy(CSR(self.rows.indptr, self.rows.indices, data), self.shape)
+
+
+class Part(NamedTuple):
+    """What is known of a shard without reading it."""
+
+    rows: int
+    nonzeros: int
+    total: float
+    log_factorials: float
+    empty_samples: int
+    fractional: int  # nonzeros that are not whole numbers
+    data: str  # checksum of the counts
+    size: int = 0  # bytes
+    sha256: str = ""  # of the file
+
+    @classmethod
+    def of(cls, counts: Counts, arrays: shard_files.Arrays, content: bytes = b"") -> Part:
+        empty = int((np.diff(counts.rows.indptr) == 0).sum())
+        others = arrays.get("exception", arrays["values"])  # only among them are fractions
+        fractional = int(np.count_nonzero(others != np.floor(others)))
+        known = counts.shape[0], counts.nnz, counts.total, counts.log_factorials, empty, fractional
+        sha256 = hashlib.sha256(content).hexdigest() if content else ""
+        return cls(*known, shard_files.digest(arrays), len(content), sha256)
+
+
+class Rows(Protocol):
+    """A shard at hand: some of its rows at a time."""
+
+    def rows(self, first: int, last: int) -> CSR: ...
+
+
+class Store(Protocol):
+    """Where shards lie."""
+
+    named: bool
+
+    @property
+    def parts(self) -> list[Part]: ...
+    def shard(self, i: int) -> Rows: ...
+    def names(self, i: int) -> list[str]: ...
+    def feature_totals(self) -> Floats: ...
+    def sample(self) -> Counts: ...
+
+
+class Shards:
+    """Counts of any size, in a folder made by `unmix.shard` or in memory.
+
+    Sizes of files are checked at once, each file's checksum when it is first read. `Shards.of` takes `Counts`: a fit of them
+    and a fit of their shards on disk are equal to the last bit.
+
+    Parameters
+    ----------
+    folder
+        A folder of shards.
+
+    >>> Shards.of(Counts([[1, 0, 2], [0, 3, 0]]))
+    Shards(2 samples × 3 features, 3 nonzeros, total 6, in 1 shard)
+    """
+
+    shape: tuple[int, int]
+    features: Names | None
+    text: Record | None
+    metadata: None = None
+    rows_per_shard: int
+    rows_per_tile: int
+    folder: Path | None
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        manifest = _manifest(self.folder)
+        self.shape = manifest["shape"][0], manifest["shape"][1]
+        self.rows_per_shard, self.rows_per_tile = manifest["rows_per_shard"], manifest["rows_per_tile"]
+        self.text = manifest["text"]
+        self._store: Store = (store := _OnDisk(self.folder, manifest))
+        self.features = store.features
+
+    @classmethod
+    def of(cls, counts: Counts, sample: int | None = None, sample_by: ArrayLike | None = None) -> Shards:
+        """The same in memory. `sample` and `sample_by` are as in `unmix.shard`."""
+        shards = object.__new__(cls)
+        shards.folder, shards.shape, shards.features, shards.text = None, counts.shape, counts.features, counts.text
+        first = min(TILE, counts.shape[0])
+        shards.rows_per_shard = rows_per_shard(first, int(counts.rows.indptr[first]))
+        shards.rows_per_tile = TILE
+        chosen = start_sample(counts.shape[0], sample, sample_by)
+        shards._store = _InMemory(counts, shards.rows_per_shard, shards.rows_per_tile, chosen)
+        return shards
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        size = f"{n:,} samples × {m:,} features, {self.nnz:,} nonzeros, total {self.total:,.10g}"
+        return f"Shards({size}, in {self.n_shards:,} shard{'s' * (self.n_shards > 1)})"
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def n_shards(self) -> int:
+        return -(-self.shape[0] // self.rows_per_shard)
+
+    def bounds(self, i: int) -> tuple[int, int]:
+        """The numbers of the first sample of a shard, and of the first one after it."""
+        if not 0 <= i < self.n_shards:
+            raise IndexError(f"shard {i} of {self.n_shards}")
+        return i * self.rows_per_shard, min((i + 1) * self.rows_per_shard, self.shape[0])
+
+    @cached_property
+    def nnz(self) -> int:
+        return sum(part.nonzeros for part in self._store.parts)
+
+    @cached_property
+    def total(self) -> float:
+        return float(sum(part.total for part in self._store.parts))
+
+    @cached_property
+    def log_factorials(self) -> float:
+        """Σ log Γ(x + 1), the constant of every likelihood here; shard by shard."""
+        return float(sum(part.log_factorials for part in self._store.parts))
+
+    @cached_property
+    def feature_totals(self) -> Floats:
+        return self._store.feature_totals()
+
+    @cached_property
+    def samples(self) -> Names | None:
+        """The names of all samples, read when first asked for."""
+        if not self._store.named:
+            return None
+        return np.array([name for i in range(self.n_shards) for name in self._store.names(i)], dtype=str)
+
+    @cached_property
+    def facts(self) -> Record:
+        """What a fit remembers of its data: size, oddities, and a checksum by which to know them again, wherever they lie."""
+        parts = self._store.parts
+        return {
+            "nonzeros": self.nnz,
+            "total": self.total,
+            "empty_samples": sum(part.empty_samples for part in parts),
+            "empty_features": int((self.feature_totals == 0).sum()),
+            "fractional": sum(part.fractional for part in parts) / self.nnz if self.nnz else 0.0,
+            "checksum": checksum(self.shape, parts),
+            "shards": self.n_shards,
+        }
+
+    @cached_property
+    def sample(self) -> Counts:
+        """The samples that a fit starts from, in memory: those whose numbers have the smallest hashes, in their order."""
+        return self._store.sample()
+
+    def tiles(self, i: int) -> Iterator[Tile]:
+        """The samples of a shard, 4,096 at a time."""
+        first, last = self.bounds(i)
+        shard = self._store.shard(i)
+        for start in range(0, last - first, self.rows_per_tile):
+            stop = min(start + self.rows_per_tile, last - first)
+            yield Tile(first + start, (stop - start, self.shape[1]), shard.rows(start, stop))
+
+    def shard(self, i: int) -> Counts:
+        """One shard, in memory, with names."""
+        first, last = self.bounds(i)
+        rows = _scipy(_wide(self._store.shard(i).rows(0, last - first)), (last - first, self.shape[1]))
+        names = np.array(self._store.names(i), dtype=str) if self._store.named else None
+        return Counts.trusted(rows, names, self.features, None, self.text)
+
+    def take(self, rows: Integers) -> Counts:
+        """These samples, in this order, in memory; only the shards that hold them are read."""
+        rows = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows, dtype=np.int64)
+        if len(rows) and not (rows.min() >= 0 and rows.max() < self.shape[0]):
+            raise IndexError(f"sample {rows.min() if rows.min() < 0 else rows.max()} of {self.shape[0]}")
+        wanted, place = np.unique(rows, return_inverse=True)
+        found, names = [sp.csr_array((0, self.shape[1]))], []
+        for i in np.unique(wanted // self.rows_per_shard).tolist():
+            first, last = self.bounds(i)
+            here = wanted[slice(*np.searchsorted(wanted, (first, last)))] - first
+            shard = self._store.shard(i)
+            for start in (np.unique(here // self.rows_per_tile) * self.rows_per_tile).tolist():
+                stop = min(start + self.rows_per_tile, last - first)
+                tile = _scipy(_wide(shard.rows(start, stop)), (stop - start, self.shape[1]))
+                found.append(tile[here[slice(*np.searchsorted(here, (start, stop)))] - start])
+            if self._store.named:
+                of_shard = self._store.names(i)
+                names += [of_shard[row] for row in here.tolist()]
+        matrix = sp.vstack(found, format="csr")
+        in_order = np.array_equal(place, np.arange(len(wanted)))
+        return Counts.trusted(
+            matrix if in_order else matrix[place],
+            np.array(names, dtype=str)[place] if self._store.named else None,
+            self.features,
+            None,
+            self.text,
+        )
+
+    def verify(self) -> None:
+        """Read everything; raise ValueError at the first file that is not as it was built."""
+        if isinstance(self._store, _OnDisk):
+            self._store.verify(self.shape[1])
+
+
+def rows_per_shard(first: int, nonzeros: int) -> int:
+    """Of counts whose `first` samples (a tile of them) have so many nonzeros: fewer where they are so many that a shard would be
+    large. It follows from the counts alone."""
+    rows = SHARD
+    while nonzeros > MOST_IN_TILE and rows * nonzeros > MOST_IN_SHARD * first and rows > 1:
+        rows //= 2
+    return rows
+
+
+def add_feature_totals(totals: Floats, shard: Rows, rows: int, tile: int) -> None:
+    """Tile by tile, in order, so that fractions add up to the same bits everywhere."""
+    for start in range(0, rows, tile):
+        some = shard.rows(start, min(start + tile, rows))
+        totals += np.bincount(some.indices, some.data, minlength=len(totals))
+
+
+def checksum(shape: tuple[int, int], parts: list[Part]) -> str:
+    return f"sha256:{hashlib.sha256(repr((shape, [part.data for part in parts])).encode()).hexdigest()}"
+
+
+def start_sample(n: int, size: int | None = None, by: ArrayLike | None = None) -> Integers:
+    """The numbers of the samples to start from, in order: those with the smallest hashes, of all or of every label `by` alike."""
+    size = START if size is None else size
+    if size < 1:
+        raise ValueError(f"sample={size}; give a number of samples, 1 or more")
+    if size >= n:
+        return np.arange(n)
+    order = np.argsort(splitmix64(np.arange(n, dtype=np.uint64)), kind="stable")
+    if by is not None:
+        _, labels = np.unique(np.asarray(by)[order].astype(str), return_inverse=True)
+        within = np.argsort(labels, kind="stable")
+        rank = np.empty(n, dtype=np.int64)  # how many of its label come before a sample
+        rank[within] = np.arange(n) - np.searchsorted(labels[within], labels[within])
+        order = order[np.argsort(rank, kind="stable")]
+    return np.sort(order[:size])
+
+
+def splitmix64(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Steele, Lea and Flood (2014): numbers in, what looks like chance out; the same everywhere.
+
+    >>> splitmix64(np.arange(2, dtype=np.uint64))
+    array([16294208416658607535, 10451216379200822465], dtype=uint64)
+    """
+    z = numbers + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def _scipy(rows: CSR, shape: tuple[int, int]) -> sp.csr_array:
+    narrow = len(rows.data) <= np.iinfo(np.int32).max
+    indptr = rows.indptr.astype(np.int32) if narrow else rows.indptr
+    return sp.csr_array((rows.data, rows.indices, indptr), shape=shape, copy=False)
+
+
+def _wide(rows: CSR) -> CSR:
+    return CSR(rows.indptr, rows.indices, rows.data.astype(np.float64, copy=False))
+
+
+class _InMemory:
+    """Counts, cut into shards."""
+
+    def __init__(self, counts: Counts, rows_per_shard: int, rows_per_tile: int, chosen: Integers) -> None:
+        self.counts, self.size, self.tile, self.chosen = counts, rows_per_shard, rows_per_tile, chosen
+        self.named = counts.samples is not None
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        shards = range(-(-self.counts.shape[0] // self.size))
+        return [Part.of(counts, shard_files.encoded(counts.rows, counts.shape[1])) for counts in map(self._at, shards)]
+
+    def shard(self, i: int) -> Rows:
+        return _Slice(self.counts.rows, i * self.size)
+
+    def names(self, i: int) -> list[str]:
+        assert self.counts.samples is not None
+        return self.counts.samples[i * self.size : (i + 1) * self.size].tolist()
+
+    def feature_totals(self) -> Floats:
+        totals = np.zeros(self.counts.shape[1])
+        for i in range(-(-self.counts.shape[0] // self.size)):
+            add_feature_totals(totals, self.shard(i), min(self.size, len(self.counts) - i * self.size), self.tile)
+        return totals
+
+    def sample(self) -> Counts:
+        sample = self.counts if len(self.chosen) == len(self.counts) else self.counts.take(self.chosen)
+        return Counts.trusted(sample.csr, sample.samples, sample.features, None, sample.text)
+
+    def _at(self, i: int) -> Counts:
+        first, last = i * self.size, min((i + 1) * self.size, len(self.counts))
+        rows = _wide(_Slice(self.counts.rows, first, narrow=False).rows(0, last - first))
+        return Counts.trusted(_scipy(rows, (last - first, self.counts.shape[1])))
+
+
+class _Slice(NamedTuple):
+    """The rows of a matrix from one on."""
+
+    matrix: CSR
+    first: int
+    narrow: bool = True
+
+    def rows(self, first: int, last: int) -> CSR:
+        offsets = self.matrix.indptr[self.first + first : self.first + last + 1]
+        some = slice(int(offsets[0]), int(offsets[-1]))
+        data = self.matrix.data[some]
+        narrowed = shard_files.narrowed(data) if self.narrow else data
+        return CSR(offsets - offsets[0], self.matrix.indices[some], narrowed)
+
+
+class _OnDisk:
+    """A folder, whose files are what the manifest says or refused."""
+
+    def __init__(self, folder: Path, manifest: Record) -> None:
+        self.folder, self.manifest, self.seen = folder, manifest, set[int]()
+        self.m, self.size, self.named = manifest["shape"][1], manifest["rows_per_shard"], manifest["named"]
+        self.parts: list[Part] = manifest["shards"]
+        files = {FEATURES: manifest["features"]["size"], SAMPLE: manifest["sample"]["size"]}
+        for i, part in enumerate(self.parts):
+            files[file_name(i)] = part.size
+        for name, size in files.items():
+            try:
+                there = (folder / name).stat().st_size
+            except OSError as error:
+                raise self.damaged(name, f"cannot be read ({error.strerror})") from None
+            if there != size:
+                raise self.damaged(name, f"has {there:,} bytes where {size:,} were written")
+        arrays = self._file(FEATURES)
+        if "feature_totals" not in arrays or len(arrays["feature_totals"]) != self.m:
+            raise self.damaged(FEATURES, "has no totals of the features")
+        self.totals = arrays["feature_totals"].astype(np.float64)
+        self.features = None
+        if "names" in arrays:
+            self.features = np.array(shard_files.names_of(arrays["names"].tobytes()), dtype=str)
+            if len(self.features) != self.m:
+                raise self.damaged(FEATURES, f"has {len(self.features):,} names for {self.m:,} features")
+
+    def damaged(self, name: str, problem: str) -> ValueError:
+        where = ""
+        if FILE_NAME.fullmatch(name):
+            first = int(name[:6]) * self.size
+            last = min(first + self.size, self.manifest["shape"][0]) - 1
+            where = f" (samples {first:,} to {last:,})"
+        return ValueError(f"{self.folder}: {name}{where} {problem}; {AGAIN}")
+
+    def shard(self, i: int) -> Rows:
+        part, name, first = self.parts[i], file_name(i), i not in self.seen
+        arrays = self._tensors(name, part.size, part.sha256 if first else None)
+        shard = self._encoded(name, arrays, part.rows, part.nonzeros, first)
+        self.seen.add(i)
+        return shard
+
+    def names(self, i: int) -> list[str]:
+        name = file_name(i)
+        if i not in self.seen:
+            self.shard(i)
+        try:
+            with (self.folder / name).open("rb") as file:
+                names = shard_files.names_in(file)
+        except (OSError, ValueError) as error:
+            raise self.damaged(name, f"cannot be read ({error})") from None
+        if names is None or len(names) != self.parts[i].rows:
+            raise self.damaged(name, "lacks the names of its samples")
+        return names
+
+    def feature_totals(self) -> Floats:
+        return self.totals
+
+    def sample(self) -> Counts:
+        rows, nonzeros = self.manifest["sample"]["rows"], self.manifest["sample"]["nonzeros"]
+        arrays = self._file(SAMPLE)
+        matrix = _scipy(
+            _wide(self._encoded(SAMPLE, arrays, rows, nonzeros, True).rows(0, rows)),
+            (rows, self.m),
+        )
+        names = None
+        if self.named:
+            names = np.array(shard_files.names_of(arrays["names"].tobytes()) if "names" in arrays else [], dtype=str)
+            if len(names) != rows:
+                raise self.damaged(SAMPLE, "lacks the names of its samples")
+        return Counts.trusted(matrix, names, self.features, None, self.manifest["text"])
+
+    def verify(self, m: int) -> None:
+        """Besides checksums: that what the manifest says of the counts is so."""
+        totals = np.zeros(m)
+        for i, part in enumerate(self.parts):
+            self.seen.discard(i)
+            shard = self.shard(i)
+            counts = Counts.trusted(_scipy(_wide(shard.rows(0, part.rows)), (part.rows, m)))
+            again = Part.of(counts, shard_files.encoded(counts.rows, m))
+            if again != part._replace(size=0, sha256="", log_factorials=again.log_factorials):
+                raise self.damaged(file_name(i), f"is not what {MANIFEST} says of it")
+            add_feature_totals(totals, shard, part.rows, self.manifest["rows_per_tile"])
+            if self.named:
+                self.names(i)
+        if not np.array_equal(totals, self.totals):
+            raise self.damaged(FEATURES, "has other totals than the shards")
+        self._file(FEATURES)
+        self.sample()
+
+    def _encoded(self, name: str, arrays: shard_files.Arrays, rows: int, nonzeros: int, thoroughly: bool) -> Encoded:
+        try:
+            return Encoded.checked(arrays, rows, nonzeros, self.m, thoroughly=thoroughly)
+        except ValueError as error:
+            raise self.damaged(name, f"is damaged: {error}") from None
+
+    def _file(self, name: str) -> shard_files.Arrays:
+        told = self.manifest[name.partition(".")[0]]
+        return self._tensors(name, told["size"], told["sha256"])
+
+    def _tensors(self, name: str, size: int, sha256: str | None) -> shard_files.Arrays:
+        try:
+            content = shard_files.read_bytes(self.folder / name, size)
+            if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
+                raise ValueError(f"its checksum is not that of {MANIFEST}")
+            return shard_files.tensors(content)
+        except OSError as error:
+            raise self.damaged(name, f"cannot be read ({error.strerror})") from None
+        except ValueError as error:
+            raise self.damaged(name, f"is damaged: {error}") from None
+
+
+def _manifest(folder: Path) -> Record:
+    """What a folder says of itself, once it makes sense; `shards` become `Part`s."""
+    if not folder.exists():
+        raise FileNotFoundError(f"{folder}: no such folder; make shards with um.shard or `unmix shard`")
+    if not (folder / MANIFEST).is_file():
+        unfinished = folder.is_dir() and (folder / JOURNAL).is_file()
+        why = (
+            "its shards are not finished; the command that began them goes on" if unfinished else "no folder of shards"
+        )
+        raise ValueError(f"{folder}: {why}{'' if unfinished else f': there is no {MANIFEST} in it'}")
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if manifest["format"] != FORMAT:
+            raise ValueError(f"format {manifest['format']!r}, this version of unmix reads {FORMAT}")
+        return _sound(manifest)
+    except OSError as error:
+        raise ValueError(f"{folder}: {MANIFEST} cannot be read ({error.strerror})") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        told = f"no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"{folder}: {MANIFEST} is damaged ({told}); {AGAIN}") from None
+
+
+def _sound(manifest: Record) -> Record:
+    (n, m), size, tile = manifest["shape"], manifest["rows_per_shard"], manifest["rows_per_tile"]
+    about = [manifest["features"], manifest["sample"], *manifest["shards"]]
+    numbers = [n, m, size, tile, *(entry["size"] for entry in about), manifest["sample"]["rows"]]
+    if not all(type(number) is int and number > 0 for number in numbers) or m >= 2**31:
+        raise ValueError("sizes that are not")
+    if manifest["text"] is not None and not isinstance(manifest["text"], dict):
+        raise ValueError("no settings of texts")
+    parts = []
+    for i, entry in enumerate(manifest["shards"]):
+        name = entry["file"]
+        if not isinstance(name, str) or not FILE_NAME.fullmatch(name) or name != file_name(i):
+            raise ValueError(f"{name!r} where {file_name(i)!r} should be")
+        part = Part(**{field: entry[field] for field in Part._fields})
+        whole = (part.rows, part.nonzeros, part.empty_samples, part.fractional)
+        if part.rows != min(size, n - i * size) or not all(type(number) is int and number >= 0 for number in whole):
+            raise ValueError(f"{name}: sizes that are not")
+        parts.append(part._replace(total=float(part.total), log_factorials=float(part.log_factorials)))
+    if sum(part.rows for part in parts) != n:
+        raise ValueError(f"{sum(part.rows for part in parts):,} samples in shards, {n:,} in all")
+    if manifest["checksum"] != checksum((n, m), parts):
+        raise ValueError("its shards are not those of its checksum")
+    return manifest | {"shards": parts, "named": bool(manifest["named"])}
