@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from unmix import shard_files
+from unmix import kernels, shard_files
 from unmix.counts import Counts, Names
 from unmix.shard_files import FEATURES, FILE_NAME, MANIFEST, SAMPLE, Encoded, file_name
 from unmix.types import CSR, Floats, Integers, Record
@@ -42,8 +42,7 @@ class Tile:
 
     @cached_property
     def transposed(self) -> CSR:
-        turned = self._with_data(self.rows.data).tocsc()
-        return CSR(turned.indptr.astype(np.int64), turned.indices.astype(np.int32, copy=False), turned.data)
+        return kernels.transpose(self.rows, self.shape[1])
 
     @cached_property
     def column_order(self) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,10 @@ class Side:
             self.rows, fixed, scale, start, prior, steps=steps, tolerance=tolerance, workspace=self.workspace
         )
 
+    def add_sums(self, fixed: Factor, moving: Factor, sums: FeatureSums) -> None:
+        """As the side of features: what these samples, with these loadings, say of the factors."""
+        kernels.add_sums(self.rows, fixed, moving, *sums, workspace=self.workspace)
+
     def some(self, most: int) -> tuple[Integers, Integers, Floats]:
         """Rows, columns and counts of up to so many nonzeros, evenly spaced."""
         nnz = len(self.rows.data)
@@ -86,6 +90,22 @@ class Side:
     def owners(self) -> NDArray[np.intp]:
         """The row of every nonzero."""
         return np.repeat(np.arange(len(self.rows.indptr) - 1), np.diff(self.rows.indptr))
+
+
+class FeatureSums(NamedTuple):
+    """Of every feature, B_jk = Σ_i x_ij l_ik / λ_ij and the curvature, added up over samples; see `kernels.add_sums`."""
+
+    numerators: Floats
+    curvature: NDArray[np.float32]
+
+    @classmethod
+    def zeros(cls, features: int, topics: int) -> FeatureSums:
+        size = kernels.curvature_size(topics)
+        return cls(np.zeros((features, topics)), np.zeros((features, size), np.float32))
+
+    def step(self, factor: Factor, cost: Floats, totals: Floats, shape: Floats | None) -> Factor:
+        """Once they are the sums of all samples: factors with a lower loss, unless there are none."""
+        return kernels.box_step(factor, *self, cost, totals, shape)
 
 
 class Matrix(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +19,10 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
 from unmix.counts import Counts, CountsLike
+from unmix.estimators import streamed
 from unmix.fit import Fit
 from unmix.registry import STARTS
+from unmix.shards import Shards
 from unmix.solvers import ProgressBar
 from unmix.solvers.online import Online, Stream
 from unmix.solvers.run import Callback, Phase, restored, resume, run_phases
@@ -56,7 +59,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """Raises if one of them is not what it should be."""
 
     @abstractmethod
-    def _task(self, X: Counts) -> Any:
+    def _task(self, X: Any) -> Any:
         """What is optimised, for these data."""
 
     @abstractmethod
@@ -75,18 +78,18 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return state
 
     @abstractmethod
-    def transform(self, X: CountsLike) -> Floats: ...
+    def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats: ...
 
-    def fit(self, X: CountsLike, y: None = None) -> Self:
-        """Fit the model to counts: anything that `Counts` takes."""
+    def fit(self, X: CountsLike | Shards, y: None = None) -> Self:
+        """Fit the model to counts: anything that `Counts` takes, or `Shards`."""
         return self._fit(X, None)
 
-    def resume(self, X: CountsLike, fit: Fit) -> Self:
+    def resume(self, X: CountsLike | Shards, fit: Fit) -> Self:
         """Go on with a fit of the same data that was interrupted, or that `unmix.solvers.Checkpoint` saved on its way, and end
         where it would have ended: with the same numbers, to the last bit. `max_iter` may be larger than it was."""
         return self._fit(X, fit)
 
-    def _fit(self, X: CountsLike, resume_from: Fit | None) -> Self:
+    def _fit(self, X: CountsLike | Shards, resume_from: Fit | None) -> Self:
         """All fits, from the beginning or from where one was left off."""
         self._check_parameters()
         counts = self._checked_counts(X, reset=True)
@@ -148,7 +151,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         check_is_fitted(self)
         return np.asarray(X, dtype=np.float64) @ self.components_
 
-    def perplexity(self, X: CountsLike, *, held_out: float = 0.5, random_state: Seed = 0) -> float:
+    def perplexity(self, X: CountsLike | Shards, *, held_out: float = 0.5, random_state: Seed = 0) -> float:
         """Held-out perplexity by document completion: lower is better.
 
         Each count is held out with probability `held_out`. The loadings of a sample are found from what is left, and the
@@ -159,6 +162,13 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         import unmix
 
         check_is_fitted(self)
+        if isinstance(X, Shards):
+            rng = generator(random_state)
+            return float(
+                np.exp(
+                    streamed.mean_of(X, lambda part: np.log(self.perplexity(part, held_out=held_out, random_state=rng)))
+                )
+            )
         counts = self._possible(self._checked_counts(X, reset=False))
         with use_threads(self.n_jobs):
             return unmix.analysis.perplexity(self, counts, held_out=held_out, rng=generator(random_state))
@@ -182,11 +192,11 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         tags.transformer_tags.preserves_dtype = ["float64"]
         return tags
 
-    def _counts(self, X: CountsLike) -> Counts:
-        return X if isinstance(X, Counts) else Counts(X)
+    def _counts(self, X: CountsLike | Shards) -> Any:
+        return X if isinstance(X, Counts | Shards) else Counts(X)
 
-    def _checked_counts(self, X: CountsLike, *, reset: bool) -> Counts:
-        """`reset` when fitting: then features are learned, and data that cannot be fitted are refused."""
+    def _checked_counts(self, X: CountsLike | Shards, *, reset: bool) -> Any:
+        """`Counts` or `Shards`. `reset` when fitting: then features are learned, and data that cannot be fitted are refused."""
         counts = self._counts(X)
         if reset or not self._names_from_counts(X):
             _check_feature_names(self, X, reset=reset)
@@ -204,12 +214,12 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             )
         return counts
 
-    def _names_from_counts(self, X: CountsLike) -> bool:
+    def _names_from_counts(self, X: CountsLike | Shards) -> bool:
         """Whether names are on a side that scikit-learn does not see, and so would miss: `Counts`, or the fit of some."""
         learned = not hasattr(self, "feature_names_in_") and self.result_.features is not None
-        return learned or (isinstance(X, Counts) and X.features is not None)
+        return learned or (isinstance(X, Counts | Shards) and X.features is not None)
 
-    def _check_same_features(self, counts: Counts) -> None:
+    def _check_same_features(self, counts: Counts | Shards) -> None:
         """Names on both sides must agree: the same counts in another order would be wrong loadings, silently."""
         known, new = self.result_.features, counts.features
         if known is None or new is None or np.array_equal(known, new):
@@ -247,7 +257,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 about[name] = np.asarray(value, dtype=float).tolist()
         return about
 
-    def check_resumable(self, X: Counts, fit: Fit) -> None:
+    def check_resumable(self, X: Counts | Shards, fit: Fit) -> None:
         """Raises if `resume` could not go on with this fit: one of another model, of other data, or without its state."""
         here, defaults = (
             self._about(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self, cast
@@ -14,14 +15,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from unmix import solvers
 from unmix.counts import Counts, CountsLike
+from unmix.engines.using import engine
+from unmix.estimators import streamed
 from unmix.estimators.base import CountsEstimator, Init, generator
 from unmix.fit import Fit
 from unmix.models.poisson import check_factors, logliks
 from unmix.models.priors import Dirichlet, Gamma
 from unmix.models.problem import Problem, State, drop_negligible
 from unmix.models.sparse import Sparsity
+from unmix.models.streaming import StreamedProblem
 from unmix.models.topics import poisson_to_topics
 from unmix.registry import SOLVERS, named
+from unmix.shards import Shards
 from unmix.solvers import EM, PLSA, Alternate, Extrapolate, run
 from unmix.solvers import init as starts
 from unmix.solvers.base import AnySolver, Solver
@@ -128,12 +133,22 @@ class PoissonNMF(CountsEstimator):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def _task(self, X: Counts) -> Problem:
+    def _task(self, X: Counts | Shards) -> Problem | StreamedProblem:
         prior = self.prior.on_topics() if isinstance(self.prior, Dirichlet) else self.prior
-        return Problem(X, self.n_components, prior, self.loadings_prior, self._sparsity())
+        if not isinstance(X, Shards):
+            return Problem(X, self.n_components, prior, self.loadings_prior, self._sparsity())
+        if self.online is not None:
+            raise streamed.refuse("online=", "call partial_fit(shards.shard(i)) for every i")
+        if self._sparsity() is not None:
+            raise streamed.refuse(type(self).__name__, "use PoissonNMF")
+        if isinstance(self.loadings_prior, Dirichlet) or np.ndim(getattr(self.loadings_prior, "shape", 0)) > 1:
+            raise streamed.refuse(f"loadings_prior={self.loadings_prior!r}", "use LDA, or a Gamma with a shape a topic")
+        return StreamedProblem(X, self.n_components, engine(), prior, self.loadings_prior)
 
-    def _phases(self, task: Problem, session: Session) -> list[Phase]:
-        solver = self._solver()
+    def _phases(self, task: Problem | StreamedProblem, session: Session) -> list[Phase]:
+        solver: Any = self._solver()
+        if isinstance(task, StreamedProblem):
+            return [Phase("fit", streamed.streamed_solver(solver, self.solver), self.max_iter, self.tol)]
         if self.online is not None:
             self._check_online()
             solver = OnlineEM(self.online, int(session.rng.integers(2**31)), start_weight(self.init))
@@ -167,7 +182,7 @@ class PoissonNMF(CountsEstimator):
         describes the samples of the last batch.
         """
         self._check_parameters()
-        problem = self._task(self._checked_counts(X, reset=not hasattr(self, "stream_")))
+        problem = cast(Problem, self._task(self._checked_counts(X, reset=not hasattr(self, "stream_"))))
         solver = OnlineEM(self.online or Online(), 0, start_weight(self.init))
 
         def first() -> Any:
@@ -220,12 +235,16 @@ class PoissonNMF(CountsEstimator):
         model.n_features_in_, model.n_iter_ = len(F), 0
         return model
 
-    def transform(self, X: CountsLike) -> Floats:
-        """n × K loadings of samples, given the fitted factors."""
+    def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats:
+        """n × K loadings of samples, given the fitted factors. Of `Shards`, shard by shard; `out` names a .npy file for them."""
+        if isinstance(X, Shards):
+            return streamed.transform(self, X, out)
         return self._loadings(X)[1]
 
-    def score(self, X: CountsLike, y: None = None) -> float:
+    def score(self, X: CountsLike | Shards, y: None = None) -> float:
         """Mean log-likelihood per count, higher is better; new samples get their best loadings first."""
+        if isinstance(X, Shards):
+            return streamed.mean_of(X, self.score)
         counts, L = self._loadings(X)
         with use_threads(self.n_jobs):
             return float(self._logliks(counts, L).sum()) / counts.total if counts.total > 0 else 0.0
@@ -250,7 +269,17 @@ class PoissonNMF(CountsEstimator):
     def _sparsity(self) -> Sparsity | None:
         return None
 
-    def _start(self, task: Problem, phases: list[Phase], rng: np.random.Generator) -> tuple[Phase, Any, str]:
+    def _start(
+        self, task: Problem | StreamedProblem, phases: list[Phase], rng: np.random.Generator
+    ) -> tuple[Phase, Any, str]:
+        if isinstance(task, StreamedProblem):
+            L, F, note = streamed.first_factors(self, task.X, rng)
+            solver: Any = phases[0].solver
+            return (
+                phases[0],
+                solver.start(task, None if L is None else L.astype(self.dtype), F.astype(self.dtype)),
+                note,
+            )
         search, prefit, fit, *_ = phases
         if self._searches():
             first = cast(Search, search.solver).start(task, rng)
@@ -263,8 +292,8 @@ class PoissonNMF(CountsEstimator):
         """Whether the fit starts with a search; where there is one topic, all starts are alike."""
         return isinstance(self.init, str) and self.init == "auto" and self.n_components > 1
 
-    def _warm(self, task: Problem, solver: Any, state: State, rng: np.random.Generator) -> State | None:
-        return state if state.L.dtype == self.dtype else None
+    def _warm(self, task: Any, solver: Any, state: Any, rng: np.random.Generator) -> Any:
+        return state if state.F.dtype == self.dtype else None
 
     def _first_state(self, problem: Problem, rng: np.random.Generator) -> tuple[State, str, int]:
         """A state of `PREFIT`, what it is, and how many of its iterations are to follow."""
@@ -362,8 +391,11 @@ class TopicModel(PoissonNMF):
     array([1., 1., 1., 1., 1.])
     """
 
-    def transform(self, X: CountsLike) -> Floats:
-        """n × K proportions of samples, given the fitted topics; rows sum to one."""
+    def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats:
+        """n × K proportions of samples, given the fitted topics; rows sum to one. Of `Shards`, shard by shard; `out` names a .npy
+        file for them."""
+        if isinstance(X, Shards):
+            return streamed.transform(self, X, out)
         _, L = self._loadings(X)
         return poisson_to_topics(L, self.result_.F if self.loadings_prior is None else self.result_.topics)[0]
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal
 
 from sklearn.utils.validation import check_is_fitted
 
 from unmix.counts import CountsLike
+from unmix.estimators import streamed
 from unmix.estimators.base import CountsEstimator
 from unmix.models.beliefs import Belief, Prior
 from unmix.models.variational import Inference, restore
+from unmix.shards import Shards
 from unmix.solvers.vi import infer
 from unmix.threads import use_threads
 from unmix.types import Floats
@@ -20,14 +23,18 @@ STEPS, TOLERANCE = 1000, 1e-7  # most updates of a new sample, and the change, a
 class PosteriorEstimator(CountsEstimator):
     """`result_` has the arrays of a variational model and the kinds of its priors."""
 
-    def transform(self, X: CountsLike) -> Floats:
-        """n × K posterior means of samples, given the fitted topics."""
+    def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats:
+        """n × K posterior means of samples, given the fitted topics. Of `Shards`, shard by shard, into the .npy file `out` if asked."""
+        if isinstance(X, Shards):
+            return streamed.transform(self, X, out)
         with use_threads(self.n_jobs):
             task, left, _ = self._infer(X)
         return task.model.left.mean(left)
 
-    def score(self, X: CountsLike, y: None = None) -> float:
+    def score(self, X: CountsLike | Shards, y: None = None) -> float:
         """A lower bound of the log-likelihood per count of samples, given the fitted topics; higher is better."""
+        if isinstance(X, Shards):
+            return streamed.mean_of(X, self.score)
         with use_threads(self.n_jobs):
             task, left, right = self._infer(X)
             bound = -task.loss(task.model, left, right) - right.bound

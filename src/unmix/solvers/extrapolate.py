@@ -104,12 +104,12 @@ class Extrapolate(Solver[Momentum]):
     def _advance(self, problem: Problem, s: Momentum) -> Advance:
         if isinstance(self.inner, Solver):
             new = self.inner.step(problem, self.inner.start(problem, s.Ly, s.Fy))
-            Ly, Fy = _beyond(new.L, s.Ln, s.beta), _beyond(new.F, s.Fn, s.beta)
+            Ly, Fy = beyond(new.L, s.Ln, s.beta), beyond(new.F, s.Fn, s.beta)
             return Advance(new.L, Ly, new.F, Fy, new.L, new.loss)
         Ln, _ = self.inner(problem.left, s.Fy, s.Ly)
-        Ly = _beyond(Ln, s.Ln, s.beta)
+        Ly = beyond(Ln, s.Ln, s.beta)
         Fn, xlog = self.inner(problem.right, Ly, s.Fy, measure=True)
-        return Advance(Ln, Ly, Fn, _beyond(Fn, s.Fn, s.beta), Ly, problem.loss(Ly, Fn, xlog))
+        return Advance(Ln, Ly, Fn, beyond(Fn, s.Fn, s.beta), Ly, problem.loss(Ly, Fn, xlog))
 
 
 def _gathered(s: State, iteration: int) -> Momentum:
@@ -117,7 +117,7 @@ def _gathered(s: State, iteration: int) -> Momentum:
     return Momentum(L=s.L, F=s.F, loss=s.loss, Ln=s.L, Fn=s.F, Ly=s.L, Fy=s.F, reference=s.loss, iteration=iteration)
 
 
-def _beyond(new: Factor, old: Factor, beta: float) -> Factor:
+def beyond(new: Factor, old: Factor, beta: float) -> Factor:
     """max(new + β (new − old), KEPT new), block by block so that what is between stays in cache"""
     out = np.empty_like(new)
     for start in range(0, len(new), 2048):

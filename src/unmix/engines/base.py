@@ -1,0 +1,107 @@
+"""What goes over shards: a visit, and how the sums of visits are added up.
+
+A visit is a pure function of a shard's counts, of what is shared by all visits of a pass, and of what the visit before left for
+this shard. It leaves arrays for the next one, and returns sums. Sums are added in a tree whose shape follows from the number of
+shards alone, so they are the same to the last bit whoever made the visits, and in whatever order.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmix.shards import Shards, Tile
+from unmix.types import Record
+
+Arrays = dict[str, NDArray[Any]]
+
+BRANCHES = 8  # of the tree of sums
+LARGEST = "largest_"  # sums whose name begins so are maxima
+
+
+class Visited(NamedTuple):
+    """What a visit leaves for the next one of this shard, and its sums."""
+
+    left: Arrays
+    sums: Arrays
+
+
+class Visit(ABC):
+    """What is done with a shard. Subclasses are frozen dataclasses of plain values, fit to be sent to another process."""
+
+    @abstractmethod
+    def __call__(self, tiles: Iterable[Tile], shared: Arrays, before: Arrays) -> Visited: ...
+
+
+class Engine(Protocol):
+    """Who makes visits, and keeps what they leave: under a number a pass, until it is let go."""
+
+    def over(
+        self, shards: Shards, visit: Visit, shared: Arrays, *, before: int | None = None, after: int | None = None
+    ) -> Arrays:
+        """The sums of a visit to every shard, which is given what pass `before` left there; what it leaves is kept as `after`."""
+        ...
+
+    def left(self, shards: Shards, number: int) -> Iterator[Arrays]:
+        """What a pass left, shard by shard."""
+        ...
+
+    def keep_only(self, numbers: set[int]) -> None:
+        """Let go of what all other passes left."""
+        ...
+
+    def save(self, shards: Shards, numbers: set[int]) -> Record:
+        """Arrays and plain values from which `restore` has these passes again."""
+        ...
+
+    def restore(self, shards: Shards, saved: Record) -> None: ...
+
+
+def added(one: Arrays, two: Arrays) -> Arrays:
+    """In place of the first."""
+    for name, value in two.items():
+        if name.startswith(LARGEST):
+            np.maximum(one[name], value, out=one[name])
+        else:
+            one[name] += value
+    return one
+
+
+class Tree:
+    """Sums of eight neighbours added from left to right, then of eight of those, and so on."""
+
+    def __init__(self) -> None:
+        self.levels: list[tuple[int, Arrays | None]] = []
+
+    def add(self, sums: Arrays, level: int = 0) -> None:
+        while True:
+            if level == len(self.levels):
+                self.levels.append((0, None))
+            count, so_far = self.levels[level]
+            sums = sums if so_far is None else added(so_far, sums)
+            if count + 1 < BRANCHES:
+                self.levels[level] = count + 1, sums
+                return
+            self.levels[level] = 0, None
+            level += 1
+
+    def total(self) -> Arrays:
+        """Of all, what is left on low levels being carried up."""
+        carried: Arrays | None = None
+        for _, so_far in self.levels:
+            if so_far is not None:
+                carried = so_far if carried is None else added(so_far, carried)
+        if carried is None:
+            raise ValueError("there is nothing to add up")
+        return carried
+
+
+def tree(parts: Iterable[Arrays]) -> Arrays:
+    sums = Tree()
+    for part in parts:
+        sums.add(part)
+    return sums.total()

@@ -1,0 +1,193 @@
+"""This machine: shards in order, those to come read ahead in a thread, on as many threads as there are.
+
+Memory is bounded: a few tiles at a time, unless all of them fit into `cache` bytes, in which case they are read once. What visits
+leave is kept in memory, or beyond `room` bytes in a folder.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import queue
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+from weakref import finalize
+
+import numpy as np
+
+from unmix import memory
+from unmix.engines.base import Arrays, Visit, tree
+from unmix.engines.files import Kept
+from unmix.shards import Shards, Tile
+from unmix.types import Record
+
+AHEAD = 2  # tiles that wait, decoded
+BYTES_A_NONZERO = 12  # of a tile in memory, with its transpose
+
+
+class Local:
+    """The engine that fits use unless told otherwise.
+
+    Parameters
+    ----------
+    memory
+        Bytes that a fit may take; None: half of what is free. It decides what is kept in memory, never the result.
+    folder
+        Where to keep what does not fit into memory; None: a folder of its own, removed in the end.
+    """
+
+    def __init__(self, memory: float | None = None, folder: Path | None = None) -> None:
+        self.memory, self.folder = memory, folder
+        self._in_memory: dict[int, list[Arrays]] = {}
+        self._on_disk: Kept | None = None
+        self._cache: tuple[Shards, dict[int, list[Tile]]] | None = None
+
+    def over(
+        self, shards: Shards, visit: Visit, shared: Arrays, *, before: int | None = None, after: int | None = None
+    ) -> Arrays:
+        given = self.left(shards, before) if before is not None else iter(lambda: {}, None)
+        leaves: list[Arrays] = []
+
+        def parts() -> Iterator[Arrays]:
+            for i, tiles in enumerate(self._tiles(shards)):
+                left, sums = visit(tiles, shared, next(given))
+                if after is not None:
+                    self._keep(shards, after, i, left, leaves)
+                yield sums
+
+        total = tree(parts())
+        if leaves:
+            assert after is not None
+            self._in_memory[after] = leaves
+        return total
+
+    def left(self, shards: Shards, number: int) -> Iterator[Arrays]:
+        if number in self._in_memory:
+            yield from self._in_memory[number]
+        elif self._on_disk is not None:
+            for i in range(shards.n_shards):
+                yield self._on_disk.read(number, i)
+        else:
+            raise KeyError(f"nothing is kept of pass {number}")
+
+    def keep_only(self, numbers: set[int]) -> None:
+        for number in self._in_memory.keys() - numbers:
+            del self._in_memory[number]
+        if self._on_disk is not None:
+            self._on_disk.keep_only(numbers)
+
+    def save(self, shards: Shards, numbers: set[int]) -> Record:
+        """Arrays of all samples one below the other, where they are in memory; else the folder they are in."""
+        if self._on_disk is not None:
+            return {"folder": str(self._on_disk.folder), "numbers": sorted(numbers)}
+        saved: Record = {}
+        for number in sorted(numbers):
+            leaves = self._in_memory[number]
+            saved[str(number)] = {name: np.concatenate([left[name] for left in leaves]) for name in leaves[0]}
+        return saved
+
+    def restore(self, shards: Shards, saved: Record) -> None:
+        if "folder" in saved:
+            source = Kept(Path(saved["folder"]))
+            passes: dict[int, Callable[[int], Arrays]] = {
+                number: partial(source.read, number) for number in saved["numbers"]
+            }
+        else:
+            passes = {int(number): _cutter(shards, arrays) for number, arrays in saved.items()}
+        for number, read in passes.items():
+            leaves: list[Arrays] = []
+            for i in range(shards.n_shards):
+                self._keep(shards, number, i, read(i), leaves)
+            if leaves:
+                self._in_memory[number] = leaves
+
+    def _keep(self, shards: Shards, number: int, i: int, left: Arrays, leaves: list[Arrays]) -> None:
+        """Append to `leaves`, or write to disk if several passes would take more than a quarter of the memory."""
+        first, last = shards.bounds(i)
+        size = sum(array.nbytes for array in left.values()) / max(last - first, 1) * len(shards)
+        if self._on_disk is None and 3 * size <= self._budget() / 4:
+            leaves.append(left)
+            return
+        if self._on_disk is None:
+            folder = self.folder
+            if folder is None:
+                folder = Path(tempfile.mkdtemp(prefix="unmix-"))
+                finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            self._on_disk = Kept(folder)
+        self._on_disk.write(number, i, left)
+
+    def _budget(self) -> float:
+        if self.memory is None:
+            self.memory = memory.available() / 2
+        return self.memory
+
+    def _tiles(self, shards: Shards) -> Iterator[Iterator[Tile]]:
+        """The tiles of every shard. Whoever asks for a shard has been through the one before."""
+        if BYTES_A_NONZERO * shards.nnz <= self._budget() / 4:
+            if self._cache is None or self._cache[0] is not shards:
+                self._cache = shards, {}
+            known = self._cache[1]
+            for i in range(shards.n_shards):
+                if i not in known:
+                    known[i] = list(shards.tiles(i))
+                yield iter(known[i])
+            return
+        yield from _read_ahead(shards)
+
+
+def _cutter(shards: Shards, arrays: Arrays) -> Callable[[int], Arrays]:
+    return lambda i: {name: np.ascontiguousarray(array[slice(*shards.bounds(i))]) for name, array in arrays.items()}
+
+
+def _read_ahead(shards: Shards) -> Iterator[Iterator[Tile]]:
+    """Tiles decoded, and turned, by another thread, `AHEAD` of them at a time."""
+    waiting: queue.Queue[Any] = queue.Queue(AHEAD)
+    stop = threading.Event()
+
+    def put(item: Any) -> bool:
+        while not stop.is_set():
+            with suppress(queue.Full):
+                waiting.put(item, timeout=0.1)
+                return True
+        return False
+
+    def read() -> None:
+        try:
+            for i in range(shards.n_shards):
+                for tile in shards.tiles(i):
+                    tile.transposed  # noqa: B018 - made here
+                    if not put((i, tile)):
+                        return
+            put((None, None))
+        except BaseException as error:
+            put((None, error))
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(read,), daemon=True)
+    thread.start()
+    ahead: list[tuple[int | None, Any]] = []
+
+    def following() -> tuple[int | None, Any]:
+        if not ahead:
+            ahead.append(waiting.get())
+        return ahead[0]
+
+    def tiles(i: int) -> Iterator[Tile]:
+        while following()[0] == i:
+            yield ahead.pop()[1]
+
+    try:
+        for i in range(shards.n_shards):
+            number, tile = following()
+            if number is None and tile is not None:
+                raise tile
+            yield tiles(i)
+        if following()[1] is not None:
+            raise following()[1]
+    finally:
+        stop.set()
+        thread.join()

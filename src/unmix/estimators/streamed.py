@@ -1,0 +1,97 @@
+"""Estimators on shards: where fits of them start, and what is asked of models shard by shard."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from unmix.counts import Counts
+from unmix.files import replacing
+from unmix.fit import Fit
+from unmix.models.poisson import check_factors
+from unmix.shards import Shards
+from unmix.solvers.alternate import Alternate
+from unmix.solvers.base import HalfStep
+from unmix.solvers.extrapolate import Extrapolate
+from unmix.solvers.streamed import Streamed
+from unmix.types import Factor, Floats
+
+if TYPE_CHECKING:
+    from unmix.estimators.base import CountsEstimator
+
+LEAST_TOL = 1e-5  # of the fit of a sample, whose optimum is another than that of all
+MIXED = 0.01  # of the whole, in every topic of a sample: it may lack features
+
+
+def refuse(what: str, instead: str) -> ValueError:
+    return ValueError(f"{what} needs all counts in memory, not shards; {instead}, or fit shards.sample")
+
+
+def streamed_solver(solver: Any, asked: Any) -> Streamed:
+    """The half-step of an in-memory solver as that of the loadings; `asked` is what the user said."""
+    half = solver.inner if isinstance(solver, Extrapolate) else solver.half if isinstance(solver, Alternate) else solver
+    if not isinstance(half, HalfStep):
+        raise refuse(f"solver={asked!r}", 'choose "newton", "scd", "ccd", "sn" or "em"')
+    return Streamed(half, isinstance(solver, Extrapolate))
+
+
+def first_factors(
+    estimator: CountsEstimator, shards: Shards, rng: np.random.Generator
+) -> tuple[Factor | None, Factor, str]:
+    """Loadings, if they are given, and factors to start from: by default those of a fit of the sample."""
+    given = estimator.init
+    if not isinstance(given, str):
+        L, F = (given.L, given.F) if isinstance(given, Fit) else given
+        return *check_factors(shards.shape, L, F, estimator.n_components), "given"
+    sample = shards.sample
+    fit = sample_fit(estimator, sample, rng)
+    F = fit.F / np.maximum(fit.F.sum(axis=0), np.finfo(float).tiny)
+    F = (1 - MIXED) * F + MIXED * (shards.feature_totals / shards.total)[:, None]
+    return None, F, f"fit of a sample of {len(sample):,}: {fit.trace['note'].iloc[0]}"
+
+
+def sample_fit(estimator: CountsEstimator, sample: Counts, rng: np.random.Generator) -> Fit:
+    """The same estimator on the sample that was written with the shards, in memory."""
+    params = estimator.get_params(deep=False) | {"callbacks": (), "verbose": False, "random_state": rng}
+    model = type(estimator)(**params | {"tol": max(estimator.tol, LEAST_TOL)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it need not converge
+        fit = model.fit(sample).result_
+    if fit.status == "interrupted":
+        raise KeyboardInterrupt
+    return fit
+
+
+def transform(model: CountsEstimator, shards: Shards, out: str | os.PathLike[str] | None) -> Floats:
+    """What `transform` says of every shard, in one array, or in a .npy file that is then mapped into memory."""
+    if out is None:
+        return _filled(model, shards, np.empty((len(shards), model.result_.n_topics)))
+    path = Path(out)
+    if path.suffix != ".npy":
+        raise ValueError(f"out={str(out)!r}; give a file that ends in .npy")
+    with replacing(path) as temporary:
+        shape = (len(shards), model.result_.n_topics)
+        written = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float64, shape=shape)
+        _filled(model, shards, written)
+        written.flush()
+        del written
+    return np.load(path, mmap_mode="r")
+
+
+def _filled(model: CountsEstimator, shards: Shards, rows: Floats) -> Floats:
+    for i in range(shards.n_shards):
+        first, last = shards.bounds(i)
+        rows[first:last] = np.asarray(model.transform(shards.shard(i)))
+    return rows
+
+
+def mean_of(shards: Shards, of: Callable[[Counts], float]) -> float:
+    """The mean over counts of something that is one itself for every shard."""
+    parts = (shards.shard(i) for i in range(shards.n_shards))
+    return sum(of(part) * part.total for part in parts) / shards.total if shards.total > 0 else 0.0

@@ -1,0 +1,151 @@
+"""Maximum likelihood, or the posterior mode, of counts that are visited shard by shard: the loss is that of `models.problem`.
+
+Loadings stay with their samples: what a visit leaves. Of them, only sums are ever in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+
+import numpy as np
+
+from unmix.engines.base import Arrays, Engine, Visit, Visited
+from unmix.models.priors import Gamma
+from unmix.models.problem import drop_negligible
+from unmix.models.task import Iterate, Result
+from unmix.shards import Shards, Tile
+from unmix.sides import Side, Sides, column_sums
+from unmix.types import Factor, Floats, Record
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Streaming(Iterate):
+    """Factors, the number of the pass that left loadings for them, and what priors cost there."""
+
+    F: Factor
+    number: int
+    penalty: float = 0.0
+    task: StreamedProblem
+
+    @property
+    def numbers(self) -> set[int]:
+        """Of the passes whose loadings are still needed."""
+        return {self.number}
+
+    def save(self) -> Record:
+        record = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "task"}
+        return record | {"loadings": self.task.engine.save(self.task.X, self.numbers)}
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedProblem:
+    """The loss of factors, and of the loadings that a pass left, for shards, a number of topics, and priors, if any."""
+
+    X: Shards
+    n_topics: int
+    engine: Engine = field(repr=False)
+    prior: Gamma | None = None  # on F
+    loadings_prior: Gamma | None = None
+
+    @cached_property
+    def factor_prior(self) -> tuple[Floats | None, Floats]:
+        """(shape − 1) and rates of the prior on F; None and zeros without one."""
+        if self.prior is None:
+            return None, np.zeros(self.n_topics)
+        return self.prior.broadcast(self.X.shape[1], self.n_topics)
+
+    def loss(self, F: Factor, sums: Arrays) -> tuple[float, float]:
+        """Exact, from the sums of a visit (`visited_sums`); and what of it priors cost."""
+        xlog, loadings = (float(value) for value in sums["xlog_penalty"])
+        penalty = loadings + (self.prior.penalty(F) if self.prior else 0.0)
+        return float(sums["v"] @ column_sums(F)) - xlog + penalty, penalty
+
+    def metrics(self, state: Streaming) -> dict[str, float]:
+        objective = -state.loss - self.X.log_factorials
+        return {"loglik": objective + state.penalty, "objective": objective}
+
+    def kkt(self, state: Streaming) -> float:
+        sums = self.engine.over(self.X, Residuals(self.loadings_prior), {"F": state.F}, before=state.number)
+        gradient = sums["v"] - sums["B"]
+        if self.prior is not None:
+            gradient += self.prior.gradient(state.F)
+        with np.errstate(invalid="ignore"):
+            right = np.nan_to_num(np.abs(state.F * gradient), nan=np.inf).max(initial=0)
+        return float(max(right, sums["largest_residual"][0]))
+
+    def result(self, state: Streaming) -> Result:
+        """Loadings of all samples, in one array, and factors, scaled alike. Entries that the solvers' floor keeps just above zero
+        become zero, unless the likelihood hangs on them."""
+        F, number, loglik = state.F, state.number, self.metrics(state)["loglik"]
+        if self.prior is None and self.loadings_prior is None:
+            v = self._sums_of_loadings(number)
+            cleared, clear = drop_negligible(F, v[None, :]), number + 1
+            sums = self.engine.over(self.X, Cleared(), {"F": cleared}, before=number, after=clear)
+            if abs(self.loss(cleared, sums)[0] - state.loss) <= 1e-9 * abs(state.loss):
+                F, number = cleared, clear
+        L = np.empty((len(self.X), self.n_topics))
+        for i, left in enumerate(self.engine.left(self.X, number)):
+            L[slice(*self.X.bounds(i))] = left["L"]
+        self.engine.keep_only({state.number})
+        if self.prior is None and self.loadings_prior is None:
+            u, v = column_sums(F), column_sums(L)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                scale = np.where((u > 0) & (v > 0), np.sqrt((v / len(L)) / (u / len(F))), 1.0)
+            L, F = L / scale, F * scale
+        return Result(L, F, loglik)
+
+    def _sums_of_loadings(self, number: int) -> Floats:
+        total = np.zeros(self.n_topics)
+        for left in self.engine.left(self.X, number):
+            total += column_sums(left["L"])
+        return total
+
+
+def by_tile(tiles: Iterable[Tile], before: Arrays) -> Iterator[tuple[Tile, Factor]]:
+    """Tiles of a shard, each with its part of the loadings."""
+    at = 0
+    for tile in tiles:
+        yield tile, before["L"][at : at + tile.shape[0]]
+        at += tile.shape[0]
+
+
+def left_side(tile: Tile, prior: Gamma | None, n_topics: int) -> Side:
+    side = Sides(tile).left
+    return side if prior is None else side.with_prior(*prior.broadcast(tile.shape[0], n_topics))
+
+
+@dataclass(frozen=True)
+class Cleared(Visit):
+    """Loadings without what is negligible, and the sums of the loss there."""
+
+    def __call__(self, tiles: Iterable[Tile], shared: Arrays, before: Arrays) -> Visited:
+        F, v, xlog, cleared = shared["F"], np.zeros(shared["F"].shape[1]), 0.0, []
+        for tile, loadings in by_tile(tiles, before):
+            L = drop_negligible(loadings, F)
+            xlog += float(Sides(tile).left.xlogs(L, F).sum())
+            v += column_sums(L)
+            cleared.append(L)
+        return Visited({"L": np.concatenate(cleared)}, {"v": v, "xlog_penalty": np.array([xlog, 0.0])})
+
+
+@dataclass(frozen=True)
+class Residuals(Visit):
+    """What KKT residuals need: the largest one of loadings, and the numerators of the factors."""
+
+    prior: Gamma | None
+
+    def __call__(self, tiles: Iterable[Tile], shared: Arrays, before: Arrays) -> Visited:
+        F = shared["F"]
+        u, B, v, largest = column_sums(F), np.zeros(F.shape), np.zeros(F.shape[1]), np.zeros(1)
+        for tile, L in by_tile(tiles, before):
+            sides = Sides(tile)
+            gradient = u - sides.left.numerators(L, F)[0]
+            if self.prior is not None:
+                gradient += self.prior.gradient(L)
+            with np.errstate(invalid="ignore"):
+                largest = np.maximum(largest, np.nan_to_num(np.abs(L * gradient), nan=np.inf).max(initial=0))
+            B += sides.right.numerators(F, L)[0]
+            v += column_sums(L)
+        return Visited({}, {"v": v, "B": B, "largest_residual": largest})

@@ -1,0 +1,137 @@
+"""Streamed Newton: one pass over the shards an iteration.
+
+Each visit moves the loadings of its samples by a half-step and adds up, for every feature, the gradient and the curvature of the
+loss there. The sums of all shards allow one step of every feature to the minimiser of its quadratic model,
+
+    minimise  g·d + ½ dᵀHd   subject to  d_k >= −0.6838 f_k,
+
+which never raises the loss, and needs neither a line search nor another pass: see `native/sums.hpp`. The loss at the loadings is
+exact, and free. Factors, but not loadings, then move on along their last change: loadings follow them within the next visit, and
+no history of them has to be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from unmix.engines.base import Arrays, Visit, Visited
+from unmix.models.priors import Gamma
+from unmix.models.streaming import StreamedProblem, Streaming, by_tile, left_side
+from unmix.shards import Tile
+from unmix.sides import FeatureSums, Sides, column_sums
+from unmix.solvers.base import HalfStep
+from unmix.solvers.extrapolate import CEILING, CEILING_GROWTH, FIRST, GROWTH, SHRINKAGE, beyond
+from unmix.solvers.newton import Newton
+from unmix.types import Factor, Record
+
+FROM_EVEN = Newton(rounds=5)  # the half-step for loadings that start from even shares
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StreamedState(Streaming):
+    """F and `number` are of the best pass so far; the next one is made at `ahead`, from the loadings of pass `last`."""
+
+    ahead: Factor
+    plain: Factor  # the last factors before they moved on
+    last: int
+    reference: float  # the loss of the last pass
+    beta: float = FIRST
+    proven: float = FIRST
+    ceiling: float = CEILING
+
+    @property
+    def numbers(self) -> set[int]:
+        """Of the passes whose loadings are still needed."""
+        return {self.number, self.last}
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """`half` is the half-step of loadings. Without `extrapolate` the loss never rises."""
+
+    half: HalfStep
+    extrapolate: bool = True
+
+    def start(self, task: StreamedProblem, L: Factor | None, F: Factor) -> StreamedState:
+        """Loadings for these factors, from those given or from even shares, and the first step of the factors."""
+        before = None
+        if L is not None:
+            before = -1
+            task.engine.restore(task.X, {str(before): {"L": L}})
+        visit = self._visit(task, FROM_EVEN, even=L is None)
+        sums = task.engine.over(task.X, visit, {"F": F}, before=before, after=0)
+        task.engine.keep_only({0})
+        loss, penalty = task.loss(F, sums)
+        new = self._step(task, F, sums)
+        return StreamedState(
+            F=F, number=0, loss=loss, penalty=penalty, task=task, ahead=new, plain=new, last=0, reference=loss
+        )
+
+    def step(self, task: StreamedProblem, s: StreamedState) -> StreamedState:
+        number = s.last + 1
+        sums = task.engine.over(task.X, self._visit(task, self.half), {"F": s.ahead}, before=s.last, after=number)
+        loss, penalty = task.loss(s.ahead, sums)
+        new = self._step(task, s.ahead, sums)
+        better, accepted = loss < s.loss, loss < s.reference
+        if better:
+            s = replace(s, F=s.ahead, number=number, loss=loss, penalty=penalty)
+        s = replace(s, last=number, reference=loss, conclusive=better, note="" if accepted else "rejected")
+        if not self.extrapolate:
+            s = replace(s, ahead=new, plain=new)
+        elif accepted:
+            beta = min(s.ceiling, GROWTH * s.beta)
+            ceiling = min(CEILING, CEILING_GROWTH * s.ceiling)
+            s = replace(s, ahead=beyond(new, s.plain, beta), plain=new, beta=beta, proven=s.beta, ceiling=ceiling)
+        else:
+            s = replace(s, ahead=new, plain=new, beta=SHRINKAGE * s.beta, ceiling=s.proven)
+        task.engine.keep_only(s.numbers)
+        return s
+
+    def restore(self, task: StreamedProblem, saved: Record) -> StreamedState:
+        (_, m), K = task.X.shape, task.n_topics
+        names = {field.name for field in fields(StreamedState)}
+        state = StreamedState(task=task, **{name: value for name, value in saved.items() if name in names})
+        for name in ("F", "ahead", "plain"):
+            if getattr(state, name).shape != (m, K):
+                raise ValueError(f"{name} has shape {getattr(state, name).shape}")
+        task.engine.restore(task.X, saved["loadings"])
+        return state
+
+    def _step(self, task: StreamedProblem, F: Factor, sums: Arrays) -> Factor:
+        shape, rate = task.factor_prior
+        return FeatureSums(sums["B"], sums["H"]).step(F, sums["v"] + rate, task.X.feature_totals, shape)
+
+    @staticmethod
+    def _visit(task: StreamedProblem, half: HalfStep, even: bool = False) -> Advance:
+        return Advance(half, task.loadings_prior, even)
+
+
+@dataclass(frozen=True)
+class Advance(Visit):
+    """A half-step of the loadings, those that the last visit left or, if `even`, such that all topics have the same share; and
+    what they say of the factors."""
+
+    half: HalfStep
+    prior: Gamma | None
+    even: bool = False
+
+    def __call__(self, tiles: Iterable[Tile], shared: Arrays, before: Arrays) -> Visited:
+        F = shared["F"]
+        m, K = F.shape
+        sums, v, xlog, penalty, loadings = FeatureSums.zeros(m, K), np.zeros(K), 0.0, 0.0, []
+        u = column_sums(F)
+        even = np.divide(1 / K, u, out=np.zeros(K), where=u > 0)
+        pairs = ((tile, np.outer(tile.sample_totals, even)) for tile in tiles) if self.even else by_tile(tiles, before)
+        for tile, start in pairs:
+            L, measured = self.half(left_side(tile, self.prior, K), F, start, measure=True)
+            assert measured is not None
+            Sides(tile).right.add_sums(L, F, sums)
+            v += column_sums(L)
+            xlog += measured
+            penalty += self.prior.penalty(L) if self.prior is not None else 0.0
+            loadings.append(L)
+        added: Arrays = {"B": sums.numerators, "H": sums.curvature, "v": v, "xlog_penalty": np.array([xlog, penalty])}
+        return Visited({"L": np.concatenate(loadings)}, added)
