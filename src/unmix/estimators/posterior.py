@@ -24,7 +24,7 @@ class PosteriorEstimator(CountsEstimator):
     """`result_` has the arrays of a variational model and the kinds of its priors."""
 
     def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats:
-        """n × K posterior means of samples, given the fitted topics. Of `Shards`, shard by shard, into the .npy file `out` if asked."""
+        """n × K posterior means of samples. Of `Shards`, shard by shard, into the .npy file `out` if asked."""
         if isinstance(X, Shards):
             return streamed.transform(self, X, out)
         with use_threads(self.n_jobs):
