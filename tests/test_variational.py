@@ -28,7 +28,7 @@ import unmix as um
 from unmix.counts import Counts
 from unmix.models.bayes import gamma_gamma
 from unmix.models.beliefs import Belief, DirichletRows, PointTopics
-from unmix.models.dirichlet import best_concentration
+from unmix.models.dirichlet import best_concentration, log_shares
 from unmix.models.gamma_poisson import gamma_poisson, log_total
 from unmix.models.lda import lda
 from unmix.models.maps import poisson_to_gamma_gamma, poisson_to_lda
@@ -548,7 +548,9 @@ def test_newtons_alpha_is_that_of_the_fixed_point(first: float, seed: int) -> No
     want = np.ones(4)
     for _ in range(1000):
         want = inverse_digamma(digamma(want.sum()) + average)
-    np.testing.assert_allclose(best_concentration(np.full(4, first), belief.parameters), want, rtol=1e-5)
+    np.testing.assert_allclose(
+        best_concentration(np.full(4, first), len(belief.parameters), log_shares(belief.parameters)), want, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("first", [1e-3, 0.1, 1.0, 1e3])
@@ -556,7 +558,7 @@ def test_newtons_alpha_is_that_of_the_fixed_point(first: float, seed: int) -> No
 def test_alpha_never_lowers_the_bound(n: int, first: float) -> None:
     belief = some_belief(0, n)
     before = DirichletRows(np.full(4, first)).belief(belief.parameters).bound
-    alpha = best_concentration(np.full(4, first), belief.parameters)
+    alpha = best_concentration(np.full(4, first), len(belief.parameters), log_shares(belief.parameters))
     assert (alpha > 0).all()
     assert DirichletRows(alpha).belief(belief.parameters).bound > before - 1e-10 * abs(before)
 

@@ -13,6 +13,7 @@ from sklearn.utils import Tags
 
 from unmix import memory
 from unmix.counts import Counts, CountsLike
+from unmix.estimators import streamed
 from unmix.estimators.base import Init, generator
 from unmix.estimators.posterior import PosteriorEstimator
 from unmix.fit import Fit
@@ -22,6 +23,7 @@ from unmix.models.allocation import Allocation, matched_quantile
 from unmix.models.poisson import check_factors
 from unmix.models.problem import Problem
 from unmix.models.topics import poisson_to_topics
+from unmix.shards import Shards
 from unmix.solvers import EM, Alternate, Extrapolate, Newton, run
 from unmix.solvers import init as starts
 from unmix.solvers.base import AnySolver
@@ -143,7 +145,9 @@ class AllocationModel(PosteriorEstimator):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def _task(self, X: Counts) -> AllocationTask:
+    def _task(self, X: Counts | Shards) -> AllocationTask:
+        if isinstance(X, Shards):
+            raise streamed.refuse("AllocationModel", "use TopicModel or LDA")
         task = AllocationTask(X, self._model(X))
         self._check_data(X, task.model)
         return task

@@ -14,6 +14,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from unmix.counts import Counts, CountsLike
+from unmix.engines.using import engine
+from unmix.estimators import streamed
 from unmix.estimators.base import Init, generator
 from unmix.estimators.likelihood import PoissonNMF
 from unmix.estimators.posterior import PosteriorEstimator
@@ -24,12 +26,15 @@ from unmix.models.lda import lda
 from unmix.models.poisson import check_factors
 from unmix.models.priors import positive, positive_number
 from unmix.models.problem import Problem
+from unmix.models.streaming_inference import StreamedInference
 from unmix.models.variational import Inference, Variational, restore
+from unmix.shards import Shards
 from unmix.solvers import init as starts
 from unmix.solvers.online import Online, StochasticVI, spread, start_weight
 from unmix.solvers.refine import Refine
 from unmix.solvers.run import Callback, Phase
 from unmix.solvers.session import Session
+from unmix.solvers.streamed_vi import StreamedVI
 from unmix.solvers.vi import CAVI, ExtrapolatedVI
 from unmix.threads import use_threads
 from unmix.types import Floats, Pair, Seed
@@ -54,7 +59,7 @@ class VariationalEstimator(PosteriorEstimator):
     # What a member of the family says of itself
 
     @abstractmethod
-    def _model(self, X: Counts) -> Variational:
+    def _model(self, X: Counts | Shards) -> Variational:
         """The priors, checked, for data of this shape."""
 
     def _check_online(self) -> None:
@@ -69,10 +74,17 @@ class VariationalEstimator(PosteriorEstimator):
     def _check_parameters(self) -> None:
         self._check_common(refine=0, **{} if self.inner is None else {"inner": 0})
 
-    def _task(self, X: Counts) -> Inference:
-        return Inference(X, self._model(X))
+    def _task(self, X: Counts | Shards) -> Inference | StreamedInference:
+        if not isinstance(X, Shards):
+            return Inference(X, self._model(X))
+        if self.online is not None:
+            raise streamed.refuse("online=", "call partial_fit(shards)")
+        return StreamedInference(X, self._model(X), engine(), self._learns_prior())
 
-    def _phases(self, task: Inference, session: Session) -> list[Phase]:
+    def _phases(self, task: Inference | StreamedInference, session: Session) -> list[Phase]:
+        if isinstance(task, StreamedInference):
+            inner = self.inner or INNER  # both factors cannot move together: loadings come first
+            return [Phase("fit", StreamedVI(inner, TOLERANCE, self.extrapolate), self.max_iter, self.tol)]
         if self.online is not None:
             self._check_online()
             return [Phase("fit", self._online_solver(int(session.rng.integers(2**31))), self.max_iter, self.tol)]
@@ -99,18 +111,25 @@ class VariationalEstimator(PosteriorEstimator):
         inner = INNER if self.inner is None else max(self.inner, 1)
         return StochasticVI(self.online or Online(), seed, inner, TOLERANCE, start_weight(self.init))
 
-    def _start(self, task: Inference, phases: list[Phase], rng: np.random.Generator) -> tuple[Phase, Any, str]:
+    def _start(
+        self, task: Inference | StreamedInference, phases: list[Phase], rng: np.random.Generator
+    ) -> tuple[Phase, Any, str]:
         solver: Any = phases[0].solver
+        if isinstance(task, StreamedInference):
+            _, F, note = streamed.first_factors(self, task.X, rng)
+            return phases[0], solver.start(task, streamed.first_belief(task, F)), note
         (L, F), note = self._first_factors(Problem(task.X, self.n_components), rng)
         return phases[0], solver.start(task, *task.model.start(task.sides, task.X, L, F)), note
 
     @available_if(lambda self: self._check_online() is None)
-    def partial_fit(self, X: CountsLike, y: None = None) -> Self:
+    def partial_fit(self, X: CountsLike | Shards, y: None = None) -> Self:
         """Learn from one more batch of samples (online variational inference).
 
         Only the topics are kept from batch to batch, so memory does not depend on the number of samples. `result_` then
         describes the samples of the last batch.
         """
+        if isinstance(X, Shards):
+            return streamed.partial_fit(self, X)
         self._check_parameters()
         counts = self._checked_counts(X, reset=not hasattr(self, "stream_"))
         solver = self._online_solver(0)
@@ -245,7 +264,7 @@ class LDA(VariationalEstimator):
     def _learns_prior(self) -> bool:
         return isinstance(self.alpha, str) and self.alpha == "auto"
 
-    def _model(self, X: Counts) -> Variational:
+    def _model(self, X: Counts | Shards) -> Variational:
         alpha = 1.0 if self._learns_prior() else self.alpha
         eta = None if self.eta is None else positive("eta", self.eta, X.shape[1], "feature")
         return lda(positive("alpha", alpha, self.n_components, "topic"), eta)
@@ -326,7 +345,7 @@ class GammaPoisson(VariationalEstimator):
         check_is_fitted(self)
         return self.result_.posterior["L_rate"]
 
-    def _model(self, X: Counts) -> Variational:
+    def _model(self, X: Counts | Shards) -> Variational:
         shape = positive("shape", self.shape, self.n_components, "topic")
         rate = shape.sum() * X.shape[0] / X.total if self.rate is None else self.rate
         eta = None if self.eta is None else positive("eta", self.eta, X.shape[1], "feature")
@@ -393,7 +412,7 @@ class BayesianPoissonNMF(VariationalEstimator):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def _model(self, X: Counts) -> Variational:
+    def _model(self, X: Counts | Shards) -> Variational:
         a, c = (positive_number(name, getattr(self, name)) for name in "ac")
         (n, m), K = X.shape, self.n_components
         product = K * a * c * n * m / X.total  # b d for which the prior expects this total

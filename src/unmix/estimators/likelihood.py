@@ -138,7 +138,7 @@ class PoissonNMF(CountsEstimator):
         if not isinstance(X, Shards):
             return Problem(X, self.n_components, prior, self.loadings_prior, self._sparsity())
         if self.online is not None:
-            raise streamed.refuse("online=", "call partial_fit(shards.shard(i)) for every i")
+            raise streamed.refuse("online=", "call partial_fit(shards)")
         if self._sparsity() is not None:
             raise streamed.refuse(type(self).__name__, "use PoissonNMF")
         if isinstance(self.loadings_prior, Dirichlet) or np.ndim(getattr(self.loadings_prior, "shape", 0)) > 1:
@@ -175,12 +175,14 @@ class PoissonNMF(CountsEstimator):
         return phases
 
     @available_if(lambda self: self._check_online() is None)
-    def partial_fit(self, X: CountsLike, y: None = None) -> Self:
+    def partial_fit(self, X: CountsLike | Shards, y: None = None) -> Self:
         """Learn from one more batch of samples (online EM).
 
         Only the factors are kept from batch to batch, so memory does not depend on the number of samples. `result_` then
         describes the samples of the last batch.
         """
+        if isinstance(X, Shards):
+            return streamed.partial_fit(self, X)
         self._check_parameters()
         problem = cast(Problem, self._task(self._checked_counts(X, reset=not hasattr(self, "stream_"))))
         solver = OnlineEM(self.online or Online(), 0, start_weight(self.init))

@@ -14,7 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 from unmix.counts import Counts
 from unmix.files import replacing
 from unmix.fit import Fit
+from unmix.models.beliefs import Belief
 from unmix.models.poisson import check_factors
+from unmix.models.streaming_inference import StreamedInference
 from unmix.shards import Shards
 from unmix.solvers.alternate import Alternate
 from unmix.solvers.base import HalfStep
@@ -66,6 +68,22 @@ def sample_fit(estimator: CountsEstimator, sample: Counts, rng: np.random.Genera
     if fit.status == "interrupted":
         raise KeyboardInterrupt
     return fit
+
+
+def first_belief(task: StreamedInference, F: Factor) -> Belief:
+    """q(F) to begin with at topics F, whose columns sum to one: as if all counts were spread over them evenly."""
+    prior, K = task.model.right, F.shape[1]
+    counts = np.full(K, task.X.total / K)
+    if prior.own_scale:
+        return prior.update(F * counts, np.sqrt(counts * (len(task.X) / task.X.shape[1])))
+    return prior.start(F.astype(np.float64, copy=False), counts, np.ones(K))
+
+
+def partial_fit(model: Any, shards: Shards) -> Any:
+    """One shard after the other."""
+    for i in range(shards.n_shards):
+        model.partial_fit(shards.shard(i))
+    return model
 
 
 def transform(model: CountsEstimator, shards: Shards, out: str | os.PathLike[str] | None) -> Floats:

@@ -19,8 +19,8 @@ import numpy as np
 from scipy.special import betaincinv, digamma, gammaincinv, gammaln, xlogy
 
 from unmix import kernels
-from unmix.models.dirichlet import best_concentration, dirichlet_sd
-from unmix.sides import Side, column_sums
+from unmix.models.dirichlet import best_concentration, dirichlet_sd, log_shares
+from unmix.sides import FeatureSums, Side, column_sums
 from unmix.types import Floats
 
 LEAST_SHARE = 1e-8  # of a feature in a topic to begin with: a zero would stay zero for ever
@@ -103,12 +103,20 @@ class Prior(ABC):
         or a longer step, which the caller has to check: the bound may fall."""
         return self.update(counts, other.sums)
 
+    def stepped(self, sums: FeatureSums, belief: Belief, totals: Floats) -> Belief:
+        """The same where data are visited in parts, from sums with exp E log of the loadings; only where it is `regressed`."""
+        raise ValueError(f"{type(self).__name__} has no step but an update")
+
     def beyond(self, new: Belief, old: Belief, beta: float) -> Belief:
         """The belief with parameters that are `further` along the last change."""
         return self.belief(further(new, old, beta), new.rates)
 
-    def learned(self, belief: Belief) -> Self:
-        """With the hyper-parameters that make the bound highest at this belief."""
+    def statistics(self, belief: Belief) -> Floats:
+        """What `learned` needs to know of beliefs, added up over samples."""
+        return np.zeros(0)
+
+    def learned(self, n: int, statistics: Floats) -> Self:
+        """With the hyper-parameters that make the bound highest at beliefs of n samples that have these statistics."""
         raise ValueError(f"the parameters of {type(self).__name__} are not learned; give them")
 
     def scale_terms(self) -> ScaleTerms | None:
@@ -215,8 +223,11 @@ class DirichletRows(Prior):
     def shape_and_rates(self, cost: Floats) -> tuple[Floats, Floats]:
         return self.shape, np.ones(len(self.shape))
 
-    def learned(self, belief: Belief) -> Self:
-        return type(self)(best_concentration(self.shape, belief.parameters))
+    def statistics(self, belief: Belief) -> Floats:
+        return log_shares(belief.parameters)
+
+    def learned(self, n: int, statistics: Floats) -> Self:
+        return type(self)(best_concentration(self.shape, n, statistics))
 
     def mean(self, belief: Belief) -> Floats:
         return belief.parameters / belief.parameters.sum(axis=1, keepdims=True)
@@ -289,6 +300,11 @@ class PointTopics(Prior):
         side = side.with_prior(self.extra, cost - column_sums(other.geometric))
         topics, _ = side.update("newton", other.geometric, belief.geometric, rounds=1, tolerance=0.1)
         return self.belief(_columns_of_one(topics.astype(np.float64)))
+
+    def stepped(self, sums: FeatureSums, belief: Belief, totals: Floats) -> Belief:
+        counts = belief.geometric * sums.numerators
+        cost = column_sums(counts if self.extra is None else counts + self.extra)
+        return self.belief(_columns_of_one(sums.step(belief.geometric, cost, totals, self.extra).astype(np.float64)))
 
     def belief(self, parameters: Floats, rates: Floats | None = None) -> Belief:
         rows, topics = parameters.shape

@@ -15,15 +15,18 @@ def dirichlet_sd(parameters: Floats, axis: int) -> Floats:
     return np.sqrt(share * (1 - share) / (total + 1))
 
 
-def best_concentration(alpha: Floats, gamma: Floats) -> Floats:
-    """Maximises the bound over α, given the beliefs γ: Newton's method in O(K) (Minka), which never makes it worse.
+def log_shares(gamma: Floats) -> Floats:
+    """g_k = Σ_i [ψ(γ_ik) − ψ(Σ_k γ_ik)]: what beliefs γ of many samples say of the concentration they share."""
+    return (digamma(gamma) - digamma(gamma.sum(axis=1))[:, None]).sum(axis=0)
 
-    objective = n [log Γ(Σα) − Σ log Γ(α_k)] + Σ_k α_k g_k,   g_k = Σ_i [ψ(γ_ik) − ψ(Σ_k γ_ik)]
+
+def best_concentration(alpha: Floats, n: int, g: Floats) -> Floats:
+    """Maximises the bound over α, given `log_shares` of n samples: Newton's method in O(K) (Minka), which never makes it worse.
+
+    objective = n [log Γ(Σα) − Σ log Γ(α_k)] + Σ_k α_k g_k
     """
     if len(alpha) == 1:
         return alpha  # a single topic has all of every sample, whatever α is
-    n = len(gamma)
-    g = (digamma(gamma) - digamma(gamma.sum(axis=1))[:, None]).sum(axis=0)
 
     def objective(a: Floats) -> float:
         return float(n * (gammaln(a.sum()) - gammaln(a).sum()) + a @ g)

@@ -51,7 +51,7 @@ class CAVI:
             B = s.B
         counts = s.right.geometric * B
         if self.learn_prior:
-            model = replace(model, left=model.left.learned(left))
+            model = replace(model, left=model.left.learned(len(left.parameters), model.left.statistics(left)))
             left = model.left.belief(left.parameters, left.rates)
         right = model.right.update(counts, left.sums)
         left, right, _ = model.rescaled(left, right, task.X.shape[0], left.sums)
