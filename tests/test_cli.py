@@ -418,9 +418,9 @@ def test_ctrl_c_keeps_the_shards_that_are_finished(counts, run, monkeypatch):
     monkeypatch.setattr(shards, "SHARD", 8)
     written, known = [], build.Building.add
 
-    def add(building, part):
-        known(building, part)
-        written.append(len(part))
+    def add(building, shard, names):
+        known(building, shard, names)
+        written.append(shard.rows)
         if sum(written) == 16:
             raise KeyboardInterrupt
 

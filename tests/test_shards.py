@@ -126,7 +126,9 @@ def test_what_is_written_is_what_was_given(counts: um.Counts, tmp_path: Path) ->
 )
 def test_any_counts_survive_the_encoding(n: int, m: int, values: list[float]) -> None:
     counts = um.Counts(np.resize(np.array(values, dtype=float), (n, m)))
-    arrays = shard_files.tensors(shard_files.serialized(shard_files.encoded(counts.rows, m)))
+    encoder = shard_files.Encoder(m)
+    encoder.add(counts.rows)
+    arrays = shard_files.tensors(shard_files.serialized(encoder.arrays()))
     decoded = shard_files.Encoded.checked(arrays, n, counts.nnz, m, thoroughly=True).rows(0, n)
     assert all(map(np.array_equal, decoded, counts.rows))
 

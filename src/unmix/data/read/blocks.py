@@ -23,7 +23,7 @@ from unmix.memory import gigabytes
 from unmix.types import Integers
 
 ROWS = 4_096  # most rows of a block
-NONZEROS = 1 << 22  # and about the most nonzeros, if they can be foreseen
+NONZEROS = 1 << 23  # and about the most nonzeros, if they can be foreseen
 BUCKET = 1 << 24  # nonzeros of a file of entries, on average
 ENTRY = np.dtype([("row", "<u4"), ("column", "<u4"), ("value", "<f8")])
 Entries = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # rows, columns, values
@@ -145,7 +145,7 @@ def blocks_of(matrix: Any, start: int, scratch: Path) -> Iterator[Any]:
         yield rows[first : min(first + ROWS, n)]
 
 
-def ahead(items: Iterator[T], most: int = 2) -> Iterator[T]:
+def ahead(items: Iterator[T], most: int = 1) -> Iterator[T]:
     """The same items, while a thread fetches the next ones: reading and encoding take turns on nothing but the disk."""
     fetched: queue.Queue[tuple[bool, Any]] = queue.Queue(most)
     stop = threading.Event()
