@@ -250,7 +250,9 @@ def _finished(folder: Path, source: Record) -> Shards | None:
     """Shards that are there, if they are what is asked for."""
     with suppress(OSError, ValueError, AttributeError):
         if json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("source") == source:
-            return Shards(folder)
+            found = Shards(folder)
+            (folder / JOURNAL).unlink(missing_ok=True)  # of a process that was killed at the very end
+            return found
     return None
 
 

@@ -55,7 +55,8 @@ def shard(
 
     The source is read once, a part at a time, and need not fit into memory. If the work is broken off, by a full disk or a kill,
     the same call goes on after the last finished shard; if all is there, it returns it. Counts that are not
-    finite numbers >= 0 are refused with their row and column, and leave nothing behind.
+    finite numbers >= 0 are refused with their row and column, and leave nothing behind. What else is known of the samples is not
+    kept, but for their names.
 
     Parameters
     ----------
@@ -207,7 +208,7 @@ class _Iterated(ByRows):
             yield first
             yield from blocks
 
-        super().__init__((None, int(first.shape[1])), None, read)
+        super().__init__((None, int(first.shape[1])), None, read, ahead=False)
 
 
 def _is_dask(matrix: Any) -> bool:
@@ -228,7 +229,7 @@ def _of_dask(matrix: Any) -> ByRows:
                 yield block[max(0, start - first) :]
             first += size
 
-    return ByRows((int(matrix.shape[0]), int(matrix.shape[1])), None, read)
+    return ByRows((int(matrix.shape[0]), int(matrix.shape[1])), None, read, ahead=False)
 
 
 def _is_anndata(source: Any) -> bool:
@@ -251,7 +252,9 @@ def _of_anndata(adata: Any, options: ReadOptions) -> RawCounts:
     if blocks is None and _is_dask(matrix):
         blocks = _of_dask(matrix)
     if blocks is None:
-        blocks = ByRows((adata.n_obs, len(variables)), None, lambda start: _slices(matrix, adata.n_obs, start))
+        blocks = ByRows(
+            (adata.n_obs, len(variables)), None, lambda start: _slices(matrix, adata.n_obs, start), ahead=False
+        )
     obs = adata.obs if isinstance(adata.obs, pd.DataFrame) else None
     return RawCounts(blocks, [str(name) for name in adata.obs_names], [str(name) for name in variables], obs)
 
