@@ -79,15 +79,19 @@ def _npz_rows(path: Path, offsets: NDArray[np.int64], m: int, start: int) -> Ite
 
 
 def _npz_entries(path: Path, shape: tuple[int, int], nonzeros: int) -> Iterator[Entries]:
-    with zipfile.ZipFile(path) as archive:
-        with _member(archive, "row") as rows, _member(archive, "col") as columns, _member(archive, "data") as data:
-            for first in range(0, nonzeros, NONZEROS):
-                size = min(NONZEROS, nonzeros - first)
-                row, column, values = (array.next(size) for array in (rows, columns, data))
-                for numbers, length in ((row, shape[0]), (column, shape[1])):
-                    if not (numbers.min() >= 0 and numbers.max() < length):
-                        raise ValueError(f"its indices are damaged ({numbers.max()} of {length})")
-                yield row, column, values
+    with (
+        zipfile.ZipFile(path) as archive,
+        _member(archive, "row") as rows,
+        _member(archive, "col") as columns,
+        _member(archive, "data") as data,
+    ):
+        for first in range(0, nonzeros, NONZEROS):
+            size = min(NONZEROS, nonzeros - first)
+            row, column, values = (array.next(size) for array in (rows, columns, data))
+            for numbers, length in ((row, shape[0]), (column, shape[1])):
+                if not (numbers.min() >= 0 and numbers.max() < length):
+                    raise ValueError(f"its indices are damaged ({numbers.max()} of {length})")
+            yield row, column, values
 
 
 @dataclass
