@@ -381,6 +381,57 @@ def test_info_tells_what_is_not_counts(run):
     assert "no: 25.0% of the nonzeros are not whole numbers" in run("info", "weights.npz")[1]
 
 
+def test_shards_are_written_described_and_verified(counts, run):
+    code, out, err = run("shard", counts, "-o", "cells.shards")
+    total = int(TABLE.to_numpy().sum())
+    assert (code, err) == (0, "")
+    assert out == f"wrote cells.shards: 20 samples × 12 features, {total:,} counts, 1 shard\n"
+    assert run("shard", counts, "--quiet") == (0, "", "")
+    assert um.Shards("counts.shards").facts == um.Shards.of(um.read(counts)).facts
+    code, out, err = run("info", "cells.shards", "--verify")
+    assert (code, err) == (0, "")
+    for told in ("folder of shards", "20 (sample 0, sample 1, sample 2, …)", f"{total:,}", "yes", "bytes a nonzero"):
+        assert told in out
+    assert "all of it is as it was written" in out
+    described, made = (json.loads(run(*words, "--json")[1]) for words in (["info", "cells.shards"], ["shard", counts]))
+    assert made.pop("output") == "counts.shards"
+    assert described == made | {"kind": "folder of shards"}
+    assert (described["samples"], described["shards"], described["start"]) == (20, 1, 20)
+
+
+def test_damaged_shards_are_told_in_one_line(counts, run):
+    run("shard", counts, "-o", "cells.shards")
+    file = Path("cells.shards/000000.safetensors")
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    code, out, err = run("info", "cells.shards", "--verify")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: cells.shards: 000000.safetensors (samples 0 to 19) is damaged: its checksum")
+    assert err.endswith("build the shards again with um.shard or `unmix shard`\n")
+    code, _, err = run("info", counts, "--verify")
+    assert (code, err) == (2, "error: counts.csv: --verify is for folders of shards; leave it out\n")
+
+
+def test_ctrl_c_keeps_the_shards_that_are_finished(counts, run, monkeypatch):
+    from unmix import shards
+    from unmix.data import build
+
+    monkeypatch.setattr(shards, "SHARD", 8)
+    written, known = [], build.Building.add
+
+    def add(building, shard, names):
+        known(building, shard, names)
+        written.append(shard.rows)
+        if sum(written) == 16:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(build.Building, "add", add)
+    code, out, err = run("shard", counts)
+    assert (code, out) == (130, "")
+    assert err == "note: interrupted; the same command goes on with what is finished in counts.shards\n"
+    assert run("shard", counts)[0] == 0
+    assert written == [8, 8, 4]
+
+
 def test_info_describes_a_model(model, run):
     code, out, _ = run("info", model)
     assert code == 0
@@ -471,7 +522,7 @@ def test_text_is_fitted_and_new_text_is_treated_alike(run):
     assert (code, err) == (2, "error: missing.txt: no such file; check the name and the folder\n")
 
 
-@pytest.mark.parametrize("command", ["demo", "fit", "transform", "info", "report", "simulate"])
+@pytest.mark.parametrize("command", ["demo", "fit", "transform", "shard", "info", "report", "simulate"])
 def test_help_has_examples_and_every_option_an_explanation(command, run):
     code, out, err = run(command, "--help")
     assert (code, err) == (0, "")

@@ -72,14 +72,31 @@ class Part(NamedTuple):
     size: int = 0  # bytes
     sha256: str = ""  # of the file
 
-    @classmethod
-    def of(cls, counts: Counts, arrays: shard_files.Arrays, content: bytes = b"") -> Part:
-        empty = int((np.diff(counts.rows.indptr) == 0).sum())
+
+class Making:
+    """A shard in the making, tile by tile: sums are taken in this order wherever it is made, so that fractions add up to the same
+    bits."""
+
+    def __init__(self, features: int) -> None:
+        self.features, self.encoder = features, shard_files.Encoder(features)
+        self.rows, self.empty, self.total, self.log_factorials = 0, 0, 0.0, 0.0
+
+    def add(self, tile: CSR) -> None:
+        n = len(tile.indptr) - 1
+        counts = Counts.trusted(_scipy(_wide(tile), (n, self.features)))
+        self.rows += n
+        self.empty += int((np.diff(tile.indptr) == 0).sum())
+        self.total += counts.total
+        self.log_factorials += counts.log_factorials
+        self.encoder.add(tile)
+
+    def part(self, arrays: shard_files.Arrays, content: bytes = b"") -> Part:
+        """What there is to know of it, once it has become arrays and perhaps a file."""
         others = arrays.get("exception", arrays["values"])  # only among them are fractions
         fractional = int(np.count_nonzero(others != np.floor(others)))
-        known = counts.shape[0], counts.nnz, counts.total, counts.log_factorials, empty, fractional
+        known = self.rows, self.encoder.nonzeros, self.total, self.log_factorials, self.empty, fractional
         sha256 = hashlib.sha256(content).hexdigest() if content else ""
-        return cls(*known, shard_files.digest(arrays), len(content), sha256)
+        return Part(*known, shard_files.digest(arrays), len(content), sha256)
 
 
 class Rows(Protocol):
@@ -264,6 +281,14 @@ def rows_per_shard(first: int, nonzeros: int) -> int:
     return rows
 
 
+def measured(shard: Rows, rows: int, tile: int, features: int) -> Part:
+    """What there is to know of a shard, from its counts alone."""
+    making = Making(features)
+    for start in range(0, rows, tile):
+        making.add(shard.rows(start, min(start + tile, rows)))
+    return making.part(making.encoder.arrays())
+
+
 def add_feature_totals(totals: Floats, shard: Rows, rows: int, tile: int) -> None:
     """Tile by tile, in order, so that fractions add up to the same bits everywhere."""
     for start in range(0, rows, tile):
@@ -323,8 +348,10 @@ class _InMemory:
 
     @cached_property
     def parts(self) -> list[Part]:
-        shards = range(-(-self.counts.shape[0] // self.size))
-        return [Part.of(counts, shard_files.encoded(counts.rows, counts.shape[1])) for counts in map(self._at, shards)]
+        n, m = self.counts.shape
+        return [
+            measured(self.shard(i), min(self.size, n - i * self.size), self.tile, m) for i in range(-(-n // self.size))
+        ]
 
     def shard(self, i: int) -> Rows:
         return _Slice(self.counts.rows, i * self.size)
@@ -343,25 +370,17 @@ class _InMemory:
         sample = self.counts if len(self.chosen) == len(self.counts) else self.counts.take(self.chosen)
         return Counts.trusted(sample.csr, sample.samples, sample.features, None, sample.text)
 
-    def _at(self, i: int) -> Counts:
-        first, last = i * self.size, min((i + 1) * self.size, len(self.counts))
-        rows = _wide(_Slice(self.counts.rows, first, narrow=False).rows(0, last - first))
-        return Counts.trusted(_scipy(rows, (last - first, self.counts.shape[1])))
-
 
 class _Slice(NamedTuple):
     """The rows of a matrix from one on."""
 
     matrix: CSR
     first: int
-    narrow: bool = True
 
     def rows(self, first: int, last: int) -> CSR:
         offsets = self.matrix.indptr[self.first + first : self.first + last + 1]
         some = slice(int(offsets[0]), int(offsets[-1]))
-        data = self.matrix.data[some]
-        narrowed = shard_files.narrowed(data) if self.narrow else data
-        return CSR(offsets - offsets[0], self.matrix.indices[some], narrowed)
+        return CSR(offsets - offsets[0], self.matrix.indices[some], shard_files.narrowed(self.matrix.data[some]))
 
 
 class _OnDisk:
@@ -438,15 +457,14 @@ class _OnDisk:
 
     def verify(self, m: int) -> None:
         """Besides checksums: that what the manifest says of the counts is so."""
-        totals = np.zeros(m)
+        totals, tile = np.zeros(m), self.manifest["rows_per_tile"]
         for i, part in enumerate(self.parts):
             self.seen.discard(i)
             shard = self.shard(i)
-            counts = Counts.trusted(_scipy(_wide(shard.rows(0, part.rows)), (part.rows, m)))
-            again = Part.of(counts, shard_files.encoded(counts.rows, m))
+            again = measured(shard, part.rows, tile, m)
             if again != part._replace(size=0, sha256="", log_factorials=again.log_factorials):
                 raise self.damaged(file_name(i), f"is not what {MANIFEST} says of it")
-            add_feature_totals(totals, shard, part.rows, self.manifest["rows_per_tile"])
+            add_feature_totals(totals, shard, part.rows, tile)
             if self.named:
                 self.names(i)
         if not np.array_equal(totals, self.totals):

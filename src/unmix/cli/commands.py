@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -274,7 +275,7 @@ def shard(
             )
         except KeyboardInterrupt:
             show.note(f"interrupted; the same command goes on with what is finished in {output}")
-            raise typer.Exit(INTERRUPTED) from None
+            sys.exit(INTERRUPTED)
     show.say(f"wrote {output}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
     show.answer({"output": str(output)} | show.shards_as_json(shards))
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,14 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from unmix import shard_files, shards
-from unmix.counts import Counts, canonical
+from unmix.counts import canonical
 from unmix.data.read import errors_about
 from unmix.data.read.blocks import blocks_of
 from unmix.data.read.raw_counts import RawCounts
 from unmix.files import write_durably
 from unmix.memory import gigabytes
 from unmix.shard_files import FEATURES, MANIFEST, SAMPLE, Encoded, file_name
-from unmix.shards import JOURNAL, Part, Shards
+from unmix.shards import JOURNAL, Making, Part, Shards
 from unmix.types import CSR, Record
 
 Progress = Callable[[int, int | None], None]  # samples written, and of how many if that is known
@@ -135,13 +136,12 @@ class Building:
         done = {"rows_per_shard": self.rows_per_shard, "shards": [part._asdict() for part in self.parts]}
         return json.dumps({"format": shards.FORMAT} | owner | {"source": self.source} | done).encode()
 
-    def add(self, counts: Counts) -> None:
+    def add(self, shard: Making, names: list[str] | None) -> None:
         """Write the next shard, and only then say so."""
-        arrays = shard_files.encoded(counts.rows, counts.shape[1])
-        named = {} if counts.samples is None else {"names": shard_files.as_bytes(counts.samples.tolist())}
-        content = shard_files.serialized(arrays | named)
+        arrays = shard.encoder.arrays()
+        content = shard_files.serialized(arrays | ({} if names is None else {"names": shard_files.as_bytes(names)}))
         write_durably(self.folder / file_name(len(self.parts)), content)
-        self.parts.append(Part.of(counts, arrays, content))
+        self.parts.append(shard.part(arrays, content))
         self.keep_account()
 
     def finish(self, raw: RawCounts, m: int, sample: int | None, sample_by: ArrayLike | None) -> None:
@@ -161,8 +161,9 @@ class Building:
                 if some.size:
                     found.append(_csr(shard.rows(start, stop), (stop - start, m))[some])
         matrix = sp.vstack(found, format="csr")
-        rows = CSR(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float64))
-        arrays = shard_files.encoded(rows, m) | {"rows": chosen.astype("<i8")}
+        encoder = shard_files.Encoder(m)
+        encoder.add(_arrays(matrix))
+        arrays = encoder.arrays() | {"rows": chosen.astype("<i8")}
         if raw.samples is not None:
             names = [raw.samples[row] for row in chosen.tolist()]
             arrays["names"] = shard_files.as_bytes(names)
@@ -249,7 +250,9 @@ def _finished(folder: Path, source: Record) -> Shards | None:
     """Shards that are there, if they are what is asked for."""
     with suppress(OSError, ValueError, AttributeError):
         if json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("source") == source:
-            return Shards(folder)
+            found = Shards(folder)
+            (folder / JOURNAL).unlink(missing_ok=True)  # of a process that was killed at the very end
+            return found
     return None
 
 
@@ -260,13 +263,22 @@ def _write_all(building: Building, raw: RawCounts, scratch: Path, progress: Prog
     start = sum(part.rows for part in building.parts)
     if nonzeros is not None and expected:
         require_disk(building.folder, nonzeros * (1 - start / expected), m)
-    written = start
-    for counts in _cut(building, raw, start, scratch):
-        building.add(counts)
-        written += len(counts)
-        m = counts.shape[1]
+    written, shard = start, Making(m)
+
+    def write() -> None:
+        nonlocal written, shard
+        names = None if raw.samples is None else raw.samples[written : written + shard.rows]
+        building.add(shard, names)
+        written, shard = written + shard.rows, Making(m)
         if progress is not None:
             progress(written, expected)
+
+    for tile in _tiles(building, raw, start, scratch):
+        shard.add(_arrays(tile))
+        if shard.rows == building.rows_per_shard:
+            write()
+    if shard.rows:
+        write()
     if (expected is not None and written != expected) or not building.parts:
         raise ValueError(f"{written:,} samples came, {expected or 'at least one'} were announced")
     for names, size, what in ((raw.samples, written, "samples"), (raw.features, m, "features")):
@@ -275,31 +287,24 @@ def _write_all(building: Building, raw: RawCounts, scratch: Path, progress: Prog
     return m
 
 
-def _cut(building: Building, raw: RawCounts, start: int, scratch: Path) -> Iterator[Counts]:
-    """Shards from blocks of any size, whose first row is row `start` of the whole."""
+def _tiles(building: Building, raw: RawCounts, start: int, scratch: Path) -> Iterator[sp.csr_array]:
+    """Tiles from blocks of any size, whose first row is row `start` of the whole, which begins a shard."""
     pending: list[sp.csr_array] = []
-    at, waiting, size = start, 0, building.rows_per_shard
-    features = None if raw.features is None else np.array(raw.features, dtype=str)
-
-    def shard(rows: int) -> Counts:
-        nonlocal at, waiting
-        matrix, rest = _first_rows(pending, rows)
-        pending[:], first = rest, at
-        at, waiting = at + rows, waiting - rows
-        names = None if raw.samples is None else np.array(raw.samples[first : first + rows], dtype=str)
-        return Counts.trusted(matrix, names, features, None, raw.text)
-
-    for block in _canonical_blocks(building, raw, start, scratch):
-        pending.append(block)
-        waiting += block.shape[0]
-        if not size and waiting >= shards.TILE:
-            size = building.rows_per_shard = _size(pending)
-        while size and waiting >= size:
-            yield shard(size)
-    if waiting and not size:
-        size = building.rows_per_shard = _size(pending)
-    while waiting:
-        yield shard(min(size, waiting))
+    waiting, at = 0, start
+    for block in chain(_canonical_blocks(building, raw, start, scratch), [None]):
+        if block is not None:
+            pending.append(block)
+            waiting += block.shape[0]
+        if not building.rows_per_shard and waiting and (block is None or waiting >= shards.TILE):
+            building.rows_per_shard = _size(pending)
+        size = building.rows_per_shard
+        while size and waiting:
+            rows = min(shards.TILE, size - at % size)
+            if rows > waiting and block is not None:
+                break
+            rows = min(rows, waiting)
+            yield _first_rows(pending, rows)
+            at, waiting = at + rows, waiting - rows
 
 
 def _canonical_blocks(building: Building, raw: RawCounts, first: int, scratch: Path) -> Iterator[sp.csr_array]:
@@ -324,17 +329,17 @@ def _size(pending: list[sp.csr_array]) -> int:
     return shards.rows_per_shard(first, nonzeros)
 
 
-def _first_rows(blocks: list[sp.csr_array], rows: int) -> tuple[sp.csr_array, list[sp.csr_array]]:
-    """So many rows from the beginning, and what is left."""
-    taken, left = [], list(blocks)
+def _first_rows(blocks: list[sp.csr_array], rows: int) -> sp.csr_array:
+    """So many rows from the beginning of blocks, which go."""
+    taken = []
     while rows:
-        block = left.pop(0)
+        block = blocks.pop(0)
         if block.shape[0] > rows:
-            left.insert(0, block[rows:])
+            blocks.insert(0, block[rows:])
             block = block[:rows]
         taken.append(block)
         rows -= block.shape[0]
-    return (taken[0] if len(taken) == 1 else sp.vstack(taken, format="csr")), left
+    return taken[0] if len(taken) == 1 else sp.vstack(taken, format="csr")
 
 
 def _checked(block: Any, first: int, raw: RawCounts) -> sp.csr_array:
@@ -372,6 +377,10 @@ def _labels(by: ArrayLike | str | None, raw: RawCounts) -> ArrayLike | None:
 
 def _csr(rows: CSR, shape: tuple[int, int]) -> sp.csr_array:
     return sp.csr_array((rows.data, rows.indices, rows.indptr), shape=shape)
+
+
+def _arrays(matrix: sp.csr_array) -> CSR:
+    return CSR(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), matrix.data)
 
 
 def _sha256(file: Path) -> str:

@@ -55,7 +55,8 @@ def shard(
 
     The source is read once, a part at a time, and need not fit into memory. If the work is broken off, by a full disk or a kill,
     the same call goes on after the last finished shard; if all is there, it returns it. Counts that are not
-    finite numbers >= 0 are refused with their row and column, and leave nothing behind.
+    finite numbers >= 0 are refused with their row and column, and leave nothing behind. What else is known of the samples is not
+    kept, but for their names.
 
     Parameters
     ----------
@@ -78,40 +79,40 @@ def shard(
     """
     options = ReadOptions(layer, raw, transpose, text_column, min_df, max_df, stop_words, ngrams, like, streamed=True)
     start_sample(0, sample)
-    target = Path(folder)
-    fingerprint: Record | None = None
-    notes: list[str] = []
-    built = False
-    path = Path(source) if isinstance(source, str | os.PathLike) else None
-    if path is not None:
-        if not path.exists():
-            raise FileNotFoundError(f"{path}: no such file; check the name and the folder")
-        given = {"samples": samples, "features": features, "sample": sample, "sample_by": sample_by}
-        fingerprint = _of_path(path) | {"options": _plain(options, given)}
+    if not isinstance(source, str | os.PathLike):
 
-    def named() -> RawCounts:
-        nonlocal built
-        built = True
-        found = _in_python(source, options) if path is None else reading.load(path, options)
-        n, m = found.matrix.shape
-        found.samples = found.samples if samples is None else _names(samples, n, "samples")
-        found.features = found.features if features is None else _names(features, m, "features")
+        def given() -> RawCounts:
+            return _renamed(_in_python(source, options), samples, features)
+
+        return build(Path(folder), None, given, sample=sample, sample_by=sample_by, progress=progress)
+    path, notes = Path(source), list[str]()
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file; check the name and the folder")
+    choices = {"samples": samples, "features": features, "sample": sample, "sample_by": sample_by}
+    fingerprint = _of_path(path) | {"options": _plain(options, choices)}
+    if isinstance(sample_by, str) and path.name.lower().endswith((".h5ad", ".zarr")):
+        with reading.errors_about(path):
+            sample_by = h5ad.obs_column(path, sample_by)
+
+    def opened() -> RawCounts:
+        found = _renamed(reading.load(path, options), samples, features)
         make_unique(found)
         notes.extend(found.notes)
         return found
 
-    if path is None:
-        return build(target, None, named, sample=sample, sample_by=sample_by, progress=progress)
-    by = sample_by
-    if isinstance(by, str) and path.name.lower().endswith((".h5ad", ".zarr")):
-        with reading.errors_about(path):
-            by = h5ad.obs_column(path, by)
-    shards = build(target, fingerprint, named, about=path, sample=sample, sample_by=by, progress=progress)
-    if built and shards.text is not None and (empty := shards.facts["empty_samples"]):
+    shards = build(Path(folder), fingerprint, opened, about=path, sample=sample, sample_by=sample_by, progress=progress)
+    if shards.text is not None and (empty := shards.facts["empty_samples"]):
         notes.append(about_empty(empty, len(shards)))
     for note in notes:
-        warnings.warn(f"{source}: {note}", UserWarning, stacklevel=2)
+        warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
     return shards
+
+
+def _renamed(found: RawCounts, samples: ArrayLike | None, features: ArrayLike | None) -> RawCounts:
+    n, m = found.matrix.shape
+    found.samples = found.samples if samples is None else _names(samples, n, "samples")
+    found.features = found.features if features is None else _names(features, m, "features")
+    return found
 
 
 def _names(names: ArrayLike, expected: int | None, what: str) -> list[str]:
@@ -207,7 +208,7 @@ class _Iterated(ByRows):
             yield first
             yield from blocks
 
-        super().__init__((None, int(first.shape[1])), None, read)
+        super().__init__((None, int(first.shape[1])), None, read, ahead=False)
 
 
 def _is_dask(matrix: Any) -> bool:
@@ -228,7 +229,7 @@ def _of_dask(matrix: Any) -> ByRows:
                 yield block[max(0, start - first) :]
             first += size
 
-    return ByRows((int(matrix.shape[0]), int(matrix.shape[1])), None, read)
+    return ByRows((int(matrix.shape[0]), int(matrix.shape[1])), None, read, ahead=False)
 
 
 def _is_anndata(source: Any) -> bool:
@@ -251,7 +252,9 @@ def _of_anndata(adata: Any, options: ReadOptions) -> RawCounts:
     if blocks is None and _is_dask(matrix):
         blocks = _of_dask(matrix)
     if blocks is None:
-        blocks = ByRows((adata.n_obs, len(variables)), None, lambda start: _slices(matrix, adata.n_obs, start))
+        blocks = ByRows(
+            (adata.n_obs, len(variables)), None, lambda start: _slices(matrix, adata.n_obs, start), ahead=False
+        )
     obs = adata.obs if isinstance(adata.obs, pd.DataFrame) else None
     return RawCounts(blocks, [str(name) for name in adata.obs_names], [str(name) for name in variables], obs)
 

@@ -23,7 +23,7 @@ from unmix.memory import gigabytes
 from unmix.types import Integers
 
 ROWS = 4_096  # most rows of a block
-NONZEROS = 1 << 22  # and about the most nonzeros, if they can be foreseen
+NONZEROS = 1 << 23  # and about the most nonzeros, if they can be foreseen
 BUCKET = 1 << 24  # nonzeros of a file of entries, on average
 ENTRY = np.dtype([("row", "<u4"), ("column", "<u4"), ("value", "<f8")])
 Entries = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # rows, columns, values
@@ -38,6 +38,7 @@ class ByRows:
     shape: tuple[int | None, int]
     nonzeros: int | None
     read: Callable[[int], Iterator[Any]]
+    ahead: bool = True  # whether a thread may read; objects of others may not like that
 
     def rows(self, start: int, scratch: Path) -> Iterator[Any]:
         return self.read(start)
@@ -135,17 +136,18 @@ def _distribute(folder: Path, rows: NDArray, columns: NDArray, values: NDArray, 
 def blocks_of(matrix: Any, start: int, scratch: Path) -> Iterator[Any]:
     """The rows of any matrix from `start` on, some at a time; read ahead if they must be read."""
     if isinstance(matrix, ByRows | ByEntries):
-        yield from ahead(matrix.rows(start, scratch))
+        rows = matrix.rows(start, scratch)
+        yield from ahead(rows) if isinstance(matrix, ByEntries) or matrix.ahead else rows
         return
     if sp.issparse(matrix):
         matrix = sp.csr_array(matrix)
     n = matrix.shape[0]
-    rows = matrix.iloc if hasattr(matrix, "iloc") else matrix
+    some = matrix.iloc if hasattr(matrix, "iloc") else matrix
     for first in range(start, n, ROWS):
-        yield rows[first : min(first + ROWS, n)]
+        yield some[first : min(first + ROWS, n)]
 
 
-def ahead(items: Iterator[T], most: int = 2) -> Iterator[T]:
+def ahead(items: Iterator[T], most: int = 1) -> Iterator[T]:
     """The same items, while a thread fetches the next ones: reading and encoding take turns on nothing but the disk."""
     fetched: queue.Queue[tuple[bool, Any]] = queue.Queue(most)
     stop = threading.Event()

@@ -34,7 +34,10 @@ def opened_anndata(path: Path) -> Iterator[Any]:
         with opened_hdf5(path, "AnnData") as file:
             yield file
         return
-    zarr = extra("zarr", "reading .zarr", "anndata")
+    try:
+        import zarr
+    except ImportError as error:
+        raise ValueError("reading .zarr needs zarr; install it with: pip install zarr") from error
     with unless_damaged("not a readable AnnData store ({})", ValueError, MemoryError):
         yield zarr.open_group(str(path), mode="r")
 

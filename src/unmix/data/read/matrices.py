@@ -54,8 +54,9 @@ def _npz_matrix(path: Path) -> Any:
 def stream_npz(path: Path) -> Blocks | None:
     """The matrix of a .npz, whose arrays are read in step, compressed or not; None for rare forms, which are read whole."""
     with np.load(path, allow_pickle=False) as archive:
-        form, (n, m) = archive["format"].item().decode(), (int(size) for size in archive["shape"])
-        if form not in ("csr", "csc", "coo"):
+        form, (n, m) = archive["format"].item(), (int(size) for size in archive["shape"])
+        form = form if isinstance(form, str) else form.decode()
+        if form not in ("csr", "csc", "coo") or (form == "coo" and not {"row", "col"} <= {*archive.files}):
             return None
         indptr = None if form == "coo" else archive["indptr"]
     with zipfile.ZipFile(path) as archive, archive.open("data.npy") as file:
@@ -78,19 +79,19 @@ def _npz_rows(path: Path, offsets: NDArray[np.int64], m: int, start: int) -> Ite
 
 
 def _npz_entries(path: Path, shape: tuple[int, int], nonzeros: int) -> Iterator[Entries]:
-    with zipfile.ZipFile(path) as archive:
-        names = {member.filename.removesuffix(".npy") for member in archive.infolist()}
-        keys = ("row", "col") if "row" in names else ("coords",)
-        if keys == ("coords",):
-            raise ValueError("coordinates in one array; save the matrix as CSR (X.tocsr())")
-        with _member(archive, "row") as rows, _member(archive, "col") as columns, _member(archive, "data") as data:
-            for first in range(0, nonzeros, NONZEROS):
-                size = min(NONZEROS, nonzeros - first)
-                row, column, values = (array.next(size) for array in (rows, columns, data))
-                for numbers, length in ((row, shape[0]), (column, shape[1])):
-                    if not (numbers.min() >= 0 and numbers.max() < length):
-                        raise ValueError(f"its indices are damaged ({numbers.max()} of {length})")
-                yield row, column, values
+    with (
+        zipfile.ZipFile(path) as archive,
+        _member(archive, "row") as rows,
+        _member(archive, "col") as columns,
+        _member(archive, "data") as data,
+    ):
+        for first in range(0, nonzeros, NONZEROS):
+            size = min(NONZEROS, nonzeros - first)
+            row, column, values = (array.next(size) for array in (rows, columns, data))
+            for numbers, length in ((row, shape[0]), (column, shape[1])):
+                if not (numbers.min() >= 0 and numbers.max() < length):
+                    raise ValueError(f"its indices are damaged ({numbers.max()} of {length})")
+            yield row, column, values
 
 
 @dataclass
