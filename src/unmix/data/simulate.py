@@ -1,11 +1,13 @@
-"""Simulated data: correlated topics (Carbonetto et al., data sets A and B) and the Swimmer images."""
+"""Simulated data: correlated topics (Carbonetto et al., data sets A and B), the Swimmer images, and cells in any number."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unmix.counts import Counts
@@ -81,3 +83,70 @@ def swimmer(counts_per_pixel: int = 50) -> SimulatedCounts:
     truth = Truth(shown * pixels / (shown @ pixels)[:, None], (flat / pixels[:, None]).T)
     names = [f"row {r} column {c}" for r in range(32) for c in range(32)]
     return SimulatedCounts(counts_per_pixel * (shown @ flat), truth, features=names)
+
+
+class Cells:
+    """Single cells, `n` of them, drawn 4,096 at a time: an iterable of CSR blocks for `unmix.shard`, the same whenever it is gone
+    through.
+
+    Means of genes are log-normal; each of the `n_topics` programs raises 3% of them. Cells belong to one of 60 types, whose
+    proportions of programs are a Dirichlet draw with few large entries, and vary around it; their depth is log-normal around
+    2,600 counts. With 30,000 genes a cell has about 1,350 nonzeros.
+
+    >>> cells = Cells(5_000, n_genes=1_000, n_topics=5)
+    >>> [block.shape for block in cells]
+    [(4096, 1000), (904, 1000)]
+    """
+
+    TYPES, BLOCK = 60, 4_096
+
+    def __init__(self, n: int, n_genes: int = 30_000, n_topics: int = 20, depth: float = 2_600, seed: int = 0) -> None:
+        self.n, self.n_genes, self.n_topics, self.depth, self.seed = n, n_genes, n_topics, depth, seed
+        rng = np.random.default_rng(seed)
+        means = rng.lognormal(0, 2.3, n_genes)[:, None]
+        raised = rng.random((n_genes, n_topics)) < 0.03
+        weights = means * np.where(raised, rng.lognormal(2, 1, (n_genes, n_topics)), 1.0)
+        self.topics = weights / weights.sum(axis=0)
+        self.types = rng.dirichlet(np.full(n_topics, 0.1), self.TYPES)
+        self.features = np.array([f"gene {j + 1}" for j in range(n_genes)])
+
+    def loadings(self, block: int) -> NDArray[np.float64]:
+        """The truth about a block: expected counts of every program in its cells."""
+        return self._loadings(block)[0]
+
+    def __iter__(self) -> Iterator[sp.csr_array]:
+        tables = [alias_table(self.topics[:, k]) for k in range(self.n_topics)]
+        for block in range(-(-self.n // self.BLOCK)):
+            loadings, rng = self._loadings(block)
+            counts = rng.poisson(loadings)
+            cells, genes = [], []
+            for k, (chances, aliases) in enumerate(tables):
+                tokens = int(counts[:, k].sum())
+                first = rng.integers(0, self.n_genes, tokens, dtype=np.int32)
+                genes.append(np.where(rng.random(tokens, dtype=np.float32) < chances[first], first, aliases[first]))
+                cells.append(np.repeat(np.arange(len(counts), dtype=np.int32), counts[:, k]))
+            places = (np.concatenate(cells), np.concatenate(genes))
+            ones = np.ones(len(places[0]), dtype=np.float32)
+            yield sp.csr_array(sp.coo_array((ones, places), shape=(len(counts), self.n_genes)))
+
+    def _loadings(self, block: int) -> tuple[NDArray[np.float64], np.random.Generator]:
+        rng = np.random.default_rng([self.seed, 1 + block])
+        rows = min(self.BLOCK, self.n - block * self.BLOCK)
+        shares = rng.gamma(10 * self.types[rng.integers(self.TYPES, size=rows)] + 1e-3)
+        depth = rng.lognormal(np.log(self.depth), 0.5, rows)
+        return depth[:, None] * shares / shares.sum(axis=1, keepdims=True), rng
+
+
+def alias_table(chances: NDArray[np.float64]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """Walker's alias method: a place drawn evenly is taken with its chance, or else its alias."""
+    m = len(chances)
+    scaled = chances * (m / chances.sum())
+    kept, aliases = np.ones(m), np.arange(m, dtype=np.int32)
+    small, large = ([*np.flatnonzero(part)] for part in (scaled < 1, scaled >= 1))
+    while small and large:
+        low, high = small.pop(), large[-1]
+        kept[low], aliases[low] = scaled[low], high
+        scaled[high] -= 1 - scaled[low]
+        if scaled[high] < 1:
+            small.append(large.pop())
+    return kept.astype(np.float32), aliases

@@ -79,7 +79,7 @@ class Tree:
 
     def add(self, sums: Arrays, level: int = 0) -> None:
         while True:
-            if level == len(self.levels):
+            while level >= len(self.levels):
                 self.levels.append((0, None))
             count, so_far = self.levels[level]
             sums = sums if so_far is None else added(so_far, sums)

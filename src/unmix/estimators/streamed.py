@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,9 +60,11 @@ def first_factors(
 
 
 def sample_fit(estimator: CountsEstimator, sample: Counts, rng: np.random.Generator) -> Fit:
-    """The same estimator on the sample that was written with the shards, in memory."""
-    params = estimator.get_params(deep=False) | {"callbacks": (), "verbose": False, "random_state": rng}
-    model = type(estimator)(**params | {"tol": max(estimator.tol, LEAST_TOL)})
+    """The same estimator on the sample that was written with the shards, in memory. How long it runs does not depend on how long
+    the fit of the shards may, which can be resumed with more iterations."""
+    most = signature(type(estimator)).parameters["max_iter"].default
+    others = {"callbacks": (), "verbose": False, "random_state": rng, "max_iter": most}
+    model = type(estimator)(**estimator.get_params(deep=False) | others | {"tol": max(estimator.tol, LEAST_TOL)})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it need not converge
         fit = model.fit(sample).result_

@@ -26,6 +26,7 @@ Ints = NDArray[np.int32]
 FLOOR = 1e-15  # the least share of a topic in a row
 FULL_STEP = 0.6838  # root of z² + z + log(1 − z): up to this decrement a full Newton step descends
 QUADRATIC_SWEEPS = 8  # of coordinate descent on Newton's quadratic model
+BOX_SWEEPS = 32  # the same for the step of sums
 
 
 def em(
@@ -167,6 +168,70 @@ def infer(
                 break
         out[i] = g
     return out
+
+
+def add_sums(columns: CSR, left: Factor, right: Factor, numerators: Floats, curvature: NDArray[np.float32]) -> None:
+    """B_jk += Σ_i x_ij l_ik / λ_ij;   H_j += r_j² Σ_i x_ij l_i l_iᵀ / λ_ij², r_j = max_k f_jk, a lower triangle a block."""
+    for j, f in enumerate(right):
+        some = slice(columns.indptr[j], columns.indptr[j + 1])
+        x, near, largest = columns.data[some].astype(float), left[columns.indices[some]], f.max()
+        if not len(x) or largest <= 0:
+            continue
+        rates = near @ f
+        numerators[j] += (x / rates) @ near
+        H = largest**2 * np.einsum("p,pk,pl->kl", x / rates**2, near, near)
+        curvature[j] += np.concatenate([H[part, part][np.tril_indices(len(H[part]))] for part in _blocks(len(f))])
+
+
+def box_step(
+    factor: Factor, numerators: Floats, curvature: NDArray[np.float32], cost: Floats, totals: Floats, shape: Shape
+) -> Factor:
+    """f + d: d minimises g·d + ½ dᵀHd over d >= −FULL_STEP f, block by block, H being multiplied by the number of blocks."""
+    out, blocks = np.empty_like(factor), _blocks(factor.shape[1])
+    for j, f in enumerate(factor):
+        s, largest = np.zeros(len(f)) if shape is None else shape[j], f.max()
+        if largest <= 0 or totals[j] <= 0:
+            out[j] = np.divide(s, cost, out=np.zeros(len(f)), where=cost > 0)
+            continue
+        b = f / largest
+        g = (cost - numerators[j]) * largest - np.divide(s, b, out=np.zeros(len(f)), where=s > 0)
+        d, at = np.zeros(len(f)), 0
+        for part in blocks:
+            size = len(b[part])
+            H, triangle = np.zeros((size, size)), size * (size + 1) // 2
+            H[np.tril_indices(size)] = len(blocks) * curvature[j, at : at + triangle].astype(float)
+            at += triangle
+            H += np.tril(H, -1).T
+            H += np.diag(1e-7 * np.trace(H) + len(blocks) * np.divide(s, b**2, out=np.zeros(len(f)), where=s > 0)[part])
+            d[part] = _box_minimum(g[part], H, -FULL_STEP * b[part])
+        with np.errstate(divide="ignore"):
+            floor = np.where(cost > 0, FLOOR * totals[j] / cost, 0)
+        out[j] = np.maximum(largest * (b + d), floor)
+    return out
+
+
+def _box_minimum(g: Floats, H: Floats, low: Floats) -> Floats:
+    """Coordinate descent until it stands still, then scaled so that g·d <= −dᵀHd."""
+    d, before = np.zeros(len(g)), 0.0
+    for sweep in range(BOX_SWEEPS):
+        moved = 0.0
+        for k in np.flatnonzero(np.diag(H) > 0):
+            change = max(low[k], d[k] - (g + H @ d)[k] / H[k, k]) - d[k]
+            d[k] += change
+            moved += change**2 * H[k, k]
+        before = moved if sweep == 0 else before
+        if not moved > 1e-8 * before:
+            break
+    gd, dHd = float(g @ d), float(d @ H @ d)
+    return d * (min(1.0, -gd / dHd) if dHd > 0 and gd < 0 else 0.0)
+
+
+def transpose(rows: CSR, n_columns: int) -> CSR:
+    """Entries sorted by column, in each by row."""
+    owners = np.repeat(np.arange(len(rows.indptr) - 1, dtype=np.int32), np.diff(rows.indptr))
+    order = np.argsort(rows.indices, kind="stable")
+    ends = np.cumsum(np.bincount(rows.indices, minlength=n_columns))
+    return CSR(np.concatenate([[0], ends]).astype(np.int64), owners[order], rows.data[order])
 
 
 def _at_nonzeros(rows: CSR, left: Factor, right: Factor) -> tuple[Floats, Floats, NDArray[np.intp]]:

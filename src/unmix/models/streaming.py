@@ -85,15 +85,15 @@ class StreamedProblem:
             sums = self.engine.over(self.X, Cleared(), {"F": cleared}, before=number, after=clear)
             if abs(self.loss(cleared, sums)[0] - state.loss) <= 1e-9 * abs(state.loss):
                 F, number = cleared, clear
-        L = np.empty((len(self.X), self.n_topics))
+        L = np.empty((len(self.X), self.n_topics), F.dtype)
         for i, left in enumerate(self.engine.left(self.X, number)):
             L[slice(*self.X.bounds(i))] = left["L"]
-        self.engine.keep_only({state.number})
+        self.engine.keep_only(state.numbers)
         if self.prior is None and self.loadings_prior is None:
             u, v = column_sums(F), column_sums(L)
             with np.errstate(divide="ignore", invalid="ignore"):
                 scale = np.where((u > 0) & (v > 0), np.sqrt((v / len(L)) / (u / len(F))), 1.0)
-            L, F = L / scale, F * scale
+            L, F = L / scale.astype(L.dtype), F * scale.astype(F.dtype)
         return Result(L, F, loglik)
 
     def _sums_of_loadings(self, number: int) -> Floats:

@@ -124,7 +124,11 @@ class Advance(Visit):
         sums, v, xlog, penalty, loadings = FeatureSums.zeros(m, K), np.zeros(K), 0.0, 0.0, []
         u = column_sums(F)
         even = np.divide(1 / K, u, out=np.zeros(K), where=u > 0)
-        pairs = ((tile, np.outer(tile.sample_totals, even)) for tile in tiles) if self.even else by_tile(tiles, before)
+        pairs = (
+            ((tile, np.outer(tile.sample_totals, even).astype(F.dtype, copy=False)) for tile in tiles)
+            if self.even
+            else by_tile(tiles, before)
+        )
         for tile, start in pairs:
             L, measured = self.half(left_side(tile, self.prior, K), F, start, measure=True)
             assert measured is not None

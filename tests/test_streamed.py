@@ -1,0 +1,279 @@
+"""Fits of shards: one pass an iteration, the same bits wherever the shards lie, and never a worse loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import examples, random_counts
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
+
+import unmix as um
+from unmix import kernels, shards
+from unmix.counts import Counts
+from unmix.engines import Local, use_engine
+from unmix.engines.base import Tree, tree
+from unmix.kernels import reference
+from unmix.models.problem import Problem
+from unmix.models.streaming import StreamedProblem
+from unmix.solvers.em import EM
+from unmix.solvers.newton import Newton
+from unmix.solvers.streamed import Streamed
+
+pytestmark = pytest.mark.filterwarnings("ignore:not converged:sklearn.exceptions.ConvergenceWarning")
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "SHARD", 16)
+    monkeypatch.setattr(shards, "TILE", 8)
+
+
+def some_counts(n: int = 53, m: int = 31, seed: int = 0, scale: float = 1.0) -> Counts:
+    X = random_counts(n, m, seed=seed) * scale
+    X[n // 2] = 0
+    X[:, m // 3] = 0
+    return Counts(X)
+
+
+ESTIMATORS: dict[str, Callable[[], Any]] = {
+    "TopicModel": lambda: um.TopicModel(3, random_state=0, max_iter=12, tol=0),
+    "em": lambda: um.TopicModel(3, solver="em", random_state=0, max_iter=12, tol=0),
+    "scd, plain": lambda: um.PoissonNMF(3, solver="scd", extrapolate=False, random_state=0, max_iter=12, tol=0),
+    "prior": lambda: um.PoissonNMF(
+        3, prior=um.Gamma(1.2, 1), loadings_prior=um.Gamma(1.1), random_state=0, max_iter=12
+    ),
+    "float32": lambda: um.PoissonNMF(3, dtype="float32", random_state=0, max_iter=12, tol=0),
+    "LDA": lambda: um.LDA(3, random_state=0, max_iter=12, tol=0),
+    "LDA, eta": lambda: um.LDA(3, alpha=0.3, eta=0.1, random_state=0, max_iter=12, tol=0),
+    "LDA, auto": lambda: um.LDA(3, alpha="auto", random_state=0, max_iter=12, tol=0),
+    "GammaPoisson": lambda: um.GammaPoisson(3, random_state=0, max_iter=12, tol=0),
+    "BayesianPoissonNMF": lambda: um.BayesianPoissonNMF(3, random_state=0, max_iter=12, tol=0),
+}
+
+
+@pytest.fixture(params=ESTIMATORS, ids=str)
+def make(request: pytest.FixtureRequest) -> Callable[[], Any]:
+    return ESTIMATORS[request.param]
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("K", [1, 3, 8, 20, 70])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_sums_of_a_pass_and_the_step_they_allow_equal_their_twins(K: int, dtype: type) -> None:
+    X, rng = some_counts(), np.random.default_rng(K)
+    L, F = rng.gamma(1, 1, (53, K)).astype(dtype), rng.gamma(1, 1, (31, K)).astype(dtype)
+    sums = [np.zeros((31, K)), np.zeros((31, kernels.curvature_size(K)), np.float32)]
+    twins = [array.copy() for array in sums]
+    for _ in range(2):  # they add up
+        kernels.add_sums(X.transposed, L, F, *sums)
+        reference.add_sums(X.columns, L.astype(float), F.astype(float), *twins)
+    np.testing.assert_allclose(sums[0], twins[0], rtol=2e-6)
+    np.testing.assert_allclose(sums[1], twins[1], rtol=1e-4, atol=1e-4 * twins[1].max())
+    for shape in (None, rng.gamma(1, 1, (31, K))):
+        given = (L.sum(axis=0, dtype=float), 2 * X.feature_totals, shape)
+        step = kernels.box_step(F.astype(float), *twins, *given)
+        np.testing.assert_allclose(step, reference.box_step(F.astype(float), *twins, *given), rtol=1e-6, atol=1e-12)
+        assert (step >= 0.31 * F * (X.feature_totals > 0)[:, None]).all()  # no entry falls by more than 68%
+
+
+def test_sums_are_the_derivatives_of_the_loss() -> None:
+    X, rng = some_counts(), np.random.default_rng(0)
+    L, F, e = rng.gamma(1, 1, (53, 3)), rng.gamma(1, 1, (31, 3)), 1e-5
+    B, H = np.zeros((31, 3)), np.zeros((31, 6), np.float32)
+    kernels.add_sums(X.transposed, L, F, B, H)
+    problem, j = Problem(X, 3), 5
+
+    def loss(*moves: tuple[int, float]) -> float:
+        moved = F.copy()
+        for k, by in moves:
+            moved[j, k] += by
+        return problem.loss(L, moved)
+
+    for k in range(3):
+        slope = (loss((k, e)) - loss((k, -e))) / (2 * e)
+        assert slope == pytest.approx(L[:, k].sum() - B[j, k], abs=1e-4)
+    second = (loss((2, e * 10), (0, e * 10)) - loss((2, e * 10)) - loss((0, e * 10)) + loss()) / (e * 10) ** 2
+    assert second == pytest.approx(H[j, 3] / F[j].max() ** 2, rel=1e-2)
+
+
+@examples(20)
+@given(st.integers(0, 40), st.integers(1, 20), st.integers(0, 99), st.booleans())
+def test_the_transpose_equals_its_twin(n: int, m: int, seed: int, narrow: bool) -> None:
+    X = np.random.default_rng(seed).poisson(0.5, (n, m))
+    rows, columns = np.nonzero(X)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))]).astype(np.int64)
+    csr = um.types.CSR(indptr, columns.astype(np.int32), X[rows, columns].astype(np.uint16 if narrow else float))
+    for got, want in zip(kernels.transpose(csr, m), reference.transpose(csr, m), strict=True):
+        np.testing.assert_array_equal(got, want)
+        assert got.dtype == want.dtype
+
+
+# --- sums -------------------------------------------------------------------------------------------------------------
+
+
+@examples(30)
+@given(st.integers(1, 200), st.integers(0, 2))
+def test_the_tree_of_sums_is_the_same_for_any_grouping(parts: int, level: int) -> None:
+    values = np.random.default_rng(parts).normal(size=parts)
+    leaves = [{"sum": np.array([value]), "largest_one": np.array([value])} for value in values]
+    whole = tree({name: array.copy() for name, array in leaf.items()} for leaf in leaves)
+    groups, size = Tree(), 8**level
+    for start in range(0, parts, size):
+        some = ({name: array.copy() for name, array in leaf.items()} for leaf in leaves[start : start + size])
+        groups.add(tree(some), level)
+    total = groups.total()
+    assert total["sum"] == whole["sum"]
+    assert whole["sum"] == pytest.approx(values.sum())
+    assert whole["largest_one"] == total["largest_one"] == values.max()
+
+
+# --- fits -------------------------------------------------------------------------------------------------------------
+
+
+def test_bits_do_not_depend_on_where_shards_lie(make: Callable[[], Any], tmp_path: Path) -> None:
+    X = some_counts()
+    fits = [make().fit(um.Shards.of(X)), make().set_params(n_jobs=1).fit(um.Shards.of(X))]
+    on_disk = um.shard(X, tmp_path / "shards")
+    fits.append(make().fit(on_disk))
+    with use_engine(Local(memory=1, folder=tmp_path / "run")):  # nothing may stay in memory
+        fits.append(make().fit(on_disk))
+    first = fits[0].result_
+    for other in (fit.result_ for fit in fits[1:]):
+        np.testing.assert_array_equal(other.L, first.L)
+        np.testing.assert_array_equal(other.F, first.F)
+        np.testing.assert_array_equal(other.trace["objective"], first.trace["objective"])
+        for name, array in first.posterior.items():
+            np.testing.assert_array_equal(other.posterior[name], array)
+
+
+@examples(10)
+@given(st.integers(1, 4), st.integers(0, 99), st.booleans(), st.sampled_from(["ml", "map"]))
+def test_without_momentum_the_loss_never_rises(K: int, seed: int, fractional: bool, kind: str) -> None:
+    X = some_counts(seed=seed, scale=0.37 if fractional else 1.0)
+    priors = (um.Gamma(1.3, 0.7), um.Gamma(1.2)) if kind == "map" else (None, None)
+    task = StreamedProblem(um.Shards.of(X), K, Local(), *priors)
+    for half in (Newton(), EM()):
+        solver = Streamed(half, extrapolate=False)
+        state = solver.start(task, None, np.random.default_rng(seed).dirichlet(np.ones(31), K).T)
+        for _ in range(15):
+            new = solver.step(task, state)
+            assert new.reference <= state.reference + 1e-9 * abs(state.reference)
+            state = new
+
+
+def test_it_ends_at_the_optimum_of_newton_in_memory_and_says_what_it_reached() -> None:
+    X = some_counts(200, 40)
+    start = (np.random.default_rng(1).gamma(1, 1, (200, 3)), np.random.default_rng(2).gamma(1, 1, (40, 3)))
+    options: dict[str, Any] = {"init": start, "max_iter": 2000, "tol": 1e-11}
+    streamed = um.PoissonNMF(3, **options).fit(um.Shards.of(X)).result_
+    memory = um.PoissonNMF(3, init=streamed, max_iter=300, tol=1e-11).fit(X).result_
+    assert streamed.loglik == pytest.approx(memory.loglik, rel=1e-7)
+    assert streamed.loglik == pytest.approx(um.loglik(X, streamed.L, streamed.F), rel=1e-10)
+    assert streamed.kkt == pytest.approx(um.kkt(X, streamed.L, streamed.F), abs=1e-6)
+    assert streamed.kkt < 1e-2
+    assert streamed.samples is None
+    assert streamed.data["shards"] == 13
+
+
+@pytest.mark.parametrize("name", ["LDA", "LDA, eta", "LDA, auto", "GammaPoisson", "BayesianPoissonNMF"])
+def test_the_bound_is_that_of_inference_in_memory_and_does_not_fall_without_momentum(name: str) -> None:
+    X = some_counts(60)
+    model = ESTIMATORS[name]().set_params(extrapolate=False).fit(um.Shards.of(X))
+    assert (np.diff(model.result_.trace["objective"]) >= -1e-9 * abs(model.elbo_)).all()
+    fit = model.result_
+    task_model, left, right = um.models.variational.restore(fit.priors, fit.posterior)
+    task = um.models.variational.Inference(X, task_model)
+    assert model.elbo_ == pytest.approx(-task.loss(task_model, left, right), rel=1e-10)
+    assert fit.loglik == pytest.approx(um.loglik(X, fit.L, fit.F), rel=1e-10)
+
+
+# --- stopping and going on ----------------------------------------------------------------------------------------------
+
+
+def test_a_fit_that_was_stopped_goes_on_to_the_same_bits(make: Callable[[], Any], tmp_path: Path) -> None:
+    S = um.Shards.of(some_counts())
+    whole = make().set_params(tol=0).fit(S).result_
+    for engines in ((Local(), Local()), (Local(memory=1, folder=tmp_path / "a"), Local())):
+        with use_engine(engines[0]):
+            part = make().set_params(tol=0, max_iter=5).fit(S).result_
+            part.save(tmp_path / "part.safetensors", resumable=True)
+        with use_engine(engines[1]):
+            end = make().set_params(tol=0).resume(S, um.load(tmp_path / "part.safetensors")).result_
+        np.testing.assert_array_equal(end.L, whole.L)
+        np.testing.assert_array_equal(end.F, whole.F)
+        assert list(end.trace["objective"]) == list(whole.trace["objective"])
+
+
+def test_a_fit_of_other_shards_is_not_gone_on_with() -> None:
+    part = um.TopicModel(3, max_iter=5, random_state=0).fit(um.Shards.of(some_counts())).result_
+    with pytest.raises(ValueError, match="of other data"):
+        um.TopicModel(3, max_iter=5, random_state=0).resume(um.Shards.of(some_counts(seed=1)), part)
+
+
+def test_ctrl_c_keeps_the_best_so_far() -> None:
+    def stop(progress: Any) -> None:
+        if len(progress.trace.rows) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.warns(ConvergenceWarning, match="stopped early"):
+        fit = um.TopicModel(3, random_state=0, callbacks=[stop]).fit(um.Shards.of(some_counts())).result_
+    assert fit.status == "interrupted"
+    assert len(fit.trace) == 4
+
+
+# --- what is asked of a fitted model ------------------------------------------------------------------------------------
+
+
+def test_what_a_model_says_of_shards_is_what_it_says_of_counts(make: Callable[[], Any], tmp_path: Path) -> None:
+    X = some_counts()
+    S, model = um.Shards.of(X), make().fit(um.Shards.of(X))
+    want = model.transform(X)
+    np.testing.assert_allclose(model.transform(S), want, rtol=1e-10)
+    np.testing.assert_allclose(model.transform(S, out=tmp_path / "L.npy"), want, rtol=1e-10)
+    np.testing.assert_allclose(np.load(tmp_path / "L.npy"), want, rtol=1e-10)
+    assert model.score(S) == pytest.approx(model.score(X), rel=1e-10)
+
+
+def test_a_stream_of_shards_is_one_of_batches() -> None:
+    S = um.Shards.of(some_counts())
+    one, two = (um.LDA(3, eta=0.1, random_state=0) for _ in range(2))
+    one.partial_fit(S)
+    for i in range(S.n_shards):
+        two.partial_fit(S.shard(i))
+    np.testing.assert_array_equal(one.components_, two.components_)
+
+
+def refused() -> Iterator[tuple[str, Callable[[], Any], str]]:
+    yield "allocation", lambda: um.AllocationModel(3), "AllocationModel needs all counts in memory.*TopicModel or LDA"
+    for solver in ("joint", "plsi", "normalized"):
+        yield (
+            solver,
+            lambda solver=solver: um.TopicModel(3, solver=solver),
+            f"solver='{solver}' needs all counts.*newton",
+        )
+    yield "sparse", lambda: um.SparsePoissonNMF(3), "SparsePoissonNMF needs all counts in memory.*PoissonNMF"
+    yield "online", lambda: um.LDA(3, online=um.Online()), "online= needs all counts.*partial_fit"
+    yield "dirichlet", lambda: um.TopicModel(3, loadings_prior=um.Dirichlet(1.5)), "loadings_prior=.*use LDA"
+
+
+@pytest.mark.parametrize(("kind", "make_model", "message"), list(refused()), ids=[kind for kind, _, _ in refused()])
+def test_what_cannot_work_on_shards_is_refused_by_name(kind: str, make_model: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_model().fit(um.Shards.of(some_counts()))
+
+
+def test_other_features_are_refused() -> None:
+    X = some_counts()
+    model = um.TopicModel(3, random_state=0, max_iter=5).fit(
+        um.Shards.of(Counts(X, features=[f"a{j}" for j in range(31)]))
+    )
+    with pytest.raises(ValueError, match="feature 0 is 'b0' and the model's is 'a0'"):
+        model.transform(um.Shards.of(Counts(X, features=[f"b{j}" for j in range(31)])))
