@@ -225,6 +225,8 @@ def build(
         with building.errors():
             raw = opened()
             labels = _labels(sample_by, raw)
+            if labels is not None and raw.matrix.shape[0] is not None:
+                shards.start_sample(raw.matrix.shape[0], sample, labels)  # what is wrong with them is best said first
         m = _write_all(building, raw, scratch, progress)
         building.finish(raw, m, sample, labels)
     except OSError as error:
