@@ -301,6 +301,7 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "generator of CSR": lambda: (sp.csr_array(matrix()[i : i + 5]) for i in range(0, N, 5)),
     "generator of rows": lambda: (matrix()[i : i + 1] for i in range(N)),
     "dask array": lambda: lazy(matrix()),
+    "dask array of CSR": lambda: lazy(matrix()).rechunk((5, -1)).map_blocks(sp.csr_array),
 }
 
 

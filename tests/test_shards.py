@@ -242,6 +242,8 @@ def test_a_start_by_labels_has_all_of_the_rare_ones(tmp_path: Path) -> None:
     assert rows == sorted(rows)
     assert dict(zip(*np.unique(labels[rows], return_counts=True), strict=True)) == {"common": 5, "other": 4, "rare": 3}
     assert same(disk.sample, Shards.of(counts, 12, labels).sample)
+    with pytest.raises(ValueError, match="sample_by has 59 labels for 60 samples"):
+        um.shard(counts, tmp_path / "fewer", sample_by=labels[1:])
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------

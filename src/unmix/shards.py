@@ -305,6 +305,8 @@ def start_sample(n: int, size: int | None = None, by: ArrayLike | None = None) -
     size = START if size is None else size
     if size < 1:
         raise ValueError(f"sample={size}; give a number of samples, 1 or more")
+    if by is not None and len(np.asarray(by)) != n:
+        raise ValueError(f"sample_by has {len(np.asarray(by)):,} labels for {n:,} samples; give one label each")
     if size >= n:
         return np.arange(n)
     order = np.argsort(splitmix64(np.arange(n, dtype=np.uint64)), kind="stable")

@@ -225,6 +225,8 @@ def build(
         with building.errors():
             raw = opened()
             labels = _labels(sample_by, raw)
+            if labels is not None and raw.matrix.shape[0] is not None:
+                shards.start_sample(raw.matrix.shape[0], sample, labels)  # what is wrong with them is best said first
         m = _write_all(building, raw, scratch, progress)
         building.finish(raw, m, sample, labels)
     except OSError as error:
@@ -335,11 +337,19 @@ def _first_rows(blocks: list[sp.csr_array], rows: int) -> sp.csr_array:
     while rows:
         block = blocks.pop(0)
         if block.shape[0] > rows:
-            blocks.insert(0, block[rows:])
-            block = block[:rows]
+            blocks.insert(0, _rows(block, rows, block.shape[0]))
+            block = _rows(block, 0, rows)
         taken.append(block)
         rows -= block.shape[0]
     return taken[0] if len(taken) == 1 else sp.vstack(taken, format="csr")
+
+
+def _rows(block: sp.csr_array, first: int, last: int) -> sp.csr_array:
+    """Some rows of a block, which share its memory."""
+    offsets = block.indptr[first : last + 1]
+    some = slice(int(offsets[0]), int(offsets[-1]))
+    arrays = block.data[some], block.indices[some], offsets - offsets[0]
+    return sp.csr_array(arrays, shape=(last - first, block.shape[1]), copy=False)
 
 
 def _checked(block: Any, first: int, raw: RawCounts) -> sp.csr_array:

@@ -223,9 +223,9 @@ def _of_dask(matrix: Any) -> ByRows:
 
     def read(start: int) -> Iterator[Any]:
         first = 0
-        for size in whole.chunks[0]:
+        for i, size in enumerate(whole.chunks[0]):
             if first + size > start:
-                block = whole[first : first + size].compute()
+                block = whole.blocks[i, 0].compute()
                 yield block[max(0, start - first) :]
             first += size
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -115,7 +116,7 @@ Blocks = ByRows | ByEntries
 
 
 def _bucket_rows(n: int, nonzeros: int | None) -> int:
-    return ROWS * 4 if not nonzeros else int(min(ROWS * 4, max(1, BUCKET * n // nonzeros)))
+    return ROWS if not nonzeros else int(min(ROWS, max(1, BUCKET * n // nonzeros)))
 
 
 def _distribute(folder: Path, rows: NDArray, columns: NDArray, values: NDArray, size: int, start: int) -> None:
@@ -124,13 +125,16 @@ def _distribute(folder: Path, rows: NDArray, columns: NDArray, values: NDArray, 
     if not late.all():
         rows, columns, values = rows[late], columns[late], values[late]
     bucket = rows // size
+    if bucket.size and bucket.max() < 1 << 16:
+        bucket = bucket.astype(np.uint16)  # which numpy sorts by radix
     order = np.argsort(bucket, kind="stable")
     entries = np.empty(len(order), ENTRY)
     entries["row"], entries["column"], entries["value"] = (rows % size)[order], columns[order], values[order]
-    numbers, firsts = np.unique(bucket[order], return_index=True)
-    for number, part in zip(numbers.tolist(), np.split(entries, firsts[1:]), strict=False):
-        with (folder / str(number)).open("ab") as file:
-            part.tofile(file)
+    bucket = bucket[order]
+    cuts = [0, *(np.flatnonzero(np.diff(bucket)) + 1).tolist(), len(bucket)]
+    for first, last in pairwise(cuts) if len(bucket) else ():
+        with (folder / str(bucket[first])).open("ab") as file:
+            entries[first:last].tofile(file)
 
 
 def blocks_of(matrix: Any, start: int, scratch: Path) -> Iterator[Any]:
