@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 
@@ -24,6 +25,18 @@ def require(needed: float, what: str, remedy: str) -> None:
     """Refuse what would not fit, and say how much it would need."""
     if needed > (free := available()):
         raise ValueError(f"{what} would need {gigabytes(needed)} of memory, {gigabytes(free)} are free; {remedy}")
+
+
+def parsed(text: str) -> float:
+    """ "4GB", "500 MB" or a number of bytes.
+
+    >>> parsed("4GB"), parsed("1.5 MB")
+    (4294967296.0, 1572864.0)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\s*", text, re.IGNORECASE)
+    if match is None or float(match[1]) == 0:
+        raise ValueError(f"{text!r} is no amount of memory; give one such as 4GB or 500MB")
+    return float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ")
 
 
 def gigabytes(size: float) -> str:

@@ -12,12 +12,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmix.cli import options, show
-from unmix.cli.fitting import INTERRUPTED, Model, estimator_of, fitted, parsed, read_model, tell_and_write, to_resume_in
+from unmix.cli.fitting import (
+    INTERRUPTED,
+    Model,
+    estimator_of,
+    fitted,
+    parsed,
+    proportions_of,
+    read_model,
+    tell_and_write,
+    to_resume_in,
+    write_proportions_of_shards,
+)
 from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose
 from unmix.registry import STARTS
 
 if TYPE_CHECKING:
     from unmix.counts import Counts
+    from unmix.shards import Shards
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -86,6 +98,7 @@ def demo(
         "unmix fit mutations.csv -k 5 --transpose --metadata tumours.csv",
         "unmix fit counts.npz -k 10 --model lda --set alpha=auto --set eta=0.1",
         "unmix fit counts.npz -k 10 --resume",
+        "unmix fit cells.shards -k 20 --memory 4GB",
     ),
 )
 def fit(
@@ -101,6 +114,7 @@ def fit(
     tol: options.Tol = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    memory: options.Memory = None,
     resume: options.Resume = False,
     checkpoint: options.CheckpointSeconds = 60,
     layer: Layer = None,
@@ -127,7 +141,9 @@ def fit(
     """
     from unmix.data.read import name_of
     from unmix.data.write import CHECKPOINT_FILE, check_folder
+    from unmix.engines import Local
     from unmix.estimators.likelihood import make_solver
+    from unmix.memory import parsed as parsed_memory
 
     show.speak(quiet=quiet, json=json)
     given = {"solver": solver, "refine": refine, "max_iter": max_iter, "tol": tol}
@@ -150,14 +166,16 @@ def fit(
     if output is None:
         output = Path(f"{name_of(input)}-k{topics}")
     check_folder(output, force=force)
-    counts = read_counts(input, **reading)
+    allowed = None if memory is None else parsed_memory(memory)
+    source, counts = counts_or_shards(input, reading, allowed)
     estimator.set_params(init=start)
     earlier = to_resume_in(output, estimator, counts) if resume else None
     try:
-        result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint, resume_from=earlier)
+        with Local(allowed, output / ".loadings"):
+            result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint, resume_from=earlier)
     except ValueError as error:
         raise ValueError(f"{input}: {error}") from error
-    about = {"source": input.name, "title": title or name_of(input), "python": _in_python(input, reading)}
+    about = {"source": input.name, "title": title or name_of(input), "python": _in_python(source, reading)}
     tell_and_write(result, output, force=force, **about)
 
 
@@ -183,13 +201,22 @@ def transform(
     left out, missing ones count as 0. Text is treated as the model's was.
     """
     from unmix.data.match import match_features
+    from unmix.data.read import is_shards
     from unmix.data.write import write_proportions
-    from unmix.estimators import from_fit
-    from unmix.models.topics import poisson_to_topics
+    from unmix.shards import Shards
 
     show.speak(quiet=quiet, json=json)
-    check_file(output, ".csv")
+    check_file(output, ".csv", ".npy")
     known = read_model(model)
+    if is_shards(input):
+        shards = Shards(input)
+        try:
+            write_proportions_of_shards(shards, known, output)
+        except ValueError as error:
+            raise ValueError(f"{input}: {error}") from error
+        show.say(f"wrote {output}: {len(shards):,} samples × {known.n_topics} topics")
+        show.answer({"output": str(output), "samples": len(shards), "topics": known.n_topics})
+        return
     counts = read_counts(input, layer=layer, raw=raw, transpose=transpose, text_column=text_column, like=known)
     try:
         matched = match_features(counts, known)
@@ -201,9 +228,7 @@ def transform(
         show.note(f"{show.plural(matched.unknown, 'feature')} of {input} unknown to the model: left out")
     if empty := matched.counts.facts["empty_samples"]:
         show.note(f"{show.plural(empty, 'sample')} without any counts; all topics get the same proportion there")
-    estimator = from_fit(known)
-    proportions, *_ = poisson_to_topics(estimator.transform(matched.counts), estimator.components_.T)
-    write_proportions(proportions, counts.samples, output)
+    write_proportions(proportions_of(matched.counts, known), counts.samples, output)
     show.say(f"wrote {output}: {counts.shape[0]:,} samples × {known.n_topics} topics")
     show.answer(
         {
@@ -375,6 +400,34 @@ def read_counts(path: Path, *, aloud: bool = True, **reading: Any) -> Counts:
     return counts
 
 
+def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None) -> tuple[Path, Counts | Shards]:
+    """What to fit, and where it was read from: a folder of shards as it is; a file that would not fit into memory as shards that
+    are made of it, beside where the results go."""
+    from unmix.data.read import is_shards, memory_for, name_of
+    from unmix.data.shard import shard as make_shards
+    from unmix.memory import available, gigabytes
+    from unmix.shards import Shards
+
+    if is_shards(path):
+        shards = Shards(path)
+        show.say(f"opened {path}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
+        return path, shards
+    options = {name: value for name, value in reading.items() if name != "metadata"}
+    most = available() if allowed is None else allowed
+    if (needed := memory_for(path, **options)) is None or needed <= most:
+        return path, read_counts(path, **reading)
+    folder = Path(f"{name_of(path)}.shards")
+    show.say(
+        f"{path} would need {gigabytes(needed)} of memory, {gigabytes(most)} may be taken: making shards of it, {folder}"
+    )
+    if reading["metadata"] is not None:
+        show.note("shards hold no metadata: --metadata is left aside")
+    with show.working(f"making {folder}"):
+        shards = make_shards(path, folder, **options)
+    show.say(f"wrote {folder}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
+    return folder, shards
+
+
 def _in_python(path: Path, reading: dict[str, Any]) -> str:
     """The call that reads the same counts; options that were left alone are left out."""
     from unmix.data.read import read
@@ -385,10 +438,10 @@ def _in_python(path: Path, reading: dict[str, Any]) -> str:
     return f"um.read({', '.join([repr(str(path)), *given])})"
 
 
-def check_file(path: Path, ending: str) -> None:
+def check_file(path: Path, *endings: str) -> None:
     """Whether a result may be written there is known before the work begins."""
-    if path.suffix.lower() != ending:
-        raise ValueError(f"{path}: give a name that ends in {ending}")
+    if path.suffix.lower() not in endings:
+        raise ValueError(f"{path}: give a name that ends in {' or '.join(endings)}")
     if path.is_dir():
         raise ValueError(f"{path}: is a folder; give the name of a file")
     if not path.parent.is_dir():

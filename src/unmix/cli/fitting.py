@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from unmix.counts import Counts
     from unmix.estimators.base import CountsEstimator
     from unmix.fit import Fit
+    from unmix.shards import Shards
+    from unmix.types import Floats
 
 INTERRUPTED = 130
 
@@ -72,7 +74,7 @@ def read_model(path: Path, otherwise: str = "give a fit's folder or its model.sa
 
 def fitted(
     estimator: CountsEstimator,
-    counts: Counts,
+    counts: Counts | Shards,
     checkpoint: Path,
     checkpoint_seconds: float,
     resume_from: Fit | None = None,
@@ -80,15 +82,38 @@ def fitted(
     """The fit, from the start or from an earlier one, with a checkpoint every so many seconds."""
     from sklearn.exceptions import ConvergenceWarning
 
+    from unmix.shards import Shards
     from unmix.solvers import Checkpoint, MeasureKKT
 
-    estimator.set_params(callbacks=[MeasureKKT(), Checkpoint(checkpoint, checkpoint_seconds)], verbose=show.lively())
+    # of shards a residual costs a pass: that of the end will do
+    measuring = [] if isinstance(counts, Shards) else [MeasureKKT()]
+    estimator.set_params(callbacks=[*measuring, Checkpoint(checkpoint, checkpoint_seconds)], verbose=show.lively())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # told later, in the words of the command line
         return (estimator.fit(counts) if resume_from is None else estimator.resume(counts, resume_from)).result_
 
 
-def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts) -> Fit | None:
+def proportions_of(counts: Counts, known: Fit) -> Floats:
+    """Of the topics of a fit, in samples with its features."""
+    from unmix.estimators import from_fit
+    from unmix.models.topics import poisson_to_topics
+
+    estimator = from_fit(known)
+    return poisson_to_topics(estimator.transform(counts), estimator.components_.T)[0]
+
+
+def write_proportions_of_shards(shards: Shards, known: Fit, output: Path) -> None:
+    """Shard by shard, features matched by name."""
+    from unmix.data.match import match_features
+    from unmix.data.write import proportions_file
+
+    with proportions_file(output, len(shards), known.n_topics) as write:
+        for i in range(shards.n_shards):
+            counts = shards.shard(i)
+            write(proportions_of(match_features(counts, known).counts, known), counts.samples)
+
+
+def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts | Shards) -> Fit | None:
     """The latest fit in the folder that this command can go on with, which is said. None if there is no fit at all; if none of
     them is of this model and these data, the error says what differs."""
     from unmix.data.write import CHECKPOINT_FILE, MODEL_FILE

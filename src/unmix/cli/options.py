@@ -21,7 +21,7 @@ InputPath = Annotated[
     Path,
     typer.Argument(
         metavar="INPUT",
-        help="Counts or text: .npz .npy .mtx .h5ad .h5 .csv .tsv .parquet .txt .jsonl, a 10x folder, a folder of .txt.",
+        help="Counts or text: .npz .npy .mtx .h5ad .h5 .csv .tsv .parquet .txt .jsonl, a 10x folder, a folder of .txt, shards.",
     ),
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A fit's folder, or its model.safetensors.")]
@@ -69,6 +69,12 @@ Tol = Annotated[
 Seed = Annotated[int, fitting(min=0, help="Seed of the random starts.")]
 Threads = Annotated[int | None, fitting(min=1, help="Threads.", show_default="all cores")]
 Resume = Annotated[bool, fitting("--resume", help="Go on with an interrupted fit of the same command.")]
+Memory = Annotated[
+    str | None,
+    fitting(
+        metavar="SIZE", help="What the fit may take, such as 4GB; counts that need more are made into shards first."
+    ),
+]
 CheckpointSeconds = Annotated[float, fitting(min=0, metavar="SECONDS", help="Time between two checkpoints.")]
 
 FitFolder = Annotated[Path | None, results("-o", "--output", help="Folder of the results.", show_default="INPUT-kK")]
@@ -81,7 +87,9 @@ Sample = Annotated[
 SampleBy = Annotated[
     str | None, results(metavar="COLUMN", help="Column of obs whose labels are to be alike in number among them.")
 ]
-ProportionsFile = Annotated[Path, results("-o", "--output", help="CSV file of the proportions.")]
+ProportionsFile = Annotated[
+    Path, results("-o", "--output", help="File of the proportions: .csv, or .npy, which is better for many samples.")
+]
 Title = Annotated[str | None, results(help="Title of the report.", show_default="INPUT")]
 Force = Annotated[bool, results("--force", help="Write into a folder that holds other things.")]
 Json = Annotated[bool, results("--json", help="Print one JSON object instead of words.")]

@@ -10,7 +10,8 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -75,8 +76,35 @@ def check_folder(folder: str | os.PathLike[str], *, force: bool = False) -> Path
 
 
 def write_proportions(proportions: NDArray, samples: NDArray | None, path: str | os.PathLike[str]) -> None:
-    """Samples × topics, with names, as CSV."""
-    _write_table(_by_topic(proportions, samples, "sample"), path)
+    """Samples × topics: with names as CSV, or as .npy without them."""
+    with proportions_file(path, *proportions.shape) as write:
+        write(proportions, samples)
+
+
+@contextmanager
+def proportions_file(
+    path: str | os.PathLike[str], n: int, n_topics: int
+) -> Iterator[Callable[[NDArray, NDArray | None], None]]:
+    """A function that appends proportions, and names, of some samples after others, n in all; the file is there in the end."""
+    written = 0
+    with replacing(path) as temporary:
+        array = None
+        if Path(path).suffix.lower() == ".npy":
+            array = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float64, shape=(n, n_topics))
+
+        def write(proportions: NDArray, samples: NDArray | None) -> None:
+            nonlocal written
+            if array is not None:
+                array[written : written + len(proportions)] = proportions
+            else:
+                table = _by_topic(proportions, samples, "sample", written)
+                table.to_csv(temporary, mode="a", header=not written, encoding="utf-8", lineterminator="\n")
+            written += len(proportions)
+
+        yield write
+        if array is not None:
+            array.flush()
+            del array
 
 
 def write_counts(counts: Counts, path: str | os.PathLike[str]) -> None:
@@ -101,8 +129,8 @@ def _write_files(fit: Fit, folder: Path) -> None:
     _write_table(fit.trace.set_index("iteration"), folder / "trace.csv")
 
 
-def _by_topic(values: NDArray, names: NDArray | None, what: str) -> pd.DataFrame:
-    rows = names if names is not None else [f"{what} {i}" for i in range(len(values))]
+def _by_topic(values: NDArray, names: NDArray | None, what: str, first: int = 0) -> pd.DataFrame:
+    rows = names if names is not None else [f"{what} {first + i}" for i in range(len(values))]
     columns = [f"topic {k + 1}" for k in range(values.shape[1])]
     return pd.DataFrame(values, index=pd.Index(rows, name=what), columns=columns)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -39,6 +41,10 @@ class Visit(ABC):
 
 class Engine(Protocol):
     """Who makes visits, and keeps what they leave: under a number a pass, until it is let go."""
+
+    def require(self, shards: Shards, n_topics: int) -> None:
+        """Raises if a fit of these shards could not end well here."""
+        ...
 
     def over(
         self, shards: Shards, visit: Visit, shared: Arrays, *, before: int | None = None, after: int | None = None
@@ -105,3 +111,21 @@ def tree(parts: Iterable[Arrays]) -> Arrays:
     for part in parts:
         sums.add(part)
     return sums.total()
+
+
+_chosen: ContextVar[Engine | None] = ContextVar("engine", default=None)
+
+
+def chosen_engine() -> Engine | None:
+    """What was said last. An engine changes where and how long a fit runs and never its result, so it is said once, around all
+    that follows, like the number of threads."""
+    return _chosen.get()
+
+
+@contextmanager
+def use_engine(chosen: Engine) -> Iterator[Engine]:
+    token = _chosen.set(chosen)
+    try:
+        yield chosen
+    finally:
+        _chosen.reset(token)

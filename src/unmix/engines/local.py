@@ -7,27 +7,31 @@ leave is kept in memory, or beyond `room` bytes in a folder.
 from __future__ import annotations
 
 import contextvars
+import os
 import queue
 import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from weakref import finalize
 
 import numpy as np
 
-from unmix import memory
-from unmix.engines.base import Arrays, Visit, tree
+from unmix.engines.base import Arrays, Visit, tree, use_engine
 from unmix.engines.files import Kept
+from unmix.kernels import curvature_size
+from unmix.memory import available, gigabytes, parsed
 from unmix.shards import Shards, Tile
 from unmix.types import Record
 
 AHEAD = 2  # tiles that wait, decoded
 BYTES_A_NONZERO = 12  # of a tile in memory, with its transpose
+BYTES_TO_START = 40  # a nonzero of the sample, for a fit in memory
+BYTES_OF_PROGRAM = 300 << 20  # of Python and the libraries
 
 
 class Local:
@@ -36,16 +40,40 @@ class Local:
     Parameters
     ----------
     memory
-        Bytes that a fit may take; None: half of what is free. It decides what is kept in memory, never the result.
+        What a fit may take: bytes, or words such as "4GB"; None: half of what is free. It decides what is kept in memory, never
+        the result. A fit that needs more is refused before it starts.
     folder
         Where to keep what does not fit into memory; None: a folder of its own, removed in the end.
+
+    >>> import unmix as um
+    >>> with um.engines.Local(memory="1GB"):
+    ...     model = um.TopicModel(8, random_state=0).fit(um.Shards.of(um.datasets.sotu()))
     """
 
-    def __init__(self, memory: float | None = None, folder: Path | None = None) -> None:
-        self.memory, self.folder = memory, folder
+    def __init__(self, memory: float | str | None = None, folder: str | os.PathLike[str] | None = None) -> None:
+        self.memory = parsed(memory) if isinstance(memory, str) else memory
+        self.folder = None if folder is None else Path(folder)
         self._in_memory: dict[int, list[Arrays]] = {}
         self._on_disk: Kept | None = None
         self._cache: tuple[Shards, dict[int, list[Tile]]] | None = None
+
+    def __enter__(self) -> Self:
+        self._using = use_engine(self)
+        self._using.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._using.__exit__(None, None, None)
+
+    def require(self, shards: Shards, n_topics: int) -> None:
+        """Refuse a fit that would not fit, and say how much it would need."""
+        if self.memory is None:
+            return
+        if (need := needed(shards, n_topics)) > self.memory:
+            raise ValueError(
+                f"{n_topics} topics of {shards.shape[1]:,} features need {gigabytes(need)} of memory, {gigabytes(self.memory)} "
+                "may be taken; give more, or fewer topics, or build the shards with a smaller sample to start from"
+            )
 
     def over(
         self, shards: Shards, visit: Visit, shared: Arrays, *, before: int | None = None, after: int | None = None
@@ -110,7 +138,7 @@ class Local:
         """Append to `leaves`, or write to disk if several passes would take more than a quarter of the memory."""
         first, last = shards.bounds(i)
         size = sum(array.nbytes for array in left.values()) / max(last - first, 1) * len(shards)
-        if self._on_disk is None and 3 * size <= self._budget() / 4:
+        if self._on_disk is None and 3 * size <= self._budget / 4:
             leaves.append(left)
             return
         if self._on_disk is None:
@@ -121,14 +149,13 @@ class Local:
             self._on_disk = Kept(folder)
         self._on_disk.write(number, i, left)
 
+    @cached_property
     def _budget(self) -> float:
-        if self.memory is None:
-            self.memory = memory.available() / 2
-        return self.memory
+        return available() / 2 if self.memory is None else self.memory
 
     def _tiles(self, shards: Shards) -> Iterator[Iterator[Tile]]:
         """The tiles of every shard. Whoever asks for a shard has been through the one before."""
-        if BYTES_A_NONZERO * shards.nnz <= self._budget() / 4:
+        if BYTES_A_NONZERO * shards.nnz <= self._budget / 4:
             if self._cache is None or self._cache[0] is not shards:
                 self._cache = shards, {}
             known = self._cache[1]
@@ -138,6 +165,15 @@ class Local:
                 yield iter(known[i])
             return
         yield from _read_ahead(shards)
+
+
+def needed(shards: Shards, n_topics: int) -> float:
+    """Bytes of a fit: the larger of the start, in memory, and of a pass, with sums on levels of the tree and tiles."""
+    m = shards.shape[1]
+    sums = m * (4 * curvature_size(n_topics) + 8 * n_topics)
+    tile = BYTES_A_NONZERO * shards.nnz / len(shards) * min(shards.rows_per_tile, len(shards))
+    start = BYTES_TO_START * shards.sample.nnz
+    return BYTES_OF_PROGRAM + max(start, 4 * sums + (AHEAD + 2) * tile + 3 * 8 * n_topics * m)
 
 
 def _cutter(shards: Shards, arrays: Arrays) -> Callable[[int], Arrays]:

@@ -1,27 +1,14 @@
-"""Which engine goes over shards. It changes where and how long a fit runs and never its result, so it is said once, around all
-that follows, like the number of threads."""
+"""The engine that a fit uses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-
-from unmix.engines.base import Engine
+from unmix.engines.base import Engine, chosen_engine
 from unmix.engines.local import Local
-
-_chosen: ContextVar[Engine | None] = ContextVar("engine", default=None)
-
-
-def engine() -> Engine:
-    """What was said last, or one of this machine for the occasion."""
-    return _chosen.get() or Local()
+from unmix.shards import Shards
 
 
-@contextmanager
-def use_engine(chosen: Engine) -> Iterator[Engine]:
-    token = _chosen.set(chosen)
-    try:
-        yield chosen
-    finally:
-        _chosen.reset(token)
+def engine(shards: Shards, n_topics: int) -> Engine:
+    """What was said last, or one of this machine for the occasion; an error if it could not do this fit."""
+    chosen = chosen_engine() or Local()
+    chosen.require(shards, n_topics)
+    return chosen

@@ -79,7 +79,7 @@ class VariationalEstimator(PosteriorEstimator):
             return Inference(X, self._model(X))
         if self.online is not None:
             raise streamed.refuse("online=", "call partial_fit(shards)")
-        return StreamedInference(X, self._model(X), engine(), self._learns_prior())
+        return StreamedInference(X, self._model(X), engine(X, self.n_components), self._learns_prior())
 
     def _phases(self, task: Inference | StreamedInference, session: Session) -> list[Phase]:
         if isinstance(task, StreamedInference):

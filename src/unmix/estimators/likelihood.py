@@ -143,7 +143,7 @@ class PoissonNMF(CountsEstimator):
             raise streamed.refuse(type(self).__name__, "use PoissonNMF")
         if isinstance(self.loadings_prior, Dirichlet) or np.ndim(getattr(self.loadings_prior, "shape", 0)) > 1:
             raise streamed.refuse(f"loadings_prior={self.loadings_prior!r}", "use LDA, or a Gamma with a shape a topic")
-        return StreamedProblem(X, self.n_components, engine(), prior, self.loadings_prior)
+        return StreamedProblem(X, self.n_components, engine(X, self.n_components), prior, self.loadings_prior)
 
     def _phases(self, task: Problem | StreamedProblem, session: Session) -> list[Phase]:
         solver: Any = self._solver()

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -54,6 +54,10 @@ READERS = {
     ".txt": Reader("text, one document a line", text.read_txt, MATRIX),
     ".jsonl": Reader("JSON lines", text.read_jsonl, TEXT),
 }
+# Of these the number of nonzeros is known before the matrix is read.
+SIZE_KNOWN = {READERS[ending].kind for ending in (".npz", ".h5", ".h5ad")}
+BYTES_A_NONZERO = 48  # at most at a time, from reading to the end of a fit
+
 COMPRESSED = (".mtx", ".csv", ".tsv", ".txt", ".jsonl")  # may end in .gz as well
 READERS |= {f"{ending}.gz": READERS[ending]._replace(kind=READERS[ending].kind + " (gzip)") for ending in COMPRESSED}
 
@@ -142,6 +146,18 @@ def is_shards(path: str | os.PathLike[str]) -> bool:
     return any((Path(path) / name).is_file() for name in (MANIFEST, JOURNAL))
 
 
+def memory_for(path: str | os.PathLike[str], **asked: Any) -> float | None:
+    """About how many bytes a fit of this file takes if it is read as a whole; None where only reading it would tell. The options
+    are those of `read`."""
+    path = _existing(path)
+    if _reader(path).kind not in SIZE_KNOWN:
+        return None
+    with errors_about(path):
+        matrix = load(path, ReadOptions(**asked, streamed=True)).matrix
+    nonzeros = getattr(matrix, "nonzeros", None)
+    return None if nonzeros is None else float(BYTES_A_NONZERO * nonzeros)
+
+
 def ending_of(path: str | os.PathLike[str]) -> str | None:
     """Which of the known endings this file's name has, such as ".csv.gz"; None for a folder."""
     path = Path(path)
@@ -149,10 +165,10 @@ def ending_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def name_of(path: str | os.PathLike[str]) -> str:
-    """A file's name without its known ending, a folder's whole name: "counts.csv.gz" is "counts"."""
+    """A file's name without its known ending, a folder's whole name but for ".shards": "counts.csv.gz" is "counts"."""
     path = Path(path)
     if (ending := ending_of(path)) is None:
-        return path.resolve().name
+        return path.resolve().name.removesuffix(".shards")
     return path.name[: -len(ending)] or path.name
 
 
