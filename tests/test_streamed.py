@@ -41,6 +41,13 @@ def some_counts(n: int = 53, m: int = 31, seed: int = 0, scale: float = 1.0) -> 
     return Counts(X)
 
 
+def on_disk_only(folder: Path) -> Local:
+    """An engine that may keep nothing in memory."""
+    engine = Local(folder=folder)
+    vars(engine)["_budget"] = 1.0
+    return engine
+
+
 ESTIMATORS: dict[str, Callable[[], Any]] = {
     "TopicModel": lambda: um.TopicModel(3, random_state=0, max_iter=12, tol=0),
     "em": lambda: um.TopicModel(3, solver="em", random_state=0, max_iter=12, tol=0),
@@ -143,7 +150,7 @@ def test_bits_do_not_depend_on_where_shards_lie(make: Callable[[], Any], tmp_pat
     fits = [make().fit(um.Shards.of(X)), make().set_params(n_jobs=1).fit(um.Shards.of(X))]
     on_disk = um.shard(X, tmp_path / "shards")
     fits.append(make().fit(on_disk))
-    with use_engine(Local(memory=1, folder=tmp_path / "run")):  # nothing may stay in memory
+    with on_disk_only(tmp_path / "run"):
         fits.append(make().fit(on_disk))
     first = fits[0].result_
     for other in (fit.result_ for fit in fits[1:]):
@@ -201,7 +208,7 @@ def test_the_bound_is_that_of_inference_in_memory_and_does_not_fall_without_mome
 def test_a_fit_that_was_stopped_goes_on_to_the_same_bits(make: Callable[[], Any], tmp_path: Path) -> None:
     S = um.Shards.of(some_counts())
     whole = make().set_params(tol=0).fit(S).result_
-    for engines in ((Local(), Local()), (Local(memory=1, folder=tmp_path / "a"), Local())):
+    for engines in ((Local(), Local()), (on_disk_only(tmp_path / "a"), Local())):
         with use_engine(engines[0]):
             part = make().set_params(tol=0, max_iter=5).fit(S).result_
             part.save(tmp_path / "part.safetensors", resumable=True)
@@ -268,6 +275,18 @@ def refused() -> Iterator[tuple[str, Callable[[], Any], str]]:
 def test_what_cannot_work_on_shards_is_refused_by_name(kind: str, make_model: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_model().fit(um.Shards.of(some_counts()))
+
+
+def test_a_budget_of_memory_is_refused_before_the_fit_starts_with_what_would_be_needed() -> None:
+    with (
+        pytest.raises(
+            ValueError, match=r"3 topics of 31 features need 0.3 GB of memory, 1.0 MB may be taken; give more"
+        ),
+        Local("1MB"),
+    ):
+        um.TopicModel(3).fit(um.Shards.of(some_counts()))
+    with pytest.raises(ValueError, match="'much' is no amount of memory"):
+        Local(memory="much")
 
 
 def test_other_features_are_refused() -> None:
