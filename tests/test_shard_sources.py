@@ -388,8 +388,6 @@ def test_a_bad_value_deep_inside_is_named_by_its_row_and_leaves_nothing(
         said = "at row 33, column 6"
     elif kind in ("h5ad", "csc"):
         anndata((sp.csr_matrix if kind == "h5ad" else sp.csc_matrix)(X)).write_h5ad(source)
-        if kind == "csc" and value < 0:
-            pytest.skip("scaled values are told earlier")
     elif kind == "csv":
         pd.DataFrame(X, SAMPLES, FEATURES).to_csv(source, na_rep="")
     elif kind == "mtx":
