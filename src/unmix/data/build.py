@@ -53,8 +53,8 @@ class Building:
     made_folder: bool = False
 
     def errors(self) -> AbstractContextManager[None]:
-        """Names the file, if there is one, in what is said about its counts. A full disk is another matter."""
-        return nullcontext() if self.about is None else errors_about(self.about, keep=OSError)
+        """Names the file, if there is one, in what is said about its counts. A full disk or memory is another matter."""
+        return nullcontext() if self.about is None else errors_about(self.about, keep=(OSError, MemoryError))
 
     def begin(self) -> None:
         """Take the folder, and what an earlier process of the same source finished in it."""
@@ -81,7 +81,12 @@ class Building:
         own = self.folder / f".{Path(JOURNAL).stem}-{secrets.token_hex(6)}"
         try:
             own.write_bytes(self._account())
-            os.link(own, self.folder / JOURNAL)
+            try:
+                os.link(own, self.folder / JOURNAL)
+            except FileExistsError:
+                raise
+            except OSError:  # a file system without links
+                (self.folder / JOURNAL).open("xb").close()
         except FileExistsError:
             raise ValueError(f"{self.folder}: another process has just begun to write shards there") from None
         finally:
@@ -104,7 +109,7 @@ class Building:
                 f"{self.folder}: holds unfinished shards of another source, or made with other options; repeat the command "
                 "that began them, give another folder, or remove this one first"
             )
-        if self.source is None:
+        if self.source is None or journal.get("format") != shards.FORMAT:
             return  # whether these are the same counts nobody can tell: from the beginning
         try:
             self.rows_per_shard = int(journal["rows_per_shard"])
@@ -148,7 +153,7 @@ class Building:
         """The features, the sample to start from, and the manifest: a second look at what was written."""
         n = sum(part.rows for part in self.parts)
         chosen = shards.start_sample(n, sample, sample_by)
-        totals, found, names = np.zeros(m), [], []
+        totals, found = np.zeros(m), []
         for i, part in enumerate(self.parts):
             arrays = shard_files.tensors((self.folder / file_name(i)).read_bytes())
             shard = Encoded.checked(arrays, part.rows, part.nonzeros, m, thoroughly=False)
@@ -165,8 +170,7 @@ class Building:
         encoder.add(_arrays(matrix))
         arrays = encoder.arrays() | {"rows": chosen.astype("<i8")}
         if raw.samples is not None:
-            names = [raw.samples[row] for row in chosen.tolist()]
-            arrays["names"] = shard_files.as_bytes(names)
+            arrays["names"] = shard_files.as_bytes([raw.samples[row] for row in chosen.tolist()])
         about: dict[str, Any] = {"feature_totals": totals.astype("<f8")}
         if raw.features is not None:
             about["names"] = shard_files.as_bytes(list(raw.features))
@@ -220,7 +224,7 @@ def build(
         return done
     building = Building(folder, source, about)
     building.begin()
-    scratch = folder / f".scratch-{secrets.token_hex(6)}"
+    scratch, raw = folder / f".scratch-{secrets.token_hex(6)}", None
     try:
         with building.errors():
             raw = opened()
@@ -229,15 +233,17 @@ def build(
                 shards.start_sample(raw.matrix.shape[0], sample, labels)  # what is wrong with them is best said first
         m = _write_all(building, raw, scratch, progress)
         building.finish(raw, m, sample, labels)
-    except OSError as error:
+    except (OSError, MemoryError) as error:
         if building.source is None or not building.parts:
             building.abandon()
             raise
         goes_on = f"{len(building.parts):,} shards are kept: make room, and the same command goes on from there"
-        where = error.filename or folder
-        raise OSError(error.errno, f"{error.strerror or error}; {goes_on}", str(where)) from error
+        if isinstance(error, MemoryError):
+            raise ValueError(f"{folder}: not enough memory; {goes_on}") from error
+        raise OSError(error.errno, f"{error.strerror or error}; {goes_on}", str(error.filename or folder)) from error
     except ValueError:
-        building.abandon()
+        if raw is not None or not building.resumed:  # otherwise the source could not even be opened: shards are kept
+            building.abandon()
         raise
     except BaseException:
         if building.source is None:
@@ -249,12 +255,26 @@ def build(
 
 
 def _finished(folder: Path, source: Record) -> Shards | None:
-    """Shards that are there, if they are what is asked for."""
-    with suppress(OSError, ValueError, AttributeError):
-        if json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("source") == source:
-            found = Shards(folder)
+    """Shards that are there, if they are what is asked for and not damaged. If they are damaged, the manifest becomes a journal
+    again: what is sound stays."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if manifest["source"] != source:
+            return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    with suppress(OSError, ValueError):
+        found = Shards(folder)
+        told = {FEATURES: manifest["features"], SAMPLE: manifest["sample"]}
+        told |= {entry["file"]: entry for entry in manifest["shards"]}
+        if all(_sha256(folder / name) == entry["sha256"] for name, entry in told.items()):
             (folder / JOURNAL).unlink(missing_ok=True)  # of a process that was killed at the very end
             return found
+    entries = [entry for entry in manifest.get("shards") or () if isinstance(entry, dict)]
+    parts = [{name: entry.get(name) for name in Part._fields} for entry in entries]
+    journal = {"format": manifest.get("format"), "source": source, "rows_per_shard": manifest.get("rows_per_shard")}
+    write_durably(folder / JOURNAL, json.dumps(journal | {"shards": parts}).encode())
+    (folder / MANIFEST).unlink()
     return None
 
 

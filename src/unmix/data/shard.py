@@ -53,10 +53,10 @@ def shard(
 ) -> Shards:
     """Write counts of any size as shards: a folder of files of about three bytes a nonzero, which a fit goes through one by one.
 
-    The source is read once, a part at a time, and need not fit into memory. If the work is broken off, by a full disk or a kill,
-    the same call goes on after the last finished shard; if all is there, it returns it. Counts that are not
-    finite numbers >= 0 are refused with their row and column, and leave nothing behind. What else is known of the samples is not
-    kept, but for their names.
+    The source is read a part at a time, texts and tables more than once, and need not fit into memory. If the work is broken
+    off, by a full disk or a kill, the same call goes on after the last finished shard; if all is there and sound, it returns it;
+    if a shard was damaged since, it is written again. Counts that are not finite numbers >= 0 are refused with their row and
+    column, and leave nothing behind. Of what is known of the samples only their names are kept.
 
     Parameters
     ----------

@@ -192,7 +192,7 @@ def _known_ending(name: str) -> str | None:
 
 
 @contextmanager
-def errors_about(path: Path, *, keep: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+def errors_about(path: Path, *, keep: type[Exception] | tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Whatever goes wrong, but for what is to `keep`, becomes a ValueError that begins with the name of the file."""
     try:
         yield
