@@ -9,9 +9,9 @@ import pandas as pd
 import scipy.sparse as sp
 
 from unmix.counts import Counts
-from unmix.data.simulate import correlated_topics, swimmer
+from unmix.data.simulate import Cells, correlated_topics, swimmer
 
-__all__ = ["correlated_topics", "digits", "sotu", "swimmer"]
+__all__ = ["Cells", "correlated_topics", "digits", "sotu", "swimmer"]
 
 
 def sotu() -> Counts:

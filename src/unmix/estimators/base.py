@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
 from unmix.counts import Counts, CountsLike
@@ -40,6 +41,8 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     A kind of estimator says what is optimised and in which phases, and where the first of them starts.
     """
+
+    __metadata_request__transform: ClassVar = {"out": UNUSED}  # a file is no metadata of samples
 
     n_components: int
     init: Init
