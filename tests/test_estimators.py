@@ -485,6 +485,7 @@ def test_public_names_are_exactly_these() -> None:
         "analysis",
         "datasets",
         "deviance",
+        "engines",
         "fit_path",
         "kkt",
         "load",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import shutil
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -414,9 +415,9 @@ def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None)
         return path, shards
     options = {name: value for name, value in reading.items() if name != "metadata"}
     most = available() if allowed is None else allowed
-    if (needed := memory_for(path, **options)) is None or needed <= most:
+    needed, folder = memory_for(path, **options), Path(f"{name_of(path)}.shards")
+    if needed is None or needed <= most or needed / 10 > shutil.disk_usage(".").free:  # shards would not fit either
         return path, read_counts(path, **reading)
-    folder = Path(f"{name_of(path)}.shards")
     show.say(
         f"{path} would need {gigabytes(needed)} of memory, {gigabytes(most)} may be taken: making shards of it, {folder}"
     )

@@ -150,10 +150,12 @@ def memory_for(path: str | os.PathLike[str], **asked: Any) -> float | None:
     """About how many bytes a fit of this file takes if it is read as a whole; None where only reading it would tell. The options
     are those of `read`."""
     path = _existing(path)
-    if _reader(path).kind not in SIZE_KNOWN:
-        return None
-    with errors_about(path):
+    try:
+        if _reader(path).kind not in SIZE_KNOWN:
+            return None
         matrix = load(path, ReadOptions(**asked, streamed=True)).matrix
+    except (ValueError, OSError, MemoryError, KeyError):
+        return None  # `read` will say what is wrong
     nonzeros = getattr(matrix, "nonzeros", None)
     return None if nonzeros is None else float(BYTES_A_NONZERO * nonzeros)
 
