@@ -15,7 +15,7 @@ from unmix._version import __version__
 from unmix.registry import MODELS
 
 if TYPE_CHECKING:
-    from unmix import analysis, plot, solvers
+    from unmix import analysis, engines, plot, solvers
     from unmix.counts import Counts
     from unmix.data import datasets
     from unmix.data.read import read
@@ -43,6 +43,7 @@ __all__ = [
     "analysis",
     "datasets",
     "deviance",
+    "engines",
     "fit_path",
     "kkt",
     "load",
@@ -59,7 +60,7 @@ __all__ = [
 
 # Where each name lives. It is imported when it is first asked for, so that `unmix info` does not wait for scikit-learn.
 HOMES = {
-    "unmix": ["analysis", "plot", "sc", "solvers"],
+    "unmix": ["analysis", "engines", "plot", "sc", "solvers"],
     "unmix.counts": ["Counts"],
     "unmix.data": ["datasets"],
     "unmix.data.read": ["read"],
@@ -75,7 +76,7 @@ HOMES = {
     "unmix.shards": ["Shards"],
     "unmix.solvers.online": ["Online"],
 }
-ROOMS = {"analysis", "plot", "sc", "solvers", "datasets", "maps"}  # names that are modules
+ROOMS = {"analysis", "engines", "plot", "sc", "solvers", "datasets", "maps"}  # names that are modules
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,8 @@ import numpy as np
 
 from unmix import memory
 from unmix.engines.base import Arrays, Visit, tree
-from unmix.engines.files import Kept
+from unmix.engines.files import Kept, cutter
+from unmix.engines.using import Usable
 from unmix.shards import Shards, Tile
 from unmix.types import Record
 
@@ -30,7 +31,7 @@ AHEAD = 2  # tiles that wait, decoded
 BYTES_A_NONZERO = 12  # of a tile in memory, with its transpose
 
 
-class Local:
+class Local(Usable):
     """The engine that fits use unless told otherwise.
 
     Parameters
@@ -84,6 +85,7 @@ class Local:
     def save(self, shards: Shards, numbers: set[int]) -> Record:
         """Arrays of all samples one below the other, where they are in memory; else the folder they are in."""
         if self._on_disk is not None:
+            self._on_disk.saved = numbers
             return {"folder": str(self._on_disk.folder), "numbers": sorted(numbers)}
         saved: Record = {}
         for number in sorted(numbers):
@@ -93,12 +95,12 @@ class Local:
 
     def restore(self, shards: Shards, saved: Record) -> None:
         if "folder" in saved:
-            source = Kept(Path(saved["folder"]))
+            source = Kept(Path(saved["folder"]), there=True)
             passes: dict[int, Callable[[int], Arrays]] = {
                 number: partial(source.read, number) for number in saved["numbers"]
             }
         else:
-            passes = {int(number): _cutter(shards, arrays) for number, arrays in saved.items()}
+            passes = {int(number): cutter(shards, arrays) for number, arrays in saved.items()}
         for number, read in passes.items():
             leaves: list[Arrays] = []
             for i in range(shards.n_shards):
@@ -138,10 +140,6 @@ class Local:
                 yield iter(known[i])
             return
         yield from _read_ahead(shards)
-
-
-def _cutter(shards: Shards, arrays: Arrays) -> Callable[[int], Arrays]:
-    return lambda i: {name: np.ascontiguousarray(array[slice(*shards.bounds(i))]) for name, array in arrays.items()}
 
 
 def _read_ahead(shards: Shards) -> Iterator[Iterator[Tile]]:

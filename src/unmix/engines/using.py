@@ -4,17 +4,20 @@ that follows, like the number of threads."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, Self
 
 from unmix.engines.base import Engine
-from unmix.engines.local import Local
 
 _chosen: ContextVar[Engine | None] = ContextVar("engine", default=None)
 
 
 def engine() -> Engine:
     """What was said last, or one of this machine for the occasion."""
+    from unmix.engines.local import Local
+
     return _chosen.get() or Local()
 
 
@@ -25,3 +28,20 @@ def use_engine(chosen: Engine) -> Iterator[Engine]:
         yield chosen
     finally:
         _chosen.reset(token)
+
+
+class Usable:
+    """An engine that is used by fits within its `with`."""
+
+    _uses: list[AbstractContextManager[Any]]
+
+    def __enter__(self) -> Self:
+        use = use_engine(self)  # type: ignore[arg-type]
+        use.__enter__()
+        self.__dict__.setdefault("_uses", []).append(use)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._uses.pop().__exit__(kind, error, trace)
