@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import distributed
 from distributed import Client, Future
 
 from unmix.engines.facts import Facts, difference, facts_of
@@ -21,10 +21,29 @@ class Cluster:
         self.client, self.patience = client, patience
         self.silent: frozenset[str] = frozenset()
         self.owners: dict[tuple[int, int], str] = {}  # who visited shards last has them in its cache
+        self._known: frozenset[str] = frozenset()
 
     @property
     def address(self) -> str:
         return str(getattr(self.client.scheduler, "address", None) or self.client._start_arg)
+
+    @contextmanager
+    def reached(self) -> Iterator[None]:
+        """Whatever goes wrong once the scheduler is gone, that is what is said."""
+        try:
+            yield
+        except Exception:
+            self.check_scheduler()
+            raise
+
+    def check_scheduler(self) -> None:
+        """Waits while the client looks for it; raises if it is gone."""
+        while self.client.status in ("connecting", "closing"):
+            time.sleep(0.1)
+        if self.client.status != "running":
+            raise ConnectionError(
+                f"the Dask scheduler is gone ({self.address}); start the cluster again, and resume from the last checkpoint"
+            ) from None
 
     def workers(self) -> list[str]:
         """Addresses of those that have shown signs of life lately; a note is made of the others."""
@@ -32,6 +51,8 @@ class Cluster:
         seen = {address: worker.get("last_seen", 0.0) for address, worker in known.items()}
         latest = max(seen.values(), default=0.0)
         self.silent = frozenset(address for address, at in seen.items() if at < latest - self.patience)
+        if self._known != seen.keys():
+            self._known, self.owners = frozenset(seen), {}  # or those that come would have nothing to do
         return [address for address in seen if address not in self.silent]
 
     def busy(self) -> dict[str, int]:
@@ -68,12 +89,15 @@ class Cluster:
 
     def _wait(self, told: dict[str, Future]) -> None:
         """For those that live, and not for ever."""
-        end, waiting = time.monotonic() + max(self.patience, 10), list(told)
-        while waiting and time.monotonic() < end:
-            with suppress(distributed.TimeoutError):
-                distributed.wait([told[address] for address in waiting], timeout=1)
-            there = self.workers()
-            waiting = [address for address in waiting if address in there and not told[address].done()]
+        now = time.monotonic()
+        end, look = now + max(self.patience, 10), now + 1
+        waiting = list(told)
+        while waiting and now < end:
+            time.sleep(0.01)
+            waiting, now = [address for address in waiting if not told[address].done()], time.monotonic()
+            if now > look:
+                there, look = self.workers(), now + 1
+                waiting = [address for address in waiting if address in there]
 
     def _some_workers(self) -> list[str]:
         end = time.monotonic() + self.patience

@@ -63,20 +63,20 @@ class Dask(Usable):
     def over(
         self, shards: Shards, visit: Visit, shared: Arrays, *, before: int | None = None, after: int | None = None
     ) -> Arrays:
-        facts = self._facts(shards)
-        kept = self._new_folder() if before is None else self._folder_of(before)
-        token, busy = secrets.token_hex(8), self._cluster.busy()
-        about = Pass(token, str(_folder(shards)), str(kept.folder), facts, digest(shared), before, after, busy)
-        depth = self._depth(shards.n_shards, sum(busy.values()))
-        expected = self._checksums.get(before, []) if before is not None else []
-        run = Run(self._cluster, about, visit, _spans(shards.n_shards, depth), expected)
-        try:
-            write_arrays(about.shared_path, shared)
-            part = run.result()
-            sums = read_checked(about.sums_path, part.sums["checksum"].tobytes().hex())
-        finally:
-            about.shared_path.unlink(missing_ok=True)
-            about.sums_path.unlink(missing_ok=True)
+        with self._cluster.reached():
+            facts, busy = self._facts(shards), self._cluster.busy()
+            kept = self._new_folder() if before is None else self._folder_of(before)
+            places = secrets.token_hex(8), str(_folder(shards)), str(kept.folder)
+            about = Pass(*places, facts, digest(shared), before, after, busy)
+            spans = _spans(shards.n_shards, self._depth(shards.n_shards, sum(busy.values())))
+            expected = self._checksums.get(before, []) if before is not None else []
+            try:
+                write_arrays(about.shared_path, shared)
+                part = Run(self._cluster, about, visit, spans, expected).result()
+                sums = read_checked(about.sums_path, part.sums["checksum"].tobytes().hex())
+            finally:
+                about.shared_path.unlink(missing_ok=True)
+                about.sums_path.unlink(missing_ok=True)
         if after is not None:
             self._where[after], self._checksums[after] = kept, part.left
         return sums

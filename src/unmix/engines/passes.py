@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import distributed
-from distributed import Future, KilledWorker
+from distributed import Future
 from distributed.client import FutureCancelledError
+from distributed.scheduler import KilledWorker
 
 from unmix.engines.base import BRANCHES, Visit
 from unmix.engines.cluster import Cluster
@@ -36,136 +37,108 @@ class Run:
     def __init__(
         self, cluster: Cluster, about: Pass, visit: Visit, spans: list[tuple[int, int]], expected: Sequence[str]
     ) -> None:
-        self.cluster, self.client, self.about, self.visit, self.expected = (
-            cluster,
-            cluster.client,
-            about,
-            visit,
-            expected,
-        )
+        self.cluster, self.client = cluster, cluster.client
+        self.about, self.visit, self.expected = about, visit, expected
         self.groups = [_Group(spans[at : at + BRANCHES]) for at in range(0, len(spans), BRANCHES)]
-        self.attempt = 0
-        self.ended: dict[str, int] = {}  # workers, by what they died of
+        self.only: list[str] = []  # workers that may take part, unless all may
+        self.attempt = self.failures = 0
+        self.ended: dict[str, int] = {}  # workers, by the task that they died of
 
     def result(self) -> Part:
         root: Future | None = None
         try:
             while True:
                 root = self._submitted()
-                problem = self._wait(root)
-                if problem is None:
-                    part: Part = root.result()
+                part = self._wait(root)
+                if isinstance(part, Part):
                     self._remember(part)
                     return part
-                self._judge(problem)
+                self._judge(part)
                 self.attempt += 1
         except BaseException:
             self._cancel(root)
             raise
 
     def _submitted(self) -> Future:
-        """All that is not done, or under way, on workers that live."""
-        live = self.cluster.workers()
-        only: dict[str, Any] = {"workers": live, "allow_other_workers": False} if self.cluster.silent and live else {}
-        lost = self._lost()
+        """All that is not done, on workers that live."""
+        live, lost = self.cluster.workers(), self._lost()
+        self.only = live if self.cluster.silent else []
         for at, group in enumerate(self.groups):
             if group.total is not None and group.total.status == "finished" and group.total.key not in lost:
                 continue
-            if self.attempt == 0 or not group.visits:
-                group.visits = [self._visit(span, only) for span in group.spans]
-            else:
-                group.visits = [
-                    visit if visit.status == "finished" and visit.key not in lost else self._visit(span, only)
-                    for visit, span in zip(group.visits, group.spans, strict=True)
-                ]
+            done = [visit if visit.status == "finished" and visit.key not in lost else None for visit in group.visits]
+            done = done or [None] * len(group.spans)
+            group.visits = [visit or self._visit(span) for visit, span in zip(done, group.spans, strict=True)]
             if len(self.groups) > 1:
-                group.total = self._add(f"0-{at}", group.visits, only)
+                group.total = self._add(f"0-{at}", group.visits)
                 group.total.add_done_callback(_releaser(group))
-        return self._tree(only)
+        return self._tree()
 
-    def _tree(self, only: dict[str, Any]) -> Future:
+    def _tree(self) -> Future:
         if len(self.groups) == 1:
             parts = self.groups[0].visits
         else:
             parts, level = [group.total for group in self.groups if group.total is not None], 1
             while len(parts) > BRANCHES:
                 ranges = range(0, len(parts), BRANCHES)
-                parts = [self._add(f"{level}-{at}", parts[at : at + BRANCHES], only) for at in ranges]
+                parts = [self._add(f"{level}-{at}", parts[at : at + BRANCHES]) for at in ranges]
                 level += 1
-        return self.client.submit(add_all, self.about, *parts, key=self._key("all"), **only)
+        return self.client.submit(add_all, self.about, *parts, key=self._key("all"), **self._restricted())
 
-    def _visit(self, span: tuple[int, int], only: dict[str, Any]) -> Future:
-        owner = self.cluster.owners.get(span)
-        there = only or ({"workers": [owner], "allow_other_workers": True} if owner else {})
-        expected = self.expected[slice(*span)]
+    def _visit(self, span: tuple[int, int]) -> Future:
+        key, owner = self._key(f"visit-{span[0]}"), self.cluster.owners.get(span)
+        there = {"workers": [owner], "allow_other_workers": True} if owner and not self.only else self._restricted()
         return self.client.submit(
-            visit_shards, self.about, self.visit, *span, expected, key=self._key(f"visit-{span[0]}"), **there
+            visit_shards, self.about, self.visit, *span, self.expected[slice(*span)], key=key, **there
         )
 
-    def _add(self, name: str, parts: Sequence[Future], only: dict[str, Any]) -> Future:
-        return self.client.submit(add_parts, *parts, key=self._key(f"add-{name}"), **only)
+    def _add(self, name: str, parts: Sequence[Future]) -> Future:
+        return self.client.submit(add_parts, *parts, key=self._key(f"add-{name}"), **self._restricted())
+
+    def _restricted(self) -> dict[str, Any]:
+        return {"workers": self.only, "allow_other_workers": False} if self.only else {}
 
     def _key(self, name: str) -> str:
         return f"unmix-{name}-{self.about.token}-{self.attempt}"
 
-    def _wait(self, root: Future) -> BaseException | None:
-        """None once there is a result, or what came in between."""
-        silent, alone_since = self.cluster.silent, None
+    def _wait(self, root: Future) -> Part | Exception:
+        """The result, or what came in between."""
+        silent, last_seen = self.cluster.silent, time.monotonic()
         while True:
             try:
-                distributed.wait([root], timeout=max(self.cluster.patience / 4, 0.1))
-            except distributed.TimeoutError:
-                if self.client.status == "closed":
-                    raise self._scheduler_gone() from None
-                live = self.cluster.workers()
-                if self.cluster.silent - silent:
-                    return _SilenceError()
-                now = time.monotonic()
-                alone_since = None if live else alone_since or now
-                if alone_since is not None and now - alone_since > 10 * self.cluster.patience:
-                    raise ConnectionError(
-                        "the Dask cluster has lost all its workers; resume from the last checkpoint"
-                    ) from None
-                continue
-            except FutureCancelledError as error:
-                return error
-            if root.status == "finished":
-                return None
-            if root.status == "error":
-                return root.exception()
-            return FutureCancelledError(root.key, "lost")
+                part: Part = root.result(timeout=max(self.cluster.patience / 4, 0.1))
+                return part
+            except Exception as error:
+                if not isinstance(error, distributed.TimeoutError) or root.status not in ("pending", "finished"):
+                    return error
+            live, now = self.cluster.workers(), time.monotonic()
+            if self.cluster.silent - silent or (self.only and not set(self.only) & set(live)):
+                return _SilenceError()
+            last_seen = now if live else last_seen
+            if now - last_seen > 10 * self.cluster.patience:
+                raise ConnectionError("the Dask cluster has lost all its workers; resume from the last checkpoint")
 
-    def _judge(self, problem: BaseException) -> None:
+    def _judge(self, problem: Exception) -> None:
         """Raises if trying again would not help."""
         if isinstance(problem, _SilenceError):
             return
+        self.failures += 1
         if isinstance(problem, KilledWorker):
             name = _task(problem.task)
             self.ended[name] = self.ended.get(name, 0) + getattr(problem, "allowed_failures", 3) + 1
-            if self.attempt + 1 >= TRIES:
+            if self.failures == TRIES:
+                last = getattr(problem.last_worker, "address", problem.last_worker)
                 raise ConnectionError(
-                    f"{name} ended {self.ended[name]} workers, the last one {_where(problem)}: too little memory? "
-                    "See the worker's log; give workers more memory, and resume from the last checkpoint"
-                ) from None
+                    f"{name} ended {self.ended[name]} workers, the last one {last}: too little memory? See the workers' logs, "
+                    "give them more memory, and resume from the last checkpoint"
+                )
         elif isinstance(problem, FutureCancelledError):
-            self._reconnected()
+            self.cluster.check_scheduler()
         elif not isinstance(problem, OSError) or problem.errno in LASTING:
             raise problem
-        if self.attempt + 1 >= TRIES:
+        if self.failures == TRIES:
             raise problem
-        time.sleep(BACK_OFF * 2**self.attempt)
-
-    def _reconnected(self) -> None:
-        """Waits while the client looks for its scheduler."""
-        while self.client.status in ("connecting", "closing"):
-            time.sleep(0.1)
-        if self.client.status != "running":
-            raise self._scheduler_gone()
-
-    def _scheduler_gone(self) -> ConnectionError:
-        return ConnectionError(
-            f"the Dask scheduler is gone ({self.cluster.address}); start the cluster again, and resume from the last checkpoint"
-        )
+        time.sleep(BACK_OFF * 2 ** (self.failures - 1))
 
     def _lost(self) -> set[Any]:
         """Keys of results that only silent workers have."""
@@ -207,7 +180,3 @@ def _task(key: Any) -> str:
     """A key in words."""
     parts = str(key).split("-")
     return f"the visit to shards from {parts[2]} on" if "visit" in parts else "the sum of parts"
-
-
-def _where(problem: KilledWorker) -> str:
-    return str(getattr(problem.last_worker, "address", problem.last_worker))
