@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import random_counts
 
 import unmix as um
-from conftest import random_counts
 from unmix import shards as shards_module
 from unmix.engines import Local
 
@@ -70,7 +70,9 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def model(**parameters: Any) -> um.PoissonNMF:
-    return um.PoissonNMF(**{"n_components": 3, "random_state": 0, "max_iter": PASSES, "tol": 0, "init": "random", **parameters})
+    return um.PoissonNMF(
+        **{"n_components": 3, "random_state": 0, "max_iter": PASSES, "tol": 0, "init": "random", **parameters}
+    )
 
 
 def fitted(folder: Path, engine: Any, resume: um.Fit | None = None, **parameters: Any) -> um.Fit:
@@ -198,9 +200,7 @@ def test_a_worker_that_is_killed_changes_nothing(
     assert struck() == 1
 
 
-def test_random_kills_change_nothing(
-    folder: Path, client: Client, cluster: LocalCluster, tmp_path: Path
-) -> None:
+def test_random_kills_change_nothing(folder: Path, client: Client, cluster: LocalCluster, tmp_path: Path) -> None:
     rng, threads = random.Random(0), []
 
     def kill(progress: Any) -> None:
@@ -257,7 +257,10 @@ def test_a_retried_task_with_other_bits_is_refused(tmp_path: Path, monkeypatch: 
     checksum = tasks._leave(kept, about, 4, {"L": np.ones((2, 3))}, sums)
     assert tasks._leave(kept, about, 4, {"L": np.ones((2, 3))}, sums) == checksum
     monkeypatch.setattr(tasks, "worker_name", lambda: "tcp://two:2")
-    for left, others in (({"L": np.full((2, 3), 1 + 1e-16 + 2**-52)}, sums), ({"L": np.ones((2, 3))}, {"v": np.full(3, 2.0)})):
+    for left, others in (
+        ({"L": np.full((2, 3), 1 + 1e-16 + 2**-52)}, sums),
+        ({"L": np.ones((2, 3))}, {"v": np.full(3, 2.0)}),
+    ):
         with pytest.raises(ValueError, match=r"tcp://one:1 and tcp://two:2 give different bits for shard 4"):
             tasks._leave(kept, about, 4, left, others)
 
@@ -344,7 +347,16 @@ def test_workers_that_would_give_other_bits_are_refused_by_name(folder: Path, cl
     early, shards = Dask(client, tmp_path), um.Shards(folder)
     with early:
         model(max_iter=1).fit(shards)
-    command = [sys.executable, "-m", "distributed.cli.dask_worker", client.scheduler.address, "--nthreads", "1", "--name", "odd"]
+    command = [
+        sys.executable,
+        "-m",
+        "distributed.cli.dask_worker",
+        client.scheduler.address,
+        "--nthreads",
+        "1",
+        "--name",
+        "odd",
+    ]
     environment = os.environ | {"UNMIX_ISA": "baseline"}
     odd = subprocess.Popen([*command, "--no-nanny", "--no-dashboard"], env=environment, stderr=subprocess.DEVNULL)
     try:

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmix.cli import options, show
-from unmix.cli.fitting import INTERRUPTED, Model, estimator_of, fitted, parsed, read_model, tell_and_write, to_resume_in
+from unmix.cli.fitting import (
+    INTERRUPTED,
+    Model,
+    check_cluster,
+    estimator_of,
+    fitted,
+    parsed,
+    read_model,
+    tell_and_write,
+    to_resume_in,
+)
 from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose
 from unmix.registry import STARTS
 
@@ -100,6 +110,7 @@ def fit(
     tol: options.Tol = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    dask: options.DaskCluster = None,
     resume: options.Resume = False,
     checkpoint: options.CheckpointSeconds = 60,
     layer: Layer = None,
@@ -129,9 +140,11 @@ def fit(
     from unmix.estimators.likelihood import make_solver
 
     show.speak(quiet=quiet, json=json)
-    given = {"solver": solver, "refine": refine, "max_iter": max_iter, "tol": tol}
+    given = {"solver": solver, "refine": refine, "max_iter": max_iter, "tol": tol, "engine": dask}
     parameters = {name: value for name, value in given.items() if value is not None} | parsed(settings or [])
     estimator = estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **parameters)
+    if dask is not None:
+        check_cluster(dask)
     if solver is not None:
         make_solver(solver, extrapolate=True)  # a wrong name is best said before a large file is read
     start = init if init in STARTS else read_model(Path(init), f"--init: choose one of {', '.join(STARTS)}, or a model")

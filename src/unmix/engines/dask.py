@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -137,6 +138,16 @@ class Dask(Usable):
             self._where[number] = kept
             if told := saved.get("checksums", {}).get(str(number)):
                 self._checksums[number] = [told[at : at + 32] for at in range(0, len(told), 32)]
+
+    def forget(self) -> None:
+        """No checkpoint needs what is kept."""
+        for kept in self._folders:
+            kept.saved = set()
+        self.keep_only(set())
+
+    def remove_if_empty(self) -> None:
+        with suppress(OSError):
+            self.folder.rmdir()
 
     def _depth(self, shards: int, threads: int) -> int:
         """a, where a task covers 8^a shards. Bits do not depend on it."""

@@ -181,7 +181,7 @@ class LDA(VariationalEstimator):
         and is kept if the bound rises.
     online
         None, or `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
-    n_jobs, random_state, verbose, callbacks
+    n_jobs, engine, random_state, verbose, callbacks
         As in `PoissonNMF`.
 
     Attributes
@@ -213,6 +213,7 @@ class LDA(VariationalEstimator):
         refine: int = 0,
         online: Online | None = None,
         n_jobs: int | None = None,
+        engine: str | None = None,
         random_state: Seed = None,
         verbose: bool = False,
         callbacks: Sequence[Callback] = (),
@@ -228,6 +229,7 @@ class LDA(VariationalEstimator):
         self.refine = refine
         self.online = online
         self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
@@ -269,7 +271,7 @@ class GammaPoisson(VariationalEstimator):
         Of the Gamma prior of loadings: a number, or one a topic. `rate=None` makes the prior expect samples of the mean size.
     eta
         None: topics are estimated by maximum likelihood. A number, or one a feature: topics ~ Dirichlet(eta).
-    n_components, init, inner, extrapolate, max_iter, tol, refine, online, n_jobs, random_state, verbose, callbacks
+    n_components, init, inner, extrapolate, max_iter, tol, refine, online, n_jobs, engine, random_state, verbose, callbacks
         As in `LDA`.
 
     Attributes
@@ -296,6 +298,7 @@ class GammaPoisson(VariationalEstimator):
         refine: int = 0,
         online: Online | None = None,
         n_jobs: int | None = None,
+        engine: str | None = None,
         random_state: Seed = None,
         verbose: bool = False,
         callbacks: Sequence[Callback] = (),
@@ -312,6 +315,7 @@ class GammaPoisson(VariationalEstimator):
         self.refine = refine
         self.online = online
         self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
@@ -343,7 +347,7 @@ class BayesianPoissonNMF(VariationalEstimator):
     ----------
     a, b, c, d
         Shapes and rates of the priors. `None` for b or d: such that the prior expects as many counts as there are.
-    n_components, init, inner, extrapolate, max_iter, tol, refine, online, n_jobs, random_state, verbose, callbacks
+    n_components, init, inner, extrapolate, max_iter, tol, refine, online, n_jobs, engine, random_state, verbose, callbacks
         As in `LDA`.
 
     Attributes
@@ -372,6 +376,7 @@ class BayesianPoissonNMF(VariationalEstimator):
         refine: int = 0,
         online: Online | None = None,
         n_jobs: int | None = None,
+        engine: str | None = None,
         random_state: Seed = None,
         verbose: bool = False,
         callbacks: Sequence[Callback] = (),
@@ -389,6 +394,7 @@ class BayesianPoissonNMF(VariationalEstimator):
         self.refine = refine
         self.online = online
         self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks

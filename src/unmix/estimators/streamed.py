@@ -59,6 +59,8 @@ def first_factors(
 def sample_fit(estimator: CountsEstimator, sample: Counts, rng: np.random.Generator) -> Fit:
     """The same estimator on the sample that was written with the shards, in memory."""
     params = estimator.get_params(deep=False) | {"callbacks": (), "verbose": False, "random_state": rng}
+    if "engine" in params:
+        params["engine"] = None
     model = type(estimator)(**params | {"tol": max(estimator.tol, LEAST_TOL)})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it need not converge
