@@ -16,6 +16,7 @@ from unmix.cli import options, show
 from unmix.cli.fitting import (
     INTERRUPTED,
     Model,
+    check_cluster,
     estimator_of,
     fitted,
     parsed,
@@ -116,6 +117,7 @@ def fit(
     seed: options.Seed = 0,
     threads: options.Threads = None,
     memory: options.Memory = None,
+    dask: options.DaskCluster = None,
     resume: options.Resume = False,
     checkpoint: options.CheckpointSeconds = 60,
     layer: Layer = None,
@@ -147,9 +149,11 @@ def fit(
     from unmix.memory import parsed as parsed_memory
 
     show.speak(quiet=quiet, json=json)
-    given = {"solver": solver, "refine": refine, "max_iter": max_iter, "tol": tol}
+    given = {"solver": solver, "refine": refine, "max_iter": max_iter, "tol": tol, "engine": dask}
     parameters = {name: value for name, value in given.items() if value is not None} | parsed(settings or [])
     estimator = estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **parameters)
+    if dask is not None:
+        check_cluster(dask)
     if solver is not None:
         make_solver(solver, extrapolate=True)  # a wrong name is best said before a large file is read
     start = init if init in STARTS else read_model(Path(init), f"--init: choose one of {', '.join(STARTS)}, or a model")

@@ -60,6 +60,20 @@ def estimator_of(model: str, **parameters: Any) -> CountsEstimator:
     return kind(**parameters)
 
 
+def check_cluster(word: str) -> None:
+    """A wrong word is best said before a large file is read; and what passes over a network can be read there."""
+    from unmix.engines.naming import check_word, is_open
+
+    try:
+        check_word(word)
+    except ValueError as error:
+        raise ValueError(str(error).replace("engine=", "--dask ")) from None
+    if is_open(word):
+        show.note(
+            f"--dask {word}: not encrypted, and whoever reaches the scheduler runs code on it; use tls:// on other networks"
+        )
+
+
 def read_model(path: Path, otherwise: str = "give a fit's folder or its model.safetensors") -> Fit:
     """The model in a file, or in a fit's folder."""
     from unmix.data.write import MODEL_FILE

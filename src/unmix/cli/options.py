@@ -68,6 +68,15 @@ Tol = Annotated[
 ]
 Seed = Annotated[int, fitting(min=0, help="Seed of the random starts.")]
 Threads = Annotated[int | None, fitting(min=1, help="Threads.", show_default="all cores")]
+DaskCluster = Annotated[
+    str | None,
+    fitting(
+        "--dask",
+        metavar="ADDRESS",
+        help="A Dask cluster to fit shards on: tcp://…, tls://…, a scheduler file, or local:N for N processes.",
+        show_default="this machine",
+    ),
+]
 Resume = Annotated[bool, fitting("--resume", help="Go on with an interrupted fit of the same command.")]
 Memory = Annotated[
     str | None,

@@ -1,10 +1,26 @@
-"""Who goes over shards: this machine (`Local`). A fit uses the one that was said last:
+"""Who goes over shards: this machine (`Local`), or the workers of a Dask cluster (`Dask`). A fit uses the one that was said last:
 
-with um.engines.Local(memory="4GB"):
-    model.fit(shards)
+    with um.engines.Local(memory="4GB"):
+        model.fit(shards)
+
+The result is the same to the last bit.
 """
 
-from unmix.engines.base import Engine, Visit, Visited, use_engine
-from unmix.engines.local import Local
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Engine", "Local", "Visit", "Visited", "use_engine"]
+from unmix.engines.base import Engine, Visit, Visited
+from unmix.engines.local import Local
+from unmix.engines.using import use_engine
+
+if TYPE_CHECKING:
+    from unmix.engines.dask import Dask
+
+__all__ = ["Dask", "Engine", "Local", "Visit", "Visited", "use_engine"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Dask":
+        raise AttributeError(f"module 'unmix.engines' has no attribute {name!r}")
+    from unmix.engines.dask import Dask  # which imports distributed
+
+    return Dask

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -111,21 +109,3 @@ def tree(parts: Iterable[Arrays]) -> Arrays:
     for part in parts:
         sums.add(part)
     return sums.total()
-
-
-_chosen: ContextVar[Engine | None] = ContextVar("engine", default=None)
-
-
-def chosen_engine() -> Engine | None:
-    """What was said last. An engine changes where and how long a fit runs and never its result, so it is said once, around all
-    that follows, like the number of threads."""
-    return _chosen.get()
-
-
-@contextmanager
-def use_engine(chosen: Engine) -> Iterator[Engine]:
-    token = _chosen.set(chosen)
-    try:
-        yield chosen
-    finally:
-        _chosen.reset(token)

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import safetensors.numpy
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 
 from unmix.engines.base import Arrays
 from unmix.files import replacing
+from unmix.shards import Shards
 
-NAME = re.compile(r"(\d{6,})-(\d{6})\.safetensors")
+NAME = re.compile(r"\.?(-?\d{5,})-(\d{6})(-[0-9a-f]{12})?\.safetensors")  # the last part is that of a broken-off write
 
 
 class Kept:
-    """Files `PASS-SHARD.safetensors` in a folder of their own."""
+    """Files `PASS-SHARD.safetensors` in a folder of their own, which is made unless `there` says that it is."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, there: bool = False) -> None:
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        self.saved: set[int] = set()  # passes that a checkpoint may name
+        if not there:
+            folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, number: int, i: int) -> Path:
         return self.folder / f"{number:06d}-{i:06d}.safetensors"
 
-    def write(self, number: int, i: int, left: Arrays) -> None:
+    def write(self, number: int, i: int, left: Arrays, about: dict[str, str] | None = None) -> None:
         with replacing(self.path(number, i)) as temporary:
-            safetensors.numpy.save_file(left, temporary)
+            safetensors.numpy.save_file(left, temporary, metadata=about)
 
     def read(self, number: int, i: int) -> Arrays:
         path = self.path(number, i)
@@ -35,7 +44,47 @@ class Kept:
         except (OSError, SafetensorError) as error:
             raise ValueError(f"{path}: loadings of pass {number} cannot be read ({error}); start anew") from None
 
+    def about(self, number: int, i: int) -> dict[str, str]:
+        """What was said of a file when it was written; nothing if there is none."""
+        try:
+            with safe_open(self.path(number, i), "np") as file:
+                return file.metadata() or {}
+        except (OSError, SafetensorError):
+            return {}
+
+    def take(self, other: Kept, number: int, i: int) -> None:
+        """A file of another folder: the same one under two names where the file system can, otherwise a copy."""
+        source = other.path(number, i)
+        try:
+            with replacing(self.path(number, i)) as temporary:
+                try:
+                    os.link(source, temporary)
+                except OSError:
+                    shutil.copyfile(source, temporary)
+        except OSError as error:
+            raise ValueError(f"{source}: loadings of pass {number} cannot be read ({error}); start anew") from None
+
     def keep_only(self, numbers: set[int]) -> None:
+        """Of these passes, and of those of the last checkpoint."""
         for path in self.folder.iterdir():
-            if (match := NAME.fullmatch(path.name)) and int(match.group(1)) not in numbers:
+            if (match := NAME.fullmatch(path.name)) and int(match.group(1)) not in numbers | self.saved:
                 path.unlink(missing_ok=True)
+
+    def remove_if_empty(self) -> None:
+        with suppress(OSError):
+            self.folder.rmdir()
+
+
+def cutter(shards: Shards, arrays: Arrays) -> Callable[[int], Arrays]:
+    """From arrays of all samples to those of a shard."""
+    return lambda i: {name: np.ascontiguousarray(array[slice(*shards.bounds(i))]) for name, array in arrays.items()}
+
+
+def digest(arrays: Arrays) -> str:
+    """A checksum of names, types, shapes and bits, whatever file they lie in."""
+    checksum = hashlib.blake2b(digest_size=16)
+    for name in sorted(arrays):
+        array = arrays[name]
+        checksum.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        checksum.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return checksum.hexdigest()

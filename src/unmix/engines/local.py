@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from weakref import finalize
 
 import numpy as np
 
-from unmix.engines.base import Arrays, Visit, tree, use_engine
-from unmix.engines.files import Kept
+from unmix.engines.base import Arrays, Visit, tree
+from unmix.engines.files import Kept, cutter
+from unmix.engines.using import Usable
 from unmix.kernels import curvature_size
 from unmix.memory import available, gigabytes, parsed
 from unmix.shards import Shards, Tile
@@ -34,7 +35,7 @@ BYTES_TO_START = 40  # a nonzero of the sample, for a fit in memory
 BYTES_OF_PROGRAM = 300 << 20  # of Python and the libraries
 
 
-class Local:
+class Local(Usable):
     """The engine that fits use unless told otherwise.
 
     Parameters
@@ -56,14 +57,6 @@ class Local:
         self._in_memory: dict[int, list[Arrays]] = {}
         self._on_disk: Kept | None = None
         self._cache: tuple[Shards, dict[int, list[Tile]]] | None = None
-
-    def __enter__(self) -> Self:
-        self._using = use_engine(self)
-        self._using.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._using.__exit__(None, None, None)
 
     def require(self, shards: Shards, n_topics: int) -> None:
         """Refuse a fit that would not fit, and say how much it would need."""
@@ -112,6 +105,7 @@ class Local:
     def save(self, shards: Shards, numbers: set[int]) -> Record:
         """Arrays of all samples one below the other, where they are in memory; else the folder they are in."""
         if self._on_disk is not None:
+            self._on_disk.saved = numbers
             return {"folder": str(self._on_disk.folder), "numbers": sorted(numbers)}
         saved: Record = {}
         for number in sorted(numbers):
@@ -121,12 +115,12 @@ class Local:
 
     def restore(self, shards: Shards, saved: Record) -> None:
         if "folder" in saved:
-            source = Kept(Path(saved["folder"]))
+            source = Kept(Path(saved["folder"]), there=True)
             passes: dict[int, Callable[[int], Arrays]] = {
                 number: partial(source.read, number) for number in saved["numbers"]
             }
         else:
-            passes = {int(number): _cutter(shards, arrays) for number, arrays in saved.items()}
+            passes = {int(number): cutter(shards, arrays) for number, arrays in saved.items()}
         for number, read in passes.items():
             leaves: list[Arrays] = []
             for i in range(shards.n_shards):
@@ -174,10 +168,6 @@ def needed(shards: Shards, n_topics: int) -> float:
     tile = BYTES_A_NONZERO * shards.nnz / len(shards) * min(shards.rows_per_tile, len(shards))
     start = BYTES_TO_START * shards.sample.nnz
     return BYTES_OF_PROGRAM + max(start, 4 * sums + (AHEAD + 2) * tile + 3 * 8 * n_topics * m)
-
-
-def _cutter(shards: Shards, arrays: Arrays) -> Callable[[int], Arrays]:
-    return lambda i: {name: np.ascontiguousarray(array[slice(*shards.bounds(i))]) for name, array in arrays.items()}
 
 
 def _read_ahead(shards: Shards) -> Iterator[Iterator[Tile]]:

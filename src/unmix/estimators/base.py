@@ -20,6 +20,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
 from unmix.counts import Counts, CountsLike
+from unmix.engines.naming import check_word, named_engine
 from unmix.estimators import streamed
 from unmix.fit import Fit
 from unmix.registry import STARTS
@@ -33,7 +34,7 @@ from unmix.types import Floats, Record, Seed
 
 Init = str | tuple[ArrayLike, ArrayLike] | Fit
 
-MAY_CHANGE = {"max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
+MAY_CHANGE = {"engine", "max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
 
 
 class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -101,7 +102,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             if resume_from.status == "converged":
                 self._keep(resume_from)
                 return self
-        with use_threads(self.n_jobs):
+        with use_threads(self.n_jobs), named_engine(getattr(self, "engine", None), counts) as named:
             task = self._task(counts)
             session = Session(task, self._about(), generator(self.random_state))
             phases = self._phases(task, session)
@@ -112,6 +113,8 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             # a fit that has converged is its result and no more; a chain that was sampled long enough can be sampled longer
             resumable = status != "converged" or phases[-1].status == "converged"
             result = session.fit(solver, state, status, resumable)
+            if named is not None and not resumable:
+                named.forget()
         self._learn(state)
         self._keep(result)
         return self
@@ -250,6 +253,8 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """What a `Fit` remembers of the parameters."""
         about: Record = {"model": type(self).__name__}
         for name, value in self.get_params().items():
+            if name == "engine":  # names machines, and says nothing of the result
+                continue
             if isinstance(value, str | bool | Integral | Real):
                 about[name] = value.item() if isinstance(value, np.generic) else value
             elif (
@@ -321,6 +326,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         is_pair = isinstance(self.init, tuple | list) and len(self.init) == 2
         if not (isinstance(self.init, Fit) or is_pair or (isinstance(self.init, str) and self.init in STARTS)):
             raise ValueError(f"init={self.init!r}; choose one of {', '.join(STARTS)}, a pair (L0, F0), or a Fit")
+        check_word(getattr(self, "engine", None))
         if not isinstance(getattr(self, "online", None), Online | None):
             raise ValueError(f"online={self.online!r}; give None or unmix.Online(batch_size=...)")
 

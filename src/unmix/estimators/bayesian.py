@@ -200,7 +200,7 @@ class LDA(VariationalEstimator):
         and is kept if the bound rises.
     online
         None, or `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
-    n_jobs, random_state, verbose, callbacks
+    n_jobs, engine, random_state, verbose, callbacks
         As in `PoissonNMF`.
 
     Attributes
@@ -232,6 +232,7 @@ class LDA(VariationalEstimator):
         refine: int = 0,
         online: Online | None = None,
         n_jobs: int | None = None,
+        engine: str | None = None,
         random_state: Seed = None,
         verbose: bool = False,
         callbacks: Sequence[Callback] = (),
@@ -247,6 +248,7 @@ class LDA(VariationalEstimator):
         self.refine = refine
         self.online = online
         self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
@@ -288,7 +290,7 @@ class GammaPoisson(VariationalEstimator):
         Of the Gamma prior of loadings: a number, or one a topic. `rate=None` makes the prior expect samples of the mean size.
     eta
         None: topics are estimated by maximum likelihood. A number, or one a feature: topics ~ Dirichlet(eta).
-    n_components, init, inner, extrapolate, max_iter, tol, refine, online, n_jobs, random_state, verbose, callbacks
+    n_components, init, inner, extrapolate, max_iter, tol, refine, online, n_jobs, engine, random_state, verbose, callbacks
         As in `LDA`.
 
     Attributes
@@ -315,6 +317,7 @@ class GammaPoisson(VariationalEstimator):
         refine: int = 0,
         online: Online | None = None,
         n_jobs: int | None = None,
+        engine: str | None = None,
         random_state: Seed = None,
         verbose: bool = False,
         callbacks: Sequence[Callback] = (),
@@ -331,6 +334,7 @@ class GammaPoisson(VariationalEstimator):
         self.refine = refine
         self.online = online
         self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
@@ -362,7 +366,7 @@ class BayesianPoissonNMF(VariationalEstimator):
     ----------
     a, b, c, d
         Shapes and rates of the priors. `None` for b or d: such that the prior expects as many counts as there are.
-    n_components, init, inner, extrapolate, max_iter, tol, refine, online, n_jobs, random_state, verbose, callbacks
+    n_components, init, inner, extrapolate, max_iter, tol, refine, online, n_jobs, engine, random_state, verbose, callbacks
         As in `LDA`.
 
     Attributes
@@ -391,6 +395,7 @@ class BayesianPoissonNMF(VariationalEstimator):
         refine: int = 0,
         online: Online | None = None,
         n_jobs: int | None = None,
+        engine: str | None = None,
         random_state: Seed = None,
         verbose: bool = False,
         callbacks: Sequence[Callback] = (),
@@ -408,6 +413,7 @@ class BayesianPoissonNMF(VariationalEstimator):
         self.refine = refine
         self.online = online
         self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks

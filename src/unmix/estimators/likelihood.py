@@ -74,6 +74,10 @@ class PoissonNMF(CountsEstimator):
         of `solver`. `partial_fit` learns from one batch after the other.
     n_jobs
         Threads; None or −1 for all available cores. The result does not depend on it.
+    engine
+        Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of its
+        scheduler ("tcp://…", "tls://…"), its scheduler file (.json), or "local:2" for two processes here. Nor does it depend on
+        that.
     dtype
         "float64", or "float32" to store the factors in half the memory (sums and objective stay in double precision).
     random_state
@@ -111,6 +115,7 @@ class PoissonNMF(CountsEstimator):
         loadings_prior: Gamma | Dirichlet | None = None,
         online: Online | None = None,
         n_jobs: int | None = None,
+        engine: str | None = None,
         dtype: Literal["float64", "float32"] = "float64",
         random_state: Seed = None,
         verbose: bool = False,
@@ -128,6 +133,7 @@ class PoissonNMF(CountsEstimator):
         self.loadings_prior = loadings_prior
         self.online = online
         self.n_jobs = n_jobs
+        self.engine = engine
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose

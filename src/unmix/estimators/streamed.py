@@ -63,7 +63,7 @@ def sample_fit(estimator: CountsEstimator, sample: Counts, rng: np.random.Genera
     """The same estimator on the sample that was written with the shards, in memory. How long it runs does not depend on how long
     the fit of the shards may, which can be resumed with more iterations."""
     most = signature(type(estimator)).parameters["max_iter"].default
-    others = {"callbacks": (), "verbose": False, "random_state": rng, "max_iter": most}
+    others = {"callbacks": (), "verbose": False, "random_state": rng, "max_iter": most, "engine": None}
     model = type(estimator)(**estimator.get_params(deep=False) | others | {"tol": max(estimator.tol, LEAST_TOL)})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it need not converge

@@ -81,7 +81,7 @@ class StreamedProblem:
         F, number, loglik = state.F, state.number, self.metrics(state)["loglik"]
         if self.prior is None and self.loadings_prior is None:
             v = self._sums_of_loadings(number)
-            cleared, clear = drop_negligible(F, v[None, :]), number + 1
+            cleared, clear = drop_negligible(F, v[None, :]), max(state.numbers) + 1
             sums = self.engine.over(self.X, Cleared(), {"F": cleared}, before=number, after=clear)
             if abs(self.loss(cleared, sums)[0] - state.loss) <= 1e-9 * abs(state.loss):
                 F, number = cleared, clear

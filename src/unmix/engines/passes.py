@@ -1,0 +1,182 @@
+"""The tasks of one pass over shards, given to a cluster again and again until there is a result, or no hope of one."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import distributed
+from distributed import Future
+from distributed.client import FutureCancelledError
+from distributed.scheduler import KilledWorker
+
+from unmix.engines.base import BRANCHES, Visit
+from unmix.engines.cluster import Cluster
+from unmix.engines.tasks import Part, Pass, add_all, add_parts, visit_shards
+
+TRIES = 5  # in each of which Dask itself gives a task to several workers
+BACK_OFF = 1.0  # seconds before the second try, twice that before the third, and so on
+LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)  # errors that another try would not mend
+
+
+@dataclass
+class _Group:
+    """Up to eight tasks, and the one that adds them up."""
+
+    spans: list[tuple[int, int]]
+    visits: list[Future] = field(default_factory=list)
+    total: Future | None = None
+
+
+class Run:
+    """The tasks of one pass, until there is a result."""
+
+    def __init__(
+        self, cluster: Cluster, about: Pass, visit: Visit, spans: list[tuple[int, int]], expected: Sequence[str]
+    ) -> None:
+        self.cluster, self.client = cluster, cluster.client
+        self.about, self.visit, self.expected = about, visit, expected
+        self.groups = [_Group(spans[at : at + BRANCHES]) for at in range(0, len(spans), BRANCHES)]
+        self.only: list[str] = []  # workers that may take part, unless all may
+        self.attempt = self.failures = 0
+        self.ended: dict[str, int] = {}  # workers, by the task that they died of
+
+    def result(self) -> Part:
+        root: Future | None = None
+        try:
+            while True:
+                root = self._submitted()
+                part = self._wait(root)
+                if isinstance(part, Part):
+                    self._remember(part)
+                    return part
+                self._judge(part)
+                self.attempt += 1
+        except BaseException:
+            self._cancel(root)
+            raise
+
+    def _submitted(self) -> Future:
+        """All that is not done, on workers that live."""
+        live, lost = self.cluster.workers(), self._lost()
+        self.only = live if self.cluster.silent else []
+        for at, group in enumerate(self.groups):
+            if group.total is not None and group.total.status == "finished" and group.total.key not in lost:
+                continue
+            done = [visit if visit.status == "finished" and visit.key not in lost else None for visit in group.visits]
+            done = done or [None] * len(group.spans)
+            group.visits = [visit or self._visit(span) for visit, span in zip(done, group.spans, strict=True)]
+            if len(self.groups) > 1:
+                group.total = self._add(f"0-{at}", group.visits)
+                group.total.add_done_callback(_releaser(group))
+        return self._tree()
+
+    def _tree(self) -> Future:
+        if len(self.groups) == 1:
+            parts = self.groups[0].visits
+        else:
+            parts, level = [group.total for group in self.groups if group.total is not None], 1
+            while len(parts) > BRANCHES:
+                ranges = range(0, len(parts), BRANCHES)
+                parts = [self._add(f"{level}-{at}", parts[at : at + BRANCHES]) for at in ranges]
+                level += 1
+        return self.client.submit(add_all, self.about, *parts, key=self._key("all"), **self._restricted())
+
+    def _visit(self, span: tuple[int, int]) -> Future:
+        key, owner = self._key(f"visit-{span[0]}"), self.cluster.owners.get(span)
+        there = {"workers": [owner], "allow_other_workers": True} if owner and not self.only else self._restricted()
+        return self.client.submit(
+            visit_shards, self.about, self.visit, *span, self.expected[slice(*span)], key=key, **there
+        )
+
+    def _add(self, name: str, parts: Sequence[Future]) -> Future:
+        return self.client.submit(add_parts, *parts, key=self._key(f"add-{name}"), **self._restricted())
+
+    def _restricted(self) -> dict[str, Any]:
+        return {"workers": self.only, "allow_other_workers": False} if self.only else {}
+
+    def _key(self, name: str) -> str:
+        return f"unmix-{name}-{self.about.token}-{self.attempt}"
+
+    def _wait(self, root: Future) -> Part | Exception:
+        """The result, or what came in between."""
+        silent, last_seen = self.cluster.silent, time.monotonic()
+        while True:
+            try:
+                part: Part = root.result(timeout=max(self.cluster.patience / 4, 0.1))
+                return part
+            except Exception as error:
+                if not isinstance(error, distributed.TimeoutError) or root.status not in ("pending", "finished"):
+                    return error
+            live, now = self.cluster.workers(), time.monotonic()
+            if self.cluster.silent - silent or (self.only and not set(self.only) & set(live)):
+                return _SilenceError()
+            last_seen = now if live else last_seen
+            if now - last_seen > 10 * self.cluster.patience:
+                raise ConnectionError("the Dask cluster has lost all its workers; resume from the last checkpoint")
+
+    def _judge(self, problem: Exception) -> None:
+        """Raises if trying again would not help."""
+        if isinstance(problem, _SilenceError):
+            return
+        self.failures += 1
+        if isinstance(problem, KilledWorker):
+            name = _task(problem.task)
+            self.ended[name] = self.ended.get(name, 0) + getattr(problem, "allowed_failures", 3) + 1
+            if self.failures == TRIES:
+                last = getattr(problem.last_worker, "address", problem.last_worker)
+                raise ConnectionError(
+                    f"{name} ended {self.ended[name]} workers, the last one {last}: too little memory? See the workers' logs, "
+                    "give them more memory, and resume from the last checkpoint"
+                )
+        elif isinstance(problem, FutureCancelledError):
+            self.cluster.check_scheduler()
+        elif not isinstance(problem, OSError) or problem.errno in LASTING:
+            raise problem
+        if self.failures == TRIES:
+            raise problem
+        time.sleep(BACK_OFF * 2 ** (self.failures - 1))
+
+    def _lost(self) -> set[Any]:
+        """Keys of results that only silent workers have."""
+        if not self.cluster.silent or self.attempt == 0:
+            return set()
+        futures = [
+            f for group in self.groups for f in (*group.visits, group.total) if f is not None and f.status == "finished"
+        ]
+        who = self.client.who_has(futures) if futures else {}
+        return {future.key for future in futures if set(who.get(future.key, ())) <= self.cluster.silent}
+
+    def _remember(self, part: Part) -> None:
+        """Who visited what."""
+        spans = [span for group in self.groups for span in group.spans]
+        for span, name in zip(spans, part.workers, strict=True):
+            self.cluster.owners[span] = name.rpartition("(")[2].rstrip(")")
+
+    def _cancel(self, root: Future | None) -> None:
+        futures = [f for group in self.groups for f in (*group.visits, group.total)] + [root]
+        if self.client.status == "running":
+            self.client.cancel([future for future in futures if future is not None])
+
+
+class _SilenceError(Exception):
+    """A worker has not been heard of for a while."""
+
+
+def _releaser(group: _Group) -> Any:
+    """Sums that were added up need not stay in memory; if they are needed after all, Dask makes them again."""
+
+    def release(total: Future) -> None:
+        if total.status == "finished" and total is group.total:
+            group.visits = []
+
+    return release
+
+
+def _task(key: Any) -> str:
+    """A key in words."""
+    parts = str(key).split("-")
+    return f"the visit to shards from {parts[2]} on" if "visit" in parts else "the sum of parts"

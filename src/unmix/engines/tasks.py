@@ -1,0 +1,240 @@
+"""What workers do: functions of files and plain values that leave files. Whoever does them, and however often, leaves the same.
+
+Names and checksums travel, and sums between workers; counts and loadings never do.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import distributed
+import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError
+
+from unmix.engines.base import Arrays, Tree, Visit, added
+from unmix.engines.facts import Facts, difference, facts_of
+from unmix.engines.files import Kept, digest
+from unmix.files import replacing
+from unmix.shards import Shards
+from unmix.threads import available, use_threads
+
+WAIT = 30.0  # seconds for a file that another machine wrote to be seen here
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What all tasks of a pass are told."""
+
+    token: str  # of this pass and no other
+    shards: str
+    folder: str
+    facts: Facts  # what every worker must be like
+    shared: str  # checksum
+    before: int | None
+    after: int | None
+    busy: dict[str, int]  # threads of all workers of a host
+
+    @property
+    def shared_path(self) -> Path:
+        return Path(self.folder) / f"shared-{self.token}.safetensors"
+
+    @property
+    def sums_path(self) -> Path:
+        return Path(self.folder) / f"sums-{self.token}.safetensors"
+
+
+class Part(NamedTuple):
+    """Of some shards that follow each other: their sums, the checksums of what was left, and who did it."""
+
+    sums: Arrays
+    left: list[str]
+    workers: list[str]
+
+
+def visit_shards(about: Pass, visit: Visit, first: int, last: int, expected: Sequence[str]) -> Part:
+    """A visit to each of these shards. `expected` are checksums of what the pass before left there, as far as they are known."""
+    with _naming_worker():
+        _check_worker(about)
+        shards, kept = _opened(about.shards, about.facts.manifest), Kept(Path(about.folder), there=True)
+        shared = _shared(about.shared_path, about.shared)
+        tree, left = Tree(), []
+        with use_threads(_threads(about.busy)):
+            for i in range(first, last):
+                before: Arrays = {}
+                if about.before is not None:
+                    path = kept.path(about.before, i)
+                    before = read_checked(path, expected[i - first] if expected else None)
+                visited = visit(shards.tiles(i), shared, before)
+                if about.after is not None:
+                    left.append(_leave(kept, about, i, visited.left, visited.sums))
+                tree.add(visited.sums)
+        return Part(tree.total(), left, [worker_name()])
+
+
+def add_parts(*parts: Part) -> Part:
+    """In their order. Inputs belong to Dask, which may need them again."""
+    sums = {name: array.copy() for name, array in parts[0].sums.items()}
+    for part in parts[1:]:
+        sums = added(sums, part.sums)
+    return Part(sums, [sha for part in parts for sha in part.left], [name for part in parts for name in part.workers])
+
+
+def add_all(about: Pass, *parts: Part) -> Part:
+    """The last sums of a pass, which go to a file: so they are not sent through the scheduler."""
+    with _naming_worker():
+        whole = add_parts(*parts)
+        write_arrays(about.sums_path, whole.sums)
+        return whole._replace(sums={"checksum": np.frombuffer(bytes.fromhex(digest(whole.sums)), dtype=np.uint8)})
+
+
+def worker_facts(shards: str, folder: str, known: str) -> Facts | str:
+    """What this worker is like, or which folder it cannot see."""
+    if not Path(shards).is_dir():
+        return f"cannot see {shards}"
+    try:
+        _patiently(lambda: (Path(folder) / known).read_bytes(), Path(folder), WAIT / 6)
+        with replacing(Path(folder) / f"try-{os.getpid()}") as temporary:
+            temporary.write_bytes(b"")
+        (Path(folder) / f"try-{os.getpid()}").unlink(missing_ok=True)
+    except OSError as error:
+        return f"cannot see {folder}, or write there ({error.strerror})"
+    try:
+        return facts_of(shards)
+    except (OSError, ValueError) as error:
+        return str(error)
+
+
+def worker_name() -> str:
+    try:
+        worker = distributed.get_worker()
+    except ValueError:
+        return "this process"
+    return worker.address if str(worker.name) == worker.address else f"{worker.name} ({worker.address})"
+
+
+def host_of(address: str) -> str:
+    return address.rpartition(":")[0]
+
+
+def read_checked(path: Path, expected: str | None) -> Arrays:
+    """Arrays that are there, or are about to be seen from here, and that are what was written."""
+
+    def read() -> Arrays:
+        arrays = safetensors.numpy.load_file(path)
+        if expected is not None and digest(arrays) != expected:
+            raise _OtherBitsError(
+                f"{path} is not what was written there; another fit uses the same folder, or the disk is damaged"
+            )
+        return arrays
+
+    try:
+        return _patiently(read, path.parent)
+    except (OSError, SafetensorError, _OtherBitsError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); resume from the last checkpoint") from None
+
+
+def write_arrays(path: Path, arrays: Arrays) -> str:
+    """The checksum."""
+    with replacing(path) as temporary:
+        safetensors.numpy.save_file(arrays, temporary)
+    return digest(arrays)
+
+
+class _OtherBitsError(ValueError):
+    pass
+
+
+def _patiently(read: Callable[[], T], folder: Path, wait: float | None = None) -> T:
+    """Network file systems show a new file, or the new contents of one, with some delay; a look at the folder helps."""
+    end, pause = time.monotonic() + (WAIT if wait is None else wait), 0.02
+    while True:
+        try:
+            return read()
+        except (FileNotFoundError, SafetensorError, _OtherBitsError):
+            if time.monotonic() > end or not folder.is_dir():
+                raise
+        os.listdir(folder)
+        time.sleep(pause)
+        pause = min(2 * pause, 2.0)
+
+
+def _leave(kept: Kept, about: Pass, i: int, left: Arrays, sums: Arrays) -> str:
+    """Written, unless an earlier attempt at this task did so; then the two must agree to the last bit."""
+    assert about.after is not None
+    checksum = digest(left)
+    mine = {"token": about.token, "left": checksum, "sums": _quick(sums), "worker": worker_name()}
+    earlier = kept.about(about.after, i)
+    if earlier.get("token") != about.token:
+        kept.write(about.after, i, left, mine)
+    elif (earlier["left"], earlier["sums"]) != (mine["left"], mine["sums"]):
+        raise ValueError(
+            f"workers {earlier['worker']} and {mine['worker']} give different bits for shard {i}: their CPUs or libraries "
+            "differ; use one kind of machine and one environment, and resume from the last checkpoint"
+        )
+    return checksum
+
+
+def _quick(sums: Arrays) -> str:
+    """Enough to tell whether bits are the same; sums are large, and made for every shard."""
+    told = []
+    for name in sorted(sums):
+        data = np.ascontiguousarray(sums[name]).reshape(-1).view(np.uint8)
+        words = data[: len(data) // 8 * 8].view(np.uint64)
+        told += [
+            int(words.sum(dtype=np.uint64)),
+            int(np.bitwise_xor.reduce(words, initial=0)),
+            data[len(words) * 8 :].tobytes().hex(),
+        ]
+    return " ".join(map(str, told))
+
+
+@cache
+def _opened(folder: str, manifest: str) -> Shards:
+    """Once a process, for as long as they are the same."""
+    return Shards(folder)
+
+
+@lru_cache(maxsize=2)
+def _shared(path: Path, checksum: str) -> Arrays:
+    return read_checked(path, checksum)
+
+
+@cache
+def _facts(shards: str, manifest: str) -> Facts:
+    """Once a process and set of shards."""
+    return facts_of(shards)
+
+
+def _check_worker(about: Pass) -> None:
+    """A worker may have come after all others were looked at."""
+    here = _facts(about.shards, about.facts.manifest)
+    if here != about.facts:
+        raise ValueError(f"{worker_name()} {difference(here, about.facts)}")
+
+
+def _threads(busy: dict[str, int]) -> int:
+    try:
+        worker = distributed.get_worker()
+    except ValueError:
+        return available()
+    return max(1, available() // busy.get(host_of(worker.address), worker.state.nthreads))
+
+
+@contextmanager
+def _naming_worker() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, f"worker {worker_name()}: {error.strerror or error}", error.filename) from None
+    except ValueError as error:
+        raise ValueError(f"worker {worker_name()}: {error}") from None

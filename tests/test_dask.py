@@ -1,0 +1,399 @@
+"""The Dask engine: the same bits as on one machine, whatever happens to workers, scheduler and client."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import random_counts
+
+import unmix as um
+from unmix import shards as shards_module
+from unmix.engines import Local
+
+distributed = pytest.importorskip("distributed", reason="the extra unmix[dask] is not installed")
+
+import dask  # noqa: E402
+from distributed import Client, LocalCluster, Worker, WorkerPlugin  # noqa: E402
+
+from unmix.engines import Dask, facts, files, passes, tasks  # noqa: E402
+from unmix.solvers import Checkpoint  # noqa: E402
+
+# one process of pytest-xdist makes all of these tests, with one cluster
+pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.skipif(os.name != "posix", reason="signals")]
+
+KILLS = int(os.environ.get("UNMIX_KILLS", "3"))  # the long form: UNMIX_KILLS=20
+SETTINGS = {"distributed.scheduler.allowed-failures": 1, "distributed.comm.timeouts.connect": "5s"}
+PASSES = 8
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 samples in 19 shards of 16, which are 3 groups of 8."""
+    path = tmp_path_factory.mktemp("data") / "counts.shards"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards_module, "SHARD", 16)
+        patch.setattr(shards_module, "TILE", 8)
+        um.shard(um.Counts(random_counts(300, 40)), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with (
+        dask.config.set(SETTINGS),
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as made,
+    ):
+        yield made
+
+
+@pytest.fixture(scope="module")
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster, set_as_default=False) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "BACK_OFF", 0.1)
+
+
+def model(**parameters: Any) -> um.PoissonNMF:
+    return um.PoissonNMF(
+        **{"n_components": 3, "random_state": 0, "max_iter": PASSES, "tol": 0, "init": "random", **parameters}
+    )
+
+
+def fitted(folder: Path, engine: Any, resume: um.Fit | None = None, **parameters: Any) -> um.Fit:
+    with engine:
+        shards, estimator = um.Shards(folder), model(**parameters)
+        return (estimator.fit(shards) if resume is None else estimator.resume(shards, resume)).result_
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> um.Fit:
+    return fitted(folder, Local())
+
+
+def assert_same(one: um.Fit, two: um.Fit) -> None:
+    np.testing.assert_array_equal(one.F, two.F)
+    np.testing.assert_array_equal(one.L, two.L)
+    assert one.trace["objective"].tolist() == two.trace["objective"].tolist()
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_bits_do_not_depend_on_where_nor_on_how_many_shards_a_task_covers(
+    depth: int, folder: Path, client: Client, expected: um.Fit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Dask, "_depth", lambda *_: depth)
+    assert_same(fitted(folder, Dask(client, tmp_path)), expected)
+
+
+def test_priors_go_to_the_workers(folder: Path, client: Client, tmp_path: Path) -> None:
+    priors = {"prior": um.Gamma(1.5, 2.0), "loadings_prior": um.Gamma(np.array([1.1, 1.2, 1.3]), np.ones(3))}
+    assert_same(fitted(folder, Dask(client, tmp_path), **priors), fitted(folder, Local(), **priors))
+
+
+def test_a_task_covers_more_shards_where_there_are_many(client: Client, tmp_path: Path) -> None:
+    depth = Dask(client, tmp_path)._depth
+    assert [depth(shards, 2) for shards in (1, 63, 64, 511, 512, 10**6)] == [0, 0, 1, 1, 2, 2]
+
+
+def test_only_what_a_checkpoint_needs_stays_in_the_folder(folder: Path, client: Client, tmp_path: Path) -> None:
+    engine = Dask(client, tmp_path / "run")
+    result = fitted(folder, engine)
+    kept = {files.NAME.fullmatch(path.name).group(1) for path in (tmp_path / "run").rglob("*") if path.is_file()}  # type: ignore[union-attr]
+    assert {int(number) for number in kept} == set(result.state["loadings"]["numbers"])  # type: ignore[index]
+    fitted(folder, other := Dask(client, tmp_path / "other"), max_iter=200, tol=1e-3)
+    assert not list(other.folder.iterdir())
+
+
+def test_counts_in_memory_are_refused_with_what_to_do(client: Client, tmp_path: Path) -> None:
+    with Dask(client, tmp_path), pytest.raises(ValueError, match=r"um\.shard\(counts, folder\)"):
+        model().fit(um.Shards.of(um.Counts(random_counts())))
+
+
+# Faults
+
+
+class Fault(WorkerPlugin):
+    """Kills its worker at a point of its work, `times` times in all; files say how often it has."""
+
+    def __init__(self, point: str, marks: Path, times: int = 1, after: int = 2) -> None:
+        self.point, self.marks, self.times, self.after = point, str(marks), times, after
+        self.name = f"fault-{marks.name}"
+
+    def setup(self, worker: Worker) -> None:
+        owner, name = {
+            "before read": (tasks.Shards, "tiles"),
+            "after read": (tasks, "read_checked"),
+            "half-written": (files.safetensors.numpy, "save_file"),
+            "after rename": (files.Kept, "write"),
+            "in a sum": (tasks, "added"),
+            "before the last return": (tasks, "write_arrays"),
+        }[self.point]
+        self.owner, self.attribute, self.original = owner, name, getattr(owner, name)
+        late, calls = self.point in ("after read", "after rename", "before the last return"), [0]
+
+        @wraps(self.original)
+        def dying(*arguments: Any, **named: Any) -> Any:
+            calls[0] += 1
+            done = self.original(*arguments, **named) if late else None
+            if calls[0] > self.after and self._mine():
+                if self.point == "half-written":
+                    Path(arguments[1]).write_bytes(b"\\x40\\0\\0")
+                os.kill(os.getpid(), signal.SIGKILL)
+            return done if late else self.original(*arguments, **named)
+
+        setattr(owner, name, dying)
+
+    def teardown(self, worker: Worker) -> None:
+        setattr(self.owner, self.attribute, self.original)
+
+    def _mine(self) -> bool:
+        for time_of_death in range(self.times):
+            try:
+                os.close(os.open(f"{self.marks}-{time_of_death}", os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                continue
+            return True
+        return False
+
+
+@pytest.fixture
+def fault(client: Client, cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., Callable[[], int]]]:
+    """Registers faults; each is a function that tells how often it struck."""
+    names = []
+
+    def register(point: str, **how: int) -> Callable[[], int]:
+        plugin = Fault(point, marks := tmp_path / f"fault{len(names)}", **how)
+        names.append(plugin.name)
+        client.register_plugin(plugin)
+        return lambda: len(list(marks.parent.glob(f"{marks.name}-*")))
+
+    yield register
+    client.wait_for_workers(2)
+    for name in names:
+        client.unregister_worker_plugin(name)
+
+
+POINTS = ["before read", "after read", "half-written", "after rename", "in a sum", "before the last return"]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_worker_that_is_killed_changes_nothing(
+    point: str, folder: Path, client: Client, expected: um.Fit, tmp_path: Path, fault: Any
+) -> None:
+    struck = fault(point)
+    assert_same(fitted(folder, Dask(client, tmp_path / "run")), expected)
+    assert struck() == 1
+
+
+def test_random_kills_change_nothing(folder: Path, client: Client, cluster: LocalCluster, tmp_path: Path) -> None:
+    rng, threads = random.Random(0), []
+
+    def kill(progress: Any) -> None:
+        if progress.row["iteration"] % 3 == 1 and len(threads) < KILLS:
+            pids = [worker.pid for worker in cluster.workers.values() if worker.pid]
+            threads.append(threading.Timer(rng.uniform(0, 0.3), os.kill, (rng.choice(pids), signal.SIGKILL)))
+            threads[-1].start()
+
+    long = {"max_iter": 3 * KILLS + 3}
+    disturbed = fitted(folder, Dask(client, tmp_path), callbacks=[kill], **long)
+    for thread in threads:
+        thread.join()
+    assert len(threads) == KILLS
+    assert_same(disturbed, fitted(folder, Local(), **long))
+
+
+def test_a_task_that_ends_several_workers_is_tried_again(
+    folder: Path, client: Client, expected: um.Fit, tmp_path: Path, fault: Any
+) -> None:
+    struck = fault("before read", times=4, after=0)
+    assert_same(fitted(folder, Dask(client, tmp_path / "run")), expected)
+    assert struck() == 4
+
+
+def test_a_task_that_ends_all_workers_is_named(
+    folder: Path, client: Client, tmp_path: Path, fault: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "TRIES", 1)
+    fault("before read", times=1000, after=0)
+    with pytest.raises(ConnectionError, match=r"visit to shards from \d+ on ended 2 workers.*memory.*resume"):
+        fitted(folder, Dask(client, tmp_path / "run"))
+
+
+def test_a_worker_that_hangs_is_done_without(
+    folder: Path, client: Client, cluster: LocalCluster, expected: um.Fit, tmp_path: Path
+) -> None:
+    client.wait_for_workers(2)
+    stopped = next(worker.pid for worker in cluster.workers.values() if worker.pid)
+
+    def stop(progress: Any) -> None:
+        if progress.row["iteration"] == 3:
+            os.kill(stopped, signal.SIGSTOP)
+
+    try:
+        assert_same(fitted(folder, Dask(client, tmp_path, patience=2), callbacks=[stop]), expected)
+    finally:
+        os.kill(stopped, signal.SIGKILL)
+
+
+def test_a_retried_task_with_other_bits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, sums = files.Kept(tmp_path), {"v": np.ones(3)}
+    about = tasks.Pass("token", "", str(tmp_path), facts.Facts("", "", "", ""), "", None, 7, {})
+    monkeypatch.setattr(tasks, "worker_name", lambda: "tcp://one:1")
+    checksum = tasks._leave(kept, about, 4, {"L": np.ones((2, 3))}, sums)
+    assert tasks._leave(kept, about, 4, {"L": np.ones((2, 3))}, sums) == checksum
+    monkeypatch.setattr(tasks, "worker_name", lambda: "tcp://two:2")
+    for left, others in (
+        ({"L": np.full((2, 3), 1 + 1e-16 + 2**-52)}, sums),
+        ({"L": np.ones((2, 3))}, {"v": np.full(3, 2.0)}),
+    ):
+        with pytest.raises(ValueError, match=r"tcp://one:1 and tcp://two:2 give different bits for shard 4"):
+            tasks._leave(kept, about, 4, left, others)
+
+
+# Client and scheduler
+
+SCRIPT = """
+import os, signal, sys
+import unmix as um
+from unmix.engines import Dask
+from unmix.solvers import Checkpoint
+from distributed import Client, LocalCluster
+
+def die(progress):
+    if progress.row["iteration"] == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    folder, run, checkpoint, passes = sys.argv[1:]
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        with Dask(client, run):
+            model = um.PoissonNMF(3, random_state=0, max_iter=int(passes), tol=0, init="random")
+            model.set_params(callbacks=[Checkpoint(checkpoint, 0), die]).fit(um.Shards(folder))
+"""
+
+
+def test_a_fit_whose_client_and_scheduler_were_killed_is_resumed_with_the_same_bits(
+    folder: Path, client: Client, expected: um.Fit, tmp_path: Path
+) -> None:
+    script, checkpoint = tmp_path / "script.py", tmp_path / "checkpoint.safetensors"
+    script.write_text(SCRIPT)
+    ended = subprocess.run([sys.executable, script, folder, tmp_path / "run", checkpoint, str(PASSES)], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    left = um.load(checkpoint)
+    assert left.trace["iteration"].iloc[-1] == 5
+    assert_same(fitted(folder, Local(), resume=left), expected)
+    assert_same(fitted(folder, Dask(client, tmp_path / "elsewhere"), resume=left), expected)
+    assert_same(fitted(folder, Dask(client, tmp_path / "run"), resume=left), expected)
+
+
+def test_a_scheduler_that_is_gone_is_said_and_the_fit_resumed(folder: Path, expected: um.Fit, tmp_path: Path) -> None:
+    file, checkpoint = tmp_path / "scheduler.json", tmp_path / "checkpoint.safetensors"
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--scheduler-file", str(file)]
+    scheduler = subprocess.Popen([*command, "--port", "0", "--no-dashboard"], stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file), "--nthreads", "1"]
+    worker = subprocess.Popen([*command, "--no-nanny", "--no-dashboard"], stderr=subprocess.DEVNULL)
+
+    def kill(progress: Any) -> None:
+        if progress.row["iteration"] == 4:
+            scheduler.kill()
+
+    try:
+        with dask.config.set({"distributed.comm.timeouts.connect": "2s"}):
+            while not file.is_file():
+                time.sleep(0.1)
+            with (
+                Client(scheduler_file=str(file), set_as_default=False) as client,
+                pytest.raises(ConnectionError, match=r"scheduler is gone.*resume"),
+            ):
+                fitted(folder, Dask(client, tmp_path / "run"), callbacks=[Checkpoint(checkpoint, 0), kill])
+    finally:
+        for process in (scheduler, worker):
+            process.kill()
+            process.wait()
+    assert_same(fitted(folder, Local(), resume=um.load(checkpoint)), expected)
+
+
+@pytest.mark.parametrize("passes", range(1, PASSES))
+def test_a_fit_goes_on_where_another_engine_left_it(
+    passes: int, folder: Path, client: Client, expected: um.Fit, tmp_path: Path
+) -> None:
+    here = fitted(folder, Local(), max_iter=passes)
+    there = fitted(folder, Dask(client, tmp_path), max_iter=passes)
+    assert_same(fitted(folder, Dask(client, tmp_path), resume=here), expected)
+    assert_same(fitted(folder, Local(), resume=there), expected)
+
+
+# Guards
+
+
+def test_workers_that_would_give_other_bits_are_refused_by_name(folder: Path, client: Client, tmp_path: Path) -> None:
+    if um.kernels.isa == "baseline":
+        pytest.skip("this CPU knows the baseline only")
+    early, shards = Dask(client, tmp_path), um.Shards(folder)
+    with early:
+        model(max_iter=1).fit(shards)
+    command = [
+        sys.executable,
+        "-m",
+        "distributed.cli.dask_worker",
+        client.scheduler.address,
+        "--nthreads",
+        "1",
+        "--name",
+        "odd",
+    ]
+    environment = os.environ | {"UNMIX_ISA": "baseline"}
+    odd = subprocess.Popen([*command, "--no-nanny", "--no-dashboard"], env=environment, stderr=subprocess.DEVNULL)
+    try:
+        client.wait_for_workers(3, timeout=60)
+        with pytest.raises(ValueError, match=r"worker tcp://.* computes with baseline, not .*UNMIX_ISA=baseline"):
+            fitted(folder, Dask(client, tmp_path))
+        with early, pytest.raises(ValueError, match=r"odd \(tcp://.*\) computes with baseline"):
+            model().fit(shards)  # all were looked at before this one came
+    finally:
+        odd.terminate()
+        odd.wait()
+
+
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs /proc")
+def test_a_folder_that_a_worker_cannot_see_is_named(
+    folder: Path, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "WAIT", 0.1)
+    monkeypatch.chdir(folder.parent)  # workers are elsewhere, so that the names below are other places for them
+    with pytest.raises(ValueError, match=r"worker tcp://\S+ cannot see /proc/self/cwd/counts\.shards"):
+        fitted(Path("/proc/self/cwd/counts.shards"), Dask(client, tmp_path))
+    (folder.parent / "run").mkdir(exist_ok=True)
+    with pytest.raises(ValueError, match=r"worker tcp://\S+ cannot see /proc/self/cwd/run"):
+        fitted(folder, Dask(client, "/proc/self/cwd/run"))
+
+
+def test_the_canary_is_the_same_every_time_and_hears_of_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = facts.canary()
+    facts.canary.cache_clear()
+    assert facts.canary() == first
+    facts.canary.cache_clear()
+    step = facts.FeatureSums.step
+    monkeypatch.setattr(facts.FeatureSums, "step", lambda *given: step(*given) * (1 + 2**-52))
+    assert facts.canary() != first
+    facts.canary.cache_clear()
+
+
+def test_unmix_and_its_engines_do_not_import_dask() -> None:
+    code = "import sys, unmix.engines, unmix.estimators; assert not {'dask', 'distributed'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], check=True)
