@@ -150,7 +150,7 @@ class Fault(WorkerPlugin):
     def __init__(self, point: str, marks: Path, times: int = 1, after: int = 2, shard: int | None = None) -> None:
         self.point, self.marks, self.times, self.after = point, str(marks), times, after
         self.shard = shard  # before reading this one only
-        self.name = f"fault-{marks.name}"
+        self.name = f"fault-{marks}"
 
     def setup(self, worker: Worker) -> None:
         owner, name = {
