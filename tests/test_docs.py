@@ -28,7 +28,7 @@ from unmix import estimators
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
 WITH_CODE = [path for path in PAGES if "{code-cell}" in path.read_text(encoding="utf-8")]
-MODULES = {"analysis", "datasets", "maps", "plot", "sc", "solvers"}
+MODULES = {"analysis", "datasets", "engines", "maps", "plot", "sc", "solvers"}
 REFERENCE = sorted((DOCS / "api").glob("*.md"))
 AUTO = re.compile(r"^\.\. auto(?:class|function|method|module):: (\S+)\n(?:   :members: (.*)\n)?", re.MULTILINE)
 CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)

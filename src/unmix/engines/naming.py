@@ -55,7 +55,7 @@ def named_engine(word: str | None, X: Any) -> Iterator[Dask | None]:
     run = X.folder.absolute().with_name(f"{X.folder.absolute().name}.run")
     with ExitStack() as stack:
         if here := LOCAL.fullmatch(word):
-            many: Any = LocalCluster(int(here.group(1)), threads_per_worker=1, processes=True, dashboard_address=None)
+            many: Any = LocalCluster(int(here.group(1)), threads_per_worker=1, processes=True, dashboard_address=":0")
             where: dict[str, Any] = {"address": stack.enter_context(many)}
         else:
             where = {"scheduler_file": word} if _is_file(word) else {"address": word}
