@@ -55,7 +55,9 @@ def estimator_of(model: str, **parameters: Any) -> CountsEstimator:
     kind = estimator_class(WORDS[model])
     known = kind().get_params()
     if unknown := [name for name in parameters if name not in known]:
-        settable = sorted(set(known) - {"callbacks", "init", "n_components", "n_jobs", "random_state", "verbose"})
+        settable = sorted(
+            set(known) - {"callbacks", "engine", "init", "n_components", "n_jobs", "random_state", "verbose"}
+        )
         raise ValueError(f"--model {model} has no parameter {unknown[0]}; it has {', '.join(settable)}")
     return kind(**parameters)
 
