@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from conftest import examples, random_counts
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +42,7 @@ def some_counts(n: int = 53, m: int = 31, seed: int = 0, scale: float = 1.0) -> 
     return Counts(X)
 
 
-def on_disk_only(folder: Path) -> Local:
+def on_disk_only(folder: Path | None) -> Local:
     """An engine that may keep nothing in memory."""
     engine = Local(folder=folder)
     vars(engine)["_budget"] = 1.0
@@ -208,7 +209,11 @@ def test_the_bound_is_that_of_inference_in_memory_and_does_not_fall_without_mome
 def test_a_fit_that_was_stopped_goes_on_to_the_same_bits(make: Callable[[], Any], tmp_path: Path) -> None:
     S = um.Shards.of(some_counts())
     whole = make().set_params(tol=0).fit(S).result_
-    for engines in ((Local(), Local()), (on_disk_only(tmp_path / "a"), Local())):
+    for engines in (
+        (Local(), Local()),
+        (on_disk_only(tmp_path / "a"), Local()),
+        (on_disk_only(None), on_disk_only(None)),
+    ):
         with use_engine(engines[0]):
             part = make().set_params(tol=0, max_iter=5).fit(S).result_
             part.save(tmp_path / "part.safetensors", resumable=True)
@@ -296,3 +301,37 @@ def test_other_features_are_refused() -> None:
     )
     with pytest.raises(ValueError, match="feature 0 is 'b0' and the model's is 'a0'"):
         model.transform(um.Shards.of(Counts(X, features=[f"b{j}" for j in range(31)])))
+
+
+# --- the terminal -------------------------------------------------------------------------------------------------------
+
+
+def test_the_terminal_fits_shards_and_makes_them_of_what_would_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from unmix.cli import main
+    from unmix.data import read
+
+    def run(*words: str) -> str:
+        with pytest.raises(SystemExit) as exit:
+            main(list(words))
+        said = capsys.readouterr()
+        assert exit.value.code == 0, said.err
+        return said.out
+
+    monkeypatch.chdir(tmp_path)
+    sp.save_npz("counts.npz", some_counts().csr)
+    run("shard", "counts.npz", "-o", "a.shards", "-q")
+    fit = ("-k", "3", "--max-iter", "20", "--tol", "0")
+    run("fit", "a.shards", *fit, "--memory", "1GB")
+    monkeypatch.setattr(read, "BYTES_A_NONZERO", 10**7)
+    assert "making shards of it, counts.shards" in run("fit", "counts.npz", *fit, "--memory", "1GB")
+    one, two = (um.load(f"{name}-k3/model.safetensors") for name in ("a", "counts"))
+    np.testing.assert_array_equal(one.L, two.L)
+    assert two.data["python"] == "um.read('counts.shards')"
+    run("transform", "a-k3", "counts.shards", "-o", "p.csv")
+    run("transform", "a-k3", "counts.shards", "-o", "p.npy")
+    want = um.TopicModel(3, random_state=0, max_iter=20, tol=0).fit(um.Shards("a.shards")).transform(some_counts())
+    np.testing.assert_allclose(np.load("p.npy"), want, rtol=1e-6)
+    np.testing.assert_allclose(np.loadtxt("p.csv", delimiter=",", skiprows=1, usecols=(1, 2, 3)), want, rtol=1e-6)
+    assert not (tmp_path / "a-k3" / ".loadings").exists()

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from unmix.counts import Counts
     from unmix.shards import Shards
 
+LOADINGS = ".loadings"  # in the folder of results, what a fit of shards keeps on disk while it runs
+
 app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -176,11 +178,13 @@ def fit(
     estimator.set_params(init=start)
     earlier = to_resume_in(output, estimator, counts) if resume else None
     try:
-        with Local(allowed, output / ".loadings"):
+        with Local(allowed, output / LOADINGS):
             result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint, resume_from=earlier)
     except ValueError as error:
         raise ValueError(f"{input}: {error}") from error
     about = {"source": input.name, "title": title or name_of(input), "python": _in_python(source, reading)}
+    if result.status == "converged":
+        shutil.rmtree(output / LOADINGS, ignore_errors=True)
     tell_and_write(result, output, force=force, **about)
 
 

@@ -44,7 +44,8 @@ class Local(Usable):
         What a fit may take: bytes, or words such as "4GB"; None: half of what is free. It decides what is kept in memory, never
         the result. A fit that needs more is refused before it starts.
     folder
-        Where to keep what does not fit into memory; None: a folder of its own, removed in the end.
+        Where to keep what does not fit into memory, and what a checkpoint needs of it; None: a folder of its own, removed in the
+        end, so that checkpoints hold all loadings.
 
     >>> import unmix as um
     >>> with um.engines.Local(memory="1GB"):
@@ -103,13 +104,13 @@ class Local(Usable):
             self._on_disk.keep_only(numbers)
 
     def save(self, shards: Shards, numbers: set[int]) -> Record:
-        """Arrays of all samples one below the other, where they are in memory; else the folder they are in."""
-        if self._on_disk is not None:
+        """The folder they are in, if it was given and so stays; else arrays of all samples, one below the other."""
+        if self._on_disk is not None and self.folder is not None:
             self._on_disk.saved = numbers
             return {"folder": str(self._on_disk.folder), "numbers": sorted(numbers)}
         saved: Record = {}
         for number in sorted(numbers):
-            leaves = self._in_memory[number]
+            leaves = list(self.left(shards, number))
             saved[str(number)] = {name: np.concatenate([left[name] for left in leaves]) for name in leaves[0]}
         return saved
 
@@ -140,7 +141,7 @@ class Local(Usable):
             if folder is None:
                 folder = Path(tempfile.mkdtemp(prefix="unmix-"))
                 finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            self._on_disk = Kept(folder)
+            self._on_disk = Kept(folder.absolute())
         self._on_disk.write(number, i, left)
 
     @cached_property
