@@ -31,6 +31,7 @@ COMMANDS = {
     "door": OPTIONS.keys(),
     "stops": ("data-folder", "threads"),
     "ends": ("data-folder", "threads"),
+    "scale": ("threads",),
 }
 BUSY = 0.5
 DEFAULT_OUTPUT = Path(__file__).parent / "out"
