@@ -307,7 +307,7 @@ def records_text(default: pd.DataFrame) -> str:
     )
     return f"""The paper's best of four algorithms (2,000 iterations each) beside ours: above it in {ahead} of {len(table)} cases.
 {tie}`a default fit` is `um.TopicModel(K, random_state=0)` and nothing else. `our best` is the best of `attempts`
-(`docs/results/records-attempts.csv`): single fits, and fits with 20 split–merge moves, to the last hundredth; `seconds in all`
+(`docs/results/records-attempts.csv`): fits with four or eight moves (`refine`), to the last hundredth; `seconds in all`
 are theirs, on a machine that was busy with other things. fastTopics adds 1e-8 to every rate inside the logarithm;
 `above the paper` measures our fit in the same way.
 `docs/results/records.csv` has what it takes to fit each record again (`python -m reproduce.records --check nips 4`), or to
