@@ -254,6 +254,14 @@ def test_what_a_model_says_of_shards_is_what_it_says_of_counts(make: Callable[[]
     assert model.score(S) == pytest.approx(model.score(X), rel=1e-10)
 
 
+def test_the_perplexity_of_shards_is_over_all_that_was_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = some_counts()
+    model = um.LDA(3, eta=0.1, random_state=0, max_iter=20).fit(um.Shards.of(X))
+    assert model.perplexity(um.Shards.of(X)) == pytest.approx(model.perplexity(X), rel=0.05)  # other draws
+    monkeypatch.setattr(shards, "SHARD", 64)  # all in one
+    assert model.perplexity(um.Shards.of(X)) == pytest.approx(model.perplexity(X), rel=1e-10)
+
+
 def test_a_stream_of_shards_is_one_of_batches() -> None:
     S = um.Shards.of(some_counts())
     one, two = (um.LDA(3, eta=0.1, random_state=0) for _ in range(2))
@@ -322,6 +330,9 @@ def test_the_terminal_fits_shards_and_makes_them_of_what_would_not_fit(
     monkeypatch.chdir(tmp_path)
     sp.save_npz("counts.npz", some_counts().csr)
     run("shard", "counts.npz", "-o", "a.shards", "-q")
+    with pytest.raises(SystemExit):
+        main(["fit", "a.shards", "-k", "3", "--layer", "counts"])
+    assert "a.shards: layer means nothing for shards" in capsys.readouterr().err
     fit = ("-k", "3", "--max-iter", "20", "--tol", "0")
     run("fit", "a.shards", *fit, "--memory", "1GB")
     monkeypatch.setattr(read, "BYTES_A_NONZERO", 10**7)

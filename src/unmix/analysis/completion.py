@@ -6,6 +6,7 @@ predicted from them by the multinomial Σ_k l_ik f_jk / Σ_jk l_ik f_jk:   perpl
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from numbers import Real
 from typing import TYPE_CHECKING
 
@@ -17,15 +18,23 @@ if TYPE_CHECKING:
     from unmix.estimators.base import CountsEstimator
 
 
-def perplexity(model: CountsEstimator, X: Counts, *, held_out: float, rng: np.random.Generator) -> float:
-    """Of counts each of which is held out with probability `held_out`; lower is better."""
+def perplexity(
+    model: CountsEstimator, X: Counts | Iterable[Counts], *, held_out: float, rng: np.random.Generator
+) -> float:
+    """Of counts, perhaps in parts, each of which is held out with probability `held_out`; lower is better."""
     if not isinstance(held_out, Real) or not 0 < held_out < 1:
         raise ValueError(f"held_out={held_out!r}; give a probability between 0 and 1")
+    parts = [X] if isinstance(X, Counts) else X
+    logliks, totals = zip(*(_foreseen(model, part, held_out, rng) for part in parts), strict=True)
+    return float(np.exp(-sum(logliks) / sum(totals))) if sum(totals) > 0 else 1.0
+
+
+def _foreseen(model: CountsEstimator, X: Counts, held_out: float, rng: np.random.Generator) -> tuple[float, float]:
+    """The log probability of the hidden counts, and how many they are."""
     X.require_whole("document completion")
     hidden = rng.binomial(X.rows.data.astype(np.int64), held_out).astype(np.float64)
     shown, predicted = (X.with_values(values) for values in (X.rows.data - hidden, hidden))
     L, F = model.transform(shown), np.ascontiguousarray(model.components_.T)
     L[L.sum(axis=1) == 0] = 1.0  # nothing is known of the sample
     xlog = predicted.sides().left.xlogs(L, F).sum()
-    loglik = xlog - predicted.sample_totals @ np.log(L @ F.sum(axis=0))
-    return float(np.exp(-loglik / predicted.total)) if predicted.total > 0 else 1.0
+    return float(xlog - predicted.sample_totals @ np.log(L @ F.sum(axis=0))), predicted.total

@@ -8,7 +8,7 @@ import shutil
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -210,15 +210,14 @@ def transform(
     left out, missing ones count as 0. Text is treated as the model's was.
     """
     from unmix.data.match import match_features
-    from unmix.data.read import is_shards
+    from unmix.data.read import is_shards, read
     from unmix.data.write import write_proportions
-    from unmix.shards import Shards
 
     show.speak(quiet=quiet, json=json)
     check_file(output, ".csv", ".npy")
     known = read_model(model)
     if is_shards(input):
-        shards = Shards(input)
+        shards = cast("Shards", read(input, layer=layer, raw=raw, transpose=transpose, text_column=text_column))
         try:
             write_proportions_of_shards(shards, known, output)
         except ValueError as error:
@@ -412,13 +411,12 @@ def read_counts(path: Path, *, aloud: bool = True, **reading: Any) -> Counts:
 def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None) -> tuple[Path, Counts | Shards]:
     """What to fit, and where it was read from: a folder of shards as it is; a file that would not fit into memory as shards that
     are made of it, beside where the results go."""
-    from unmix.data.read import is_shards, memory_for, name_of
+    from unmix.data.read import is_shards, memory_for, name_of, read
     from unmix.data.shard import shard as make_shards
     from unmix.memory import available, gigabytes
-    from unmix.shards import Shards
 
     if is_shards(path):
-        shards = Shards(path)
+        shards = cast("Shards", read(path, **reading))
         show.say(f"opened {path}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
         return path, shards
     options = {name: value for name, value in reading.items() if name != "metadata"}

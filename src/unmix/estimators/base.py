@@ -21,7 +21,6 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 
 from unmix.counts import Counts, CountsLike
 from unmix.engines.naming import check_word, named_engine
-from unmix.estimators import streamed
 from unmix.fit import Fit
 from unmix.registry import STARTS
 from unmix.shards import Shards
@@ -168,14 +167,8 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         import unmix
 
         check_is_fitted(self)
-        if isinstance(X, Shards):
-            rng = generator(random_state)
-            return float(
-                np.exp(
-                    streamed.mean_of(X, lambda part: np.log(self.perplexity(part, held_out=held_out, random_state=rng)))
-                )
-            )
-        counts = self._possible(self._checked_counts(X, reset=False))
+        parts = [X] if not isinstance(X, Shards) else map(X.shard, range(X.n_shards))
+        counts = (self._possible(self._checked_counts(part, reset=False)) for part in parts)
         with use_threads(self.n_jobs):
             return unmix.analysis.perplexity(self, counts, held_out=held_out, rng=generator(random_state))
 
