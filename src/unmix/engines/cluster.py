@@ -13,6 +13,8 @@ from distributed import Client, Future
 from unmix.engines.facts import Facts, difference, facts_of
 from unmix.engines.tasks import host_of, worker_facts
 
+NOTICE = 2.0  # seconds until the client has noticed that a connection is broken
+
 
 class Cluster:
     """A client, and what is known of the workers behind it. `patience` is how many seconds a worker may say nothing."""
@@ -32,9 +34,17 @@ class Cluster:
         """Whatever goes wrong once the scheduler is gone, that is what is said."""
         try:
             yield
-        except Exception:
+        except Exception as error:
+            if isinstance(error, OSError):
+                self._let_notice()
             self.check_scheduler()
             raise
+
+    def _let_notice(self) -> None:
+        """A connection may break some time before the client knows that the scheduler is gone."""
+        end = time.monotonic() + NOTICE
+        while self.client.status == "running" and time.monotonic() < end:
+            time.sleep(0.05)
 
     def check_scheduler(self) -> None:
         """Waits while the client looks for it; raises if it is gone."""
