@@ -7,7 +7,7 @@ of float64 counts with names. Nothing behind this point checks data again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Protocol, Self, TypeAlias
 
@@ -144,6 +144,43 @@ class Counts:
         csr.eliminate_zeros()
         return self.trusted(csr, self.samples, self.features, self.metadata, self.text)
 
+    def thinned(
+        self, shares: int | Sequence[float], rng: np.random.Generator, *, overdispersion: float | Floats | None = None
+    ) -> list[Self]:
+        """Parts that add up to these counts: each count goes to one of them at random. Entries that become zero are dropped.
+
+        Where counts are Poisson, or multinomial with given totals of samples, parts are independent of each other. Where their
+        variance is μ + μ²/b they are so if every entry has shares of its own, drawn from a Dirichlet distribution of weight b.
+
+        Parameters
+        ----------
+        shares
+            Probabilities of the parts, which are made to sum to one, or a number of parts of equal shares.
+        rng
+            What draws.
+        overdispersion
+            b, for all features or one each; None for Poisson counts.
+        """
+        self.require_whole("thinning")
+        weights = np.ones(shares) if isinstance(shares, int) else np.asarray(shares, dtype=float)
+        if weights.ndim != 1 or len(weights) < 1 or not np.isfinite(weights).all() or (weights <= 0).any():
+            raise ValueError(f"shares={shares!r}; give a number of parts >= 1, or their probabilities > 0")
+        weights = weights / weights.sum()
+        b = None if overdispersion is None else np.asarray(overdispersion, dtype=float)
+        if b is not None and (b.shape not in ((), (self.shape[1],)) or not (b > 0).all()):
+            raise ValueError(f"overdispersion={overdispersion!r}; give numbers > 0, one or one for each feature")
+        if b is not None and b.ndim:
+            b = b[self.rows.indices]
+        rest = self.rows.data.astype(np.int64)
+        parts = []
+        for place, weight in enumerate(weights[:-1]):
+            later = weights[place + 1 :].sum()
+            p = weight / (weight + later) if b is None else _beta(rng, b * weight, b * later, rest.size)
+            part = rng.binomial(rest, p)
+            rest -= part
+            parts.append(self.with_values(part.astype(np.float64)))
+        return [*parts, self.with_values(rest.astype(np.float64))]
+
     def with_features(self, places: Integers, features: Names) -> Self:
         """Columns moved to their `places` among other features, those with a place of −1 left out, those that share one added."""
         known = np.flatnonzero(places >= 0)
@@ -255,6 +292,14 @@ class Counts:
 
 def _arrays(matrix: sp.csr_array | sp.csc_array) -> CSR:
     return CSR(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), matrix.data)
+
+
+def _beta(rng: np.random.Generator, one: Floats, other: Floats, size: int) -> Floats:
+    """Drawn through gammas, as a share of two that are both zero to the last digit is a toss of a coin with their means."""
+    first, second = rng.standard_gamma(one, size), rng.standard_gamma(other, size)
+    both = first + second
+    tossed = rng.random(size) < one / (one + other)
+    return np.where(both > 0, first / np.where(both > 0, both, 1), tossed)
 
 
 def _names(names: ArrayLike | None, expected: int, what: str) -> Names | None:

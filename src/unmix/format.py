@@ -33,16 +33,21 @@ def write(path: str | os.PathLike[str], record: Record) -> None:
     tensors: Arrays = {"L": record["L"], "F": record["F"]}
     for key in ("samples", "features"):
         if (names := record[key]) is not None:
-            tensors[key] = _as_bytes(names.tolist())
+            tensors[key] = as_bytes(names.tolist())
     if record["metadata"] is not None:
-        tensors["metadata"] = _as_bytes(_table_to_json(record["metadata"]))
+        tensors["metadata"] = as_bytes(table_to_json(record["metadata"]))
     tensors |= {f"posterior.{key}": value for key, value in record["posterior"].items()}
     plain = ("status", "loglik", "params", "priors", "versions", "data", "text")
-    meta = {"format": FORMAT, "trace": _table_to_json(record["trace"])} | {name: record[name] for name in plain}
+    meta = {"format": FORMAT, "trace": table_to_json(record["trace"])} | {name: record[name] for name in plain}
     if not np.isnan(record["remaining_gain"]):
         meta["remaining_gain"] = record["remaining_gain"]
     if record["state"] is not None:
         meta["state"] = _without_arrays(record["state"], tensors, "state")
+    write_tensors(path, tensors, meta)
+
+
+def write_tensors(path: str | os.PathLike[str], tensors: Arrays, meta: Record) -> None:
+    """Arrays and what JSON can say about them as one file, atomically."""
     tensors = {key: np.ascontiguousarray(value) for key, value in tensors.items()}
     with replacing(path) as temporary:
         try:
@@ -55,9 +60,19 @@ def write(path: str | os.PathLike[str], record: Record) -> None:
 
 def read(path: str | os.PathLike[str]) -> Record:
     """The fields of the `Fit` in a file, or an error that says what is wrong with it."""
-    path = Path(path)
-    if not path.is_file():
+    if not Path(path).is_file():
         raise FileNotFoundError(f"{path}: no such file; give a model written by Fit.save or `unmix fit`")
+    tensors, meta = read_tensors(path)
+    if kind := meta.get("kind"):
+        raise ValueError(f"{path}: not a model but what unmix.{kind} found; read it with unmix.{kind}.load")
+    try:
+        return _record(meta, tensors)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: damaged or foreign model file ({error})") from None
+
+
+def read_tensors(path: str | os.PathLike[str]) -> tuple[Arrays, Record]:
+    """What `write_tensors` wrote, or an error that says what is wrong with the file."""
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             header = (file.metadata() or {}).get("unmix")
@@ -69,9 +84,12 @@ def read(path: str | os.PathLike[str]) -> Record:
     if header is None:
         raise ValueError(f"{path}: a safetensors file, but not a model of unmix")
     try:
-        return _record(json.loads(header), tensors)
-    except (KeyError, TypeError, ValueError) as error:
+        meta = json.loads(header)
+    except ValueError as error:
         raise ValueError(f"{path}: damaged or foreign model file ({error})") from None
+    if not isinstance(meta, dict):
+        raise ValueError(f"{path}: damaged or foreign model file (its header is not a table)")
+    return tensors, meta
 
 
 def _record(meta: Record, tensors: Arrays) -> Record:
@@ -88,9 +106,9 @@ def _record(meta: Record, tensors: Arrays) -> Record:
     names = {key: _names(tensors, key, len(factor)) for key, factor in (("samples", L), ("features", F))}
     if meta["status"] not in STATUSES:
         raise ValueError(f"unknown status {meta['status']!r}")
-    trace = _table_from_json(meta["trace"])
+    trace = table_from_json(meta["trace"])
     trace = trace.astype({column: float for column in trace.columns if column not in ("iteration", "stage", "note")})
-    metadata = _table_from_json(json.loads(tensors["metadata"].tobytes())) if "metadata" in tensors else None
+    metadata = table_from_json(json.loads(tensors["metadata"].tobytes())) if "metadata" in tensors else None
     if metadata is not None and len(metadata) != len(L):
         raise ValueError(f"{len(metadata)} rows of metadata for {len(L)} samples")
     state = meta.get("state")
@@ -180,15 +198,15 @@ def _without_arrays(tree: Record, tensors: Arrays, prefix: str) -> Record:
     return rest
 
 
-def _as_bytes(value: Any) -> NDArray[np.uint8]:
+def as_bytes(value: Any) -> NDArray[np.uint8]:
     """JSON as an array of bytes; names and tables may be larger than the header of a file may be."""
     return np.frombuffer(json.dumps(value, default=str).encode(), dtype=np.uint8)
 
 
-def _table_to_json(table: pd.DataFrame) -> Record:
+def table_to_json(table: pd.DataFrame) -> Record:
     values = table.astype(object).where(table.notna(), None).to_numpy()
     return {"columns": [str(column) for column in table.columns], "data": values.tolist()}
 
 
-def _table_from_json(table: Record) -> pd.DataFrame:
+def table_from_json(table: Record) -> pd.DataFrame:
     return pd.DataFrame(table["data"], columns=table["columns"])

@@ -32,8 +32,7 @@ def perplexity(
 def _foreseen(model: CountsEstimator, X: Counts, held_out: float, rng: np.random.Generator) -> tuple[float, float]:
     """The log probability of the hidden counts, and how many they are."""
     X.require_whole("document completion")
-    hidden = rng.binomial(X.rows.data.astype(np.int64), held_out).astype(np.float64)
-    shown, predicted = (X.with_values(values) for values in (X.rows.data - hidden, hidden))
+    predicted, shown = X.thinned((held_out, 1 - held_out), rng)
     L, F = model.transform(shown), np.ascontiguousarray(model.components_.T)
     L[L.sum(axis=1) == 0] = 1.0  # nothing is known of the sample
     xlog = predicted.sides().left.xlogs(L, F).sum()

@@ -1,0 +1,133 @@
+"""What every analysis gives back: a frozen `Result` with a table, advice in words, and a file.
+
+An analysis of many fits goes through its parts with `in_parts`: what is finished survives Ctrl-C, and the end of the program
+where there is a file to keep it in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unmix.format import Arrays, as_bytes, read_tensors, table_from_json, table_to_json, write_tensors
+from unmix.types import Record
+
+FORMAT = 1
+Finished = Literal["finished", "interrupted"]
+Tell = Callable[[int, int, float | None], None]  # parts done, of how many, seconds left as far as is known
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Arrays of numbers, names, tables, and what JSON can say; subclasses are frozen dataclasses of such fields."""
+
+    def advice(self) -> list[str]:
+        """One sentence for each thing that a person may want to know or do."""
+        return []
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all of it to one file, atomically; the class's `load` reads it."""
+        tensors: Arrays = {}
+        kinds: dict[str, str] = {}
+        plain: Record = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, pd.DataFrame):
+                tensors[field.name], kinds[field.name] = as_bytes(table_to_json(value)), "table"
+            elif isinstance(value, np.ndarray) and value.dtype.kind in "US":
+                tensors[field.name], kinds[field.name] = as_bytes(value.tolist()), "names"
+            elif isinstance(value, np.ndarray):
+                tensors[field.name] = value
+            else:
+                plain[field.name] = value
+        write_tensors(path, tensors, {"kind": type(self).__name__, "format": FORMAT, "kinds": kinds, "plain": plain})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote."""
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"{path}: no such file; give one written by {cls.__name__}.save")
+        tensors, meta = read_tensors(path)
+        if (kind := meta.get("kind", "Fit")) != cls.__name__:
+            raise ValueError(f"{path}: holds a {kind}, not a {cls.__name__}; read it with the `load` of that")
+        try:
+            if meta["format"] != FORMAT:
+                raise ValueError(f"format {meta['format']}, this version of unmix reads {FORMAT}; upgrade unmix")
+            values: Record = dict(meta["plain"])
+            for name, array in tensors.items():
+                values[name] = _READ[meta["kinds"].get(name, "numbers")](array)
+            return cls(**values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}: damaged or of another version ({error})") from None
+
+
+_READ: dict[str, Callable[[NDArray[Any]], Any]] = {
+    "table": lambda array: table_from_json(json.loads(array.tobytes())),
+    "names": lambda array: np.array(json.loads(array.tobytes()), dtype=str),
+    "numbers": lambda array: array,
+}
+
+
+def in_parts(
+    parts: Sequence[Any],
+    work: Callable[[Any], Arrays],
+    *,
+    keep: str | os.PathLike[str] | None = None,
+    of: Record | None = None,
+    tell: Tell | None = None,
+) -> tuple[list[Arrays | None], Finished]:
+    """`work(part)` for every part, in order; None for those that Ctrl-C left undone.
+
+    Parameters
+    ----------
+    parts
+        What to do, one after the other.
+    work
+        Gives the arrays that a part comes to. A part's randomness is its own, so that results do not depend on where one stopped.
+    keep
+        A file in which finished parts are kept, so that the same call goes on with the rest.
+    of
+        What the parts are of: data and parameters, in a form that JSON can say. A file of other ones is refused.
+    tell
+        Called after each part.
+    """
+    done: dict[int, Arrays] = _kept(Path(keep), of) if keep is not None and Path(keep).is_file() else {}
+    began, fresh = perf_counter(), 0
+    try:
+        for place, part in enumerate(parts):
+            if place not in done:
+                done[place] = work(part)
+                fresh += 1
+                if keep is not None:
+                    tensors = {f"{i}.{name}": array for i, arrays in done.items() for name, array in arrays.items()}
+                    write_tensors(keep, tensors, {"kind": "parts", "format": FORMAT, "of": of, "done": sorted(done)})
+            if tell is not None:
+                left = (perf_counter() - began) / fresh * (len(parts) - len(done)) if fresh else None
+                tell(len(done), len(parts), left)
+    except KeyboardInterrupt:
+        if not done:
+            raise
+    status: Finished = "finished" if len(done) == len(parts) else "interrupted"
+    return [done.get(place) for place in range(len(parts))], status
+
+
+def _kept(path: Path, of: Record | None) -> dict[int, Arrays]:
+    tensors, meta = read_tensors(path)
+    if meta.get("kind") != "parts":
+        raise ValueError(f"{path}: holds something else than the parts of an analysis; give another name")
+    if meta.get("of") != json.loads(json.dumps(of, default=str)):
+        raise ValueError(f"{path}: holds parts of other data or other parameters; give another name or remove it")
+    done: dict[int, Arrays] = {int(place): {} for place in meta["done"]}
+    for key, array in tensors.items():
+        place, name = key.split(".", 1)
+        done[int(place)][name] = array
+    return done
