@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import errno
+import io
 import json
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields, replace
@@ -319,25 +321,32 @@ def test_half_a_state_in_a_file_is_not_resumed_into_nonsense(tmp_path: Path, wha
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
+def break_writes(monkeypatch: pytest.MonkeyPatch, problem: BaseException) -> None:
+    """Of every file that is written, the beginning comes to be there, and no more."""
+    opened = Path.open
+
+    class Half(io.BufferedWriter):
+        def write(self, data: Any) -> int:
+            super().write(bytes(data)[:4])
+            raise problem
+
+    def half(path: Path, mode: str = "r", *rest: Any, **more: Any) -> Any:
+        return Half(io.FileIO(path, mode)) if "x" in mode else opened(path, mode, *rest, **more)
+
+    monkeypatch.setattr(Path, "open", half)
+
+
 def test_a_failing_write_leaves_the_old_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = file.read_bytes()
-
-    def half_a_file(tensors: Any, path: Any, metadata: Any = None) -> None:
-        Path(path).write_bytes(b"half")
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(safetensors.numpy, "save_file", half_a_file)
-    with pytest.raises(OSError, match="No space left"):
+    break_writes(monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
+    with pytest.raises(OSError, match=f"No space left on device: '{file}'"):
         a_fit().save(file)
     assert file.read_bytes() == before
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
 def test_an_interrupted_write_leaves_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(tensors: Any, path: Any, metadata: Any = None) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(safetensors.numpy, "save_file", interrupted)
+    break_writes(monkeypatch, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         a_fit().save(tmp_path / "model.safetensors")
     assert list(tmp_path.iterdir()) == []

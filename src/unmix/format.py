@@ -5,11 +5,11 @@ A file holds numbers and text only; nothing in it is ever executed. Files of ear
 
 from __future__ import annotations
 
-import errno
 import json
+import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import safetensors
-import safetensors.numpy
 from numpy.typing import NDArray
 
 from unmix.files import replacing
+from unmix.memory import LARGE
 from unmix.types import STATUSES, Record
 
 FORMAT = 3
+DTYPES = {f"<{kind}{size}": f"{kind.upper()}{8 * size}" for kind in "fiu" for size in (2, 4, 8)}
+DTYPES |= {"|i1": "I8", "|u1": "U8", "|b1": "BOOL"}
+BLOCK = 1 << 24  # numbers that are written at a time
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -47,15 +50,26 @@ def write(path: str | os.PathLike[str], record: Record) -> None:
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: Arrays, meta: Record) -> None:
-    """Arrays and what JSON can say about them as one file, atomically."""
-    tensors = {key: np.ascontiguousarray(value) for key, value in tensors.items()}
+    """Arrays and what JSON can say about them as one safetensors file, atomically and without a copy in memory: eight bytes with
+    the length of the header, the header, arrays one after the other, those of the largest items first."""
+    arrays = {key: np.ascontiguousarray(value) for key, value in tensors.items()}
+    arrays = dict(sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0])))
+    header: Record = {"__metadata__": {"unmix": json.dumps(meta, default=str)}}
+    end = 0
+    for key, array in arrays.items():
+        begin, end = end, end + array.nbytes
+        header[key] = {"dtype": DTYPES[array.dtype.str], "shape": array.shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
     with replacing(path) as temporary:
         try:
-            safetensors.numpy.save_file(tensors, temporary, metadata={"unmix": json.dumps(meta, default=str)})
-        except safetensors.SafetensorError as error:  # which hides what the system said
-            code = re.search(r"os error (\d+)", str(error))
-            number = int(code.group(1)) if code else errno.EIO
-            raise OSError(number, os.strerror(number), str(path)) from error
+            with temporary.open("xb") as file:
+                file.write(len(text).to_bytes(8, "little") + text)
+                for array in arrays.values():
+                    for first in range(0, array.size, BLOCK):
+                        file.write(array.reshape(-1)[first : first + BLOCK].data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def read(path: str | os.PathLike[str]) -> Record:
@@ -76,13 +90,15 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Arrays, Record]:
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             header = (file.metadata() or {}).get("unmix")
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+            sizes = {key: math.prod(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 - not a mapping
+            tensors = {key: file.get_tensor(key) for key, size in sizes.items() if 8 * size <= LARGE}
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise ValueError(
             f"{path}: not a readable safetensors file ({error}); it may be truncated or of another kind"
         ) from None
     if header is None:
         raise ValueError(f"{path}: a safetensors file, but not a model of unmix")
+    tensors |= _mapped(Path(path), sizes.keys() - tensors.keys())
     try:
         meta = json.loads(header)
     except ValueError as error:
@@ -90,6 +106,26 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Arrays, Record]:
     if not isinstance(meta, dict):
         raise ValueError(f"{path}: damaged or foreign model file (its header is not a table)")
     return tensors, meta
+
+
+def _mapped(path: Path, keys: Set[str]) -> Arrays:
+    """Large arrays, read-only, as they lie in a file that safetensors found sound."""
+    if not keys:
+        return {}
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    kinds = {name: dtype for dtype, name in DTYPES.items()}
+    return {
+        key: np.memmap(
+            path,
+            kinds[header[key]["dtype"]],
+            "r",
+            offset=8 + length + header[key]["data_offsets"][0],
+            shape=tuple(header[key]["shape"]),
+        )
+        for key in keys
+    }
 
 
 def _record(meta: Record, tensors: Arrays) -> Record:

@@ -1,10 +1,18 @@
-"""How much memory there is, asked before something large is made."""
+"""How much memory there is, asked before something large is made; and arrays that need none, for they lie in a file."""
 
 from __future__ import annotations
 
 import os
 import re
+import tempfile
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+LARGE = 1 << 30  # bytes, beyond which an array lies in a file
+ROWS = 1 << 16  # of such an array that are in memory at a time
 
 
 def available() -> int:
@@ -41,3 +49,28 @@ def parsed(text: str) -> float:
 
 def gigabytes(size: float) -> str:
     return f"{size / 2**30:,.1f} GB" if size >= 0.05 * 2**30 else f"{size / 2**20:,.1f} MB"
+
+
+def room(shape: tuple[int, int], dtype: DTypeLike) -> NDArray[Any]:
+    """An empty array; a large one lies in a temporary file, which goes when the array does."""
+    if np.dtype(dtype).itemsize * shape[0] * shape[1] <= LARGE:
+        return np.empty(shape, dtype)
+    with tempfile.TemporaryFile(prefix="unmix-") as file:
+        return np.memmap(file, dtype, "w+", shape=shape)
+
+
+def closed(array: NDArray[Any]) -> NDArray[Any]:
+    """If it lies in a file: the same array, which can no longer be written to."""
+    if isinstance(array, np.memmap):
+        array.flags.writeable = False
+    return array
+
+
+def reordered(array: NDArray[Any], order: NDArray[np.intp]) -> NDArray[Any]:
+    """Columns in another order: another array, or for one that lies in a file the same."""
+    if not isinstance(array, np.memmap):
+        return np.ascontiguousarray(array[..., order])
+    array.flags.writeable = True
+    for first in range(0, len(array), ROWS):
+        array[first : first + ROWS] = array[first : first + ROWS, order]
+    return closed(array)

@@ -23,6 +23,7 @@ from unmix.data.read.blocks import ROWS, ByRows
 from unmix.data.read.names import FEATURES_FILE, SAMPLES_FILE, make_unique
 from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords
 from unmix.data.read.text import about_empty
+from unmix.estimators.lazy import is_anndata, is_dask
 from unmix.shards import Shards, start_sample
 from unmix.types import Record
 
@@ -156,7 +157,7 @@ def _in_python(source: Any, options: ReadOptions) -> RawCounts:
     """An object with counts in it."""
     for name in options.given("text_column", "min_df", "max_df", "stop_words", "ngrams", "like"):
         raise ValueError(f"{name} is for files of texts; leave it out")
-    if _is_anndata(source):
+    if is_anndata(source):
         return _of_anndata(source, options)
     for name in options.given("layer", "raw"):
         raise ValueError(f"{name} is for AnnData; leave it out")
@@ -176,7 +177,7 @@ def _of_object(source: Any) -> RawCounts:
         )
     if isinstance(source, pd.DataFrame):
         return RawCounts(source, [str(name) for name in source.index], [str(name) for name in source.columns])
-    if _is_dask(source):
+    if is_dask(source):
         return RawCounts(_of_dask(source))
     if isinstance(source, np.ndarray) or sp.issparse(source):
         if source.ndim != 2:
@@ -211,10 +212,6 @@ class _Iterated(ByRows):
         super().__init__((None, int(first.shape[1])), None, read, ahead=False)
 
 
-def _is_dask(matrix: Any) -> bool:
-    return type(matrix).__module__.startswith("dask.") and hasattr(matrix, "rechunk")
-
-
 def _of_dask(matrix: Any) -> ByRows:
     """Chunks of whole rows, computed one after the other."""
     if matrix.ndim != 2 or any(size != size for size in matrix.shape):
@@ -232,10 +229,6 @@ def _of_dask(matrix: Any) -> ByRows:
     return ByRows((int(matrix.shape[0]), int(matrix.shape[1])), None, read, ahead=False)
 
 
-def _is_anndata(source: Any) -> bool:
-    return type(source).__module__.partition(".")[0] == "anndata" and hasattr(source, "obs_names")
-
-
 def _of_anndata(adata: Any, options: ReadOptions) -> RawCounts:
     """In memory, backed by a file, or lazy."""
     if options.raw and options.layer is not None:
@@ -249,7 +242,7 @@ def _of_anndata(adata: Any, options: ReadOptions) -> RawCounts:
         raise ValueError("there is no X in it; choose a layer")
     variables = adata.raw.var_names if options.raw else adata.var_names
     blocks = matrix if sp.issparse(matrix) or isinstance(matrix, np.ndarray) else None
-    if blocks is None and _is_dask(matrix):
+    if blocks is None and is_dask(matrix):
         blocks = _of_dask(matrix)
     if blocks is None:
         blocks = ByRows(

@@ -21,6 +21,7 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 
 from unmix.counts import Counts, CountsLike
 from unmix.engines.naming import check_word, named_engine
+from unmix.estimators import lazy
 from unmix.fit import Fit
 from unmix.registry import STARTS
 from unmix.shards import Shards
@@ -84,13 +85,16 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats: ...
 
     def fit(self, X: CountsLike | Shards, y: None = None) -> Self:
-        """Fit the model to counts: anything that `Counts` takes, or `Shards`."""
-        return self._fit(X, None)
+        """Fit the model to counts: anything that `Counts` takes, an AnnData (its X), or `Shards`. What is not in memory yet, a
+        backed AnnData or a dask array, is read if it fits, and otherwise fitted from shards in a temporary folder."""
+        with lazy.fitting(X) as counts:
+            return self._fit(counts, None)
 
     def resume(self, X: CountsLike | Shards, fit: Fit) -> Self:
         """Go on with a fit of the same data that was interrupted, or that `unmix.solvers.Checkpoint` saved on its way, and end
         where it would have ended: with the same numbers, to the last bit. `max_iter` may be larger than it was."""
-        return self._fit(X, fit)
+        with lazy.fitting(X) as counts:
+            return self._fit(counts, fit)
 
     def _fit(self, X: CountsLike | Shards, resume_from: Fit | None) -> Self:
         """All fits, from the beginning or from where one was left off."""
@@ -196,6 +200,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def _checked_counts(self, X: CountsLike | Shards, *, reset: bool) -> Any:
         """`Counts` or `Shards`. `reset` when fitting: then features are learned, and data that cannot be fitted are refused."""
+        X = lazy.counts_of(X) if lazy.is_anndata(X) else X
         counts = self._counts(X)
         if reset or not self._names_from_counts(X):
             _check_feature_names(self, X, reset=reset)

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from unmix.engines.base import Arrays, Engine, Visit, Visited
+from unmix.memory import closed, room
 from unmix.models.priors import Gamma
 from unmix.models.problem import drop_negligible
 from unmix.models.task import Iterate, Result
@@ -85,22 +87,29 @@ class StreamedProblem:
             sums = self.engine.over(self.X, Cleared(), {"F": cleared}, before=number, after=clear)
             if abs(self.loss(cleared, sums)[0] - state.loss) <= 1e-9 * abs(state.loss):
                 F, number = cleared, clear
-        L = np.empty((len(self.X), self.n_topics), F.dtype)
-        for i, left in enumerate(self.engine.left(self.X, number)):
-            L[slice(*self.X.bounds(i))] = left["L"]
+        L = gathered(self.engine, self.X, number, F.shape[1], F.dtype)
         self.engine.keep_only(state.numbers)
         if self.prior is None and self.loadings_prior is None:
             u, v = column_sums(F), column_sums(L)
             with np.errstate(divide="ignore", invalid="ignore"):
                 scale = np.where((u > 0) & (v > 0), np.sqrt((v / len(L)) / (u / len(F))), 1.0)
-            L, F = L / scale.astype(L.dtype), F * scale.astype(F.dtype)
-        return Result(L, F, loglik)
+            L /= scale.astype(L.dtype)
+            F = F * scale.astype(F.dtype)
+        return Result(closed(L), F, loglik)
 
     def _sums_of_loadings(self, number: int) -> Floats:
         total = np.zeros(self.n_topics)
         for left in self.engine.left(self.X, number):
             total += column_sums(left["L"])
         return total
+
+
+def gathered(engine: Engine, X: Shards, number: int, columns: int, dtype: DTypeLike = np.float64) -> Factor:
+    """What a pass left for the samples, one below the other: an array, or beyond some size one in a file."""
+    rows = room((len(X), columns), dtype)
+    for i, left in enumerate(engine.left(X, number)):
+        rows[slice(*X.bounds(i))] = left["L"]
+    return rows
 
 
 def by_tile(tiles: Iterable[Tile], before: Arrays) -> Iterator[tuple[Tile, Factor]]:

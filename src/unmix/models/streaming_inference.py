@@ -12,8 +12,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from unmix.engines.base import Arrays, Engine, Visit, Visited
+from unmix.memory import closed
 from unmix.models.beliefs import Belief
-from unmix.models.streaming import by_tile
+from unmix.models.streaming import by_tile, gathered
 from unmix.models.task import Iterate, Result
 from unmix.models.variational import Variational
 from unmix.shards import Shards, Tile
@@ -70,10 +71,9 @@ class StreamedInference:
         shared = {"F": F, "rates": state.rates}
         sums = self.engine.over(self.X, Means(model), shared, before=state.number, after=state.number + 1)
         loglik = float(sums["xlog"][0]) - self.X.log_factorials - float(sums["v"] @ column_sums(F))
-        L, parameters = (np.empty((len(self.X), F.shape[1])) for _ in range(2))
-        for array, number in ((L, state.number + 1), (parameters, state.number)):
-            for i, left in enumerate(self.engine.left(self.X, number)):
-                array[slice(*self.X.bounds(i))] = left["L"]
+        L, parameters = (
+            closed(gathered(self.engine, self.X, number, F.shape[1])) for number in (state.number + 1, state.number)
+        )
         self.engine.keep_only(state.numbers)
         belief = model.left.belief(parameters, state.rates)
         return Result(L, F, loglik, model.arrays(belief, state.right), model.kinds)

@@ -1,20 +1,26 @@
-"""AnnData -> Counts: one of its matrices and nothing else, with the names and `obs`."""
+"""AnnData -> Counts, or shards: one of its matrices and nothing else, with the names and `obs`."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from unmix.counts import Counts
+from unmix.estimators.lazy import memory_of, temporary_shards
+from unmix.memory import available
+from unmix.shards import Shards
 from unmix.types import Integers
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 MOST_FRACTIONS = 0.5  # of the values; a matrix with more is no matrix of counts
+CELLS_AT_A_TIME = 8192  # of a file
 CELLS_LOOKED_AT = 100  # to tell whether another matrix holds counts
 
 
@@ -28,14 +34,9 @@ def counts_of(adata: AnnData, layer: str | None = None, use_raw: bool = False, g
         raise ValueError("var_names are not unique; call adata.var_names_make_unique() first")
     place, matrix = _chosen(adata, layer, use_raw)
     matrix = _in_memory(matrix)
-    if use_raw:
-        among_raw = adata.raw.var_names.get_indexer(adata.var_names)
-        if absent := int((among_raw < 0).sum()):
-            raise ValueError(f"adata.raw: {absent:,} genes of adata are not in it; give a layer instead")
-        matrix = matrix[:, among_raw]
-    if genes is not None:
-        matrix = matrix[:, genes]
-    names = adata.var_names if genes is None else adata.var_names[genes]
+    places, names = _columns(adata, use_raw, genes)
+    if places is not None:
+        matrix = matrix[:, places]
     try:
         counts = Counts(matrix, samples=adata.obs_names, features=names, metadata=adata.obs)
     except ValueError as error:
@@ -48,6 +49,42 @@ def counts_of(adata: AnnData, layer: str | None = None, use_raw: bool = False, g
             stacklevel=3,
         )
     return counts
+
+
+@contextmanager
+def fittable(
+    adata: AnnData, layer: str | None = None, use_raw: bool = False, genes: Integers | None = None
+) -> Iterator[Counts | Shards]:
+    """`counts_of`, or while this lasts shards of them, if they lie in a file and would take more than half of the free memory."""
+    place, matrix = _chosen(adata, layer, use_raw)
+    if (needed := memory_of(matrix)) <= available() / 2:
+        yield counts_of(adata, layer, use_raw, genes)
+        return
+    places, names = _columns(adata, use_raw, genes)
+
+    def blocks() -> Iterator[Any]:
+        for first in range(0, adata.n_obs, CELLS_AT_A_TIME):
+            block = _in_memory(matrix[first : first + CELLS_AT_A_TIME])
+            yield block if places is None else block[:, places]
+
+    with ExitStack() as stack:
+        try:
+            shards = temporary_shards(blocks(), needed, samples=adata.obs_names, features=names)
+            found = stack.enter_context(shards)
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from error
+        yield found
+
+
+def _columns(adata: AnnData, use_raw: bool, genes: Integers | None) -> tuple[Integers | None, Any]:
+    """The places of genes in the chosen matrix, None for all as they are, and their names."""
+    names = adata.var_names if genes is None else adata.var_names[genes]
+    if not use_raw:
+        return genes, names
+    places = adata.raw.var_names.get_indexer(adata.var_names)
+    if absent := int((places < 0).sum()):
+        raise ValueError(f"adata.raw: {absent:,} genes of adata are not in it; give a layer instead")
+    return (places if genes is None else places[genes]), names
 
 
 def _chosen(adata: AnnData, layer: str | None, use_raw: bool) -> tuple[str, Any]:

@@ -24,8 +24,9 @@ from unmix.fit import Fit, load
 from unmix.models.topics import poisson_to_topics, topics_to_poisson
 from unmix.plot import topic_colours
 from unmix.registry import WORDS, estimator_class, named
-from unmix.sc.counts import counts_of
+from unmix.sc.counts import counts_of, fittable
 from unmix.sc.slots import colours_of, restricted, scales_of, to_fit, was_projected, write
+from unmix.shards import Shards
 from unmix.types import Floats, Integers
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def topics(
     Parameters
     ----------
     adata
-        Annotated counts, cells × genes. In backed mode only the chosen matrix is read.
+        Annotated counts, cells × genes. In backed mode only the chosen matrix is read; if it would take more than half of the
+        free memory, it is fitted from shards in a temporary folder.
     n_topics
         Number of topics; 10 by default.
     model
@@ -100,9 +102,9 @@ def topics(
     estimator = _estimator(model, n_topics, random_state, options)
     _check_writable(adata, copy)
     genes = _genes(adata, mask_var)
-    counts = counts_of(adata, layer, use_raw, genes)
-    _warn_of_empty_cells(counts)
-    fit = estimator.fit(counts).result_
+    with fittable(adata, layer, use_raw, genes) as counts:
+        _warn_of_empty_cells(counts)
+        fit = estimator.fit(counts).result_
     column = mask_var if isinstance(mask_var, str) else None
     source = {"layer": layer, "use_raw": use_raw or None, "mask_var": column}
     places = np.arange(adata.n_vars) if genes is None else genes
@@ -265,7 +267,7 @@ def _check_writable(adata: AnnData, copy: bool) -> None:
         raise ValueError("a view of a file that is open cannot keep results; use copy=True, or adata.to_memory() first")
 
 
-def _warn_of_empty_cells(counts: Counts) -> None:
+def _warn_of_empty_cells(counts: Counts | Shards) -> None:
     if empty := counts.facts["empty_samples"]:
         warnings.warn(
             f"{empty:,} cell{'s have' if empty > 1 else ' has'} no counts in these genes, and so no topics; "

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from unmix.fit import Fit
+from unmix.memory import reordered
 from unmix.models.task import Iterate, Task
 from unmix.solvers.base import Stepper
 from unmix.types import Record, Status
@@ -150,9 +151,9 @@ class Session:
         L, F, posterior = result.L, result.F, result.posterior
         if self.heaviest_first:
             order = np.argsort(-L.sum(axis=0) * F.sum(axis=0), kind="stable")
-            L, F = np.ascontiguousarray(L[:, order]), np.ascontiguousarray(F[:, order])
+            L, F = reordered(L, order), reordered(F, order)
             posterior = {
-                name: np.ascontiguousarray(array[..., order]) if array.shape[-1] == len(order) else array
+                name: reordered(array, order) if array.shape[-1] == len(order) else array
                 for name, array in posterior.items()
             }
         return Fit(
