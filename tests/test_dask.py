@@ -246,12 +246,13 @@ def test_a_task_that_ends_several_workers_is_tried_again(
 
 @pytest.mark.skipif(KILLS < 20, reason="waits for nannies that may not start workers again; UNMIX_KILLS=20 runs it")
 def test_a_task_that_ends_all_workers_is_named(
-    folder: Path, client: Client, tmp_path: Path, fault: Any, monkeypatch: pytest.MonkeyPatch
+    folder: Path, client: Client, cluster: LocalCluster, tmp_path: Path, fault: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    whole(cluster, client)
     monkeypatch.setattr(passes, "TRIES", 1)
     fault("before read", times=2, after=0, shard=3)
     with pytest.raises(ConnectionError, match=r"visit to shards from 3 on ended 2 workers.*memory.*resume"):
-        fitted(folder, Dask(client, tmp_path / "run"))
+        fitted(folder, Dask(client, tmp_path / "run", patience=5))
 
 
 def test_a_worker_that_hangs_is_done_without(
