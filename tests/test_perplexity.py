@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import random_counts, random_start
+from sklearn.model_selection import GridSearchCV
 
 import unmix as um
 
@@ -30,8 +31,11 @@ def test_it_is_what_its_description_says(model: Any) -> None:
     held[X > 0] = hidden
     rates = model.transform(X - held) @ model.components_
     chances = rates / rates.sum(axis=1, keepdims=True)
-    want = np.exp(-(held[held > 0] * np.log(chances[held > 0])).sum() / held.sum())
-    assert model.perplexity(X) == pytest.approx(want, rel=1e-6)
+    overall = model.result_.L.sum(axis=0) @ model.result_.F.T + 0.5
+    for smoothing in (0, 1e-3, 0.2):
+        smooth = (1 - smoothing) * chances + smoothing * overall / overall.sum()
+        want = np.exp(-(held[held > 0] * np.log(smooth[held > 0])).sum() / held.sum())
+        assert model.perplexity(X, smoothing=smoothing) == pytest.approx(want, rel=1e-6)
 
 
 def test_one_topic_knows_only_how_frequent_features_are() -> None:
@@ -74,6 +78,36 @@ def test_samples_of_which_nothing_is_shown_are_predicted_too() -> None:
 def test_a_share_that_is_no_share_is_refused(held_out: Any) -> None:
     with pytest.raises(ValueError, match=f"held_out={held_out!r}; give a probability between 0 and 1"):
         MODELS[2].fit(X).perplexity(X, held_out=held_out)
+
+
+@pytest.mark.parametrize("smoothing", [1, -0.5, "much"])
+def test_smoothing_that_is_no_share_is_refused(smoothing: Any) -> None:
+    with pytest.raises(ValueError, match=f"smoothing={smoothing!r}; give a share"):
+        MODELS[2].fit(X).perplexity(X, smoothing=smoothing)
+    with pytest.raises(ValueError, match=f"smoothing={smoothing!r}; give a share"):
+        MODELS[1].fit(X).score(X, smoothing=smoothing)
+
+
+@pytest.mark.parametrize("kind", [um.PoissonNMF, um.TopicModel])
+def test_what_maximum_likelihood_has_never_seen_is_rare_and_not_impossible(kind: Any) -> None:
+    model = kind(3, random_state=0).fit(X * (np.arange(25) > 0))  # nothing of feature 0
+    with pytest.warns(UserWarning, match="1 features with counts have no weight"):
+        assert np.isfinite(model.score(X))
+    with pytest.warns(UserWarning, match="1 features with counts have no weight"):
+        assert model.score(X, smoothing=0) == -np.inf
+    assert np.isfinite(model.perplexity(X))
+    assert model.perplexity(X, smoothing=0) == np.inf
+
+
+def test_a_grid_search_has_finite_scores_and_finds_the_number_of_topics_by_perplexity() -> None:
+    data = um.datasets.correlated_topics("A", seed=1)
+    tried = {"n_components": [1, 6, 25]}
+    model = um.TopicModel(random_state=0)
+    with pytest.warns(UserWarning, match="have no weight in any topic"):
+        plain = GridSearchCV(model, tried, cv=3).fit(data.csr)
+    assert np.isfinite(plain.cv_results_["mean_test_score"]).all()
+    foreseen = GridSearchCV(model, tried, cv=3, scoring=lambda fitted, X, y=None: -fitted.perplexity(X)).fit(data.csr)
+    assert foreseen.best_params_ == {"n_components": 6}
 
 
 def test_fractions_cannot_be_held_out() -> None:

@@ -1,7 +1,9 @@
 """Document completion: how well a model foresees counts that it was not shown.
 
 Each count is hidden with some probability. The loadings of a sample are found from what is left, and the hidden counts are
-predicted from them by the multinomial Σ_k l_ik f_jk / Σ_jk l_ik f_jk:   perplexity = exp(−mean log probability).
+predicted from them by the multinomial (1 − ε) Σ_k l_ik f_jk / Σ_jk l_ik f_jk + ε q_j, q the overall frequencies of features:
+
+    perplexity = exp(−mean log probability).
 """
 
 from __future__ import annotations
@@ -13,27 +15,37 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unmix.counts import Counts
+from unmix.models.topics import frequencies, with_background
 
 if TYPE_CHECKING:
     from unmix.estimators.base import CountsEstimator
 
 
 def perplexity(
-    model: CountsEstimator, X: Counts | Iterable[Counts], *, held_out: float, rng: np.random.Generator
+    model: CountsEstimator,
+    X: Counts | Iterable[Counts],
+    *,
+    held_out: float,
+    smoothing: float = 0.0,
+    rng: np.random.Generator,
 ) -> float:
-    """Of counts, perhaps in parts, each of which is held out with probability `held_out`; lower is better."""
+    """Of counts, perhaps in parts, each of which is held out with probability `held_out`; lower is better. `smoothing` is ε."""
     if not isinstance(held_out, Real) or not 0 < held_out < 1:
         raise ValueError(f"held_out={held_out!r}; give a probability between 0 and 1")
     parts = [X] if isinstance(X, Counts) else X
-    logliks, totals = zip(*(_foreseen(model, part, held_out, rng) for part in parts), strict=True)
+    logliks, totals = zip(*(_foreseen(model, part, held_out, smoothing, rng) for part in parts), strict=True)
     return float(np.exp(-sum(logliks) / sum(totals))) if sum(totals) > 0 else 1.0
 
 
-def _foreseen(model: CountsEstimator, X: Counts, held_out: float, rng: np.random.Generator) -> tuple[float, float]:
+def _foreseen(
+    model: CountsEstimator, X: Counts, held_out: float, smoothing: float, rng: np.random.Generator
+) -> tuple[float, float]:
     """The log probability of the hidden counts, and how many they are."""
     X.require_whole("document completion")
     predicted, shown = X.thinned((held_out, 1 - held_out), rng)
     L, F = model.transform(shown), np.ascontiguousarray(model.components_.T)
     L[L.sum(axis=1) == 0] = 1.0  # nothing is known of the sample
+    known = model.result_
+    L, F = with_background(L, F, predicted.sample_totals, frequencies(known.L, known.F), smoothing)
     xlog = predicted.sides().left.xlogs(L, F).sum()
     return float(xlog - predicted.sample_totals @ np.log(L @ F.sum(axis=0))), predicted.total

@@ -23,8 +23,5 @@ def __getattr__(name: str) -> Any:
 def from_fit(fit: Fit) -> CountsEstimator:
     """An estimator of the kind that made this fit, ready to transform new samples."""
     name = fit.params.get("model", "")
-    kind = registry.estimator_class(name if name in registry.MODELS else "TopicModel")
-    known = {name: value for name, value in fit.params.items() if name in kind._get_param_names()}
-    model: CountsEstimator = kind(**known | {"n_components": fit.n_topics, "init": "auto"})
-    model.result_ = fit
+    model: CountsEstimator = registry.estimator_class(name if name in registry.MODELS else "TopicModel").from_fit(fit)
     return model

@@ -34,6 +34,8 @@ from unmix.types import Floats, Record, Seed
 
 Init = str | tuple[ArrayLike, ArrayLike] | Fit
 
+ALIKE = {"PoissonNMF", "TopicModel"}  # two ways to read one fit
+SMOOTHING = 1e-3  # of the overall frequencies of features, in predictions
 MAY_CHANGE = {"engine", "max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
 
 
@@ -56,6 +58,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     online: Online | None
     stream_: Stream
     result_: Fit
+    n_features_in_: int
     n_iter_: int
 
     @abstractmethod
@@ -83,6 +86,23 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     @abstractmethod
     def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats: ...
+
+    @classmethod
+    def from_fit(cls, fit: Fit) -> Self:
+        """The estimator that made a fit, such as one that `unmix.load` read: ready to `transform` and `score` new samples.
+
+        Parameters
+        ----------
+        fit
+            Of this kind of model. `PoissonNMF` and `TopicModel` take each other's.
+        """
+        made_by = str(fit.params.get("model", "TopicModel"))
+        if made_by != cls.__name__ and not {made_by, cls.__name__} <= ALIKE:
+            raise ValueError(f"the fit was made by {made_by}; use unmix.{made_by}.from_fit, or fit.transform")
+        known = {name: value for name, value in fit.params.items() if name in cls._get_param_names()}
+        model = cls(**known | {"n_components": fit.n_topics, "init": "auto"})
+        model.result_, model.n_features_in_ = fit, len(fit.F)
+        return model
 
     def fit(self, X: CountsLike | Shards, y: None = None) -> Self:
         """Fit the model to counts: anything that `Counts` takes, an AnnData (its X), or `Shards`. What is not in memory yet, a
@@ -160,21 +180,42 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         check_is_fitted(self)
         return np.asarray(X, dtype=np.float64) @ self.components_
 
-    def perplexity(self, X: CountsLike | Shards, *, held_out: float = 0.5, random_state: Seed = 0) -> float:
+    def perplexity(
+        self,
+        X: CountsLike | Shards,
+        *,
+        held_out: float = 0.5,
+        smoothing: float = SMOOTHING,
+        random_state: Seed = 0,
+    ) -> float:
         """Held-out perplexity by document completion: lower is better.
 
         Each count is held out with probability `held_out`. The loadings of a sample are found from what is left, and the
         held-out counts are predicted from them: exp(−mean log probability), by the multinomial Σ_k l_ik f_jk / Σ_jk l_ik f_jk.
         No held-out count takes part in finding its own loadings, which is what makes perplexities of models comparable.
-        Infinite if a held-out count has no probability at all; smoothing topics (`eta`, or a prior) helps.
+
+        Parameters
+        ----------
+        held_out
+            The probability with which a count is held out.
+        smoothing
+            The share of the overall frequencies of features, half a count added to each, in every prediction: without it, the
+            perplexity is infinite if a held-out count is impossible by the model, as maximum likelihood often has it.
+        random_state
+            Decides what is held out.
         """
         import unmix
 
         check_is_fitted(self)
+        check_smoothing(smoothing)
         parts = [X] if not isinstance(X, Shards) else map(X.shard, range(X.n_shards))
-        counts = (self._possible(self._checked_counts(part, reset=False)) for part in parts)
-        with use_threads(self.n_jobs):
-            return unmix.analysis.perplexity(self, counts, held_out=held_out, rng=generator(random_state))
+        counts = (self._checked_counts(part, reset=False) for part in parts)
+        rng = generator(random_state)
+        with use_threads(self.n_jobs), warnings.catch_warnings():
+            warnings.filterwarnings(
+                "ignore", "[0-9]+ features with counts have no weight"
+            )  # they are predicted all the same
+            return unmix.analysis.perplexity(self, counts, held_out=held_out, smoothing=smoothing, rng=rng)
 
     @property
     def components_(self) -> Floats:
@@ -327,6 +368,11 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         check_word(getattr(self, "engine", None))
         if not isinstance(getattr(self, "online", None), Online | None):
             raise ValueError(f"online={self.online!r}; give None or unmix.Online(batch_size=...)")
+
+
+def check_smoothing(smoothing: float) -> None:
+    if not isinstance(smoothing, Real) or not 0 <= smoothing < 1:
+        raise ValueError(f"smoothing={smoothing!r}; give a share >= 0 and below 1")
 
 
 def generator(random_state: Seed) -> np.random.Generator:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self, cast
+from functools import partial
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,14 +19,14 @@ from unmix import solvers
 from unmix.counts import Counts, CountsLike
 from unmix.engines.using import engine
 from unmix.estimators import streamed
-from unmix.estimators.base import CountsEstimator, Init, generator
+from unmix.estimators.base import SMOOTHING, CountsEstimator, Init, check_smoothing, generator
 from unmix.fit import Fit
 from unmix.models.poisson import check_factors, logliks
 from unmix.models.priors import Dirichlet, Gamma
 from unmix.models.problem import Problem, State, drop_negligible
 from unmix.models.sparse import Sparsity
 from unmix.models.streaming import StreamedProblem
-from unmix.models.topics import poisson_to_topics
+from unmix.models.topics import frequencies, poisson_to_topics, with_background
 from unmix.registry import SOLVERS, named
 from unmix.shards import Shards
 from unmix.solvers import EM, PLSA, Alternate, Extrapolate, run
@@ -99,6 +101,9 @@ class PoissonNMF(CountsEstimator):
     >>> model.components_.shape, model.transform(X).shape
     ((5, 64), (1797, 5))
     """
+
+    __metadata_request__score: ClassVar = {"smoothing": UNUSED}
+    _totals_given = False  # whether the model is of counts given the totals of samples
 
     def __init__(
         self,
@@ -249,19 +254,31 @@ class PoissonNMF(CountsEstimator):
             return streamed.transform(self, X, out)
         return self._loadings(X)[1]
 
-    def score(self, X: CountsLike | Shards, y: None = None) -> float:
-        """Mean log-likelihood per count, higher is better; new samples get their best loadings first."""
+    def score(self, X: CountsLike | Shards, y: None = None, *, smoothing: float = SMOOTHING) -> float:
+        """Mean log-likelihood per count, higher is better; new samples get their best loadings first.
+
+        As loadings are found from the very counts that are scored, more topics score higher, up to a point; which number of
+        topics predicts best, `perplexity` tells, also as `scoring=lambda model, X, y=None: -model.perplexity(X)` in a search of
+        scikit-learn.
+
+        Parameters
+        ----------
+        smoothing
+            The share of the overall frequencies of features, half a count added to each, in every prediction: maximum likelihood
+            holds that what a topic never had is impossible, and would score −inf where a new sample has it. 0 for its own word.
+        """
         if isinstance(X, Shards):
-            return streamed.mean_of(X, self.score)
-        counts, L = self._loadings(X)
+            return streamed.mean_of(X, partial(self.score, smoothing=smoothing))
+        check_smoothing(smoothing)
+        counts, L, F = self._loadings(X)
+        q = frequencies(self.result_.L, self.result_.F)
+        L, F = with_background(L, F, counts.sample_totals, q, smoothing)
         with use_threads(self.n_jobs):
-            return float(self._logliks(counts, L).sum()) / counts.total if counts.total > 0 else 0.0
+            values = logliks(counts, L, F, multinomial=self._totals_given)
+        return float(values.sum()) / counts.total if counts.total > 0 else 0.0
 
-    def _logliks(self, X: Counts, L: Floats) -> Floats:
-        return logliks(X, L, self.result_.F.astype(np.float64))
-
-    def _loadings(self, X: CountsLike) -> tuple[Counts, Floats]:
-        """The data, checked, and their most likely loadings."""
+    def _loadings(self, X: CountsLike) -> tuple[Counts, Floats, Floats]:
+        """The data, checked, their most likely loadings, and the factors that these belong to."""
         check_is_fitted(self)
         counts = self._checked_counts(X, reset=False)
         F = self.result_.F.astype(np.float64)
@@ -272,7 +289,7 @@ class PoissonNMF(CountsEstimator):
         )
         with use_threads(self.n_jobs):
             L = drop_negligible(starts.known_factors(problem, F), F)
-        return counts, L.astype(np.float64, copy=False)
+        return counts, L.astype(np.float64, copy=False), F
 
     def _sparsity(self) -> Sparsity | None:
         return None
@@ -399,20 +416,19 @@ class TopicModel(PoissonNMF):
     array([1., 1., 1., 1., 1.])
     """
 
+    _totals_given = True
+
     def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats:
         """n × K proportions of samples, given the fitted topics; rows sum to one. Of `Shards`, shard by shard; `out` names a .npy
         file for them."""
         if isinstance(X, Shards):
             return streamed.transform(self, X, out)
-        _, L = self._loadings(X)
-        return poisson_to_topics(L, self.result_.F if self.loadings_prior is None else self.result_.topics)[0]
+        _, L, F = self._loadings(X)
+        return poisson_to_topics(L, F)[0]
 
     def inverse_transform(self, X: CountsLike) -> Floats:
         """The distribution over features n × m of samples with these proportions. Dense: mind its size."""
         return super().inverse_transform(X)
-
-    def _logliks(self, X: Counts, L: Floats) -> Floats:
-        return logliks(X, L, self.result_.F.astype(np.float64), multinomial=True)
 
     def _check_loadings_prior(self) -> None:
         if not isinstance(self.loadings_prior, Dirichlet | None):

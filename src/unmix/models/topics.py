@@ -38,3 +38,19 @@ def topics_to_poisson(
     with np.errstate(divide="ignore", invalid="ignore"):
         L = np.where(u > 0, np.asarray(sizes, dtype=np.float64)[:, None] * Lstar / u, 0.0)
     return L, Fstar * u
+
+
+def frequencies(L: ArrayLike, F: ArrayLike) -> Floats:
+    """Of the features, as factors expect them in all samples together, half a count added to each: none is impossible."""
+    totals = np.asarray(F, dtype=np.float64) @ np.asarray(L, dtype=np.float64).sum(axis=0) + 0.5
+    return totals / totals.sum()
+
+
+def with_background(L: Floats, F: Floats, totals: Floats, background: Floats, share: float) -> tuple[Floats, Floats]:
+    """One more topic, of which every sample has this share: what was impossible is rare, and all else hardly changes. Samples
+    keep their sizes; those without loadings have `totals`, all of it background."""
+    if share == 0:
+        return L, F
+    sizes = L @ F.sum(axis=0)
+    more = np.where(sizes > 0, share * sizes, totals)
+    return np.column_stack([(1 - share) * L, more]), np.column_stack([F, background])

@@ -1,8 +1,9 @@
 """Moves that leave a poor optimum: the topics of another fit, put together with those of this one.
 
-Each move makes a fit anew, from two starts on parts of the samples as the search of `init="auto"` does, and recombines it with
-the best so far. The model's own solver then goes on from there for some iterations, and the move is kept if the objective has
-risen above what it was before: so a model of any kind can be refined on its own objective, be it a likelihood or a bound.
+Each move makes a fit anew, from some starts on parts of the samples as the search of `init="auto"` does, and recombines it with
+the best so far. The model's own solver then goes on from there for some iterations, and from the new fit as it was, and the move
+is kept if the objective has risen above what it was before: so a model of any kind can be refined on its own objective, be it a
+likelihood or a bound.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class Refine:
         problem = Problem(task.X, here.L.shape[1])
         other = search(problem, np.random.default_rng([state.seed, state.moves]), OTHER)
         child = recombine(problem, [(here.L, here.F), other])
-        best = self._tried(task, state.best, self.begin(*child))
+        best = state.best
+        for pair in (child, other):
+            best = self._tried(task, best, self.begin(*pair))
         kept = best is not state.best
         note = f"put together with another fit: {f'kept, {state.loss - best.loss:+,.0f}' if kept else 'no'}"
         return Refining(

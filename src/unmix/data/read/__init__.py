@@ -10,13 +10,15 @@ import gzip
 import os
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from unmix.counts import Counts
 from unmix.data.read import h5ad, matrices, tables, tenx, text
@@ -138,6 +140,52 @@ def read(
         counts = _checked(raw_counts)
     for note in raw_counts.notes:
         warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
+    return counts
+
+
+def read_texts(
+    texts: Iterable[str],
+    *,
+    samples: ArrayLike | None = None,
+    metadata: pd.DataFrame | None = None,
+    min_df: int | float | None = None,
+    max_df: int | float | None = None,
+    stop_words: StopWords = "english",
+    ngrams: int | tuple[int, int] = 1,
+    like: Fit | None = None,
+) -> Counts:
+    """Counts of the words in texts that are in memory.
+
+    Parameters
+    ----------
+    texts
+        A list of strings, a column of a DataFrame, …
+    samples
+        Names of the texts; of a column of a DataFrame, its index, unless that is a mere count of its rows.
+    metadata
+        One row a text.
+    min_df, max_df, stop_words, ngrams, like
+        As in `unmix.read`.
+
+    >>> import unmix as um
+    >>> um.read_texts(["Red roses and red wine", "White wine", "White roses"]).features.tolist()
+    ['red', 'roses', 'white', 'wine']
+    """
+    if isinstance(texts, str):
+        raise ValueError("texts is one string; give a list of them, or read a file with unmix.read")
+    if samples is None and isinstance(texts, pd.Series) and not isinstance(texts.index, pd.RangeIndex):
+        samples = texts.index
+    listed = list(texts)
+    for place, entry in enumerate(listed):
+        if not isinstance(entry, str):
+            raise ValueError(f"texts[{place}] is {entry!r}; give strings, such as '' where there is nothing")
+    options = ReadOptions(min_df=min_df, max_df=max_df, stop_words=stop_words, ngrams=ngrams, like=like)
+    names = None if samples is None else [str(name) for name in np.asarray(samples, dtype=object).ravel().tolist()]
+    found = text.counted(listed, options, samples=names, metadata=metadata)
+    make_unique(found)
+    counts = _checked(found)
+    for note in found.notes:
+        warnings.warn(note, UserWarning, stacklevel=2)
     return counts
 
 
