@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from unmix import analysis, engines, plot, solvers
     from unmix.counts import Counts
     from unmix.data import datasets
-    from unmix.data.read import read
+    from unmix.data.read import read, read_texts
     from unmix.data.shard import shard
     from unmix.estimators.path import fit_path
     from unmix.fit import Fit, load
@@ -52,6 +52,7 @@ __all__ = [
     "plot",
     "poisson_to_topics",
     "read",
+    "read_texts",
     "shard",
     "solvers",
     "topics_to_poisson",
@@ -63,7 +64,7 @@ HOMES = {
     "unmix": ["analysis", "engines", "plot", "sc", "solvers"],
     "unmix.counts": ["Counts"],
     "unmix.data": ["datasets"],
-    "unmix.data.read": ["read"],
+    "unmix.data.read": ["read", "read_texts"],
     "unmix.data.shard": ["shard"],
     "unmix.estimators": [*MODELS],
     "unmix.estimators.path": ["fit_path"],

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -106,6 +106,12 @@ class Fit:
         import unmix
 
         return unmix.analysis.top_features(self, n)
+
+    def transform(self, X: Any) -> Floats:
+        """Proportions of the topics in new samples, counts or texts, by the model's own inference: `unmix.analysis.transform`."""
+        import unmix
+
+        return unmix.analysis.transform(self, X)
 
     def advice(self) -> list[str]:
         """What a person may want to know or do about this fit: `unmix.analysis.advice`."""

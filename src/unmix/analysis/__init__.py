@@ -4,6 +4,7 @@ Topics are given by their numbers, from 1, as in every table; arrays that come b
 """
 
 from unmix.analysis.advice import advice
+from unmix.analysis.application import transform
 from unmix.analysis.comparison import match_topics, topic_distances
 from unmix.analysis.completion import perplexity
 from unmix.analysis.features import distinctive_features, lifts, log_fold_change, top_features, topic_names
@@ -25,5 +26,6 @@ __all__ = [
     "topic_map",
     "topic_names",
     "topic_order",
+    "transform",
     "typical_samples",
 ]

@@ -20,7 +20,6 @@ from unmix.cli.fitting import (
     estimator_of,
     fitted,
     parsed,
-    proportions_of,
     read_model,
     tell_and_write,
     to_resume_in,
@@ -209,6 +208,7 @@ def transform(
     Features are found by name, in any order: those unknown to the model are
     left out, missing ones count as 0. Text is treated as the model's was.
     """
+    from unmix.analysis.application import proportions_of
     from unmix.data.match import match_features
     from unmix.data.read import is_shards, read
     from unmix.data.write import write_proportions
@@ -236,7 +236,7 @@ def transform(
         show.note(f"{show.plural(matched.unknown, 'feature')} of {input} unknown to the model: left out")
     if empty := matched.counts.facts["empty_samples"]:
         show.note(f"{show.plural(empty, 'sample')} without any counts; all topics get the same proportion there")
-    write_proportions(proportions_of(matched.counts, known), counts.samples, output)
+    write_proportions(proportions_of(known, matched.counts), counts.samples, output)
     show.say(f"wrote {output}: {counts.shape[0]:,} samples × {known.n_topics} topics")
     show.answer(
         {

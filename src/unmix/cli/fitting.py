@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from unmix.estimators.base import CountsEstimator
     from unmix.fit import Fit
     from unmix.shards import Shards
-    from unmix.types import Floats
 
 INTERRUPTED = 130
 
@@ -109,24 +108,16 @@ def fitted(
         return (estimator.fit(counts) if resume_from is None else estimator.resume(counts, resume_from)).result_
 
 
-def proportions_of(counts: Counts, known: Fit) -> Floats:
-    """Of the topics of a fit, in samples with its features."""
-    from unmix.estimators import from_fit
-    from unmix.models.topics import poisson_to_topics
-
-    estimator = from_fit(known)
-    return poisson_to_topics(estimator.transform(counts), estimator.components_.T)[0]
-
-
 def write_proportions_of_shards(shards: Shards, known: Fit, output: Path) -> None:
     """Shard by shard, features matched by name."""
+    from unmix.analysis.application import proportions_of
     from unmix.data.match import match_features
     from unmix.data.write import proportions_file
 
     with proportions_file(output, len(shards), known.n_topics) as write:
         for i in range(shards.n_shards):
             counts = shards.shard(i)
-            write(proportions_of(match_features(counts, known).counts, known), counts.samples)
+            write(proportions_of(known, match_features(counts, known).counts), counts.samples)
 
 
 def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts | Shards) -> Fit | None:
