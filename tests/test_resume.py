@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -130,9 +131,15 @@ def test_interruptions_within_a_step_cost_that_step_only(monkeypatch: pytest.Mon
 
 def test_a_checkpoint_on_the_way_changes_nothing_and_goes_on(tmp_path: Path, whole: Any) -> None:
     model, path = MODELS["newton"], tmp_path / "checkpoint.safetensors"
-    saved = type(model)(**model.get_params() | {"callbacks": [Checkpoint(path, seconds=0)]}).fit(X).result_
+    early = tmp_path / "early.safetensors"
+
+    def copy(progress: Any) -> None:
+        if progress.row["iteration"] == 5:
+            shutil.copy(path, early)
+
+    saved = type(model)(**model.get_params() | {"callbacks": [Checkpoint(path, seconds=0), copy]}).fit(X).result_
     assert_same(whole("newton"), saved)
-    left = um.load(path)
+    left = um.load(early)
     assert left.status == "interrupted"
     assert left.params == saved.params
     assert_same(whole("newton"), type(model)(**model.get_params()).resume(X, left).result_)

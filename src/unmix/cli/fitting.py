@@ -102,7 +102,8 @@ def fitted(
 
     # of shards a residual costs a pass: that of the end will do
     measuring = [] if isinstance(counts, Shards) else [MeasureKKT()]
-    estimator.set_params(callbacks=[*measuring, Checkpoint(checkpoint, checkpoint_seconds)], verbose=show.lively())
+    on_the_way = Checkpoint(checkpoint, checkpoint_seconds).__call__  # in the end there is the model itself
+    estimator.set_params(callbacks=[*measuring, on_the_way], verbose=show.lively())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # told later, in the words of the command line
         return (estimator.fit(counts) if resume_from is None else estimator.resume(counts, resume_from)).result_

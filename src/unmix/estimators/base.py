@@ -136,6 +136,9 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             # a fit that has converged is its result and no more; a chain that was sampled long enough can be sampled longer
             resumable = status != "converged" or phases[-1].status == "converged"
             result = session.fit(solver, state, status, resumable)
+            for callback in self.callbacks:
+                if hasattr(callback, "end"):
+                    callback.end(result)
             if named is not None and not resumable:
                 named.forget()
         self._learn(state)

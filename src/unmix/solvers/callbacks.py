@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from math import isnan, log
 from pathlib import Path
 
+from unmix.fit import Fit
 from unmix.solvers.run import Progress
 from unmix.solvers.session import WINDOW
 
@@ -20,7 +21,8 @@ SPAN = 5  # iterations over which the progress bar looks how fast gains fall
 
 @dataclass
 class StopAtKKT:
-    """End the fit as converged once the largest KKT residual is at most `threshold`; look every `every` iterations."""
+    """End the fit as converged once the largest KKT residual is at most `threshold`; look every `every` iterations. The fit's own
+    rule may end it before: with `tol=0` this one alone does, or `max_iter`."""
 
     threshold: float
     every: int = 10
@@ -78,7 +80,7 @@ class Log:
 
 @dataclass
 class Checkpoint:
-    """Save a resumable fit to `path` at most every `seconds`; `model.resume(X, um.load(path))` goes on from it.
+    """Save a resumable fit to `path` at most every `seconds`, and in the end; `model.resume(X, um.load(path))` goes on from it.
 
     If it cannot be written, the fit goes on with a warning.
     """
@@ -88,18 +90,20 @@ class Checkpoint:
     _last: float = field(default_factory=time.monotonic, repr=False)
 
     def __call__(self, progress: Progress) -> None:
-        if time.monotonic() - self._last < self.seconds:
-            return
+        if time.monotonic() - self._last >= self.seconds:
+            self.end(progress.fit())
+            self._last = time.monotonic()
+
+    def end(self, fit: Fit) -> None:
         try:
             Path(self.path).parent.mkdir(parents=True, exist_ok=True)
-            progress.fit().save(self.path, resumable=True)
+            fit.save(self.path, resumable=True)
         except OSError as error:
             warnings.warn(
                 f"{self.path}: the checkpoint could not be written ({error.strerror}); the fit goes on without it",
                 UserWarning,
                 stacklevel=2,
             )
-        self._last = time.monotonic()
 
 
 class ProgressBar:
