@@ -46,6 +46,19 @@ inline std::vector<int64_t> row_blocks(const int64_t* indptr, int64_t rows) {
     return cuts;
 }
 
+// work(true) in this thread, and work(false) in up to `extra` others beside it.
+template <class Work> void with_helpers(int64_t extra, const Work& work) {
+    std::vector<std::thread> pool;
+    pool.reserve(std::max<int64_t>(extra, 0));
+    try {
+        for (int64_t t = 0; t < extra; ++t) pool.emplace_back(work, false);
+    } catch (const std::system_error&) {        // no more threads to be had: those that have started share the work
+    } catch (const std::bad_alloc&) {           // nor memory to start one
+    }
+    work(true);
+    for (auto& t : pool) t.join();
+}
+
 // Calls worker(begin, end) for every block; make_worker() is called once a thread and owns that thread's scratch space.
 // Called with the GIL released; the calling thread takes it back for a moment now and then to look for an interrupt.
 template <class MakeWorker>
@@ -74,16 +87,7 @@ void for_row_blocks(const std::vector<int64_t>& cuts, int threads, const MakeWor
             stop = true;
         }
     };
-    std::vector<std::thread> pool;
-    const int64_t extra = std::min<int64_t>(threads, blocks) - 1;
-    pool.reserve(std::max<int64_t>(extra, 0));
-    try {
-        for (int64_t t = 0; t < extra; ++t) pool.emplace_back(work, false);
-    } catch (const std::system_error&) {        // no more threads to be had: those that have started share the blocks
-    } catch (const std::bad_alloc&) {           // nor memory to start one
-    }
-    work(true);
-    for (auto& t : pool) t.join();
+    with_helpers(std::min<int64_t>(threads, blocks) - 1, work);
     if (error) std::rethrow_exception(error);
 }
 

@@ -62,10 +62,7 @@ template <class Task> void for_each_chain(int64_t count, int threads, const Task
             stop = true;
         }
     };
-    std::vector<std::thread> pool;
-    for (int64_t t = 1; t < std::min<int64_t>(threads, count); ++t) pool.emplace_back(work, false);
-    work(true);
-    for (auto& t : pool) t.join();
+    with_helpers(std::min<int64_t>(threads, count) - 1, work);
     if (error) std::rethrow_exception(error);
 }
 

@@ -356,3 +356,54 @@ def test_a_matrix_of_zeros_is_counts_without_nonzeros() -> None:
     X = Counts(np.zeros((2, 3)))
     assert (X.nnz, X.total, X.log_factorials) == (0, 0.0, 0.0)
     np.testing.assert_array_equal(X.columns.indptr, [0, 0, 0, 0])
+
+
+def broken(**arrays: Any) -> sp.csr_array:
+    """A CSR matrix whose arrays were changed behind the back of scipy."""
+    matrix = sp.csr_array(np.array([[1.0, 0, 2], [0, 3, 0], [4, 0, 5]]))
+    for name, values in arrays.items():
+        getattr(matrix, name)[:] = values
+    return matrix
+
+
+@pytest.mark.parametrize(
+    ("matrix", "said"),
+    [
+        (broken(indices=[0, 9, 1, 0, 2]), "entry in columns 9, and columns 0 to 2"),
+        (broken(indices=[0, -1, 1, 0, 2]), "entry in columns -1"),
+        (broken(indptr=[0, 4, 3, 5]), "its indptr does not rise from 0 to 5"),
+        (broken(indptr=[0, 2, 3, 50]), "its indptr does not rise"),
+        (broken(indptr=[1, 2, 3, 5]), "its indptr does not rise"),
+        (broken(indptr=[0, -2, 3, 5]), "its indptr does not rise"),
+        (broken(indices=[0, 9, 1, 0, 2]).T, "entry in rows 9, and rows 0 to 2"),
+    ],
+)
+def test_a_sparse_matrix_that_points_outside_itself_is_refused(matrix: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=f"broken: .*{said}"):
+        Counts(matrix)
+
+
+def test_a_matrix_of_too_many_rows_is_refused_before_it_is_converted() -> None:
+    many = sp.coo_array((np.ones(2), (np.array([0, 2_999_999_999]), np.array([0, 1]))), shape=(3_000_000_000, 10))
+    with pytest.raises(ValueError, match="the matrix is 3000000000 × 10; unmix takes up to"):
+        Counts(many)
+
+
+def test_one_long_name_that_would_take_gigabytes_is_refused_by_name() -> None:
+    names = ["x" * 100_000, *(f"f{i}" for i in range(2_999))]
+    with pytest.raises(ValueError, match=r"the name 'xxxxxxxxxxxxxxxxxxxx'… among the features has 100,000 letters"):
+        Counts(np.ones((2, 3_000)), features=names)
+    assert len(Counts(np.ones((2, 3)), features=["x" * 100_000, "a", "b"]).features[0]) == 100_000
+
+
+@pytest.mark.parametrize(
+    ("matrix", "said"),
+    [
+        ({"a": [1, 2]}, "the matrix is a dict; give an array"),
+        ((row for row in [[1, 2], [3, 4]]), "the matrix is a generator; give an array"),
+        ([{"a": 1}, {"b": 2}], "the samples are dictionaries; pandas.DataFrame"),
+    ],
+)
+def test_what_is_no_matrix_is_refused_with_what_to_give(matrix: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Counts(matrix)

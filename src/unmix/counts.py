@@ -7,7 +7,7 @@ of float64 counts with names. Nothing behind this point checks data again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol, Self, TypeAlias
 
@@ -21,6 +21,8 @@ from unmix.sides import Sides
 from unmix.types import CSR, Floats, Integers, Record
 
 Names = NDArray[np.str_]
+# A name takes as much room as the longest: so many bytes are given in any case, and so many times what the names themselves take
+ROOM_FOR_NAMES, MOST_TIMES_AS_LONG = 1 << 28, 20
 CountsLike: TypeAlias = "ArrayLike | sp.sparray | sp.spmatrix | pd.DataFrame | Counts"
 
 
@@ -306,10 +308,17 @@ def _names(names: ArrayLike | None, expected: int, what: str) -> Names | None:
     if names is None:
         return None
     plain = names if isinstance(names, list) else np.asarray(names, dtype=object).ravel().tolist()
-    array = np.array(list(map(str, plain)), dtype=str)
-    if len(array) != expected:
-        raise ValueError(f"{len(array)} names for {expected} {what}; give one name each")
-    return array
+    texts = list(map(str, plain))
+    if len(texts) != expected:
+        raise ValueError(f"{len(texts)} names for {expected} {what}; give one name each")
+    lengths = [len(text) for text in texts]
+    longest = max(lengths, default=0)
+    if 4 * longest * len(texts) > ROOM_FOR_NAMES + 4 * MOST_TIMES_AS_LONG * sum(lengths):
+        name = texts[lengths.index(longest)]
+        raise ValueError(
+            f"the name {name[:20]!r}… among the {what} has {longest:,} letters, and all names would take as much room; shorten it"
+        )
+    return np.array(texts, dtype=str)
 
 
 def canonical(matrix: Any, first: int = 0) -> sp.csr_array:
@@ -323,8 +332,6 @@ def canonical(matrix: Any, first: int = 0) -> sp.csr_array:
             f"Found array with 0 {axis}(s) (shape={csr.shape}) while a minimum of 1 is required: "
             f"there is nothing to factorise in {max(n, m)} {what} alone"
         )
-    if max(n, m) > np.iinfo(np.int32).max:
-        raise ValueError(f"the matrix is {n} × {m}; unmix takes up to {np.iinfo(np.int32).max:,} samples and features")
     owned = not (sp.issparse(matrix) and matrix.format == "csr")  # others have been converted, hence copied
     if csr.data.dtype != np.float64:
         csr = sp.csr_array((csr.data.astype(np.float64), csr.indices, csr.indptr), shape=csr.shape)
@@ -343,6 +350,7 @@ def _to_csr(matrix: Any) -> sp.csr_array:
     if sp.issparse(matrix):
         _check_dtype(matrix.dtype)
         _check_dimensions(matrix.shape)
+        _check_structure(matrix)
         if matrix.format == "coo" and matrix.dtype != np.float64:
             matrix = matrix.astype(np.float64)  # the conversion sums duplicates, which might overflow a narrow type
         return sp.csr_array(matrix)
@@ -357,8 +365,12 @@ def _to_csr(matrix: Any) -> sp.csr_array:
         )
     if hasattr(matrix, "toarray") and not isinstance(matrix, np.ndarray):
         matrix = matrix.toarray()
+    if isinstance(matrix, Iterator | Mapping):
+        raise ValueError(f"the matrix is a {type(matrix).__name__}; give an array, a sparse matrix or a DataFrame")
     dense = np.asarray(matrix)
     if dense.dtype == object:
+        if dense.ndim == 1 and any(isinstance(value, Mapping) for value in dense):
+            raise ValueError("the samples are dictionaries; pandas.DataFrame(samples).fillna(0) makes a table of them")
         if any(isinstance(value, str | bytes) for value in dense.flat):
             raise ValueError("the matrix holds text; unmix needs numbers (counts >= 0)")
         if any(isinstance(value, complex) for value in dense.flat):
@@ -392,6 +404,28 @@ def _check_dimensions(shape: tuple[int, ...]) -> None:
             f"Expected 2D array of samples × features, got an array of {len(shape)} dimension(s) and shape {shape}. "
             "Reshape your data with X.reshape(1, -1) if it is a single sample"
         )
+    if max(shape) > (most := np.iinfo(np.int32).max):
+        raise ValueError(f"the matrix is {shape[0]} × {shape[1]}; unmix takes up to {most:,} samples and features")
+
+
+def _check_structure(matrix: Any) -> None:
+    """Sparse matrices that are put together by hand may point outside themselves, which scipy lets pass and a kernel must not."""
+    n, m = matrix.shape
+    if matrix.format == "coo":
+        _check_indices(matrix.row, n, "rows")
+        _check_indices(matrix.col, m, "columns")
+    elif matrix.format in ("csr", "csc"):
+        major, minor = (n, m) if matrix.format == "csr" else (m, n)
+        indptr, nonzeros = matrix.indptr, min(len(matrix.indices), len(matrix.data))
+        if len(indptr) != major + 1 or indptr[0] != 0 or indptr[-1] > nonzeros or (np.diff(indptr) < 0).any():
+            raise ValueError(f"the {matrix.format} matrix is broken: its indptr does not rise from 0 to {nonzeros:,}")
+        _check_indices(matrix.indices[: indptr[-1]], minor, "columns" if matrix.format == "csr" else "rows")
+
+
+def _check_indices(indices: Integers, size: int, what: str) -> None:
+    if len(indices) and (indices.min() < 0 or indices.max() >= size):
+        bad = indices[(indices < 0) | (indices >= size)][0]
+        raise ValueError(f"the sparse matrix is broken: it has an entry in {what} {bad}, and {what} 0 to {size - 1}")
 
 
 def _check_dtype(dtype: np.dtype) -> None:
