@@ -1,0 +1,96 @@
+"""How much more counts vary than Poisson ones: var x = λ + λ²/b.
+
+    φ = Σ (x − λ)² / Σ λ        b = Σ λ² / (Σ (x − λ)² − Σ λ)        φ = 1 + (Σ λ² / Σ λ) / b
+
+over all entries, zeros too. The sums need the nonzeros and two Gram matrices only: Σ λ² = Σ_kl (LᵀL)_kl (FᵀF)_kl, and
+Σ (x − λ)² = Σ x² − 2 Σ x λ + Σ λ². Every count weighs alike in φ. Pearson's Σ (x − λ)² / λ, in which every entry does, stays at 1
+where most entries are expected to be zero, however much the others vary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from unmix.counts import Counts
+from unmix.estimators.likelihood import PoissonNMF
+from unmix.estimators.path import fits_downwards
+from unmix.models.poisson import expected_total
+from unmix.models.problem import Problem
+from unmix.solvers.init import known_factors
+from unmix.threads import use_threads
+from unmix.types import Factor, Integers
+
+ROUGH = 1e-4  # of fits from which b is estimated
+
+
+class Dispersion(NamedTuple):
+    """The three sums. Those of several fits, or parts of the data, can be added up."""
+
+    squares: float  # Σ (x − λ)²
+    rates: float  # Σ λ
+    squared_rates: float  # Σ λ²
+
+    @classmethod
+    def added(cls, several: Iterable[Iterable[float]]) -> Dispersion:
+        return cls(*(float(sum(terms)) for terms in zip(*several, strict=True)))
+
+    @property
+    def phi(self) -> float:
+        return self.squares / self.rates if self.rates > 0 else float("nan")
+
+    @property
+    def inverse(self) -> float:
+        """1 / b, no less than 0."""
+        return max(self.squares - self.rates, 0) / self.squared_rates if self.squared_rates > 0 else 0.0
+
+
+def dispersion(X: Counts, L: Factor, F: Factor) -> Dispersion:
+    """Of counts around the rates L Fᵀ."""
+    L, F = L.astype(np.float64, copy=False), F.astype(np.float64, copy=False)
+    squared_rates = float(((L.T @ L) * (F.T @ F)).sum())
+    x = X.rows.data
+    with np.errstate(divide="ignore"):
+        rates = x / X.sides().left.ratios(L, F)  # of a rate of zero the ratio is infinite
+    squares = float(x @ x) - 2 * float(x @ rates) + squared_rates
+    return Dispersion(max(squares, 0.0), expected_total(L, F), squared_rates)
+
+
+def around_fit(X: Counts, L: Factor, F: Factor) -> Dispersion:
+    """The same around rates that were fitted to these counts, which took away some of their variation."""
+    (n, m), K, found = X.shape, L.shape[1], dispersion(X, L, F)
+    taken = n * m / (max(n - K, 1) * max(m - K, 1))
+    return found._replace(squares=taken * found.squares)
+
+
+def estimated_overdispersion(
+    X: Counts, numbers: Iterable[int], rng: np.random.Generator, n_jobs: int | None = None
+) -> float | None:
+    """b, from counts that no fit has seen; None where they vary no more than Poisson ones.
+
+    Factors are fitted to half of the samples; of the others, loadings are found from half of the features, and the rest is
+    compared with its rates. Topics that are missing, and topics made of noise, both leave more variation than there is. So the
+    number of topics that leaves least is taken.
+    """
+    order = rng.permutation(X.shape[0])
+    fitted, others = (X.take(np.sort(rows)) for rows in np.array_split(order, 2))
+    features = rng.permutation(np.flatnonzero(fitted.feature_totals > 0))
+    halves = [np.sort(half) for half in np.array_split(features, 2)]
+    most = min(len(fitted), len(halves[1]))
+    numbers = [K for K in numbers if most >= K] or [1]
+    model = PoissonNMF(tol=ROUGH, n_jobs=n_jobs, random_state=int(rng.integers(2**31)))
+    found = []
+    for _, fit in fits_downwards(fitted, numbers, model):
+        with use_threads(n_jobs):
+            both = [_unseen(others, fit.F, *pair) for pair in (halves, halves[::-1])]
+        found.append(Dispersion.added(both).inverse)
+    return 1 / min(found) if min(found) > 0 else None
+
+
+def _unseen(X: Counts, F: Factor, known: Integers, foretold: Integers) -> Dispersion:
+    """Of some features around rates from others."""
+    shown, hidden = (Counts.trusted(X.csr[:, columns]) for columns in (known, foretold))
+    L = known_factors(Problem(shown, F.shape[1]), np.ascontiguousarray(F[known], dtype=np.float64))
+    return dispersion(hidden, L, np.ascontiguousarray(F[foretold]))
