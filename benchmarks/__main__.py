@@ -32,6 +32,8 @@ COMMANDS = {
     "stops": ("data-folder", "threads"),
     "ends": ("data-folder", "threads"),
     "scale": ("threads",),
+    "choose": ("data", "data-folder", "threads"),
+    "suggests": ("data-folder", "threads"),
 }
 BUSY = 0.5
 DEFAULT_OUTPUT = Path(__file__).parent / "out"

@@ -73,6 +73,11 @@ def test_sums_of_squares_over_all_entries_need_only_the_nonzeros():
     rates = L @ F.T
     found = dispersion(um.Counts(X), L, F)
     np.testing.assert_allclose(found, [((X - rates) ** 2).sum(), rates.sum(), (rates**2).sum()], rtol=1e-12)
+    w = rng.gamma(1.0, 1, 9)
+    found = dispersion(um.Counts(X), L, F, w)
+    np.testing.assert_allclose(
+        found, [w @ ((X - rates) ** 2).sum(axis=1), w @ rates.sum(axis=1), w @ (rates**2).sum(axis=1)]
+    )
 
 
 def test_another_model_has_a_curve_of_its_own():

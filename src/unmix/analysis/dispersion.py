@@ -17,11 +17,10 @@ import numpy as np
 from unmix.counts import Counts
 from unmix.estimators.likelihood import PoissonNMF
 from unmix.estimators.path import fits_downwards
-from unmix.models.poisson import expected_total
 from unmix.models.problem import Problem
 from unmix.solvers.init import known_factors
 from unmix.threads import use_threads
-from unmix.types import Factor, Integers
+from unmix.types import Factor, Floats, Integers
 
 ROUGH = 1e-4  # of fits from which b is estimated
 
@@ -47,15 +46,17 @@ class Dispersion(NamedTuple):
         return max(self.squares - self.rates, 0) / self.squared_rates if self.squared_rates > 0 else 0.0
 
 
-def dispersion(X: Counts, L: Factor, F: Factor) -> Dispersion:
-    """Of counts around the rates L Fᵀ."""
+def dispersion(X: Counts, L: Factor, F: Factor, weights: Floats | None = None) -> Dispersion:
+    """Of counts around the rates L Fᵀ; samples may have weights."""
     L, F = L.astype(np.float64, copy=False), F.astype(np.float64, copy=False)
-    squared_rates = float(((L.T @ L) * (F.T @ F)).sum())
-    x = X.rows.data
+    left = X.sides().left
+    w = np.ones(len(L)) if weights is None else weights
+    squared_rates = float((((w[:, None] * L).T @ L) * (F.T @ F)).sum())
+    x, weighted = X.rows.data, w[left.owners] * X.rows.data
     with np.errstate(divide="ignore"):
-        rates = x / X.sides().left.ratios(L, F)  # of a rate of zero the ratio is infinite
-    squares = float(x @ x) - 2 * float(x @ rates) + squared_rates
-    return Dispersion(max(squares, 0.0), expected_total(L, F), squared_rates)
+        rates = x / left.ratios(L, F)  # of a rate of zero the ratio is infinite
+    squares = float(weighted @ x) - 2 * float(weighted @ rates) + squared_rates
+    return Dispersion(max(squares, 0.0), float(w @ (L @ F.sum(axis=0))), squared_rates)
 
 
 def around_fit(X: Counts, L: Factor, F: Factor) -> Dispersion:
@@ -70,27 +71,29 @@ def estimated_overdispersion(
 ) -> float | None:
     """b, from counts that no fit has seen; None where they vary no more than Poisson ones.
 
-    Factors are fitted to half of the samples; of the others, loadings are found from half of the features, and the rest is
-    compared with its rates. Topics that are missing, and topics made of noise, both leave more variation than there is. So the
-    number of topics that leaves least is taken.
+    Factors are fitted to half of the samples. Of the others, loadings are found from half of the features, and counts of the
+    rest are compared with their rates; and with halves exchanged. Topics that are missing, and topics made of noise, both leave
+    more variation than there is, so the number of topics that leaves least is taken.
     """
-    order = rng.permutation(X.shape[0])
-    fitted, others = (X.take(np.sort(rows)) for rows in np.array_split(order, 2))
-    features = rng.permutation(np.flatnonzero(fitted.feature_totals > 0))
-    halves = [np.sort(half) for half in np.array_split(features, 2)]
-    most = min(len(fitted), len(halves[1]))
-    numbers = [K for K in numbers if most >= K] or [1]
+    one, two = (X.take(np.sort(rows)) for rows in np.array_split(rng.permutation(X.shape[0]), 2))
+    most = min(len(one), len(two), X.shape[1] // 2)
+    tried = [K for K in numbers if most >= K] or [1]
     model = PoissonNMF(tol=ROUGH, n_jobs=n_jobs, random_state=int(rng.integers(2**31)))
-    found = []
-    for _, fit in fits_downwards(fitted, numbers, model):
-        with use_threads(n_jobs):
-            both = [_unseen(others, fit.F, *pair) for pair in (halves, halves[::-1])]
-        found.append(Dispersion.added(both).inverse)
-    return 1 / min(found) if min(found) > 0 else None
+    found: dict[int, list[Dispersion]] = {K: [] for K in tried}
+    for fitted, others in ((one, two), (two, one)):
+        features = rng.permutation(np.flatnonzero(fitted.feature_totals > 0))
+        halves = [np.sort(half) for half in np.array_split(features, 2)]
+        for K, fit in fits_downwards(fitted, tried, model):
+            with use_threads(n_jobs):
+                found[K] += [_unseen(others, fit.F, *pair) for pair in (halves, halves[::-1])]
+    least = min(Dispersion.added(parts).inverse for parts in found.values())
+    return 1 / least if least > 0 else None
 
 
 def _unseen(X: Counts, F: Factor, known: Integers, foretold: Integers) -> Dispersion:
-    """Of some features around rates from others."""
+    """Of some features around rates from others. Samples weigh 1 / (t + median t)²: a few large ones, with topics of their own,
+    would be all there is to see."""
     shown, hidden = (Counts.trusted(X.csr[:, columns]) for columns in (known, foretold))
     L = known_factors(Problem(shown, F.shape[1]), np.ascontiguousarray(F[known], dtype=np.float64))
-    return dispersion(hidden, L, np.ascontiguousarray(F[foretold]))
+    weights = (X.sample_totals + max(float(np.median(X.sample_totals)), 1.0)) ** -2
+    return dispersion(hidden, L, np.ascontiguousarray(F[foretold]), weights)
