@@ -80,6 +80,24 @@ def test_sums_of_squares_over_all_entries_need_only_the_nonzeros():
     )
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        um.PoissonNMF(prior=um.Gamma(1.1, 1.0)),
+        um.SparsePoissonNMF(penalty=0.1),
+        um.GammaPoisson(),
+        um.BayesianPoissonNMF(),
+        um.AllocationModel(alpha=0.5),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_any_model_can_be_chosen_for(model):
+    choice = um.choose_topics(SMALL, [1, 3], model, folds=1, random_state=0)
+    assert choice.model == type(model).__name__
+    assert choice.best == 3
+    assert model.n_components == 10  # the one that was given is left as it was
+
+
 def test_another_model_has_a_curve_of_its_own():
     plain = um.choose_topics(SMALL, [2, 3, 6], folds=2, random_state=0)
     smooth = um.choose_topics(SMALL, [2, 3, 6], um.LDA(alpha=0.3, eta=0.3), folds=2, random_state=0)
@@ -325,6 +343,7 @@ def test_ctrl_c_during_a_path_ends_the_path_and_not_one_of_its_fits(monkeypatch)
         ({"folds": 100_000}, "counts in all, for folds=100000; give at least 10 counts a fold"),
         ({"overdispersion": -1.0}, r'overdispersion=-1\.0; give None, a number b > 0, or "estimate"'),
         ({"overdispersion": "guess"}, "overdispersion='guess'; give None, a number b > 0, or \"estimate\""),
+        ({"estimator": "lda"}, r"estimator='lda'; give one of unmix, such as unmix\.TopicModel"),
         ({"worth": 2}, "worth=2; give a part of the first gain"),
         ({"keep": "folds.safetensors"}, "random_state=None with keep: give a number"),
         ({"X": SMALL[:1]}, "there is one sample; .* give at least two"),

@@ -97,11 +97,12 @@ class Choice(Result):
         return ""
 
     def _flat(self) -> str:
-        within = self.table[self.table["delta"] >= -self.table["error"]]["topics"]
-        if len(within) < 3 and len(within) < len(self.table):
+        within = self.table["topics"][self.table["delta"] >= -self.table["error"]].tolist()
+        everything = len(within) == len(self.table)
+        if len(within) < (2 if everything else 3):
             return ""
-        which = "all numbers tried are" if len(within) == len(self.table) else f"{_listed(within.tolist())} topics are"
-        return f"{which} within one standard error of the best: these counts do not tell them apart" * (len(within) > 1)
+        which = "all numbers tried" if everything else f"{', '.join(map(str, within[:-1]))} and {within[-1]} topics"
+        return f"{which} are within one standard error of the best: these counts do not tell them apart"
 
     def _worthwhile(self) -> str:
         if self.worthwhile is None or self.worthwhile >= self.suggested:
@@ -191,7 +192,3 @@ def _last_worth(numbers: list[int], gains: Floats, worth: float) -> int | None:
 
 def _topics(n: int) -> str:
     return f"{n} topic{'s' * (n > 1)}"
-
-
-def _listed(numbers: list[int]) -> str:
-    return f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])

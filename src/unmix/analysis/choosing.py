@@ -211,9 +211,9 @@ def _overdispersion(given: Any, X: Counts, numbers: list[int], n_jobs: int | Non
 
 
 def _model(estimator: CountsEstimator | None, n_jobs: int | None) -> CountsEstimator:
-    model = TopicModel() if estimator is None else clone(estimator)
-    if not isinstance(model, CountsEstimator):
+    if not isinstance(estimator, CountsEstimator | None):
         raise ValueError(f"estimator={estimator!r}; give one of unmix, such as unmix.TopicModel()")
+    model = TopicModel() if estimator is None else clone(estimator)
     if not isinstance(model.init, str):
         raise ValueError(
             "the estimator has an init made elsewhere, which may have seen the counts that are held out; leave init alone"
@@ -276,7 +276,13 @@ class _Bar:
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
         left = TimeRemainingColumn(elapsed_when_finished=False)
         self._bar = Progress(
-            *columns, left, TextColumn("left"), console=Console(stderr=True), transient=True, disable=not wanted
+            *columns,
+            left,
+            TextColumn("left"),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not wanted,
+            speed_estimate_period=3600,  # fits are far apart
         )
         self._task = self._bar.add_task("starting", total=folds * sum(takes.values()))
 
