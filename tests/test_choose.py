@@ -105,6 +105,17 @@ def test_another_model_has_a_curve_of_its_own():
     assert smooth.table["delta"].iloc[-1] > plain.table["delta"].iloc[-1]  # surplus topics cost a smooth model less
 
 
+def test_the_evidence_of_an_allocation_model_is_told_where_counts_are_few():
+    X = np.array([[4, 0, 1], [0, 5, 1], [3, 0, 2], [0, 4, 0]])
+    model = um.AllocationModel(alpha=0.5)
+    choice = um.choose_topics(X, [1, 2], model, folds=2, random_state=0)
+    exact = [um.AllocationModel(K, alpha=0.5).log_evidence(X, "exact") for K in (1, 2)]
+    np.testing.assert_allclose(choice.table["evidence"], exact, atol=0.3)
+    assert (choice.table["evidence_error"].iloc[1:] > 0).all()
+    assert f"the evidence log p(X) is highest with {1 + int(exact[1] > exact[0])} topic" in "; ".join(choice.advice())
+    assert "evidence" not in um.choose_topics(X, [1, 2], folds=2, random_state=0).table
+
+
 # --- the score -------------------------------------------------------------------------------------------------------
 
 

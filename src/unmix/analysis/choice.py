@@ -38,6 +38,7 @@ class Choice(Result):
     - lightest: the least share of a topic
     - converged: part of the fits that were
     - seconds: of all folds
+    - evidence, evidence_error: log p(X) of all counts and its standard error, of an `AllocationModel` and few counts
     """
 
     table: pd.DataFrame
@@ -73,6 +74,7 @@ class Choice(Result):
                 self._edge(),
                 self._flat(),
                 self._worthwhile(),
+                self._evident(),
                 self._overdispersed(),
                 self._unfinished(),
             )
@@ -111,6 +113,12 @@ class Choice(Result):
             f"after {_topics(self.worthwhile)}, one more gains less than {self.worth:.2g} of what the first gained: a smaller "
             "number to consider, if topics are to be read"
         )
+
+    def _evident(self) -> str:
+        if "evidence" not in self.table:
+            return ""
+        highest = int(self.table["topics"][self.table["evidence"].idxmax()])
+        return f"the evidence log p(X) is highest with {_topics(highest)}"
 
     def _overdispersed(self) -> str:
         if self.overdispersion is not None:

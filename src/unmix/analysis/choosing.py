@@ -15,7 +15,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from numbers import Integral, Real
 from time import perf_counter
@@ -29,6 +29,7 @@ from unmix.analysis.choice import Choice, compared
 from unmix.analysis.dispersion import Dispersion, around_fit, estimated_overdispersion
 from unmix.analysis.results import in_parts
 from unmix.counts import Counts, CountsLike
+from unmix.estimators.allocation import AllocationModel
 from unmix.estimators.base import CountsEstimator, generator
 from unmix.estimators.likelihood import TopicModel
 from unmix.estimators.path import fits_downwards, numbers_of_topics
@@ -42,6 +43,7 @@ POOLED = 1.0  # κ
 HELD_OUT_ONCE = (1, 4)  # of a single fold: what is held out, and what is fitted
 LARGEST_TAKES = 5  # times as long as the next one: it is searched for, the others are merged
 COUNTS_A_FOLD = 10
+AFFORDABLE = 1e6  # counts × topics whose evidence is worked out
 
 
 def choose_topics(
@@ -83,6 +85,8 @@ def choose_topics(
     verbose
         Show a progress bar.
 
+    Of an `AllocationModel` the table has the evidence log p(X) too, where counts are few enough for it to be worked out.
+
     Ctrl-C ends it with what the finished folds say; `status` is then "interrupted".
 
     >>> import unmix as um
@@ -104,7 +108,7 @@ def choose_topics(
     phi = Dispersion.added(part["dispersion"] for part in done).phi
     if b is None:  # the other folds have fewer counts, and so vary less: φ − 1 is in proportion to them
         phi = 1 + (phi - 1) * (1 + 1 / (folds - 1) if folds > 1 else sum(HELD_OUT_ONCE) / HELD_OUT_ONCE[1])
-    return compared(
+    choice = compared(
         numbers,
         np.stack([part["scores"] for part in done]),
         held_out=float(sum(part["held_out"][0] for part in done)),
@@ -120,6 +124,9 @@ def choose_topics(
             "seed": seed,
         },
     )
+    if isinstance(model, AllocationModel) and counts.total * sum(numbers) <= AFFORDABLE:
+        return replace(choice, table=choice.table.assign(**_evidence(counts, numbers, model, seed)))
+    return choice
 
 
 @dataclass(frozen=True)
@@ -183,6 +190,15 @@ class _Study:
 
 IRRELEVANT = ("n_jobs", "n_components", "random_state", "verbose", "callbacks", "engine")
 KEPT = ("scores", "loglik", "shares", "seconds", "converged")
+
+
+def _evidence(X: Counts, numbers: list[int], model: AllocationModel, seed: int) -> dict[str, list[float]]:
+    """log p(X) of all counts, everything but K integrated out, and its standard error."""
+    found = [
+        clone(model).set_params(n_components=K).log_evidence(X, random_state=np.random.default_rng([seed, 2, K]))
+        for K in numbers
+    ]
+    return {"evidence": [float(one) for one in found], "evidence_error": [one.standard_error for one in found]}
 
 
 def foretold(fit: Fit, train: Counts, test: Counts, pooled: float = POOLED) -> Floats:
