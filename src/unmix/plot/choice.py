@@ -50,7 +50,7 @@ def panels_of(choice: Choice, stability: Mapping[int, Any] | None = None) -> NDA
     panels = new_grid(2 if stability is None else 3, 1, (7, 2.9), sharex=True)
     _curve(panels[0], choice)
     if stability is not None:
-        _stability(panels[1], stability)
+        _stability(panels[1], choice, stability)
     _shares(panels[-1], choice)
     panels[-1].set_xlabel("topics")
     return panels
@@ -58,17 +58,18 @@ def panels_of(choice: Choice, stability: Mapping[int, Any] | None = None) -> NDA
 
 def _curve(ax: Axes, choice: Choice) -> None:
     table = choice.table
-    per = 1000 / choice.held_out
-    delta, error, K = table["delta"] * per, table["error"] * per, table["topics"]
-    fitted = table["loglik"] - table["loglik"][choice.best == K].iloc[0]
+    per, places = 1000 / choice.held_out, np.arange(len(table))
+    delta, error = table["delta"] * per, table["error"] * per
+    fitted = table["loglik"] - table["loglik"][table["topics"] == choice.best].iloc[0]
     # folds that are fitted have more counts than the one held out
     fitted = fitted * 1000 / (choice.held_out / choice.folds_done * (choice.folds - 1 if choice.folds > 1 else 4))
     linear = max(NEAR * float(np.median(error)), 1e-6)
-    ax.plot(K, fitted, color="0.7", linewidth=1, label="fitted")
-    ax.errorbar(K, delta, error, color=SEEN, marker="o", markersize=4.5, linewidth=1.6, capsize=2.5, label="held out")
+    ax.plot(places, fitted, color="0.7", linewidth=1, label="fitted")
+    look: dict[str, Any] = {"color": SEEN, "marker": "o", "markersize": 4.5, "linewidth": 1.6, "capsize": 2.5}
+    ax.errorbar(places, delta, error, label="held out", **look)
     lowest = 1.5 * min(float(delta.min()), -linear)
     ax.set_yscale("symlog", linthresh=linear)
-    ax.set_ylim(lowest, 0.9 * linear)
+    ax.set_ylim(lowest, 1.5 * linear)
     powers = 10.0 ** np.arange(np.ceil(np.log10(linear)), np.floor(np.log10(-lowest)) + 1)
     ax.set_yticks([0, *-powers], ["0", *(f"−{power:,.10g}" for power in powers)], minor=False)
     ax.minorticks_off()
@@ -80,19 +81,20 @@ def _curve(ax: Axes, choice: Choice) -> None:
 
 
 def _mark(ax: Axes, choice: Choice, delta: Any) -> None:
-    """A ring around each suggestion, and what it is."""
-    places = dict(zip(choice.table["topics"], delta, strict=True))
+    """A ring around each suggestion, and what it is, one above the other."""
+    numbers = choice.table["topics"].tolist()
     told = {choice.suggested: ["suggested"]}
     told.setdefault(choice.best, []).append("best")
-    if choice.worthwhile is not None:
-        told.setdefault(choice.worthwhile, []).append("last worthwhile")
-    for K, words in told.items():
+    if choice.worthwhile is not None and choice.worthwhile < choice.suggested:
+        told[choice.worthwhile] = ["last worthwhile"]
+    for height, K in enumerate(sorted(told)):
         colour = CHOSEN if choice.suggested == K else QUIET
-        ax.plot([K], [places[K]], marker="o", markersize=11, markerfacecolor="none", color=colour, linestyle="none")
+        place = numbers.index(K), delta[numbers.index(K)]
+        ax.plot(*place, marker="o", markersize=11, markerfacecolor="none", color=colour, linestyle="none")
         ax.annotate(
-            f"{K}: {', '.join(words)}",
-            (K, places[K]),
-            xytext=(0, 11),
+            f"{K}: {', '.join(told[K])}",
+            place,
+            xytext=(0, 11 + 13 * height),
             textcoords="offset points",
             ha="center",
             fontsize=8.5,
@@ -102,12 +104,11 @@ def _mark(ax: Axes, choice: Choice, delta: Any) -> None:
 
 
 def _shares(ax: Axes, choice: Choice) -> None:
-    numbers = choice.table["topics"].to_numpy()
-    width = 0.8 * (np.diff(numbers).min() if len(numbers) > 1 else 1)
-    floor = np.zeros(len(numbers))
+    places = np.arange(len(choice.table))
+    floor = np.zeros(len(places))
     colours = shades(SEEN)(np.linspace(0.9, 0.15, choice.shares.shape[1]))  # by rank: topics of fits are not matched
     for place, colour in enumerate(colours):
-        ax.bar(numbers, choice.shares[:, place], width, floor, color=colour, edgecolor="white", linewidth=0.5)
+        ax.bar(places, choice.shares[:, place], 0.8, floor, color=colour, edgecolor="white", linewidth=0.5)
         floor += choice.shares[:, place]
     tidy(ax)
     ax.set_ylim(0, 1)
@@ -116,11 +117,12 @@ def _shares(ax: Axes, choice: Choice) -> None:
     ax.set_yticks([0, 0.5, 1])
 
 
-def _stability(ax: Axes, stability: Mapping[int, Any]) -> None:
+def _stability(ax: Axes, choice: Choice, stability: Mapping[int, Any]) -> None:
     values = {K: np.asarray(getattr(one, "table", one)["stability"], dtype=float) for K, one in stability.items()}
     numbers = sorted(values)
+    places = np.interp(numbers, choice.table["topics"], np.arange(len(choice.table)))
     for name, measure, style in (("mean", np.nanmean, "-"), ("least", np.nanmin, "--")):
-        ax.plot(numbers, [measure(values[K]) for K in numbers], style, color=SEEN, marker="o", markersize=4, label=name)
+        ax.plot(places, [measure(values[K]) for K in numbers], style, color=SEEN, marker="o", markersize=4, label=name)
     tidy(ax, grid="y")
     ax.set_ylim(0, 1.02)
     ax.set_ylabel("stability of topics")
@@ -130,4 +132,4 @@ def _stability(ax: Axes, stability: Mapping[int, Any]) -> None:
 def _numbers(ax: Axes, choice: Choice) -> None:
     numbers = choice.table["topics"].tolist()
     step = -(-len(numbers) // 25)  # at most 25 names
-    ax.set_xticks(numbers[::step], [str(K) for K in numbers[::step]])
+    ax.set_xticks(range(len(numbers))[::step], [str(K) for K in numbers[::step]])
