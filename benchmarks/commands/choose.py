@@ -20,7 +20,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def main(arguments: Namespace) -> None:
     import unmix as um
-    from unmix.analysis.choosing import foretold
+    from unmix.analysis.choosing import FINE_ENOUGH, foretold
     from unmix.estimators.path import fits_downwards
 
     matrix, simulated = find_matrix(arguments.data, arguments.data_folder, arguments.out)
@@ -32,7 +32,7 @@ def main(arguments: Namespace) -> None:
     for place, test in enumerate(X.thinned(arguments.folds, np.random.default_rng(0))[: arguments.fit]):
         train = um.Counts(X.csr - test.csr)
         common = {"random_state": place, "n_jobs": arguments.threads}
-        path = fits_downwards(train, arguments.topics, um.TopicModel(**common))
+        path = fits_downwards(train, arguments.topics, um.TopicModel(tol=FINE_ENOUGH, **common))
         for _ in arguments.topics:  # one of the path, one alone, by turns: both have the machine as it is
             together = took(lambda path=path: next(path))
             K, fit = together.pop("result")

@@ -61,7 +61,7 @@ def counts_of(name: str, folder: Path) -> sp.csr_matrix:
 def by_unmix(X: sp.csr_matrix, topics: list[int], way: str, folds: int, threads: int) -> tuple[dict, list[float]]:
     import unmix as um
 
-    model = um.LDA(alpha="auto", eta=0.1) if way.startswith("lda") else um.TopicModel()
+    model = um.LDA(alpha="auto", eta=0.1) if way.startswith("lda") else None
     overdispersion = "estimate" if "over" in way else None
     choice = um.choose_topics(
         X, topics, model, folds=folds, overdispersion=overdispersion, random_state=0, n_jobs=threads

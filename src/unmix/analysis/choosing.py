@@ -40,6 +40,7 @@ from unmix.threads import use_threads
 from unmix.types import Floats, Record, Seed
 
 POOLED = 1.0  # κ
+FINE_ENOUGH = 1e-5  # what is left to gain, per count, where no model is given
 HELD_OUT_ONCE = (1, 4)  # of a single fold: what is held out, and what is fitted
 LARGEST_TAKES = 5  # times as long as the next one: it is searched for, the others are merged
 COUNTS_A_FOLD = 10
@@ -68,7 +69,8 @@ def choose_topics(
     topics
         Numbers of topics to try, in any order.
     estimator
-        `TopicModel()` by default. The answer is one for this model: one with smooth topics, such as `LDA(eta=0.1)`, bears more.
+        `TopicModel(tol=1e-5)` by default: fits need not be finer than errors. The answer is one for this model: one with smooth
+        topics, such as `LDA(eta=0.1)`, bears more.
     folds
         Parts into which the counts are dealt, each foretold from the others. With 1, a fifth of the counts is foretold, once.
     overdispersion
@@ -229,7 +231,7 @@ def _overdispersion(given: Any, X: Counts, numbers: list[int], n_jobs: int | Non
 def _model(estimator: CountsEstimator | None, n_jobs: int | None) -> CountsEstimator:
     if not isinstance(estimator, CountsEstimator | None):
         raise ValueError(f"estimator={estimator!r}; give one of unmix, such as unmix.TopicModel()")
-    model = TopicModel() if estimator is None else clone(estimator)
+    model = TopicModel(tol=FINE_ENOUGH) if estimator is None else clone(estimator)
     if not isinstance(model.init, str):
         raise ValueError(
             "the estimator has an init made elsewhere, which may have seen the counts that are held out; leave init alone"

@@ -76,7 +76,8 @@ def choose(
 
     show.speak(quiet=quiet, json=json)
     numbers, varied = numbers_in(topics), dispersion_in(overdispersion)
-    estimator = estimator_of(model, **parsed(settings or []))
+    given = parsed(settings or [])
+    estimator = None if model == DEFAULT_MODEL and not given else estimator_of(model, **given)
     if output is None:
         output = Path(f"{name_of(input)}-choice")
     check_folder(output, force=force, files=(CHOICE_FILE, FOLDS_FILE))
