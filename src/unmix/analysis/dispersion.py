@@ -22,7 +22,7 @@ from unmix.solvers.init import known_factors
 from unmix.threads import use_threads
 from unmix.types import Factor, Floats, Integers
 
-ROUGH = 1e-4  # of fits from which b is estimated
+ROUGH = 1e-4  # tolerance of what b is estimated from
 
 
 class Dispersion(NamedTuple):
@@ -94,6 +94,7 @@ def _unseen(X: Counts, F: Factor, known: Integers, foretold: Integers) -> Disper
     """Of some features around rates from others. Samples weigh 1 / (t + median t)²: a few large ones, with topics of their own,
     would be all there is to see."""
     shown, hidden = (Counts.trusted(X.csr[:, columns]) for columns in (known, foretold))
-    L = known_factors(Problem(shown, F.shape[1]), np.ascontiguousarray(F[known], dtype=np.float64))
+    factors: Floats = F.astype(np.float64, copy=False)
+    L = known_factors(Problem(shown, F.shape[1]), factors[known], rounds=30, tolerance=ROUGH)
     weights = (X.sample_totals + max(float(np.median(X.sample_totals)), 1.0)) ** -2
-    return dispersion(hidden, L, np.ascontiguousarray(F[foretold]), weights)
+    return dispersion(hidden, L, factors[foretold], weights)
