@@ -271,7 +271,7 @@ def test_fits_of_a_fold_are_given_the_counts_of_the_others_and_nothing_else(monk
 
 
 def test_the_result_depends_on_the_seed_and_not_on_threads(chosen):
-    again = um.choose_topics(SMALL, [5, 3, 1, 2, 4], folds=3, random_state=0, n_jobs=2)
+    again = um.choose_topics(SMALL, [5, 3, 1, 2, 4], folds=np.int64(3), random_state=0, n_jobs=2)
     pd.testing.assert_frame_equal(numbers(again), numbers(chosen), check_exact=True)
     other = um.choose_topics(SMALL, range(1, 6), folds=3, random_state=1)
     assert not np.array_equal(other.scores, chosen.scores)

@@ -97,7 +97,7 @@ def choose_topics(
     (6, 6)
     """
     counts, numbers = _checked(X, topics, folds, worth)
-    model = _model(estimator, n_jobs)
+    folds, model = int(folds), _model(estimator, n_jobs)
     if keep is not None and random_state is None:
         raise ValueError("random_state=None with keep: give a number, or nobody could go on with what is kept")
     seed = int(generator(random_state).integers(2**31))
