@@ -33,6 +33,8 @@ COMMANDS = {
     "ends": ("data-folder", "threads"),
     "scale": ("threads",),
     "cluster": (),
+    "choose": ("data", "data-folder", "threads"),
+    "suggests": ("data-folder", "threads"),
 }
 BUSY = 0.5
 DEFAULT_OUTPUT = Path(__file__).parent / "out"

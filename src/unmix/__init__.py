@@ -16,6 +16,8 @@ from unmix.registry import MODELS
 
 if TYPE_CHECKING:
     from unmix import analysis, engines, plot, solvers
+    from unmix.analysis.choice import Choice
+    from unmix.analysis.choosing import choose_topics
     from unmix.counts import Counts
     from unmix.data import datasets
     from unmix.data.read import read, read_texts
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     *MODELS,
+    "Choice",
     "Counts",
     "Dirichlet",
     "Fit",
@@ -41,6 +44,7 @@ __all__ = [
     "Shards",
     "__version__",
     "analysis",
+    "choose_topics",
     "datasets",
     "deviance",
     "engines",
@@ -62,6 +66,8 @@ __all__ = [
 # Where each name lives. It is imported when it is first asked for, so that `unmix info` does not wait for scikit-learn.
 HOMES = {
     "unmix": ["analysis", "engines", "plot", "sc", "solvers"],
+    "unmix.analysis.choice": ["Choice"],
+    "unmix.analysis.choosing": ["choose_topics"],
     "unmix.counts": ["Counts"],
     "unmix.data": ["datasets"],
     "unmix.data.read": ["read", "read_texts"],

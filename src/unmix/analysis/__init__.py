@@ -5,6 +5,7 @@ Topics are given by their numbers, from 1, as in every table; arrays that come b
 
 from unmix.analysis.advice import advice
 from unmix.analysis.application import transform
+from unmix.analysis.choice import Choice
 from unmix.analysis.comparison import match_topics, topic_distances
 from unmix.analysis.completion import perplexity
 from unmix.analysis.features import distinctive_features, lifts, log_fold_change, top_features, topic_names
@@ -13,6 +14,7 @@ from unmix.analysis.samples import fair_sample, typical_samples
 from unmix.analysis.topics import topic_order
 
 __all__ = [
+    "Choice",
     "advice",
     "distinctive_features",
     "fair_sample",

@@ -10,9 +10,6 @@ import pandas as pd
 
 from unmix.counts import Counts, CountsLike
 from unmix.data.match import match_features
-from unmix.data.read import read_texts
-from unmix.estimators import from_fit
-from unmix.estimators.lazy import counts_of, is_anndata
 from unmix.fit import Fit
 from unmix.models.topics import poisson_to_topics
 from unmix.types import Floats
@@ -43,11 +40,16 @@ def transform(fit: Fit, X: CountsLike | Iterable[str]) -> Floats:
 
 def proportions_of(fit: Fit, counts: Counts) -> Floats:
     """Of counts with the features of the fit."""
+    from unmix.estimators import from_fit  # and scikit-learn with it
+
     estimator = from_fit(fit)
     return poisson_to_topics(estimator.transform(counts), estimator.components_.T)[0]
 
 
 def _counted(fit: Fit, X: Any) -> Counts:
+    from unmix.data.read import read_texts
+    from unmix.estimators.lazy import counts_of, is_anndata
+
     if isinstance(X, Counts):
         return X
     if is_anndata(X):

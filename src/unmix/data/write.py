@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -56,16 +56,20 @@ def write_fit(
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def check_folder(folder: str | os.PathLike[str], *, force: bool = False) -> Path:
-    """The absolute path of a folder to which a fit may be written; otherwise an error that says why not."""
+def check_folder(
+    folder: str | os.PathLike[str], *, force: bool = False, files: Sequence[str] = (MODEL_FILE, CHECKPOINT_FILE)
+) -> Path:
+    """The absolute path of a folder to which results may be written, one that is new, empty, or known by one of these files as
+    holding earlier ones; otherwise an error that says why not."""
     target = Path(folder).resolve()
     if target.is_dir():
         if Path.cwd().is_relative_to(target) or target.is_mount():
             raise FileExistsError(f"{folder}: cannot be replaced while it is in use; give a new folder inside it")
-        is_fits = any((target / name).is_file() for name in (MODEL_FILE, CHECKPOINT_FILE))
-        if not force and any(target.iterdir()) and not is_fits:
+        earlier = any((target / name).is_file() for name in files)
+        if not force and any(target.iterdir()) and not earlier:
+            whose = "a fit's" if MODEL_FILE in files else "such results"
             raise FileExistsError(
-                f"{folder}: holds files that are not a fit's; give another folder, or add to this one with --force"
+                f"{folder}: holds files that are not {whose}; give another folder, or add to this one with --force"
             )
     elif target.exists():
         raise FileExistsError(f"{folder}: is a file; give a folder for the results")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
 from numbers import Integral
 from typing import Any
 
@@ -36,6 +37,8 @@ def fit_path(
     parameters
         Of the estimator, such as `random_state=0`.
 
+    Ctrl-C ends it with the fits that are finished.
+
     >>> import unmix as um
     >>> fits = um.fit_path(um.datasets.digits(), range(1, 6), random_state=0)
     >>> [fit.n_topics for fit in fits.values()]
@@ -43,22 +46,48 @@ def fit_path(
     >>> all(fits[K].loglik < fits[K + 1].loglik for K in range(1, 5))
     True
     """
+    model = clone(TopicModel() if estimator is None else estimator).set_params(**parameters)
+    counts = X if isinstance(X, Counts) else Counts(X)
+    numbers = numbers_of_topics(topics)
+    fits: dict[int, Fit] = {}
+    try:
+        for K, fit in fits_downwards(counts, numbers, model):
+            fits[K] = fit
+    except KeyboardInterrupt:
+        if not fits:
+            raise
+        warnings.warn(
+            f"interrupted: {len(fits)} of {len(numbers)} fits are finished, and given back", UserWarning, stacklevel=2
+        )
+    return dict(sorted(fits.items()))
+
+
+def fits_downwards(X: Counts, numbers: Iterable[int], model: CountsEstimator) -> Iterator[tuple[int, Fit]]:
+    """The fits of a path, each when it is made, the largest first. Ctrl-C ends all of it, and not one of the fits."""
+
+    def made(one: CountsEstimator) -> Fit:
+        fit = one.fit(X).result_
+        if fit.status == "interrupted" and not one.callbacks:  # which may end a fit, and not the path
+            raise KeyboardInterrupt
+        return fit
+
+    likely = isinstance(model, PoissonNMF) and "prefit" in model.get_params()
+    plain = model if likely else PoissonNMF(n_jobs=model.n_jobs, random_state=model.random_state)
+    above: Fit | None = None
+    for K in sorted(numbers, reverse=True):
+        one = clone(plain).set_params(n_components=K)
+        if above is not None:
+            with use_threads(model.n_jobs):
+                merged = merge_down(Problem(X, K), above.L, above.F)
+            one.set_params(init=(merged.L, merged.F), prefit=0)
+        above = made(one)
+        yield K, above if likely else made(clone(model).set_params(n_components=K, init=above))
+
+
+def numbers_of_topics(topics: Iterable[int]) -> list[int]:
+    """Each once, in order."""
     numbers = list(topics)
     for K in numbers:
         if not isinstance(K, Integral) or isinstance(K, bool) or K < 1:
             raise ValueError(f"topics has {K!r}; give whole numbers >= 1")
-    model = clone(TopicModel() if estimator is None else estimator).set_params(**parameters)
-    counts = X if isinstance(X, Counts) else Counts(X)
-    likely = isinstance(model, PoissonNMF) and "prefit" in model.get_params()
-    plain = model if likely else PoissonNMF(n_jobs=model.n_jobs, random_state=model.random_state)
-    fits: dict[int, Fit] = {}
-    above: Fit | None = None
-    for K in sorted({int(K) for K in numbers}, reverse=True):
-        one = clone(plain).set_params(n_components=K)
-        if above is not None:
-            with use_threads(model.n_jobs):
-                merged = merge_down(Problem(counts, K), above.L, above.F)
-            one.set_params(init=(merged.L, merged.F), prefit=0)
-        above = one.fit(counts).result_
-        fits[K] = above if likely else clone(model).set_params(n_components=K, init=above).fit(counts).result_
-    return dict(sorted(fits.items()))
+    return sorted({int(K) for K in numbers})

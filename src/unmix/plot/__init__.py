@@ -6,6 +6,7 @@ and the order of topics cost nothing.
 """
 
 from unmix.analysis import topic_order
+from unmix.plot.choice import choice
 from unmix.plot.convergence import convergence
 from unmix.plot.embedding import embedding
 from unmix.plot.loadings_scatter import loadings_scatter
@@ -16,6 +17,7 @@ from unmix.plot.top_features import top_features
 from unmix.plot.topic_features import topic_features
 
 __all__ = [
+    "choice",
     "convergence",
     "embedding",
     "loadings_scatter",

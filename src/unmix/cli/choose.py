@@ -1,0 +1,200 @@
+"""`unmix choose`: how many topics, as a folder with a page, a picture and a table."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from unmix.cli import options, show
+from unmix.cli.commands import DEFAULT_MODEL, _examples, app, read_counts
+from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed
+from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose, fitting, results
+
+CHOICE_FILE, FOLDS_FILE = "choice.safetensors", "folds.safetensors"
+FEW_TOPICS = "1-20"
+
+Numbers = Annotated[
+    str, fitting("-k", "--topics", metavar="NUMBERS", help="Numbers of topics to try, such as 1-12,16,20.")
+]
+Folds = Annotated[int, fitting(min=1, help="Parts of the counts, each foretold from the others.")]
+Overdispersion = Annotated[
+    str | None,
+    fitting(metavar="B|estimate", help="For counts of variance μ + μ²/B.", show_default="Poisson counts"),
+]
+ChoiceFolder = Annotated[
+    Path | None, results("-o", "--output", help="Folder of the results.", show_default="INPUT-choice")
+]
+ResumeFolds = Annotated[bool, fitting("--resume", help="Go on with the finished folds of the same command.")]
+
+
+@app.command(
+    rich_help_panel="Start here",
+    epilog=_examples(
+        "unmix choose counts.npz",
+        "unmix choose cells.h5ad -k 2-12,16,20 --layer counts --overdispersion estimate",
+        "unmix choose speeches/ -k 2-20 --model lda --set alpha=auto --set eta=0.1",
+        "unmix choose counts.npz --resume",
+    ),
+)
+def choose(
+    input: InputPath,
+    topics: Numbers = FEW_TOPICS,
+    output: ChoiceFolder = None,
+    model: options.ModelName = DEFAULT_MODEL,
+    settings: options.Settings = None,
+    folds: Folds = 5,
+    overdispersion: Overdispersion = None,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    resume: ResumeFolds = False,
+    layer: Layer = None,
+    raw: Raw = False,
+    transpose: Transpose = None,
+    text_column: TextColumn = None,
+    min_df: options.MinDf = None,
+    max_df: options.MaxDf = None,
+    stop_words: options.StopWords = "english",
+    ngrams: options.Ngrams = 1,
+    title: options.Title = None,
+    force: options.Force = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Say how many topics counts or text have, and why.
+
+    Fits with each number of topics foretell counts that were held out. The
+    folder has choice.html, a page to read and to share, choice.png, choice.csv
+    and the result, choice.safetensors.
+
+    Ctrl-C keeps what is finished. The same command with --resume goes on.
+    """
+    from unmix.analysis.choosing import choose_topics
+    from unmix.data.read import name_of
+    from unmix.data.write import check_folder
+
+    show.speak(quiet=quiet, json=json)
+    numbers, varied = numbers_in(topics), dispersion_in(overdispersion)
+    given = parsed(settings or [])
+    estimator = None if model == DEFAULT_MODEL and not given else estimator_of(model, **given)
+    if output is None:
+        output = Path(f"{name_of(input)}-choice")
+    check_folder(output, force=force, files=(CHOICE_FILE, FOLDS_FILE))
+    reading: dict[str, Any] = {
+        "layer": layer,
+        "raw": raw,
+        "transpose": transpose,
+        "text_column": text_column,
+        "min_df": options.documents("--min-df", min_df),
+        "max_df": options.documents("--max-df", max_df),
+        "stop_words": None if stop_words == "none" else stop_words,
+        "ngrams": ngrams,
+    }
+    counts = _counts(input, reading)
+    output.mkdir(parents=True, exist_ok=True)
+    keep = output / FOLDS_FILE
+    if not resume:
+        keep.unlink(missing_ok=True)
+    elif not keep.is_file():
+        show.note(f"nothing to resume in {output}; starting anew")
+    try:
+        choice = choose_topics(
+            counts,
+            numbers,
+            estimator,
+            folds=folds,
+            overdispersion=varied,
+            random_state=seed,
+            n_jobs=threads,
+            keep=keep,
+            verbose=show.lively(),
+        )
+    except ValueError as error:
+        raise ValueError(f"{input}: {error}") from error
+    finally:
+        if not any(output.iterdir()):
+            output.rmdir()
+    _tell(choice)
+    _write(choice, output, title or f"{name_of(input)}: how many topics?")
+    show.say(f"wrote {output}{os.sep}; open {output / 'choice.html'} in a browser")
+    show.answer(_as_json(choice) | {"output": str(output)})
+    if choice.status == "interrupted":
+        show.note("kept the finished folds; the same command with --resume goes on")
+        sys.exit(INTERRUPTED)
+    keep.unlink(missing_ok=True)
+
+
+def numbers_in(text: str) -> list[int]:
+    """ "1-4,8" as 1, 2, 3, 4, 8."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()) or int(first) > int(last or first):
+            raise ValueError(f"--topics {text}: give numbers and ranges such as 1-12,16,20")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
+
+
+def dispersion_in(text: str | None) -> Any:
+    if text is None or text == "estimate":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"--overdispersion {text}: give a number > 0, or estimate") from None
+
+
+def _counts(path: Path, reading: dict[str, Any]) -> Any:
+    """Counts in memory: of shards, the samples that fits start from."""
+    from unmix.data.read import is_shards, read
+
+    if not is_shards(path):
+        return read_counts(path, **reading)
+    shards = cast(Any, read(path, **reading))
+    show.say(
+        f"opened {path}: {show.described(shards)}; choosing by {show.plural(len(shards.sample), 'sample')} of them"
+    )
+    return shards.sample
+
+
+def _tell(choice: Any) -> None:
+    """The table and the advice."""
+    if not show.silent():
+        lines = [f"{'topics':>7}{'perplexity':>13}{'below the best':>16}{'±':>12}{'lightest':>10}"]
+        marks = {choice.best: "best"} | {choice.suggested: "suggested"}
+        for row in choice.table.itertuples():
+            told = f"{row.topics:>7}{row.perplexity:>13,.2f}{row.delta:>16,.0f}{row.error:>12,.0f}{row.lightest:>10.1%}"
+            lines.append(f"{told}  {marks.get(row.topics, '')}")
+        show.console().print("", *lines, "", sep="\n")
+    first, *more = choice.advice()
+    show.say(f"{first}.")
+    for sentence in more:
+        show.note(sentence)
+
+
+def _write(choice: Any, folder: Path, title: str) -> None:
+    from unmix.files import replacing
+    from unmix.plot.choice import panels_of
+    from unmix.report import write_choice
+
+    choice.save(folder / CHOICE_FILE)
+    with replacing(folder / "choice.csv") as temporary:
+        choice.table.to_csv(temporary, index=False, lineterminator="\n")
+    with replacing(folder / "choice.png") as temporary:
+        panels_of(choice)[0].figure.savefig(temporary, dpi=150)
+    write_choice(choice, folder / "choice.html", title=title, command=show.command_line())
+
+
+def _as_json(choice: Any) -> dict[str, Any]:
+    return {
+        "suggested": choice.suggested,
+        "best": choice.best,
+        "worthwhile": choice.worthwhile,
+        "status": choice.status,
+        "folds": choice.folds_done,
+        "dispersion": choice.dispersion,
+        "overdispersion": choice.overdispersion,
+        "notes": choice.advice(),
+        "table": choice.table.to_dict("records"),
+    }
