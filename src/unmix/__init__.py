@@ -16,6 +16,11 @@ from unmix.registry import MODELS
 
 if TYPE_CHECKING:
     from unmix import analysis, engines, plot, solvers
+    from unmix.analysis.alignment import Alignment, align
+    from unmix.analysis.coherence import coherence
+    from unmix.analysis.consensus import consensus
+    from unmix.analysis.quality import Quality, diversity
+    from unmix.analysis.stability import Stability, stability
     from unmix.counts import Counts
     from unmix.data import datasets
     from unmix.data.read import read
@@ -33,16 +38,23 @@ if TYPE_CHECKING:
 
 __all__ = [
     *MODELS,
+    "Alignment",
     "Counts",
     "Dirichlet",
     "Fit",
     "Gamma",
     "Online",
+    "Quality",
     "Shards",
+    "Stability",
     "__version__",
+    "align",
     "analysis",
+    "coherence",
+    "consensus",
     "datasets",
     "deviance",
+    "diversity",
     "engines",
     "fit_path",
     "kkt",
@@ -54,6 +66,7 @@ __all__ = [
     "read",
     "shard",
     "solvers",
+    "stability",
     "topics_to_poisson",
     "write_report",
 ]
@@ -61,6 +74,16 @@ __all__ = [
 # Where each name lives. It is imported when it is first asked for, so that `unmix info` does not wait for scikit-learn.
 HOMES = {
     "unmix": ["analysis", "engines", "plot", "sc", "solvers"],
+    "unmix.analysis": [
+        "Alignment",
+        "Quality",
+        "Stability",
+        "align",
+        "coherence",
+        "consensus",
+        "diversity",
+        "stability",
+    ],
     "unmix.counts": ["Counts"],
     "unmix.data": ["datasets"],
     "unmix.data.read": ["read"],
