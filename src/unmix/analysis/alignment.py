@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,7 +62,7 @@ class Alignment(Result):
         return said
 
 
-def align(fits: Iterable[Fit] | Mapping[object, Fit]) -> Alignment:
+def align(fits: Iterable[Fit] | Mapping[Any, Fit]) -> Alignment:
     """Topics of several fits, each followed from one fit to the next.
 
     Parameters
@@ -141,7 +142,7 @@ def _same(fit: Fit, other: Fit) -> bool:
     return np.array_equal(fit.features, other.features)
 
 
-def _named(fits: Iterable[Fit] | Mapping[object, Fit]) -> dict[str, Fit]:
+def _named(fits: Iterable[Fit] | Mapping[Any, Fit]) -> dict[str, Fit]:
     pairs = list(fits.items() if isinstance(fits, Mapping) else enumerate([fits] if isinstance(fits, Fit) else fits, 1))
     if len(pairs) < 2:
         raise ValueError(f"{len(pairs)} fit{'s' * (len(pairs) != 1)} cannot be aligned; give at least 2")

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from unmix.analysis.runs import Noise, Topics, checked_model, in_order, repeated
+from unmix.analysis.runs import Noise, Topics, checked_counts, checked_model, in_order, repeated
 from unmix.analysis.stability import likeness
 from unmix.counts import Counts, CountsLike
 from unmix.estimators.base import CountsEstimator
@@ -83,7 +83,7 @@ def consensus(
     >>> fit.status, fit.data["consensus"]["kept"]
     ('converged', [4, 4, 4])
     """
-    counts = X if isinstance(X, Counts) else Counts(X)  # `repeated` refuses shards
+    counts = checked_counts(X, runs, noise)
     done = repeated(
         counts,
         K,
