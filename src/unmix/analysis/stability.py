@@ -34,9 +34,10 @@ from unmix.fit import Fit
 from unmix.types import Floats, Integers, Seed
 
 STABLE = (0.25, 0.8)  # margin and recall of a topic that is found again: at least both
-LOST = (0.1, 0.5)  # of one that is not: less than either
+UNSTABLE = (0.1, 0.5)  # of one that is not: less than either
 EMPTY = 1e-6  # of all counts: such a topic has no features of its own
 ALIKE = 20  # features of about the same frequency
+SHUFFLED = 5  # runs, by which the floor is known to two digits
 NEIGHBOURS = 0.3  # of the runs, whose distance is the local density (Kotliar et al. 2019)
 
 
@@ -45,7 +46,7 @@ class Stability(Result):
     """What `stability` found.
 
     `table` has a row a topic: `topic` and `name` of the reference, its `share`, `stability`, `margin`, `recall`, `floor`, and a
-    `verdict`: "stable", "unsure", "lost" or "empty".
+    `verdict`: "stable", "unsure", "unstable" or "empty".
     """
 
     table: pd.DataFrame
@@ -58,7 +59,7 @@ class Stability(Result):
     unfinished: int  # fits that ended before they had converged
     status: Finished
 
-    VERDICTS: ClassVar = ("stable", "unsure", "lost", "empty")
+    VERDICTS: ClassVar = ("stable", "unsure", "unstable", "empty")
 
     @property
     def density(self) -> Floats:
@@ -71,8 +72,8 @@ class Stability(Result):
         again = {"halves": "halves of the counts", "bootstrap": "counts drawn anew", "none": "other starts"}[self.noise]
         said = [f"{(verdicts == 'stable').sum()} of {len(verdicts)} topics are found again in {again}"]
         for row in self.table.itertuples():
-            if row.verdict in ("lost", "unsure"):
-                word = "is not found again" if row.verdict == "lost" else "is not always found again"
+            if row.verdict in ("unstable", "unsure"):
+                word = "is not found again" if row.verdict == "unstable" else "is not always found again"
                 said.append(
                     f"topic {row.name} {word}: in {row.recall:.0%} of the runs, with a margin of {row.margin:.2f}"
                 )
@@ -207,12 +208,12 @@ def unrelated(reference: Fit, found: list[Topics]) -> Floats:
     pooled = reference.topics @ reference.shares
     ranks = np.argsort(-pooled, kind="stable")
     total = np.zeros(reference.n_topics)
-    for topics in found:
+    for topics in found[:SHUFFLED]:
         shuffled = np.empty_like(topics)
         for k in range(reference.n_topics):
             shuffled[ranks, k] = topics[ranks[_among_alike(len(ranks), rng)], k]
         total += likeness(reference.topics, [in_order(shuffled, reference.topics)])[0][0]
-    return total / len(found)
+    return total / len(found[:SHUFFLED])
 
 
 def _among_alike(m: int, rng: np.random.Generator) -> Integers:
@@ -230,5 +231,5 @@ def verdicts(table: pd.DataFrame) -> list[str]:
         elif margin >= STABLE[0] and recall >= STABLE[1]:
             words.append("stable")
         else:
-            words.append("lost" if margin < LOST[0] or recall < LOST[1] else "unsure")
+            words.append("unstable" if margin < UNSTABLE[0] or recall < UNSTABLE[1] else "unsure")
     return words

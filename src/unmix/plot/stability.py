@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LONGEST_NAME = 34  # letters
-PALE = {"stable": 1.0, "unsure": 0.55, "lost": 0.22, "empty": 0.22}  # how strong the colour of a bar is
+PALE = {"stable": 1.0, "unsure": 0.55, "unstable": 0.22, "empty": 0.22}  # how strong the colour of a bar is
 
 
 def stability(
@@ -123,7 +123,7 @@ def _density(ax: Axes, found: Stability) -> None:
     verdicts, runs = found.table["verdict"].to_numpy(), len(found.similarity)
     of_each = np.tile(verdicts, runs)
     there = [word for word in found.VERDICTS if word in verdicts]
-    shades = {"stable": "#0072B2", "unsure": "#56B4E9", "lost": "#D55E00", "empty": "0.6"}
+    shades = {"stable": "#0072B2", "unsure": "#56B4E9", "unstable": "#D55E00", "empty": "0.6"}
     parts = [found.density[of_each == word] for word in there]
     most = 1.1 * max(found.density.max(), 1e-3)
     ax.hist(
