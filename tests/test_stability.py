@@ -19,7 +19,7 @@ from unmix.analysis.coherence import normalised_information
 from unmix.analysis.consensus import agreed, barycentres
 from unmix.analysis.quality import held_out_lift
 from unmix.analysis.runs import distances_between, in_order
-from unmix.analysis.stability import likeness, silhouettes
+from unmix.analysis.stability import likeness, recalls, silhouettes
 from unmix.cli import main
 
 X = random_counts(40, 30, K=3, seed=1, mean=6.0)
@@ -59,7 +59,7 @@ def test_one_topic_too_many_is_exposed_and_the_true_ones_hold(seed: int) -> None
     assert right.table["recall"].min() == 1
     more = um.stability(drawn(4, seed), 5, runs=20, random_state=0)
     assert sorted(more.table["verdict"]) == ["stable"] * 4 + ["unstable"]
-    assert any("is unstable: found again in" in text for text in more.advice())
+    assert any("is unstable: when a run has found it" in text for text in more.advice())
 
 
 def test_two_topics_too_many_are_exposed() -> None:
@@ -100,6 +100,15 @@ def test_margins_are_the_silhouettes_of_scikit_learn() -> None:
     np.testing.assert_allclose(silhouettes(distances, 3), theirs, atol=1e-12)
     wide = np.sqrt(np.hstack(found))
     np.testing.assert_allclose(distances**2, 1 - wide.T @ wide, atol=1e-12)
+
+
+def test_recall_is_the_share_of_pairs_of_runs_that_find_the_same() -> None:
+    one, two = random_topics(12, 3, 0), random_topics(12, 3, 1)
+    np.testing.assert_array_equal(recalls(distances_between([one, one, one]), 3), 1)
+    found = [one, two, random_topics(12, 3, 2)]
+    pairs = [(a, b) for a in found for b in found if a is not b]
+    by_hand = [np.mean([np.argmax(np.sqrt(a[:, k]) @ np.sqrt(b)) == k for a, b in pairs]) for k in range(3)]
+    np.testing.assert_allclose(recalls(distances_between(found), 3), by_hand)
 
 
 def test_the_reference_is_the_default_fit_and_runs_are_fits_of_their_seeds() -> None:

@@ -50,8 +50,8 @@ def consensus(
 ) -> Fit:
     """A fit of K topics that were found again and again, in halves of the counts.
 
-    `fit.data["consensus"]` says of each topic how many runs make up its centre (`kept`), its `stability` and `recall` in all of
-    them, and the log-likelihoods of the fit to all counts that centres begin with, of the consensus, and of the polished fit.
+    `fit.data["consensus"]` says of each topic how many runs make up its centre (`kept`), its `stability` in all of them,
+    and the log-likelihoods of the fit to all counts that centres begin with, of the consensus, and of the polished fit.
     Ctrl-C keeps the runs that are finished.
 
     Parameters
@@ -107,14 +107,13 @@ def consensus(
             warnings.simplefilter("ignore", ConvergenceWarning)  # the fit says it, and so does its advice
             fit = clone(model).set_params(init=plain, random_state=seed).fit(counts).result_
         logliks["polished"] = fit.loglik
-    similarity, nearest = likeness(fit.topics, [in_order(topics, fit.topics) for topics in done.found])
+    similarity, _ = likeness(fit.topics, [in_order(topics, fit.topics) for topics in done.found])
     about: Record = {
         "runs": len(done.found),
         "noise": noise,
         "status": done.status,
         "kept": kept.sum(axis=0).tolist(),
         "stability": similarity.mean(axis=0).tolist(),
-        "recall": nearest.mean(axis=0).tolist(),
         "loglik": logliks,
     }
     return replace(fit, data=fit.data | {"consensus": about})

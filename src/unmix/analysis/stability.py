@@ -4,13 +4,14 @@ With H the Hellinger distance, c_k the topics of a reference, the fit to all cou
 with c_k (one to one, so that Σ_k H² is the smallest there is),
 
     stability_k = mean_r 1 − H(c_k, f_rk)
-    recall_k    = share of runs in which f_rk is nearer to c_k than to any other c_l
+    recall_k    = share of pairs of runs r ≠ s in which none of the topics of s is nearer to f_rk than f_sk is
     margin_k    = mean_r (b − a) / max(a, b):   a the mean distance of f_rk to the f_sk of other runs,
                                                 b the least mean distance to the f_sl of any l ≠ k     (Rousseeuw 1987)
     floor_k     = the same as stability_k, of runs that have nothing in common with the reference: features of about the same
                   frequency are exchanged at random
 
-The noise of rare features adds the same to all distances of a topic: it lowers stability and margin, and leaves recall as it is.
+The reference gives the topics of runs their names, and has a part in stability alone: it shares its noise with the halves. The
+noise of rare features adds the same to all distances of a topic: it lowers stability and margin, and leaves recall as it is.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from unmix.estimators.base import CountsEstimator
 from unmix.fit import Fit
 from unmix.types import Floats, Integers, Seed
 
-STABLE = (0.25, 0.8)  # margin and recall of a topic that is found again: at least both
+STABLE = (0.25, 0.7)  # margin and recall of a topic that is found again: at least both
 UNSTABLE = (0.1, 0.5)  # of one that is not: less than either
 EMPTY = 1e-6  # of all counts: such a topic has no features of its own
 ALIKE = 20  # features of about the same frequency
@@ -73,9 +74,9 @@ class Stability(Result):
         said = [f"{(verdicts == 'stable').sum()} of {len(verdicts)} topics are found again in {again}"]
         for row in self.table.itertuples():
             if row.verdict in ("unstable", "unsure"):
-                word = "is not found again" if row.verdict == "unstable" else "is not always found again"
                 said.append(
-                    f"topic {row.name} {word}: in {row.recall:.0%} of the runs, with a margin of {row.margin:.2f}"
+                    f"topic {row.name} is {row.verdict}: when a run has found it, another one has in {row.recall:.0%} of cases; "
+                    f"its margin is {row.margin:.2f}"
                 )
             elif row.verdict == "empty":
                 said.append(f"topic {row.topic} is empty")
@@ -155,19 +156,17 @@ def stability(
         keep=keep,
         verbose=verbose,
     )
-    similarity, nearest = likeness(done.reference.topics, done.found)
+    similarity, _ = likeness(done.reference.topics, done.found)
     distances = distances_between(done.found)
-    margins = silhouettes(distances, K)
-    floor = unrelated(done.reference, done.found)
     table = pd.DataFrame(
         {
             "topic": np.arange(1, K + 1),
             "name": topic_names(done.reference),
             "share": done.reference.shares,
             "stability": similarity.mean(axis=0),
-            "margin": margins,
-            "recall": nearest.mean(axis=0),
-            "floor": floor,
+            "margin": silhouettes(distances, K),
+            "recall": recalls(distances, K),
+            "floor": unrelated(done.reference, done.found),
         }
     )
     table["verdict"] = verdicts(table)
@@ -202,6 +201,16 @@ def silhouettes(distances: Floats, K: int) -> Floats:
     return (np.divide(other - own, larger, out=np.zeros_like(own), where=larger > 0)).mean(axis=0)
 
 
+def recalls(distances: Floats, K: int) -> Floats:
+    """The share of pairs of runs in which the topic of one is the nearest of all to that of the other; NaN for a single run."""
+    runs = len(distances) // K
+    if runs == 1:
+        return np.full(K, np.nan)
+    between = distances.reshape(runs, K, runs, K).transpose(0, 2, 1, 3)  # run, other run, topic, other topic
+    found = between.diagonal(axis1=2, axis2=3) <= between.min(axis=3)
+    return (found.sum(axis=(0, 1)) - runs) / (runs * (runs - 1))  # a run finds its own
+
+
 def unrelated(reference: Fit, found: list[Topics]) -> Floats:
     """What `likeness` would be, on average, if runs had nothing but the frequencies of features in common with the reference."""
     rng = np.random.default_rng(0)
@@ -222,10 +231,10 @@ def _among_alike(m: int, rng: np.random.Generator) -> Integers:
 
 
 def verdicts(table: pd.DataFrame) -> list[str]:
-    """A single topic has no margin, and needs none."""
+    """A single topic has no margin, and needs none. Of a single run nothing can be said."""
     words = []
     for share, margin, recall in zip(table["share"], table["margin"], table["recall"], strict=True):
-        margin = 1.0 if np.isnan(margin) else margin
+        margin = 1.0 if len(table) == 1 else margin
         if share < EMPTY:
             words.append("empty")
         elif margin >= STABLE[0] and recall >= STABLE[1]:
