@@ -164,6 +164,14 @@ def test_interrupted_runs_are_kept_and_the_same_call_goes_on(tmp_path: Path) -> 
         um.stability(X, 3, runs=6, random_state=0, keep=keep, estimator=um.TopicModel(tol=1e-3))
 
 
+@pytest.mark.parametrize("K", [1, 2])
+def test_of_a_single_run_nothing_is_said_but_how_like_it_is(K: int) -> None:
+    found = um.stability(X, K, runs=4, estimator=um.TopicModel(callbacks=[Stops(3)]), random_state=0)
+    assert found.similarity.shape == (1, K)
+    assert found.table["verdict"].tolist() == ["unsure"] * K
+    um.plot.stability(found)[0].figure.canvas.draw()  # type: ignore[index]
+
+
 def test_an_interrupt_before_the_first_run_is_an_interrupt() -> None:
     with pytest.raises(KeyboardInterrupt):
         um.stability(X, 3, runs=4, estimator=um.TopicModel(callbacks=[Stops(2)]), random_state=0)
@@ -569,9 +577,9 @@ def test_the_terminal_writes_tables_pictures_and_a_consensus(
         "stability.csv",
         "stability.png",
         "stability.safetensors",
-        "model.safetensors",
+        "consensus.safetensors",
     }
-    assert um.load(folder / "model.safetensors").data["consensus"]["runs"] == 3
+    assert um.load(folder / "consensus.safetensors").data["consensus"]["runs"] == 3
     out = capsys.readouterr().out
     assert "topics are found again in halves of the counts" in out
     assert run(*common, "--noise", "none", "--quiet", "--resume") == 0

@@ -34,7 +34,7 @@ from unmix.estimators.base import CountsEstimator
 from unmix.fit import Fit
 from unmix.types import Floats, Integers, Seed
 
-STABLE = (0.25, 0.7)  # margin and recall of a topic that is found again: at least both
+STABLE = (0.25, 0.6)  # margin and recall of a topic that is found again: at least both
 UNSTABLE = (0.1, 0.5)  # of one that is not: less than either
 EMPTY = 1e-6  # of all counts: such a topic has no features of its own
 ALIKE = 20  # features of about the same frequency
@@ -65,8 +65,8 @@ class Stability(Result):
     @property
     def density(self) -> Floats:
         """For each topic of each run the mean distance to its nearest ones, as many as 0.3 of the runs; the lower, the denser."""
-        near = max(1, int(NEIGHBOURS * len(self.similarity)))
-        return np.sort(self.distances, axis=1)[:, 1 : near + 1].mean(axis=1)
+        near = min(max(1, int(NEIGHBOURS * len(self.similarity))), len(self.distances) - 1)
+        return np.sort(self.distances, axis=1)[:, 1 : near + 1].sum(axis=1) / max(1, near)
 
     def advice(self) -> list[str]:
         verdicts, finished = self.table["verdict"], len(self.similarity)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from unmix.analysis.stability import Stability
 
-RUNS_FILE, RESULT_FILE = "runs.safetensors", "stability.safetensors"
+RUNS_FILE, RESULT_FILE, CONSENSUS_FILE = "runs.safetensors", "stability.safetensors", "consensus.safetensors"
 
 Noise = StrEnum("Noise", [("halves", "halves"), ("bootstrap", "bootstrap"), ("none", "none")])
 HALVES = Noise("halves")
@@ -54,7 +54,7 @@ def stability(
         Path | None, fitting(metavar="MODEL", help="The fit to ask about.", show_default="a fit of all counts")
     ] = None,
     consensus: Annotated[
-        bool, fitting("--consensus", help="Write a model too, whose topics are those that runs agree on.")
+        bool, fitting("--consensus", help=f"Write {CONSENSUS_FILE} too: a model of the topics that runs agree on.")
     ] = False,
     model: options.ModelName = DEFAULT_MODEL,
     settings: options.Settings = None,
@@ -81,7 +81,6 @@ def stability(
     from unmix.analysis import consensus as agreed
     from unmix.analysis import stability as measured
     from unmix.data.read import name_of
-    from unmix.data.write import MODEL_FILE
 
     show.speak(quiet=quiet, json=json)
     estimator = estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **parsed(settings or []))
@@ -124,7 +123,7 @@ def stability(
     if consensus and found.status == "finished":
         with show.working("putting runs together"):
             common = agreed(counts, topics, runs, noise=noise.value, estimator=estimator, random_state=seed, keep=kept)
-        common.save(folder / MODEL_FILE)
+        common.save(folder / CONSENSUS_FILE)
     if found.status == "finished":
         kept.unlink()
     _tell(found, folder)

@@ -95,7 +95,7 @@ def _runs(ax: Axes, found: Stability) -> None:
     order = np.concatenate([np.argsort(centred[:, k], kind="stable") * K + k for k in range(K)])
     shown = 1 - found.distances[np.ix_(order, order)]
     others = shown[~np.eye(len(shown), dtype=bool)]  # a topic is like itself, which tells nothing
-    ends = {"vmin": others.min(), "vmax": others.max()}
+    ends = {"vmin": others.min(initial=1), "vmax": others.max(initial=0)}
     image = ax.imshow(shown, cmap="Blues", interpolation="nearest", rasterized=True, **ends)
     edges = np.arange(1, K) * runs - 0.5
     ax.hlines(edges, -0.5, K * runs - 0.5, color="white", linewidth=0.8)
