@@ -158,6 +158,12 @@ def test_interrupted_runs_are_kept_and_the_same_call_goes_on(tmp_path: Path) -> 
     written = keep.read_bytes()
     um.consensus(X, 3, runs=6, random_state=0, keep=keep)  # of the same runs
     assert keep.read_bytes() == written
+    fewer = um.stability(X, 3, runs=3, random_state=0, keep=keep)
+    assert fewer.status == "finished"
+    np.testing.assert_array_equal(fewer.similarity, whole.similarity[:3])
+    more = um.stability(X, 3, runs=7, random_state=0, keep=keep, estimator=um.TopicModel(callbacks=[Stops(2)]))
+    assert more.status == "finished"  # with one fit more
+    np.testing.assert_array_equal(more.similarity[:6], whole.similarity)
     with pytest.raises(ValueError, match="parts of other data or other parameters"):
         um.stability(X + 1, 3, runs=6, random_state=0, keep=keep)
     with pytest.raises(ValueError, match="parts of other data or other parameters"):

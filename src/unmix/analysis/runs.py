@@ -81,8 +81,9 @@ def repeated(
             return {} if reference is not None else _fitted(model, counts, seed)
         return _fitted(model, noisy(run), seed + run)
 
-    of = {"data": counts.facts["checksum"], "noise": noise, "runs": runs, "seed": seed, "model": _told(model)}
-    parts, status = in_parts(range(runs + 1), work, keep=keep, of=of, tell=_tell if verbose else None)
+    # not how many: a file of fewer runs, or of more, is as good
+    of = {"data": counts.facts["checksum"], "noise": noise, "seed": seed, "model": _told(model)}
+    parts, _ = in_parts(range(runs + 1), work, keep=keep, of=of, tell=_tell if verbose else None)
     done = [part for part in parts[1:] if part is not None]
     if not done:
         raise KeyboardInterrupt
@@ -91,7 +92,7 @@ def repeated(
     unfinished = sum(int(part["unfinished"][0]) for part in [first, *done])
     found = [in_order(part["topics"], first["topics"]) for part in done]
     features = counts.features if counts.features is not None or reference is None else reference.features
-    return Runs(_of_all(first, features), found, unfinished, status)
+    return Runs(_of_all(first, features), found, unfinished, "finished" if len(done) == runs else "interrupted")
 
 
 def in_order(topics: Topics, like: Topics) -> Topics:
@@ -221,6 +222,7 @@ def _told(model: CountsEstimator) -> dict[str, str]:
 
 
 def _tell(done: int, of: int, left: float | None) -> None:
+    done = min(done, of)  # a file may have more
     known = "" if left is None or done == of else f", about {left:.0f} s left"
     sys.stderr.write(f"\r{done} of {of} fits{known}".ljust(48) + ("\n" if done == of else ""))
     sys.stderr.flush()

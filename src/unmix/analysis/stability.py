@@ -132,7 +132,8 @@ def stability(
     n_jobs
         Threads of each fit. The result does not depend on it.
     keep
-        A file for the runs that are finished, so that the same call goes on with the rest; `consensus` uses the same runs.
+        A file for the runs that are finished, so that the same call, or one with more runs, goes on with the rest; `consensus`
+        uses the same runs.
     verbose
         Tell on stderr how many are done, and how long the others will take.
 
