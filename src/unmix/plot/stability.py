@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from unmix.analysis import Stability
 from unmix.analysis.topics import short
 from unmix.plot.palette import palette
-from unmix.plot.style import QUIET, figure_of, literal, new_axes, new_figure, tidy
+from unmix.plot.style import QUIET, figure_of, new_axes, new_figure, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -133,5 +133,9 @@ def _density(ax: Axes, found: Stability) -> None:
     tidy(ax)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
-    literal(ax.legend(frameon=False, fontsize=8, title="topics that are", title_fontsize=8).get_texts())
+    names = [f"{word} topics" for word in there]
+    above = (1.0, 0.98)
+    ax.legend(
+        names, loc="lower right", bbox_to_anchor=above, ncols=len(names), handlelength=1.0, frameon=False, fontsize=8
+    )
     ax.set_xlabel("mean distance to the nearest topics of other runs", fontsize=9)
