@@ -35,6 +35,7 @@ COMMANDS = {
     "cluster": (),
     "choose": ("data", "data-folder", "threads"),
     "suggests": ("data-folder", "threads"),
+    "stability": OPTIONS.keys(),
 }
 BUSY = 0.5
 DEFAULT_OUTPUT = Path(__file__).parent / "out"

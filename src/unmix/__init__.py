@@ -16,8 +16,13 @@ from unmix.registry import MODELS
 
 if TYPE_CHECKING:
     from unmix import analysis, engines, plot, solvers
+    from unmix.analysis.alignment import Alignment, align
     from unmix.analysis.choice import Choice
     from unmix.analysis.choosing import choose_topics
+    from unmix.analysis.coherence import coherence
+    from unmix.analysis.consensus import consensus
+    from unmix.analysis.quality import Quality, diversity
+    from unmix.analysis.stability import Stability, stability
     from unmix.counts import Counts
     from unmix.data import datasets
     from unmix.data.read import read, read_texts
@@ -36,17 +41,24 @@ if TYPE_CHECKING:
 __all__ = [
     *MODELS,
     "Choice",
+    "Alignment",
     "Counts",
     "Dirichlet",
     "Fit",
     "Gamma",
     "Online",
+    "Quality",
     "Shards",
+    "Stability",
     "__version__",
+    "align",
     "analysis",
     "choose_topics",
+    "coherence",
+    "consensus",
     "datasets",
     "deviance",
+    "diversity",
     "engines",
     "fit_path",
     "kkt",
@@ -59,6 +71,7 @@ __all__ = [
     "read_texts",
     "shard",
     "solvers",
+    "stability",
     "topics_to_poisson",
     "write_report",
 ]
@@ -68,6 +81,16 @@ HOMES = {
     "unmix": ["analysis", "engines", "plot", "sc", "solvers"],
     "unmix.analysis.choice": ["Choice"],
     "unmix.analysis.choosing": ["choose_topics"],
+    "unmix.analysis": [
+        "Alignment",
+        "Quality",
+        "Stability",
+        "align",
+        "coherence",
+        "consensus",
+        "diversity",
+        "stability",
+    ],
     "unmix.counts": ["Counts"],
     "unmix.data": ["datasets"],
     "unmix.data.read": ["read", "read_texts"],

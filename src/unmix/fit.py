@@ -22,6 +22,9 @@ from unmix.types import Factor, Floats, Record, Status
 if TYPE_CHECKING:
     from anndata import AnnData
 
+    from unmix.analysis.quality import Quality
+    from unmix.counts import CountsLike
+
 
 @dataclass(frozen=True, eq=False)
 class Fit:
@@ -112,6 +115,12 @@ class Fit:
         import unmix
 
         return unmix.analysis.transform(self, X)
+
+    def quality(self, X: CountsLike, top: int = 10, held_out: CountsLike | None = None) -> Quality:
+        """How coherent, exclusive, wide and unlike the others each topic is: `unmix.analysis.quality`."""
+        import unmix
+
+        return unmix.analysis.quality(self, X, top, held_out=held_out)
 
     def advice(self) -> list[str]:
         """What a person may want to know or do about this fit: `unmix.analysis.advice`."""

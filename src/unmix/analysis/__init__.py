@@ -4,25 +4,41 @@ Topics are given by their numbers, from 1, as in every table; arrays that come b
 """
 
 from unmix.analysis.advice import advice
+from unmix.analysis.alignment import Alignment, align
 from unmix.analysis.application import transform
 from unmix.analysis.choice import Choice
+from unmix.analysis.coherence import coherence
 from unmix.analysis.comparison import match_topics, topic_distances
 from unmix.analysis.completion import perplexity
+from unmix.analysis.consensus import consensus
 from unmix.analysis.features import distinctive_features, lifts, log_fold_change, top_features, topic_names
 from unmix.analysis.places import similarity_order, topic_map
+from unmix.analysis.quality import Quality, diversity, exclusivity, held_out_lift, quality
 from unmix.analysis.samples import fair_sample, typical_samples
+from unmix.analysis.stability import Stability, stability
 from unmix.analysis.topics import topic_order
 
 __all__ = [
+    "Alignment",
     "Choice",
+    "Quality",
+    "Stability",
     "advice",
+    "align",
+    "coherence",
+    "consensus",
     "distinctive_features",
+    "diversity",
+    "exclusivity",
     "fair_sample",
+    "held_out_lift",
     "lifts",
     "log_fold_change",
     "match_topics",
     "perplexity",
+    "quality",
     "similarity_order",
+    "stability",
     "top_features",
     "topic_distances",
     "topic_map",

@@ -6,23 +6,29 @@ and the order of topics cost nothing.
 """
 
 from unmix.analysis import topic_order
+from unmix.plot.alignment import alignment
 from unmix.plot.choice import choice
 from unmix.plot.convergence import convergence
 from unmix.plot.embedding import embedding
 from unmix.plot.loadings_scatter import loadings_scatter
 from unmix.plot.palette import palette, topic_colours
+from unmix.plot.quality import quality
 from unmix.plot.similarity import similarity
+from unmix.plot.stability import stability
 from unmix.plot.structure import structure
 from unmix.plot.top_features import top_features
 from unmix.plot.topic_features import topic_features
 
 __all__ = [
+    "alignment",
     "choice",
     "convergence",
     "embedding",
     "loadings_scatter",
     "palette",
+    "quality",
     "similarity",
+    "stability",
     "structure",
     "top_features",
     "topic_colours",

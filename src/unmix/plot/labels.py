@@ -38,10 +38,12 @@ def place_labels(
     y: ArrayLike,
     names: Sequence[str],
     boxes: Sequence[str] | None = None,
+    sizes: ArrayLike | None = None,
 ) -> list[Annotation]:
     """Write each name near its point, inside the Axes; those that find no free place are left out.
 
-    `boxes` are the colours of frames around the names, which then may lie on the points, and best on their own.
+    `boxes` are the colours of frames around the names, which then may lie on the points, and best on their own. `sizes` are the
+    diameters of points that are larger than usual, in points of 1/72 inch.
     Limits and scales of the axes must be final, and the figure must have its final size.
     """
     from matplotlib.patheffects import withStroke
@@ -52,7 +54,8 @@ def place_labels(
     spots = (ax.transData.transform(places) * points).tolist()
     frame = tuple((np.asarray(ax.get_window_extent().extents) * points).tolist())
     boxed = boxes is not None
-    taken = [] if boxed else [_box(u, v, POINT_SIZE, POINT_SIZE) for u, v in spots]
+    wide = np.full(len(names), POINT_SIZE) if sizes is None else np.maximum(np.asarray(sizes, dtype=float), POINT_SIZE)
+    taken = [] if boxed else [_box(u, v, size, size) for (u, v), size in zip(spots, wide.tolist(), strict=True)]
     style: dict[str, Any] = {"fontsize": LETTER_SIZE, "parse_math": False, "ha": "center", "va": "center"}
     if boxes is None:
         style["path_effects"] = [withStroke(linewidth=2, foreground="white")]
@@ -60,7 +63,8 @@ def place_labels(
     written = []
     for i, name in enumerate(names):
         width, height = (points * length + 2 * (BETWEEN + PADDING * boxed) for length in _size(ax, name))
-        for distance, dx, dy in _offsets(width, height, boxed):
+        beyond = float(wide[i]) - POINT_SIZE
+        for distance, dx, dy in _offsets(width + beyond, height + beyond, boxed):
             line = (*spots[i], spots[i][0] + dx, spots[i][1] + dy)
             if room.take(_box(line[2], line[3], width, height), line if distance > NEAR else None):
                 if boxes is not None:

@@ -1,0 +1,229 @@
+"""How good each topic is, in one table: coherent, exclusive, spread over many features or few, unlike the others, and there in
+counts that the fit has not seen.
+
+    exclusivity   mean over the top features of 1 / (0.7 / e + 0.3 / f),  e and f the ranks of f_jk / Σ_l f_jl and of f_jk among
+                  all features, from 0 to 1                                                   (FREX: Bischof and Airoldi 2012)
+    effective     e^entropy: as many features, or samples, as would have the same entropy if all had the same part
+    lift          log of how many times as often held-back counts of the samples that have the topic are of its top features, as
+                  held-back counts of all samples are. Noise has none: the counts that made it are not among those held back.
+
+No number here says how many topics there are: coherence is the highest for few, exclusivity for many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.stats import rankdata
+
+from unmix.analysis.coherence import By, checked_top, coherence, frequent_features
+from unmix.analysis.comparison import topic_distances
+from unmix.analysis.features import topic_names
+from unmix.analysis.results import Result
+from unmix.counts import Counts, CountsLike
+from unmix.data.match import match_features
+from unmix.fit import Fit
+from unmix.types import Floats, Integers, Record
+
+EXCLUSIVE = 0.7  # the weight of exclusivity beside that of frequency
+PERSISTENCE = 0.9  # of a reader who goes on to the next feature of two lists (Webber, Moffat and Zobel 2010)
+EVERYWHERE = 0.5  # of the pairs: beyond that co-occurrence says little
+
+
+@dataclass(frozen=True, eq=False)
+class Quality(Result):
+    """What `quality` found.
+
+    `table` has a row a topic: `topic`, `name`, `share`, the columns of `coherence`, `exclusivity`, `effective_features`,
+    `effective_samples`, `from_background` and `nearest` (Hellinger distances to the frequencies of all samples, and to the
+    nearest other topic), and where counts were held back `lift` and its standard error `lift_error`. `diversity` is that of all.
+    """
+
+    table: pd.DataFrame
+    diversity: Record
+    top: int
+
+    def advice(self) -> list[str]:
+        said = []
+        if self.table["everywhere"].mean() > EVERYWHERE:
+            said.append(
+                "most pairs of top features are in more than 90% of the samples: coherence says little here; "
+                "unmix.differences tells what sets topics apart"
+            )
+        if unseen := int(self.table["unseen"].sum()):
+            said.append(f"{unseen} of the top features are in none of the samples; they were left out")
+        if "lift" in self.table:
+            for row in self.table[~(self.table["lift"] > 2 * self.table["lift_error"])].itertuples():
+                said.append(f"topic {row.name} has no lift in the counts held back: it may be noise")
+        return said
+
+
+def quality(
+    fit: Fit, X: CountsLike, top: int = 10, by: By = "frequency", held_out: CountsLike | None = None
+) -> Quality:
+    """One row a topic: coherence, exclusivity, how wide it is, how unlike others, and what held-back counts say.
+
+    Parameters
+    ----------
+    fit
+        Whose topics.
+    X
+        The samples to count co-occurrences in, as in `coherence`.
+    top
+        How many features of each topic.
+    by
+        "frequency" or "distinctive": which features, as in `coherence`.
+    held_out
+        Counts of the fit's samples that it has not seen: `fitted, held_out = X.thinned(2, rng)`.
+
+    >>> import unmix as um
+    >>> X = um.datasets.sotu()
+    >>> fit = um.TopicModel(4, random_state=0).fit(X).result_
+    >>> um.analysis.quality(fit, X).table[["topic", "npmi", "exclusivity", "effective_features"]].shape
+    (4, 4)
+    """
+    top = checked_top(fit, top)
+    about = pd.DataFrame({"topic": np.arange(1, fit.n_topics + 1), "name": topic_names(fit), "share": fit.shares})
+    table = about.merge(coherence(fit, X, top, by), on="topic")
+    table["exclusivity"] = exclusivity(fit, top)
+    table["effective_features"] = _effective(fit.topics)
+    table["effective_samples"] = _effective(_parts(fit.sizes[:, None] * fit.proportions))
+    table["from_background"] = np.sqrt(np.clip(1 - np.sqrt(fit.topics).T @ np.sqrt(fit.topics @ fit.shares), 0, 1))
+    table["nearest"] = _nearest(fit)
+    if held_out is not None:
+        table["lift"], table["lift_error"] = held_out_lift(fit, held_out, top)
+    return Quality(table, diversity(fit, min(25, len(fit.F))), top)
+
+
+def exclusivity(fit: Fit, top: int = 10) -> Floats:
+    """For each topic the mean FREX score of its heaviest features, between 0 and 1: high where they are frequent in the topic and
+    rare in others.
+
+    Parameters
+    ----------
+    fit
+        Whose topics.
+    top
+        How many features of each topic.
+
+    >>> import unmix as um
+    >>> fit = um.TopicModel(3, random_state=0).fit(um.datasets.digits()).result_
+    >>> bool((um.analysis.exclusivity(fit) > 0).all())
+    True
+    """
+    top = checked_top(fit, top)
+    topics, m = fit.topics, len(fit.F)
+    own = topics / np.maximum(topics.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    exclusive, frequent = rankdata(own, axis=0) / m, rankdata(topics, axis=0) / m
+    scores = 1 / (EXCLUSIVE / exclusive + (1 - EXCLUSIVE) / frequent)
+    return np.array(
+        [scores[rows, k].mean() if len(rows) else np.nan for k, rows in enumerate(frequent_features(fit, top))]
+    )
+
+
+def diversity(fit: Fit, top: int = 25) -> dict[str, float]:
+    """How unlike the topics of a fit are, all together.
+
+    `distinct`: the part of all K · top features that are different ones; `inverted_rbo`: one less the mean rank-biased overlap
+    of two lists; `mean_distance` and `least_distance` of two topics, by Hellinger. All but the first are NaN for a single topic.
+
+    Parameters
+    ----------
+    fit
+        Whose topics.
+    top
+        How many features of each topic.
+
+    >>> import unmix as um
+    >>> fit = um.TopicModel(3, random_state=0).fit(um.datasets.digits()).result_
+    >>> sorted(um.diversity(fit, top=10))
+    ['distinct', 'inverted_rbo', 'least_distance', 'mean_distance']
+    """
+    top = checked_top(fit, top)
+    lists, (one, two) = frequent_features(fit, top), np.triu_indices(fit.n_topics, 1)
+    overlaps = [_overlap(lists[a], lists[b], top) for a, b in zip(one, two, strict=True)]
+    distances = topic_distances(fit)[one, two]
+    several = fit.n_topics > 1
+    return {
+        "distinct": len(np.unique(np.concatenate(lists))) / max(1, sum(map(len, lists))),
+        "inverted_rbo": float(1 - np.mean(overlaps)) if several else np.nan,
+        "mean_distance": float(distances.mean()) if several else np.nan,
+        "least_distance": float(distances.min()) if several else np.nan,
+    }
+
+
+class Lift(NamedTuple):
+    """Of each topic, in natural logarithms, and its standard error over samples."""
+
+    lift: Floats
+    error: Floats
+
+
+def held_out_lift(fit: Fit, held_out: CountsLike, top: int = 10) -> Lift:
+    """How many times as often, in logarithms, the top features of a topic are among counts that the fit has not seen, in the
+    samples that have the topic. About zero for a topic that is made of noise.
+
+    Parameters
+    ----------
+    fit
+        A fit to a part of the counts.
+    held_out
+        Other counts of the same samples: `fitted, held_out = X.thinned(2, rng)`.
+    top
+        How many features of each topic.
+
+    >>> import numpy as np
+    >>> import unmix as um
+    >>> fitted, held_out = um.datasets.sotu().thinned(2, np.random.default_rng(0))
+    >>> fit = um.TopicModel(4, random_state=0).fit(fitted).result_
+    >>> bool((um.analysis.held_out_lift(fit, held_out).lift > 0).all())
+    True
+    """
+    top = checked_top(fit, top)
+    counts = match_features(held_out if isinstance(held_out, Counts) else Counts(held_out), fit).counts
+    if len(counts) != len(fit.L):
+        raise ValueError(
+            f"held_out has {len(counts)} samples and the fit {len(fit.L)}; give counts of the same samples"
+        )
+    totals, lifts, errors = counts.sample_totals, [], []
+    for k, features in enumerate(frequent_features(fit, top)):
+        own = np.asarray(counts.csr[:, features].sum(axis=1)).ravel()
+        weights = fit.proportions[:, k]
+        inside, outside = (weights @ own, weights @ totals), (own.sum(), totals.sum())
+        if min(*inside, *outside) <= 0:
+            lifts.append(np.nan if min(inside[1], outside[0]) <= 0 else -np.inf)
+            errors.append(np.nan)
+            continue
+        lifts.append(np.log(inside[0] / inside[1] * outside[1] / outside[0]))
+        # by the delta method: what one sample more or less changes
+        change = weights * (own / inside[0] - totals / inside[1]) - (own / outside[0] - totals / outside[1])
+        errors.append(np.sqrt((change**2).sum()))
+    return Lift(np.array(lifts), np.array(errors))
+
+
+def _nearest(fit: Fit) -> Floats:
+    """The distance of each topic to the nearest other one."""
+    if fit.n_topics == 1:
+        return np.array([np.nan])
+    return (topic_distances(fit) + np.diag(np.full(fit.n_topics, np.inf))).min(axis=0)
+
+
+def _parts(weights: Floats) -> Floats:
+    totals = weights.sum(axis=0)
+    return np.where(totals > 0, weights / np.where(totals > 0, totals, 1), 1 / len(weights))
+
+
+def _effective(parts: Floats) -> Floats:
+    """e^entropy of each column."""
+    logs = np.log(parts, out=np.zeros_like(parts), where=parts > 0)
+    return np.exp(-(parts * logs).sum(axis=0))
+
+
+def _overlap(one: Integers, two: Integers, top: int) -> float:
+    """Rank-biased overlap of two lists, cut after `top` and divided by what two equal lists would have."""
+    weights = PERSISTENCE ** np.arange(top)
+    shared = [len(np.intersect1d(one[:depth], two[:depth])) / depth for depth in range(1, top + 1)]
+    return float(weights @ shared / weights.sum())
