@@ -16,6 +16,7 @@ from unmix.registry import MODELS
 
 if TYPE_CHECKING:
     from unmix import analysis, engines, plot, solvers
+    from unmix.analysis.freedom import Freedom, freedom
     from unmix.counts import Counts
     from unmix.data import datasets
     from unmix.data.read import read
@@ -36,6 +37,7 @@ __all__ = [
     "Counts",
     "Dirichlet",
     "Fit",
+    "Freedom",
     "Gamma",
     "Online",
     "Shards",
@@ -45,6 +47,7 @@ __all__ = [
     "deviance",
     "engines",
     "fit_path",
+    "freedom",
     "kkt",
     "load",
     "loglik",
@@ -61,6 +64,7 @@ __all__ = [
 # Where each name lives. It is imported when it is first asked for, so that `unmix info` does not wait for scikit-learn.
 HOMES = {
     "unmix": ["analysis", "engines", "plot", "sc", "solvers"],
+    "unmix.analysis.freedom": ["Freedom", "freedom"],
     "unmix.counts": ["Counts"],
     "unmix.data": ["datasets"],
     "unmix.data.read": ["read"],

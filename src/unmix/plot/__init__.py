@@ -8,6 +8,7 @@ and the order of topics cost nothing.
 from unmix.analysis import topic_order
 from unmix.plot.convergence import convergence
 from unmix.plot.embedding import embedding
+from unmix.plot.freedom import freedom
 from unmix.plot.loadings_scatter import loadings_scatter
 from unmix.plot.palette import palette, topic_colours
 from unmix.plot.similarity import similarity
@@ -18,6 +19,7 @@ from unmix.plot.topic_features import topic_features
 __all__ = [
     "convergence",
     "embedding",
+    "freedom",
     "loadings_scatter",
     "palette",
     "similarity",

@@ -1,0 +1,306 @@
+"""Freedom: between which values proportions and topics can move while every rate, and so the likelihood, stays as it is.
+
+For every invertible A with L A >= 0 and F A⁻ᵀ >= 0 the fit (L A, F A⁻ᵀ) has the rates of (L, F). With a pure sample and a feature
+of its own for every topic only A = I is left; without them a region of answers fits equally well, and which of them a program
+returns is an accident of its start. `transformations.py` goes to the ends of that region. Every end is reached: it is a fit, with
+factors >= 0 and the same rates. That nothing lies beyond is certain for two topics; for more, ends are local optima, and ranges
+may be a little short.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unmix.analysis.results import Finished, Result, Tell, in_parts
+from unmix.analysis.topics import topic_place
+from unmix.analysis.transformations import FEATURES, SAMPLES, SIDES, Point, Region, Target, explored, spread_rows
+from unmix.fit import Fit
+from unmix.format import Arrays
+from unmix.models.topics import topics_to_poisson
+from unmix.types import Floats
+
+WIDE = 0.05  # a mean width from which on the advice speaks of it
+CHECKED = 8  # samples, and features, that are looked at once more, to see what the others miss
+
+
+@dataclass(frozen=True, eq=False)
+class Freedom(Result):
+    """Ranges of proportions and topics at the same rates. Arrays are in the order of the columns of the fit.
+
+    Attributes
+    ----------
+    low, high
+        n × K: the least and the largest proportion of each topic in each sample.
+    topics_low, topics_high
+        m × K: the same of each feature in each topic.
+    proportions
+        n × K: those of the fit itself.
+    shares
+        K: the part of all expected counts that each topic explains.
+    changes
+        K: how far each topic can move, in total variation: 0 not at all, 1 to a topic without a feature in common.
+    transformations
+        The A at which the ends are reached, the fit's own (I) first; `end` makes a fit of one.
+    missed
+        The largest width that was still gained at samples and features that were looked at only to see that; 0 if all were.
+    samples
+        Their names, if they have any.
+    status
+        "interrupted" if Ctrl-C left topics out; ranges are too short then.
+    """
+
+    low: Floats
+    high: Floats
+    topics_low: Floats
+    topics_high: Floats
+    proportions: Floats
+    shares: Floats
+    changes: Floats
+    transformations: Floats
+    missed: float
+    samples: NDArray[np.str_] | None = None
+    status: Finished = "finished"
+
+    def __repr__(self) -> str:
+        (n, K), found = self.low.shape, len(self.transformations)
+        mean, most = self.width.mean(), self.width.max()
+        return f"Freedom({n} samples, {K} topics, mean width {mean:.3f}, widest {most:.3f}, {found} ends)"
+
+    @property
+    def width(self) -> Floats:
+        """n × K: high − low."""
+        return self.high - self.low
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row a topic: its share, the mean and the largest width of its proportions, the sample that has it, and how far the
+        topic itself can move."""
+        places = self.width.argmax(axis=0)
+        names = places + 1 if self.samples is None else self.samples[places]
+        return pd.DataFrame(
+            {
+                "topic": np.arange(1, len(self.shares) + 1),
+                "share": self.shares,
+                "mean_width": self.width.mean(axis=0),
+                "widest": self.width.max(axis=0),
+                "sample": names,
+                "change": self.changes,
+            }
+        )
+
+    @property
+    def by_sample(self) -> pd.DataFrame:
+        """One row a sample and topic: the proportion, and its range."""
+        n, K = self.low.shape
+        names = np.arange(1, n + 1) if self.samples is None else self.samples
+        values = {"proportion": self.proportions, "low": self.low, "high": self.high}
+        return pd.DataFrame(
+            {"sample": np.repeat(names, K), "topic": np.tile(np.arange(1, K + 1), n)}
+            | {name: array.ravel() for name, array in values.items()}
+        )
+
+    def advice(self) -> list[str]:
+        """What the data leave open, and what would decide it."""
+        said = []
+        if self.status == "interrupted":
+            said.append("interrupted: some topics were not looked at, and ranges are too short; the same call goes on")
+        if self.width.max() < 1e-6:
+            return [*said, "nothing is left open: no other proportions and topics have the same rates"]
+        wide = self.table[self.table["mean_width"] >= WIDE].sort_values("mean_width", ascending=False)
+        if len(wide):
+            worst = wide.iloc[0]
+            which = (
+                f"topic {worst['topic']}"
+                if len(wide) == 1
+                else f"{len(wide)} topics, most of all topic {worst['topic']}"
+            )
+            said.append(
+                f"the data do not decide the proportions of {which}: at the same likelihood they move by "
+                f"{worst['mean_width']:.0%} of a sample on average, by {worst['widest']:.0%} in sample {worst['sample']}; a "
+                "sparse penalty, known topics, or samples and features that have little of it would"
+            )
+        else:
+            said.append(
+                f"little is left open: at the same likelihood proportions move by {self.width.mean():.1%} on average"
+            )
+        if self.missed > 0.01:
+            said.append(
+                f"ranges may be wider still: others, looked at to check, gained {self.missed:.1%}; raise probes"
+            )
+        return said
+
+    def end(self, fit: Fit, sample: int, topic: int, end: Literal["low", "high"]) -> Fit:
+        """The fit with the same rates at which a proportion is at an end of its range.
+
+        Parameters
+        ----------
+        fit
+            What `freedom` was asked of.
+        sample
+            A row of `low`, from 0.
+        topic
+            Its number, from 1.
+        end
+            "low" or "high".
+        """
+        if fit.L.shape != self.low.shape:
+            raise ValueError(
+                f"the fit has loadings of shape {fit.L.shape}, these ranges {self.low.shape}; give the fit they are of"
+            )
+        if end not in ("low", "high"):
+            raise ValueError(f'end={end!r}; choose "low" or "high"')
+        values = self.transformations[:, :, topic_place(fit, topic)] @ fit.proportions[sample]
+        A = self.transformations[values.argmin() if end == "low" else values.argmax()]
+        P, F = np.maximum(fit.proportions @ A, 0), np.maximum(fit.topics @ np.linalg.inv(A).T, 0)
+        L, F = topics_to_poisson(P, F, fit.sizes)
+        return replace(fit, L=L, F=F, state=None, posterior={}, priors={})
+
+
+def freedom(
+    fit: Fit,
+    *,
+    probes: int = 64,
+    keep: str | os.PathLike[str] | None = None,
+    tell: Tell | None = None,
+) -> Freedom:
+    """Between which values each proportion, and each feature of each topic, can move at the same rates.
+
+    Where that is much, say so beside every proportion you report: the data do not decide, whatever the fit says.
+
+    Parameters
+    ----------
+    fit
+        A `Fit`. Only its rates count: where a prior or a penalty decided between answers, this says what it had to decide.
+    probes
+        How many samples, and features, have both ends of every topic sought: those that differ most. All others get the ends
+        of the same transformations.
+    keep
+        A file in which finished topics are kept, so that the same call goes on with the rest after Ctrl-C.
+    tell
+        Called with topics done, of how many, and seconds left.
+
+    >>> import numpy as np, unmix as um
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.poisson(500 * rng.dirichlet([3, 3], 20) @ (rng.dirichlet(np.ones(30), 2) + 0.01))
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> freedom = um.freedom(fit)
+    >>> bool((freedom.low <= fit.proportions).all() and (fit.proportions <= freedom.high).all())
+    True
+    >>> freedom.table.columns.to_list()
+    ['topic', 'share', 'mean_width', 'widest', 'sample', 'change']
+    >>> other = freedom.end(fit, sample=0, topic=1, end="high")
+    >>> bool(np.allclose(other.L @ other.F.T, fit.L @ fit.F.T))
+    True
+    """
+    if probes < 1:
+        raise ValueError(f"probes={probes!r}; give a whole number >= 1")
+    parts = _Parts.of(fit)
+    region = Region(parts.P, parts.G)
+    rows = [spread_rows(parts.P, probes), spread_rows(parts.G, probes)]
+    found, missed = [region.identity], 0.0
+    status: Finished = "finished"
+    if parts.P.shape[1] > 1 and not region.is_a_point():
+
+        def of_topic(k: int) -> Arrays:
+            own = Region(parts.P, parts.G)  # so that a topic's ends do not depend on those before it
+            ends = explored(own, _targets(rows, [k]), [own.identity])
+            return {"A": np.array([point.A for point in ends])}
+
+        about = {"of": parts.summary(), "probes": probes}
+        pieces, status = in_parts(range(parts.P.shape[1]), of_topic, keep=keep, of=about, tell=tell)
+        found += [Point.of(A) for piece in pieces if piece is not None for A in piece["A"][1:]]
+        if status == "finished":  # once more, each from the best of all
+            found = explored(region, _targets(rows, range(parts.P.shape[1])), found)
+            found, missed = _checked(region, rows, found)
+    return parts.result(fit, [point.A for point in found], missed, status)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What can move: topics with any weight, samples with any counts, features of any topic."""
+
+    P: Floats
+    G: Floats
+    samples: NDArray[np.bool_]
+    features: NDArray[np.bool_]
+    topics: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, fit: Fit) -> _Parts:
+        samples, topics = fit.sizes > 0, (fit.sizes @ fit.proportions) > 0
+        if not topics.any():
+            raise ValueError("the fit has no counts to explain, so everything is left open; give a fit of some counts")
+        F = fit.topics[:, topics]
+        features = F.sum(axis=1) > 0
+        G = F[features] / F[features].sum(axis=1, keepdims=True)
+        return cls(fit.proportions[np.ix_(samples, topics)], G, samples, features, topics)
+
+    def summary(self) -> list[float]:
+        """Tells one fit from another."""
+        weights = np.sin(np.arange(len(self.P)) + 1.0), np.sin(np.arange(len(self.G)) + 1.0)
+        return [*(weights[0] @ self.P).tolist(), *(weights[1] @ self.G).tolist()]
+
+    def result(self, fit: Fit, found: list[Floats], missed: float, status: Finished) -> Freedom:
+        """The ranges of everything, over all transformations found."""
+        n_topics = fit.n_topics
+        low, high = fit.proportions.copy(), fit.proportions.copy()
+        topics_low, topics_high = fit.topics.copy(), fit.topics.copy()
+        changes, whole = np.zeros(n_topics), []
+        moving = np.flatnonzero(self.topics)
+        of_samples = np.ix_(self.samples, self.topics)
+        for A in found:
+            full = np.eye(n_topics)
+            full[np.ix_(moving, moving)] = A
+            whole.append(full)
+            shares = np.maximum(fit.proportions[of_samples] @ A, 0)
+            low[of_samples], high[of_samples] = (
+                np.minimum(low[of_samples], shares),
+                np.maximum(high[of_samples], shares),
+            )
+            F = np.maximum(fit.topics[:, moving] @ np.linalg.inv(A).T, 0)
+            topics_low[:, moving] = np.minimum(topics_low[:, moving], F)
+            topics_high[:, moving] = np.maximum(topics_high[:, moving], F)
+            changes[moving] = np.maximum(changes[moving], np.abs(F - fit.topics[:, moving]).sum(axis=0) / 2)
+        return Freedom(
+            low=low,
+            high=high,
+            topics_low=topics_low,
+            topics_high=topics_high,
+            proportions=fit.proportions,
+            shares=fit.shares,
+            changes=changes,
+            transformations=np.array(whole),
+            missed=missed,
+            samples=fit.samples,
+            status=status,
+        )
+
+
+def _targets(rows: list[NDArray[np.intp]], topics: range | list[int]) -> list[Target]:
+    """Both ends of every topic at these samples and features."""
+    return [Target(side, int(row), k, sign) for k in topics for side in SIDES for row in rows[side] for sign in (-1, 1)]
+
+
+def _checked(region: Region, rows: list[NDArray[np.intp]], found: list[Point]) -> tuple[list[Point], float]:
+    """With the ends at some rows that were left out, and what they gained."""
+    rng, more = np.random.default_rng(0), []
+    for shares, known in zip((region.P, region.G), rows, strict=True):
+        rest = np.setdiff1d(np.arange(len(shares)), known)
+        more.append(rng.choice(rest, min(CHECKED, len(rest)), replace=False))
+    if not any(len(part) for part in more):
+        return found, 0.0
+
+    def widths(points: list[Point]) -> Floats:
+        P, G = region.P[more[SAMPLES]], region.G[more[FEATURES]]
+        shares = [np.concatenate([P @ point.A, G @ point.V.T]) for point in points]
+        return np.max(shares, axis=0) - np.min(shares, axis=0)
+
+    before = widths(found)
+    found = explored(region, _targets(more, range(region.P.shape[1])), found)
+    return found, float((widths(found) - before).max())
