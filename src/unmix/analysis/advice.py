@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from math import isnan
 
+from unmix.analysis.freedom import WIDE, glimpse
 from unmix.fit import Fit
 
 ALMOST_NO_WEIGHT = 0.05  # of the average topic's share
+FEW, SMALL = 8, 20_000  # topics, and numbers in both factors: up to there freedom is looked at without being asked for
 
 
 def advice(fit: Fit) -> list[str]:
@@ -24,4 +26,11 @@ def advice(fit: Fit) -> list[str]:
         last = gains[gains > 0].iloc[-1:].sum()
         left = "" if isnan(fit.remaining_gain) else f", and about {fit.remaining_gain:.2g} in all if it goes on"
         said.append(f"not converged: the fit still gains {last:.2g} an iteration{left}; raise max_iter")
+    if fit.n_topics <= FEW and (len(fit.L) + len(fit.F)) * fit.n_topics <= SMALL and fit.sizes.any():
+        topic, width = glimpse(fit)
+        if width >= WIDE:
+            said.append(
+                f"the data leave topic {topic} open: at the same likelihood its proportion moves by {width:.0%} or more in a "
+                "mixed sample; unmix.freedom(fit) gives the ranges of all"
+            )
     return said

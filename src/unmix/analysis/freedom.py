@@ -205,7 +205,7 @@ def freedom(
     rows = [spread_rows(parts.P, probes), spread_rows(parts.G, probes)]
     found, missed = [region.identity], 0.0
     status: Finished = "finished"
-    if parts.P.shape[1] > 1 and not region.is_a_point():
+    if parts.P.shape[1] > 1 and region.a_move() is not None:
 
         def of_topic(k: int) -> Arrays:
             own = Region(parts.P, parts.G)  # so that a topic's ends do not depend on those before it
@@ -219,6 +219,20 @@ def freedom(
             found = explored(region, _targets(rows, range(parts.P.shape[1])), found)
             found, missed = _checked(region, rows, found)
     return parts.result(fit, [point.A for point in found], missed, status)
+
+
+def glimpse(fit: Fit) -> tuple[int, float]:
+    """The number of a topic whose proportions can move at the same rates, and how far, at the least, in the sample that is most
+    mixed. A few programs, for those who want a warning and not the ranges."""
+    parts = _Parts.of(fit)
+    region = Region(parts.P, parts.G)
+    if parts.P.shape[1] == 1 or (B := region.a_move()) is None:
+        return 1, 0.0
+    row = int((parts.P**2).sum(axis=1).argmin())
+    k = int(np.abs(parts.P[row] @ B).argmax())
+    ends = [Target(SAMPLES, row, k, sign) for sign in (-1, 1)]
+    width = sum(region.value(region.furthest(region.identity, end, steps=3), end) for end in ends)
+    return int(np.flatnonzero(parts.topics)[k]) + 1, width
 
 
 @dataclass(frozen=True)

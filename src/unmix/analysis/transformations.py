@@ -28,10 +28,11 @@ from unmix.types import Floats, Integers
 
 BROKEN = 1e-12  # a share below −BROKEN is negative, not rounding
 LEAST_GAIN = 1e-9  # of a share: what a program must promise
-FIRST_BOX, LEAST_BOX = 0.5, 1e-6  # how far an entry of B may be from zero
+BINDING = 1e-8  # a share below that is at its bound
+LEAST_BOX = 1e-6  # how far an entry of B may be from zero; it starts at 1 / K
 NEW_CONSTRAINTS = 3  # of one side and topic, taken up after a program
 STEPS = 40  # programs in a row, at most, for one number
-RETURNS = 8  # steps of Newton's method, at most, to bring one back
+MANY = 4  # constraints a variable
 SAMPLES, FEATURES = SIDES = 0, 1
 
 Name = tuple[int, int]  # a row of a side and a topic: a share, which must not be negative
@@ -70,12 +71,16 @@ class Region:
         K = self.P.shape[1]
         self.identity = Point.of(np.eye(K))
         self.rows, self.columns = (~np.eye(K, dtype=bool)).nonzero()  # of the entries of B that are free
-        self.working = (_closest(self.P), _closest(self.G))
+        self.first = (_closest(self.P), _closest(self.G))
+        self.working = (set(self.first[SAMPLES]), set(self.first[FEATURES]))
 
-    def is_a_point(self) -> bool:
-        """Whether the fit's own is the only allowed transformation, at least nearby: in a generic direction nothing moves."""
+    def a_move(self) -> Floats | None:
+        """Some B that is allowed. None if nothing moves in a generic direction: the fit's own transformation is then the only
+        one, at least nearby."""
         c = np.random.default_rng(0).standard_normal(len(self.rows))
-        return all(self._program(self.identity, sign * c, FIRST_BOX)[1] < LEAST_GAIN for sign in (1, -1))
+        moves = [self._program(self.identity, sign * c, 1 / len(self.identity.A))[:2] for sign in (1, -1)]
+        B, gain = max(moves, key=lambda move: move[1])
+        return B if gain >= LEAST_GAIN else None
 
     def value(self, here: Point, target: Target) -> float:
         """What is to become large."""
@@ -85,10 +90,10 @@ class Region:
         """By how much that grows with each entry of B."""
         return target.sign * self._gradients(here, target.side, [(target.row, target.topic)])[0][0]
 
-    def furthest(self, start: Point, target: Target) -> Point:
+    def furthest(self, start: Point, target: Target, steps: int = STEPS) -> Point:
         """The allowed transformation to which a target leads, step by step."""
-        here, box = start, FIRST_BOX
-        for _ in range(STEPS):
+        here, box = start, 1 / len(start.A)
+        for _ in range(steps):
             B, promised, binding = self._program(here, self.direction(here, target), box)
             if promised < LEAST_GAIN or box < LEAST_BOX:
                 break
@@ -99,12 +104,13 @@ class Region:
                 continue
             here = there
             box = min(1.0, 2 * box) if gain > 0.5 * promised else box
+        self._forget(here)
         return here
 
     def is_furthest(self, here: Point, target: Target) -> bool:
         """Whether some of the constraints that bind forbid every small move that would gain."""
         normals, values = self._constraints(here)
-        normals = normals[values <= 10 * BROKEN]
+        normals = normals[values <= BINDING]
         c = self.direction(here, target)
         if not len(normals) or not c.any():
             return not c.any()
@@ -136,21 +142,22 @@ class Region:
 
     def _brought_back(self, A: Floats, binding: list[tuple[int, Name]]) -> Point | None:
         """A nearby allowed transformation, on which the constraints bind that did in the program; None if there is none."""
-        bound = set(binding)
-        for _ in range(RETURNS):
-            if abs(np.linalg.det(A)) < 1e-9:
-                return None
+        bound, before = set(binding), np.inf
+        while abs(np.linalg.det(A)) > 1e-9:
             there = Point.of(A)
-            broken = [_worst(shares) for shares in (self.P @ there.A, self.G @ there.V.T)]
-            if not any(broken):
+            shares = self.P @ there.A, self.G @ there.V.T
+            least = min(part.min() for part in shares)
+            if least >= -BROKEN:
                 return there
+            if -least > before / 2:  # Newton's method would halve it many times over
+                break
+            before = -least
+            broken = [_worst(part) for part in shares]
             bound |= {(side, name) for side in SIDES for name in broken[side]}
             names = [sorted(name for which, name in bound if which == side) for side in SIDES]
             parts = [self._gradients(there, side, names[side]) for side in SIDES]
             normals, values = (np.concatenate(part) for part in zip(*parts, strict=True))
             b = np.linalg.lstsq(normals, -values, rcond=1e-10)[0]
-            if np.abs(b).max() > 1:
-                return None
             A = A @ (np.eye(len(A)) + self._matrix(b))
         return None
 
@@ -169,6 +176,15 @@ class Region:
                 worst = broken[np.argsort(shares[broken, k], kind="stable")[:NEW_CONSTRAINTS]]
                 known.update((int(i), k) for i in worst)
         return sum(len(known) for known in self.working) > before
+
+    def _forget(self, here: Point) -> None:
+        """Constraints that are far from binding, once there are many: programs grow slow with them."""
+        if sum(len(known) for known in self.working) > MANY * len(self.rows):
+            for side in SIDES:
+                names = sorted(self.working[side])
+                values = self._gradients(here, side, names)[1]
+                near = {name for name, value in zip(names, values, strict=True) if value <= BINDING}
+                self.working[side].intersection_update(near | self.first[side])
 
     def _shares(self, here: Point, side: int, rows: Sequence[int] | Integers) -> Floats:
         return self.P[rows] @ here.A if side == SAMPLES else self.G[rows] @ here.V.T
