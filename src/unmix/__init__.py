@@ -17,6 +17,7 @@ from unmix.registry import MODELS
 if TYPE_CHECKING:
     from unmix import analysis, engines, plot, solvers
     from unmix.analysis.freedom import Freedom, freedom
+    from unmix.analysis.intervals import Intervals, intervals
     from unmix.counts import Counts
     from unmix.data import datasets
     from unmix.data.read import read
@@ -39,6 +40,7 @@ __all__ = [
     "Fit",
     "Freedom",
     "Gamma",
+    "Intervals",
     "Online",
     "Shards",
     "__version__",
@@ -48,6 +50,7 @@ __all__ = [
     "engines",
     "fit_path",
     "freedom",
+    "intervals",
     "kkt",
     "load",
     "loglik",
@@ -65,6 +68,7 @@ __all__ = [
 HOMES = {
     "unmix": ["analysis", "engines", "plot", "sc", "solvers"],
     "unmix.analysis.freedom": ["Freedom", "freedom"],
+    "unmix.analysis.intervals": ["Intervals", "intervals"],
     "unmix.counts": ["Counts"],
     "unmix.data": ["datasets"],
     "unmix.data.read": ["read"],
