@@ -13,11 +13,14 @@ import pytest
 from conftest import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
 
 import unmix as um
+from unmix.analysis.price import paid, room
 from unmix.analysis.transformations import SIDES, Point, Region, Target, explored, spread_rows
 from unmix.cli import main
 from unmix.fit import Fit
+from unmix.models.problem import Problem
 
 
 def fit_of(L: np.ndarray, F: np.ndarray, **more: Any) -> Fit:
@@ -147,7 +150,7 @@ def test_a_topic_renamed_is_a_range_renamed() -> None:
 
 def test_scales_of_topics_do_not_matter() -> None:
     fit, scale = open_fit(3), np.array([0.1, 3.0, 40.0])
-    one, two = um.freedom(fit), um.freedom(fit_of(fit.L * scale, fit.F / scale))
+    one, two = um.freedom(fit, probes=3), um.freedom(fit_of(fit.L * scale, fit.F / scale), probes=3)
     np.testing.assert_allclose(two.low, one.low, atol=1e-7)
 
 
@@ -173,8 +176,8 @@ def test_constraints_are_taken_up_when_they_are_broken_and_few_are() -> None:
 
 
 def test_others_than_the_probed_get_ends_too_and_what_they_miss_is_told() -> None:
-    fit = open_fit(3, 2, n=60, m=60)
-    few, all_of_them = um.freedom(fit, probes=10), um.freedom(fit, probes=60)
+    fit = open_fit(3, 2, n=30, m=30)
+    few, all_of_them = um.freedom(fit, probes=8), um.freedom(fit, probes=30)
     assert all_of_them.missed == 0
     assert (few.low >= all_of_them.low - 5e-3).all()
     assert few.width.mean() > 0.95 * all_of_them.width.mean()
@@ -191,7 +194,7 @@ def test_empty_samples_unused_features_and_dead_topics_stay_as_they_are() -> Non
     fit = open_fit(3)
     L = np.column_stack([np.vstack([fit.L, np.zeros(3)]), np.zeros(len(fit.L) + 1)])
     F = np.column_stack([np.vstack([fit.F, np.zeros(3)]), np.full(len(fit.F) + 1, 0.1)])
-    whole, without = um.freedom(fit_of(L, F)), um.freedom(fit)
+    whole, without = um.freedom(fit_of(L, F), probes=3), um.freedom(fit, probes=3)
     np.testing.assert_allclose(whole.low[:-1, :3], without.low, atol=1e-9)
     np.testing.assert_array_equal(whole.low[-1], whole.high[-1])
     assert (whole.topics_high[-1, :3] == 0).all()
@@ -219,19 +222,19 @@ def test_ctrl_c_keeps_finished_topics_and_the_same_call_goes_on(tmp_path: Path) 
         if len(told) == 2:
             raise KeyboardInterrupt
 
-    first = um.freedom(fit, keep=tmp_path / "parts", tell=stop)
+    first = um.freedom(fit, probes=3, keep=tmp_path / "parts", tell=stop)
     assert first.status == "interrupted"
     assert "interrupted" in first.advice()[0]
-    second = um.freedom(fit, keep=tmp_path / "parts", tell=stop)
+    second = um.freedom(fit, probes=3, keep=tmp_path / "parts", tell=stop)
     assert told[2] == (2, 3)
-    np.testing.assert_array_equal(second.low, um.freedom(fit).low)
+    np.testing.assert_array_equal(second.low, um.freedom(fit, probes=3).low)
     with pytest.raises(ValueError, match="other data"):
-        um.freedom(open_fit(3, 9), keep=tmp_path / "parts")
+        um.freedom(open_fit(3, 9), probes=3, keep=tmp_path / "parts")
 
 
 def test_the_table_names_the_widest_sample_and_advice_names_the_topic() -> None:
     fit = replace(open_fit(3), samples=np.array([f"s{i}" for i in range(10)]))
-    found = um.freedom(fit)
+    found = um.freedom(fit, probes=3)
     widest = found.table.loc[found.table["mean_width"].idxmax()]
     assert widest["sample"] == f"s{found.width[:, int(widest['topic']) - 1].argmax()}"
     assert f"topic {widest['topic']}" in found.advice()[0]
@@ -244,6 +247,10 @@ def test_the_table_names_the_widest_sample_and_advice_names_the_topic() -> None:
         (lambda fit, found: um.freedom(fit, probes=0), "probes=0"),
         (lambda fit, found: found.end(open_fit(3, n=4), 0, 1, "low"), "give the fit they are of"),
         (lambda fit, found: found.end(fit, 0, 4, "low"), "there is no topic 4"),
+        (lambda fit, found: replace(found, loss=2.0).end(fit, 0, 1, "low"), "not kept as fits"),
+        (lambda fit, found: um.freedom(fit, loss=-1), "loss=-1"),
+        (lambda fit, found: um.freedom(fit, loss=2), "give X"),
+        (lambda fit, found: um.freedom(fit, np.ones((2, 2)), loss=2), "X is 2 × 2"),
         (lambda fit, found: found.end(fit, 0, 1, "lowest"), "end='lowest'"),
         (lambda fit, found: um.freedom(fit_of(0 * fit.L, fit.F)), "no counts to explain"),
     ],
@@ -257,6 +264,52 @@ def test_bad_input_is_refused_in_words(call: Any, message: str) -> None:
 def test_a_point_is_its_inverse_too() -> None:
     point = Point.of(np.array([[0.5, 0.5], [0.25, 0.75]]))
     np.testing.assert_allclose(point.A @ point.V, np.eye(2), atol=1e-14)
+
+
+@pytest.fixture(scope="module")
+def counted() -> tuple[np.ndarray, Fit]:
+    """Counts and their fit, which leaves a little open."""
+    truth = open_fit(2, 3, n=8, m=12)
+    X = np.random.default_rng(1).poisson(4 * truth.L @ truth.F.T)
+    return X, um.PoissonNMF(2, random_state=0, tol=1e-10, max_iter=2000).fit(X).result_
+
+
+def test_a_higher_price_leaves_more_open(counted: tuple[np.ndarray, Fit]) -> None:
+    X, fit = counted
+    widths = [um.freedom(fit, X, loss=loss, probes=3).width.mean() for loss in (0, 0.5, 5)]
+    assert widths[0] + 1e-3 < widths[1] < widths[2] - 1e-3
+
+
+def test_what_is_paid_for_costs_no_more_than_the_loss_and_is_not_negative(counted: tuple[np.ndarray, Fit]) -> None:
+    X, fit = counted
+    problem = Problem(um.Counts(X), 2)
+    samples, features = room(um.Counts(X), fit.proportions, fit.topics, fit.sizes, 2.0)
+    G = fit.topics / fit.topics.sum(axis=1, keepdims=True)
+    region = Region(fit.proportions, G, (samples, features))
+    end = region.furthest(region.identity, Target(0, 0, 0, 1))
+    assert min((fit.proportions @ end.A).min(), (G @ end.V.T).min()) < -1e-3  # something is to be paid
+    pair = paid(problem, fit, end, 2.0)
+    assert pair is not None
+    P, F = pair
+    assert min(P.min(), F.min()) >= 0
+    best = um.loglik(X, *um.topics_to_poisson(P, F, X.sum(axis=1)))
+    assert best >= fit.loglik - 2.0 - 1e-6
+
+
+def test_the_room_of_a_proportion_is_what_the_likelihood_says_of_it(counted: tuple[np.ndarray, Fit]) -> None:
+    X, fit = counted
+    i = int((fit.proportions**2).sum(axis=1).argmin())  # the most mixed sample
+    far = room(um.Counts(X), fit.proportions, fit.topics, fit.sizes, 0.01)[0][i, 0]
+
+    def loss(p: np.ndarray) -> float:
+        rates = fit.sizes[i] * fit.topics @ p
+        return float(rates.sum() - X[i] @ np.log(rates))
+
+    moved = fit.proportions[i] - [far, 0]
+    cheapest = minimize_scalar(
+        lambda t: loss(moved + np.array([0, t])), bounds=(-0.2, 0.2), method="bounded", options={"xatol": 1e-9}
+    )
+    assert cheapest.fun - loss(fit.proportions[i]) == pytest.approx(0.01, rel=0.1)
 
 
 def test_the_command_writes_every_range_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

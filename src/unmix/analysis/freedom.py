@@ -4,12 +4,13 @@ For every invertible A with L A >= 0 and F A⁻ᵀ >= 0 the fit (L A, F A⁻ᵀ)
 of its own for every topic only A = I is left; without them a region of answers fits equally well, and which of them a program
 returns is an accident of its start. `transformations.py` goes to the ends of that region. Every end is reached: it is a fit, with
 factors >= 0 and the same rates. That nothing lies beyond is certain for two topics; for more, ends are local optima, and ranges
-may be a little short.
+may be a little short. With `loss` the ends are those at that price in log-likelihood (`price.py`).
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -17,11 +18,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from unmix.analysis.price import PARTS, paid, room
 from unmix.analysis.results import Finished, Result, Tell, in_parts
 from unmix.analysis.topics import topic_place
 from unmix.analysis.transformations import FEATURES, SAMPLES, SIDES, Point, Region, Target, explored, spread_rows
+from unmix.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.format import Arrays
+from unmix.models.problem import Problem
 from unmix.models.topics import topics_to_poisson
 from unmix.types import Floats
 
@@ -49,6 +53,8 @@ class Freedom(Result):
         The A at which the ends are reached, the fit's own (I) first; `end` makes a fit of one.
     missed
         The largest width that was still gained at samples and features that were looked at only to see that; 0 if all were.
+    loss
+        The log-likelihood that ends may cost.
     samples
         Their names, if they have any.
     status
@@ -64,6 +70,7 @@ class Freedom(Result):
     changes: Floats
     transformations: Floats
     missed: float
+    loss: float = 0.0
     samples: NDArray[np.str_] | None = None
     status: Finished = "finished"
 
@@ -110,8 +117,9 @@ class Freedom(Result):
         said = []
         if self.status == "interrupted":
             said.append("interrupted: some topics were not looked at, and ranges are too short; the same call goes on")
+        price = "at the same likelihood" if self.loss == 0 else f"for {self.loss:g} units of log-likelihood"
         if self.width.max() < 1e-6:
-            return [*said, "nothing is left open: no other proportions and topics have the same rates"]
+            return [*said, f"nothing is left open: no other proportions and topics are to be had {price}"]
         wide = self.table[self.table["mean_width"] >= WIDE].sort_values("mean_width", ascending=False)
         if len(wide):
             worst = wide.iloc[0]
@@ -121,14 +129,12 @@ class Freedom(Result):
                 else f"{len(wide)} topics, most of all topic {worst['topic']}"
             )
             said.append(
-                f"the data do not decide the proportions of {which}: at the same likelihood they move by "
+                f"the data do not decide the proportions of {which}: {price} they move by "
                 f"{worst['mean_width']:.0%} of a sample on average, by {worst['widest']:.0%} in sample {worst['sample']}; a "
                 "sparse penalty, known topics, or samples and features that have little of it would"
             )
         else:
-            said.append(
-                f"little is left open: at the same likelihood proportions move by {self.width.mean():.1%} on average"
-            )
+            said.append(f"little is left open: {price} proportions move by {self.width.mean():.1%} on average")
         if self.missed > 0.01:
             said.append(
                 f"ranges may be wider still: others, looked at to check, gained {self.missed:.1%}; raise probes"
@@ -153,6 +159,8 @@ class Freedom(Result):
             raise ValueError(
                 f"the fit has loadings of shape {fit.L.shape}, these ranges {self.low.shape}; give the fit they are of"
             )
+        if self.loss > 0:
+            raise ValueError(f"ends at a loss of {self.loss:g} are not kept as fits; ask freedom without a loss")
         if end not in ("low", "high"):
             raise ValueError(f'end={end!r}; choose "low" or "high"')
         values = self.transformations[:, :, topic_place(fit, topic)] @ fit.proportions[sample]
@@ -164,7 +172,9 @@ class Freedom(Result):
 
 def freedom(
     fit: Fit,
+    X: CountsLike | None = None,
     *,
+    loss: float = 0.0,
     probes: int = 64,
     keep: str | os.PathLike[str] | None = None,
     tell: Tell | None = None,
@@ -177,6 +187,11 @@ def freedom(
     ----------
     fit
         A `Fit`. Only its rates count: where a prior or a penalty decided between answers, this says what it had to decide.
+    X
+        The counts of the fit; needed for a `loss`.
+    loss
+        How much log-likelihood ends may cost. 0: none, which needs no counts; 2 is about what a 95% interval for one number
+        allows. Ends at a price are those where all samples move together; what single samples may do is for `intervals`.
     probes
         How many samples, and features, have both ends of every topic sought: those that differ most. All others get the ends
         of the same transformations.
@@ -200,25 +215,36 @@ def freedom(
     """
     if probes < 1:
         raise ValueError(f"probes={probes!r}; give a whole number >= 1")
+    if not 0 <= loss < np.inf:
+        raise ValueError(f"loss={loss!r}; give a number >= 0")
     parts = _Parts.of(fit)
-    region = Region(parts.P, parts.G)
+    counts = None if loss == 0 else _counts_of(fit, X)
     rows = [spread_rows(parts.P, probes), spread_rows(parts.G, probes)]
-    found, missed = [region.identity], 0.0
+    regions = [Region(parts.P, parts.G)]
+    if counts is not None:
+        samples, features = room(counts, fit.proportions, fit.topics, fit.sizes, loss)
+        rooms = samples[np.ix_(parts.samples, parts.topics)], features[np.ix_(parts.features, parts.topics)]
+        regions += [Region(parts.P, parts.G, (part * rooms[0], part * rooms[1])) for part in PARTS]
+    found, missed = [regions[0].identity], 0.0
     status: Finished = "finished"
-    if parts.P.shape[1] > 1 and region.a_move() is not None:
+    topics = range(parts.P.shape[1])
+    moving = [region for region in regions if len(topics) > 1 and region.a_move() is not None]
+    if moving:
 
-        def of_topic(k: int) -> Arrays:
-            own = Region(parts.P, parts.G)  # so that a topic's ends do not depend on those before it
-            ends = explored(own, _targets(rows, [k]), [own.identity])
-            return {"A": np.array([point.A for point in ends])}
+        def ends(part: tuple[Region, int]) -> Arrays:
+            own = Region(parts.P, parts.G, part[0].room)  # so that a part's ends do not depend on those before it
+            return {"A": np.array([point.A for point in explored(own, _targets(rows, [part[1]]), [own.identity])])}
 
-        about = {"of": parts.summary(), "probes": probes}
-        pieces, status = in_parts(range(parts.P.shape[1]), of_topic, keep=keep, of=about, tell=tell)
+        about = {"of": parts.summary(), "probes": probes, "loss": loss}
+        pairs = [(region, k) for region in moving for k in topics]
+        pieces, status = in_parts(pairs, ends, keep=keep, of=about, tell=tell)
         found += [Point.of(A) for piece in pieces if piece is not None for A in piece["A"][1:]]
-        if status == "finished":  # once more, each from the best of all
-            found = explored(region, _targets(rows, range(parts.P.shape[1])), found)
-            found, missed = _checked(region, rows, found)
-    return parts.result(fit, [point.A for point in found], missed, status)
+        if status == "finished" and loss == 0:  # once more, each from the best of all
+            found = explored(moving[0], _targets(rows, topics), found)
+            found, missed = _checked(moving[0], rows, found)
+    if counts is None:
+        return parts.result(fit, [parts.whole(point.A, fit.n_topics) for point in found], missed, status)
+    return parts.result_at_price(fit, counts, [parts.whole(point.A, fit.n_topics) for point in found], loss, status)
 
 
 def glimpse(fit: Fit) -> tuple[int, float]:
@@ -260,27 +286,32 @@ class _Parts:
         weights = np.sin(np.arange(len(self.P)) + 1.0), np.sin(np.arange(len(self.G)) + 1.0)
         return [*(weights[0] @ self.P).tolist(), *(weights[1] @ self.G).tolist()]
 
+    def whole(self, A: Floats, n_topics: int) -> Floats:
+        """A transformation of all topics, of which those without weight stay as they are."""
+        full, moving = np.eye(n_topics), np.flatnonzero(self.topics)
+        full[np.ix_(moving, moving)] = A
+        return full
+
     def result(self, fit: Fit, found: list[Floats], missed: float, status: Finished) -> Freedom:
         """The ranges of everything, over all transformations found."""
-        n_topics = fit.n_topics
+        pairs = ((fit.proportions @ A, fit.topics @ np.linalg.inv(A).T) for A in found)
+        return replace(self._ranges(fit, pairs), transformations=np.array(found), missed=missed, status=status)
+
+    def result_at_price(self, fit: Fit, X: Counts, found: list[Floats], loss: float, status: Finished) -> Freedom:
+        """The same over all that could be paid for."""
+        problem = Problem(X, fit.n_topics)
+        pairs = [pair for A in found if (pair := paid(problem, fit, Point.of(A), loss)) is not None]
+        return replace(self._ranges(fit, pairs), loss=loss, status=status)
+
+    def _ranges(self, fit: Fit, pairs: Iterable[tuple[Floats, Floats]]) -> Freedom:
         low, high = fit.proportions.copy(), fit.proportions.copy()
         topics_low, topics_high = fit.topics.copy(), fit.topics.copy()
-        changes, whole = np.zeros(n_topics), []
-        moving = np.flatnonzero(self.topics)
-        of_samples = np.ix_(self.samples, self.topics)
-        for A in found:
-            full = np.eye(n_topics)
-            full[np.ix_(moving, moving)] = A
-            whole.append(full)
-            shares = np.maximum(fit.proportions[of_samples] @ A, 0)
-            low[of_samples], high[of_samples] = (
-                np.minimum(low[of_samples], shares),
-                np.maximum(high[of_samples], shares),
-            )
-            F = np.maximum(fit.topics[:, moving] @ np.linalg.inv(A).T, 0)
-            topics_low[:, moving] = np.minimum(topics_low[:, moving], F)
-            topics_high[:, moving] = np.maximum(topics_high[:, moving], F)
-            changes[moving] = np.maximum(changes[moving], np.abs(F - fit.topics[:, moving]).sum(axis=0) / 2)
+        changes, rows = np.zeros(fit.n_topics), self.samples
+        for P, F in pairs:
+            P, F = np.maximum(P[rows], 0), np.maximum(F, 0)
+            low[rows], high[rows] = np.minimum(low[rows], P), np.maximum(high[rows], P)
+            topics_low, topics_high = np.minimum(topics_low, F), np.maximum(topics_high, F)
+            changes = np.maximum(changes, np.abs(F - fit.topics).sum(axis=0) / 2)
         return Freedom(
             low=low,
             high=high,
@@ -289,11 +320,21 @@ class _Parts:
             proportions=fit.proportions,
             shares=fit.shares,
             changes=changes,
-            transformations=np.array(whole),
-            missed=missed,
+            transformations=np.eye(fit.n_topics)[None],
+            missed=0.0,
             samples=fit.samples,
-            status=status,
         )
+
+
+def _counts_of(fit: Fit, X: CountsLike | None) -> Counts:
+    if X is None:
+        raise ValueError("a loss of log-likelihood needs the counts: give X")
+    counts = X if isinstance(X, Counts) else Counts(X)
+    if counts.shape != (len(fit.L), len(fit.F)):
+        raise ValueError(
+            f"X is {counts.shape[0]} × {counts.shape[1]}, the fit {len(fit.L)} × {len(fit.F)}; give its counts"
+        )
+    return counts
 
 
 def _targets(rows: list[NDArray[np.intp]], topics: range | list[int]) -> list[Target]:

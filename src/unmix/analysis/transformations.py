@@ -64,6 +64,7 @@ class Region:
 
     P: Floats
     G: Floats
+    room: tuple[Floats | float, Floats | float] = (0.0, 0.0)  # how far below zero shares may be
     working: tuple[set[Name], set[Name]] = field(init=False)  # the constraints of each side that are looked at
     programs: int = field(init=False, default=0)
 
@@ -122,6 +123,7 @@ class Region:
     def _program(self, here: Point, c: Floats, box: float) -> tuple[Floats, float, list[tuple[int, Name]]]:
         """The B of most gain in a direction, what it gains, and the constraints that bind there."""
         S, T = self.P @ here.A, self.G @ here.V.T
+        below, under = self.room
         while True:
             normals, values = self._constraints(here)
             found = linprog(
@@ -136,7 +138,7 @@ class Region:
             if found.x is None:
                 return np.zeros_like(here.A), 0.0, []
             B = self._matrix(found.x)
-            if not self._take_up(S + S @ B, T - T @ B.T):
+            if not self._take_up(S + S @ B + below, T - T @ B.T + under):
                 names = [(side, name) for side in SIDES for name in sorted(self.working[side])]
                 return B, float(c @ found.x), [names[i] for i in np.flatnonzero(found.slack <= LEAST_GAIN)]
 
@@ -145,7 +147,7 @@ class Region:
         bound, before = set(binding), np.inf
         while abs(np.linalg.det(A)) > 1e-9:
             there = Point.of(A)
-            shares = self.P @ there.A, self.G @ there.V.T
+            shares = self.P @ there.A + self.room[SAMPLES], self.G @ there.V.T + self.room[FEATURES]
             least = min(part.min() for part in shares)
             if least >= -BROKEN:
                 return there
@@ -190,7 +192,8 @@ class Region:
         return self.P[rows] @ here.A if side == SAMPLES else self.G[rows] @ here.V.T
 
     def _gradients(self, here: Point, side: int, names: Sequence[Name]) -> tuple[Floats, Floats]:
-        """Of shares, given by row and topic: (S B)_ik, or −(T Bᵀ)_jk, in the free entries of B; and what they are now."""
+        """Of shares, given by row and topic: (S B)_ik, or −(T Bᵀ)_jk, in the free entries of B; and how far they are from
+        their bounds now."""
         places, topics = np.array(names, dtype=np.intp).reshape(-1, 2).T
         its, topics = self._shares(here, side, places), topics[:, None]
         own = np.take_along_axis(its, topics, axis=1)
@@ -198,7 +201,8 @@ class Region:
             slopes = np.where(self.columns == topics, its[:, self.rows], 0) - np.where(self.rows == topics, own, 0)
         else:
             slopes = np.where(self.rows == topics, own - its[:, self.columns], 0)
-        return slopes, own[:, 0]
+        room = np.broadcast_to(self.room[side], (len(self.P) if side == SAMPLES else len(self.G), len(self.identity.A)))
+        return slopes, own[:, 0] + room[places, topics[:, 0]]
 
     def _matrix(self, b: Floats) -> Floats:
         """B, whose rows sum to zero, from its free entries."""
