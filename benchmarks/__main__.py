@@ -32,6 +32,7 @@ COMMANDS = {
     "stops": ("data-folder", "threads"),
     "ends": ("data-folder", "threads"),
     "scale": ("threads",),
+    "sure": ("threads",),
 }
 BUSY = 0.5
 DEFAULT_OUTPUT = Path(__file__).parent / "out"

@@ -326,6 +326,24 @@ def test_the_command_writes_every_range_and_a_picture(tmp_path: Path, capsys: py
     assert "topic 2" in capsys.readouterr().out
 
 
+def test_the_command_takes_a_price_with_the_counts(
+    tmp_path: Path, counted: tuple[np.ndarray, Fit], capsys: pytest.CaptureFixture[str]
+) -> None:
+    X, fit = counted
+    names = {"samples": np.array([f"s{i}" for i in range(8)]), "features": np.array([f"f{j}" for j in range(12)])}
+    replace(fit, **names).save(tmp_path / "model.safetensors")
+    pd.DataFrame(X, index=names["samples"], columns=names["features"]).to_csv(tmp_path / "counts.csv")
+    command = ["freedom", str(tmp_path), "-o", str(tmp_path / "ranges.csv"), "--loss", "2", "--probes", "1"]
+    with pytest.raises(SystemExit) as exit:
+        main([*command, "--counts", str(tmp_path / "counts.csv")])
+    assert exit.value.code == 0
+    assert "for 2 units of log-likelihood" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as exit:
+        main(command)
+    assert exit.value.code == 2
+    assert "--counts" in capsys.readouterr().err
+
+
 def test_the_command_refuses_what_it_cannot_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     open_fit(2).save(tmp_path / "model.safetensors")
     with pytest.raises(SystemExit) as exit:

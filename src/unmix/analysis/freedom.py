@@ -131,7 +131,7 @@ class Freedom(Result):
             said.append(
                 f"the data do not decide the proportions of {which}: {price} they move by "
                 f"{worst['mean_width']:.0%} of a sample on average, by {worst['widest']:.0%} in sample {worst['sample']}; a "
-                "sparse penalty, known topics, or samples and features that have little of it would"
+                "sparse penalty, known topics, or samples and features without some of the topics would"
             )
         else:
             said.append(f"little is left open: {price} proportions move by {self.width.mean():.1%} on average")

@@ -9,7 +9,7 @@ import typer
 
 from unmix.cli import options, show
 from unmix.cli.commands import _examples as examples
-from unmix.cli.commands import app, check_file
+from unmix.cli.commands import app, check_file, read_counts
 from unmix.cli.fitting import INTERRUPTED, read_model
 from unmix.cli.options import Json, Quiet
 
@@ -17,6 +17,10 @@ RangesFile = Annotated[
     Path, options.results("-o", "--output", help="File of the ranges, .csv: a row a sample and topic.")
 ]
 Picture = Annotated[Path | None, options.results(metavar="FILE", help="Draw them too: .png, .svg or .pdf.")]
+Loss = Annotated[float, typer.Option(min=0, help="Units of log-likelihood that ends may cost; needs --counts.")]
+CountsPath = Annotated[
+    Path | None, typer.Option("--counts", metavar="INPUT", help="The counts of the fit, for --loss.")
+]
 Probes = Annotated[int, typer.Option(min=1, help="Samples and features whose ends are sought one by one.")]
 
 
@@ -29,6 +33,8 @@ def freedom(
     model: options.ModelPath,
     output: RangesFile,
     picture: Picture = None,
+    loss: Loss = 0.0,
+    counts: CountsPath = None,
     probes: Probes = 64,
     quiet: Quiet = False,
     json: Json = False,
@@ -36,24 +42,28 @@ def freedom(
     """Between which values proportions can move at the same likelihood.
 
     For every sample and topic: the proportion, and the least and the largest
-    that other factors with exactly the same rates give it. Ctrl-C writes what
-    is known by then, and leaves with 130.
+    that other factors with exactly the same rates give it; with --loss, those
+    that cost no more. Ctrl-C writes what is known by then, and leaves with 130.
     """
     from unmix.analysis import freedom as ranges
+    from unmix.data.match import match_features
     from unmix.files import replacing
 
     show.speak(quiet=quiet, json=json)
     check_file(output, ".csv")
     if picture is not None:
         check_file(picture, ".png", ".svg", ".pdf")
+    if loss > 0 and counts is None:
+        raise ValueError(f"--loss {loss:g} needs the counts of the fit: give --counts INPUT")
     fit = read_model(model)
+    X = match_features(read_counts(counts), fit).counts if loss > 0 and counts is not None else None
     with show.working("looking for other factors with the same rates") as status:
 
         def tell(done: int, of: int, left: float | None) -> None:
             if status is not None:
-                status.update(f"{done} of {of} topics" + (f", about {left:.0f} s left" if left else ""))
+                status.update(f"{done} of {of} parts" + (f", about {left:.0f} s left" if left else ""))
 
-        found = ranges(fit, probes=probes, tell=tell)
+        found = ranges(fit, X, loss=loss, probes=probes, tell=tell)
     with replacing(output) as temporary:
         found.by_sample.to_csv(temporary, index=False, encoding="utf-8", lineterminator="\n")
     if picture is not None:
