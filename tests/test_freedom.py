@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -225,11 +226,28 @@ def test_ctrl_c_keeps_finished_topics_and_the_same_call_goes_on(tmp_path: Path) 
     first = um.freedom(fit, probes=3, keep=tmp_path / "parts", tell=stop)
     assert first.status == "interrupted"
     assert "interrupted" in first.advice()[0]
+    assert first.width.mean() > 0
     second = um.freedom(fit, probes=3, keep=tmp_path / "parts", tell=stop)
     assert told[2] == (2, 3)
     np.testing.assert_array_equal(second.low, um.freedom(fit, probes=3).low)
     with pytest.raises(ValueError, match="other data"):
         um.freedom(open_fit(3, 9), probes=3, keep=tmp_path / "parts")
+
+
+def test_ctrl_c_in_the_second_round_keeps_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = open_fit(2)
+    whole, calls = um.freedom(fit, probes=2), []
+
+    def once(region: Region, targets: list[Target], found: list[Point]) -> list[Point]:
+        calls.append(len(targets))
+        if len(calls) > 2:
+            raise KeyboardInterrupt
+        return explored(region, targets, found)
+
+    monkeypatch.setattr(import_module("unmix.analysis.freedom"), "explored", once)
+    found = um.freedom(fit, probes=2)
+    assert found.status == "interrupted"
+    np.testing.assert_allclose(found.high, whole.high, atol=1e-6)
 
 
 def test_the_table_names_the_widest_sample_and_advice_names_the_topic() -> None:

@@ -58,7 +58,7 @@ class Freedom(Result):
     samples
         Their names, if they have any.
     status
-        "interrupted" if Ctrl-C left topics out; ranges are too short then.
+        "interrupted" if Ctrl-C left something out; ranges may be too short then.
     """
 
     low: Floats
@@ -116,7 +116,9 @@ class Freedom(Result):
         """What the data leave open, and what would decide it."""
         said = []
         if self.status == "interrupted":
-            said.append("interrupted: some topics were not looked at, and ranges are too short; the same call goes on")
+            said.append(
+                "interrupted: not everything was looked at, and ranges may be too short; the same call with `keep` goes on"
+            )
         price = "at the same likelihood" if self.loss == 0 else f"for {self.loss:g} units of log-likelihood"
         if self.width.max() < 1e-6:
             return [*said, f"nothing is left open: no other proportions and topics are to be had {price}"]
@@ -175,7 +177,7 @@ def freedom(
     X: CountsLike | None = None,
     *,
     loss: float = 0.0,
-    probes: int = 64,
+    probes: int = 24,
     keep: str | os.PathLike[str] | None = None,
     tell: Tell | None = None,
 ) -> Freedom:
@@ -239,9 +241,12 @@ def freedom(
         pairs = [(region, k) for region in moving for k in topics]
         pieces, status = in_parts(pairs, ends, keep=keep, of=about, tell=tell)
         found += [Point.of(A) for piece in pieces if piece is not None for A in piece["A"][1:]]
-        if status == "finished" and loss == 0:  # once more, each from the best of all
-            found = explored(moving[0], _targets(rows, topics), found)
-            found, missed = _checked(moving[0], rows, found)
+        if status == "finished" and loss == 0:
+            try:
+                found = explored(moving[0], _targets(rows, topics), found)  # once more, each from the best of all
+                found, missed = _checked(moving[0], rows, found)
+            except KeyboardInterrupt:
+                status = "interrupted"
     if counts is None:
         return parts.result(fit, [parts.whole(point.A, fit.n_topics) for point in found], missed, status)
     return parts.result_at_price(fit, counts, [parts.whole(point.A, fit.n_topics) for point in found], loss, status)

@@ -35,7 +35,7 @@ def freedom(
     picture: Picture = None,
     loss: Loss = 0.0,
     counts: CountsPath = None,
-    probes: Probes = 64,
+    probes: Probes = 24,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
