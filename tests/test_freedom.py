@@ -384,3 +384,16 @@ def test_a_picture_has_a_lane_a_topic_with_a_pale_part_from_low_to_high() -> Non
         um.plot.freedom(found, open_fit(3, n=4))
     with pytest.raises(ValueError, match="order"):
         um.plot.freedom(found, fit, order=["a"] * 10)
+
+
+def test_a_fit_of_small_data_says_itself_that_much_is_open_unless_a_prior_decides() -> None:
+    truth = open_fit(3, 5, n=12, m=30)
+    X = np.random.default_rng(0).poisson(40 * truth.L @ truth.F.T)
+    fit = um.PoissonNMF(3, random_state=0, tol=1e-8).fit(X).result_
+    said = [sentence for sentence in fit.advice() if "unmix.freedom(fit)" in sentence]
+    assert len(said) == 1
+    topic = int(said[0].split("topic ")[1].split(" ")[0])
+    assert um.freedom(fit, probes=4).table["widest"][topic - 1] >= 0.05
+    prior = um.Gamma(1.5, 1.0)
+    assert not any("freedom" in text for text in um.PoissonNMF(3, random_state=0, prior=prior).fit(X).result_.advice())
+    assert not any("freedom" in text for text in um.LDA(3, random_state=0).fit(X).result_.advice())

@@ -26,7 +26,8 @@ def advice(fit: Fit) -> list[str]:
         last = gains[gains > 0].iloc[-1:].sum()
         left = "" if isnan(fit.remaining_gain) else f", and about {fit.remaining_gain:.2g} in all if it goes on"
         said.append(f"not converged: the fit still gains {last:.2g} an iteration{left}; raise max_iter")
-    if fit.n_topics <= FEW and (len(fit.L) + len(fit.F)) * fit.n_topics <= SMALL and fit.sizes.any():
+    small = fit.n_topics <= FEW and (len(fit.L) + len(fit.F)) * fit.n_topics <= SMALL
+    if small and fit.sizes.any() and not _has_a_prior(fit):
         topic, width = glimpse(fit)
         if width >= WIDE:
             said.append(
@@ -34,3 +35,10 @@ def advice(fit: Fit) -> list[str]:
                 "mixed sample; unmix.freedom(fit) gives the ranges of all"
             )
     return said
+
+
+def _has_a_prior(fit: Fit) -> bool:
+    """Or a penalty: something else than the likelihood that decides between fits of the same rates."""
+    if fit.priors or "objective" not in fit.trace or not len(fit.trace):
+        return bool(fit.priors)
+    return not abs(fit.trace["objective"].iloc[-1] - fit.loglik) <= 1e-6 * abs(fit.loglik)
