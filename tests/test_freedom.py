@@ -355,7 +355,7 @@ def test_the_command_takes_a_price_with_the_counts(
     with pytest.raises(SystemExit) as exit:
         main([*command, "--counts", str(tmp_path / "counts.csv")])
     assert exit.value.code == 0
-    assert "for 2 units of log-likelihood" in capsys.readouterr().out
+    assert "for 2 units of log-likelihood" in capsys.readouterr().err
     with pytest.raises(SystemExit) as exit:
         main(command)
     assert exit.value.code == 2

@@ -16,6 +16,7 @@ from scipy.stats import beta
 
 import unmix as um
 from unmix.analysis.intervals import lower_end, most_probable
+from unmix.cli import main
 from unmix.models.matching import match_columns
 
 FAST = {"sweeps": 60, "burn_in": 20, "random_state": 0}
@@ -238,3 +239,33 @@ def test_bad_input_is_refused_in_words(options: dict[str, Any], message: str) ->
     fit = um.TopicModel(2, random_state=0).fit(X).result_
     with pytest.raises(ValueError, match=message):
         um.intervals(fit, options.pop("X", X), **(FAST | options))
+
+
+def test_the_command_writes_every_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    X = pd.DataFrame(random_counts(), index=[f"s{i}" for i in range(12)], columns=[f"f{j}" for j in range(15)])
+    fit = um.TopicModel(2, random_state=0).fit(um.Counts(X)).result_
+    fit.save(tmp_path / "model.safetensors")
+    X[X.columns[::-1]].to_csv(tmp_path / "counts.csv")  # features are found by name
+    words = [
+        "intervals",
+        tmp_path,
+        tmp_path / "counts.csv",
+        "-o",
+        tmp_path / "ends.csv",
+        "--sweeps",
+        50,
+        "--burn-in",
+        20,
+    ]
+    with pytest.raises(SystemExit) as exit:
+        main([str(word) for word in words])
+    assert exit.value.code == 0
+    written = pd.read_csv(tmp_path / "ends.csv")
+    found = um.intervals(fit, X, sweeps=50, burn_in=20, random_state=0)
+    assert written.columns.to_list() == ["sample", "topic", "mean", "sd", "low", "high"]
+    np.testing.assert_allclose(written["low"].to_numpy().reshape(12, 2), found.low, rtol=1e-9)
+    assert "90% intervals" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as exit:
+        main([*(str(word) for word in words), "--level", "2"])
+    assert exit.value.code == 2
+    assert "level=2" in capsys.readouterr().err

@@ -313,7 +313,7 @@ class _Parts:
         topics_low, topics_high = fit.topics.copy(), fit.topics.copy()
         changes, rows = np.zeros(fit.n_topics), self.samples
         for P, F in pairs:
-            P, F = np.maximum(P[rows], 0), np.maximum(F, 0)
+            P, F = np.clip(P[rows], 0, 1), np.clip(F, 0, 1)
             low[rows], high[rows] = np.minimum(low[rows], P), np.maximum(high[rows], P)
             topics_low, topics_high = np.minimum(topics_low, F), np.maximum(topics_high, F)
             changes = np.maximum(changes, np.abs(F - fit.topics).sum(axis=0) / 2)

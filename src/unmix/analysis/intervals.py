@@ -110,6 +110,17 @@ class Intervals(Result):
             }
         )
 
+    @property
+    def by_sample(self) -> pd.DataFrame:
+        """One row a sample and topic: mean and standard deviation of the proportion, and its interval."""
+        n, K = self.low.shape
+        names = np.arange(1, n + 1) if self.samples is None else self.samples
+        values = {"mean": self.mean, "sd": self.sd, "low": self.low, "high": self.high}
+        return pd.DataFrame(
+            {"sample": np.repeat(names, K), "topic": np.tile(np.arange(1, K + 1), n)}
+            | {name: array.ravel() for name, array in values.items()}
+        )
+
     def at(self, level: float) -> Intervals:
         """The same posterior at another level."""
         return _with_ends(self, _checked_level(level))

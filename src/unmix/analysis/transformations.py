@@ -29,6 +29,7 @@ from unmix.types import Floats, Integers
 BROKEN = 1e-12  # a share below −BROKEN is negative, not rounding
 LEAST_GAIN = 1e-9  # of a share: what a program must promise
 BINDING = 1e-8  # a share below that is at its bound
+WORST_CONDITION = 1e5  # of a transformation: beyond, rates would not be the same to nine figures
 LEAST_BOX = 1e-6  # how far an entry of B may be from zero; it starts at 1 / K
 NEW_CONSTRAINTS = 3  # of one side and topic, taken up after a program
 STEPS = 40  # programs in a row, at most, for one number
@@ -145,7 +146,7 @@ class Region:
     def _brought_back(self, A: Floats, binding: list[tuple[int, Name]]) -> Point | None:
         """A nearby allowed transformation, on which the constraints bind that did in the program; None if there is none."""
         bound, before = set(binding), np.inf
-        while abs(np.linalg.det(A)) > 1e-9:
+        while np.linalg.cond(A) < WORST_CONDITION:
             there = Point.of(A)
             shares = self.P @ there.A + self.room[SAMPLES], self.G @ there.V.T + self.room[FEATURES]
             least = min(part.min() for part in shares)

@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from unmix.cli import freedom  # noqa: F401 - adds its command
+from unmix.cli import freedom, intervals  # noqa: F401 - each adds its command
 from unmix.cli.commands import app
 from unmix.cli.fitting import INTERRUPTED
 from unmix.cli.show import Invocation, complain, note

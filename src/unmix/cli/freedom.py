@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -76,8 +77,8 @@ def freedom(
         moves = f"proportions move by {row.mean_width:.1%} on average, by {row.widest:.1%} in {row.sample}"
         show.say(f"topic {row.topic}, {row.share:.1%} of all counts: {moves}; the topic itself by {row.change:.1%}")
     for text in found.advice():
-        show.say(text)
+        show.note(text)
     show.say(f"wrote {output}" + ("" if picture is None else f" and {picture}"))
     show.answer({"output": str(output), "topics": found.table.to_dict("records"), "advice": found.advice()})
     if found.status == "interrupted":
-        raise typer.Exit(INTERRUPTED)
+        sys.exit(INTERRUPTED)
