@@ -306,7 +306,7 @@ def test_what_is_paid_for_costs_no_more_than_the_loss_and_is_not_negative(counte
     region = Region(fit.proportions, G, (samples, features))
     end = region.furthest(region.identity, Target(0, 0, 0, 1))
     assert min((fit.proportions @ end.A).min(), (G @ end.V.T).min()) < -1e-3  # something is to be paid
-    pair = paid(problem, fit, end, 2.0)
+    pair = paid(problem, fit, end, problem.loss(fit.L, fit.F) + 2.0)
     assert pair is not None
     P, F = pair
     assert min(P.min(), F.min()) >= 0

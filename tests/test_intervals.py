@@ -15,8 +15,8 @@ from scipy.special import betaincinv, digamma, gammaln, polygamma
 from scipy.stats import beta
 
 import unmix as um
-from unmix.analysis.intervals import lower_end, most_probable
 from unmix.cli import main
+from unmix.models.dirichlet import beta_quantile, most_probable
 from unmix.models.matching import match_columns
 
 FAST = {"sweeps": 60, "burn_in": 20, "random_state": 0}
@@ -109,9 +109,9 @@ def test_where_topics_share_no_feature_they_are_those_of_known_labels() -> None:
 
 
 @pytest.mark.parametrize(("a", "b"), [(0.02, 5.0), (0.3, 800.0), (3.0, 2.0), (400.0, 1e4), (30.0, 0.4)])
-def test_the_lower_end_of_a_beta_is_found_from_its_mean_and_mean_logarithm(a: float, b: float) -> None:
+def test_a_quantile_of_a_beta_is_found_from_its_mean_and_mean_logarithm(a: float, b: float) -> None:
     mean, logs = np.array([a / (a + b)]), np.array([digamma(a) - digamma(a + b)])
-    np.testing.assert_allclose(lower_end(mean, logs, 0.05), betaincinv(a, b, 0.05), rtol=1e-6)
+    np.testing.assert_allclose(beta_quantile(mean, logs, 0.05), betaincinv(a, b, 0.05), rtol=1e-6)
 
 
 def test_priors_that_are_not_given_are_learned() -> None:

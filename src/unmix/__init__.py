@@ -16,8 +16,9 @@ from unmix.registry import MODELS
 
 if TYPE_CHECKING:
     from unmix import analysis, engines, plot, solvers
-    from unmix.analysis.freedom import Freedom, freedom
+    from unmix.analysis.freedom import freedom
     from unmix.analysis.intervals import Intervals, intervals
+    from unmix.analysis.ranges import Freedom
     from unmix.counts import Counts
     from unmix.data import datasets
     from unmix.data.read import read
@@ -67,8 +68,9 @@ __all__ = [
 # Where each name lives. It is imported when it is first asked for, so that `unmix info` does not wait for scikit-learn.
 HOMES = {
     "unmix": ["analysis", "engines", "plot", "sc", "solvers"],
-    "unmix.analysis.freedom": ["Freedom", "freedom"],
+    "unmix.analysis.freedom": ["freedom"],
     "unmix.analysis.intervals": ["Intervals", "intervals"],
+    "unmix.analysis.ranges": ["Freedom"],
     "unmix.counts": ["Counts"],
     "unmix.data": ["datasets"],
     "unmix.data.read": ["read"],

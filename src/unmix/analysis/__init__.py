@@ -7,9 +7,10 @@ from unmix.analysis.advice import advice
 from unmix.analysis.comparison import match_topics, topic_distances
 from unmix.analysis.completion import perplexity
 from unmix.analysis.features import distinctive_features, lifts, log_fold_change, top_features, topic_names
-from unmix.analysis.freedom import Freedom, freedom
+from unmix.analysis.freedom import freedom
 from unmix.analysis.intervals import Intervals, intervals
 from unmix.analysis.places import similarity_order, topic_map
+from unmix.analysis.ranges import Freedom
 from unmix.analysis.samples import fair_sample, typical_samples
 from unmix.analysis.topics import topic_order
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import isnan
 
-from unmix.analysis.freedom import WIDE, glimpse
+from unmix.analysis.freedom import glimpse
+from unmix.analysis.ranges import WIDE
 from unmix.fit import Fit
 
 ALMOST_NO_WEIGHT = 0.05  # of the average topic's share

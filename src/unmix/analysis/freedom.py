@@ -12,164 +12,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from unmix.analysis.price import PARTS, paid, room
-from unmix.analysis.results import Finished, Result, Tell, in_parts
-from unmix.analysis.topics import topic_place
+from unmix.analysis.ranges import Freedom
+from unmix.analysis.results import Finished, Tell, in_parts
 from unmix.analysis.transformations import FEATURES, SAMPLES, SIDES, Point, Region, Target, explored, spread_rows
 from unmix.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.format import Arrays
 from unmix.models.problem import Problem
-from unmix.models.topics import topics_to_poisson
 from unmix.types import Floats
 
-WIDE = 0.05  # a mean width from which on the advice speaks of it
 CHECKED = 8  # samples, and features, that are looked at once more, to see what the others miss
-
-
-@dataclass(frozen=True, eq=False)
-class Freedom(Result):
-    """Ranges of proportions and topics at the same rates. Arrays are in the order of the columns of the fit.
-
-    Attributes
-    ----------
-    low, high
-        n × K: the least and the largest proportion of each topic in each sample.
-    topics_low, topics_high
-        m × K: the same of each feature in each topic.
-    proportions
-        n × K: those of the fit itself.
-    shares
-        K: the part of all expected counts that each topic explains.
-    changes
-        K: how far each topic can move, in total variation: 0 not at all, 1 to a topic without a feature in common.
-    transformations
-        The A at which the ends are reached, the fit's own (I) first; `end` makes a fit of one.
-    missed
-        The largest width that was still gained at samples and features that were looked at only to see that; 0 if all were.
-    loss
-        The log-likelihood that ends may cost.
-    samples
-        Their names, if they have any.
-    status
-        "interrupted" if Ctrl-C left something out; ranges may be too short then.
-    """
-
-    low: Floats
-    high: Floats
-    topics_low: Floats
-    topics_high: Floats
-    proportions: Floats
-    shares: Floats
-    changes: Floats
-    transformations: Floats
-    missed: float
-    loss: float = 0.0
-    samples: NDArray[np.str_] | None = None
-    status: Finished = "finished"
-
-    def __repr__(self) -> str:
-        (n, K), found = self.low.shape, len(self.transformations)
-        mean, most = self.width.mean(), self.width.max()
-        return f"Freedom({n} samples, {K} topics, mean width {mean:.3f}, widest {most:.3f}, {found} ends)"
-
-    @property
-    def width(self) -> Floats:
-        """n × K: high − low."""
-        return self.high - self.low
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """One row a topic: its share, the mean and the largest width of its proportions, the sample that has it, and how far the
-        topic itself can move."""
-        places = self.width.argmax(axis=0)
-        names = places + 1 if self.samples is None else self.samples[places]
-        return pd.DataFrame(
-            {
-                "topic": np.arange(1, len(self.shares) + 1),
-                "share": self.shares,
-                "mean_width": self.width.mean(axis=0),
-                "widest": self.width.max(axis=0),
-                "sample": names,
-                "change": self.changes,
-            }
-        )
-
-    @property
-    def by_sample(self) -> pd.DataFrame:
-        """One row a sample and topic: the proportion, and its range."""
-        n, K = self.low.shape
-        names = np.arange(1, n + 1) if self.samples is None else self.samples
-        values = {"proportion": self.proportions, "low": self.low, "high": self.high}
-        return pd.DataFrame(
-            {"sample": np.repeat(names, K), "topic": np.tile(np.arange(1, K + 1), n)}
-            | {name: array.ravel() for name, array in values.items()}
-        )
-
-    def advice(self) -> list[str]:
-        """What the data leave open, and what would decide it."""
-        said = []
-        if self.status == "interrupted":
-            said.append(
-                "interrupted: not everything was looked at, and ranges may be too short; the same call with `keep` goes on"
-            )
-        price = "at the same likelihood" if self.loss == 0 else f"for {self.loss:g} units of log-likelihood"
-        if self.width.max() < 1e-6:
-            return [*said, f"nothing is left open: no other proportions and topics are to be had {price}"]
-        wide = self.table[self.table["mean_width"] >= WIDE].sort_values("mean_width", ascending=False)
-        if len(wide):
-            worst = wide.iloc[0]
-            which = (
-                f"topic {worst['topic']}"
-                if len(wide) == 1
-                else f"{len(wide)} topics, most of all topic {worst['topic']}"
-            )
-            said.append(
-                f"the data do not decide the proportions of {which}: {price} they move by "
-                f"{worst['mean_width']:.0%} of a sample on average, by {worst['widest']:.0%} in sample {worst['sample']}; a "
-                "sparse penalty, known topics, or samples and features without some of the topics would"
-            )
-        else:
-            said.append(f"little is left open: {price} proportions move by {self.width.mean():.1%} on average")
-        if self.missed > 0.01:
-            said.append(
-                f"ranges may be wider still: others, looked at to check, gained {self.missed:.1%}; raise probes"
-            )
-        return said
-
-    def end(self, fit: Fit, sample: int, topic: int, end: Literal["low", "high"]) -> Fit:
-        """The fit with the same rates at which a proportion is at an end of its range.
-
-        Parameters
-        ----------
-        fit
-            What `freedom` was asked of.
-        sample
-            A row of `low`, from 0.
-        topic
-            Its number, from 1.
-        end
-            "low" or "high".
-        """
-        if fit.L.shape != self.low.shape:
-            raise ValueError(
-                f"the fit has loadings of shape {fit.L.shape}, these ranges {self.low.shape}; give the fit they are of"
-            )
-        if self.loss > 0:
-            raise ValueError(f"ends at a loss of {self.loss:g} are not kept as fits; ask freedom without a loss")
-        if end not in ("low", "high"):
-            raise ValueError(f'end={end!r}; choose "low" or "high"')
-        values = self.transformations[:, :, topic_place(fit, topic)] @ fit.proportions[sample]
-        A = self.transformations[values.argmin() if end == "low" else values.argmax()]
-        P, F = np.maximum(fit.proportions @ A, 0), np.maximum(fit.topics @ np.linalg.inv(A).T, 0)
-        L, F = topics_to_poisson(P, F, fit.sizes)
-        return replace(fit, L=L, F=F, state=None, posterior={}, priors={})
 
 
 def freedom(
@@ -222,34 +79,28 @@ def freedom(
     parts = _Parts.of(fit)
     counts = None if loss == 0 else _counts_of(fit, X)
     rows = [spread_rows(parts.P, probes), spread_rows(parts.G, probes)]
-    regions = [Region(parts.P, parts.G)]
-    if counts is not None:
-        samples, features = room(counts, fit.proportions, fit.topics, fit.sizes, loss)
-        rooms = samples[np.ix_(parts.samples, parts.topics)], features[np.ix_(parts.features, parts.topics)]
-        regions += [Region(parts.P, parts.G, (part * rooms[0], part * rooms[1])) for part in PARTS]
-    found, missed = [regions[0].identity], 0.0
-    status: Finished = "finished"
-    topics = range(parts.P.shape[1])
-    moving = [region for region in regions if len(topics) > 1 and region.a_move() is not None]
-    if moving:
+    regions = _regions(fit, parts, counts, loss)
+    pairs = [(region, k) for region in regions for k in range(parts.P.shape[1])]
 
-        def ends(part: tuple[Region, int]) -> Arrays:
-            own = Region(parts.P, parts.G, part[0].room)  # so that a part's ends do not depend on those before it
-            return {"A": np.array([point.A for point in explored(own, _targets(rows, [part[1]]), [own.identity])])}
+    def ends(pair: tuple[Region, int]) -> Arrays:
+        own = Region(parts.P, parts.G, pair[0].room)  # so that a part's ends do not depend on those before it
+        return {"A": np.array([point.A for point in explored(own, _targets(rows, [pair[1]]), [own.identity])])}
 
-        about = {"of": parts.summary(), "probes": probes, "loss": loss}
-        pairs = [(region, k) for region in moving for k in topics]
-        pieces, status = in_parts(pairs, ends, keep=keep, of=about, tell=tell)
-        found += [Point.of(A) for piece in pieces if piece is not None for A in piece["A"][1:]]
-        if status == "finished" and loss == 0:
-            try:
-                found = explored(moving[0], _targets(rows, topics), found)  # once more, each from the best of all
-                found, missed = _checked(moving[0], rows, found)
-            except KeyboardInterrupt:
-                status = "interrupted"
+    about = {"of": parts.summary(), "probes": probes, "loss": loss}
+    pieces, status = in_parts(pairs, ends, keep=keep, of=about, tell=tell)
+    found = [Point.of(np.eye(parts.P.shape[1]))]
+    found += [Point.of(A) for piece in pieces if piece is not None for A in piece["A"][1:]]
+    missed = 0.0
+    if regions and status == "finished" and loss == 0:
+        try:  # once more, each from the best of all
+            found = explored(regions[0], _targets(rows, range(parts.P.shape[1])), found)
+            found, missed = _checked(regions[0], rows, found)
+        except KeyboardInterrupt:
+            status = "interrupted"
+    whole = [parts.whole(point.A, fit.n_topics) for point in found]
     if counts is None:
-        return parts.result(fit, [parts.whole(point.A, fit.n_topics) for point in found], missed, status)
-    return parts.result_at_price(fit, counts, [parts.whole(point.A, fit.n_topics) for point in found], loss, status)
+        return parts.result(fit, whole, missed, status)
+    return parts.result_at_price(fit, counts, whole, loss, status)
 
 
 def glimpse(fit: Fit) -> tuple[int, float]:
@@ -305,7 +156,8 @@ class _Parts:
     def result_at_price(self, fit: Fit, X: Counts, found: list[Floats], loss: float, status: Finished) -> Freedom:
         """The same over all that could be paid for."""
         problem = Problem(X, fit.n_topics)
-        pairs = [pair for A in found if (pair := paid(problem, fit, Point.of(A), loss)) is not None]
+        allowed = problem.loss(fit.L.astype(np.float64), fit.F.astype(np.float64)) + loss
+        pairs = [pair for A in found if (pair := paid(problem, fit, Point.of(A), allowed)) is not None]
         return replace(self._ranges(fit, pairs), loss=loss, status=status)
 
     def _ranges(self, fit: Fit, pairs: Iterable[tuple[Floats, Floats]]) -> Freedom:
@@ -329,6 +181,16 @@ class _Parts:
             missed=0.0,
             samples=fit.samples,
         )
+
+
+def _regions(fit: Fit, parts: _Parts, counts: Counts | None, loss: float) -> list[Region]:
+    """In which something moves: at the same rates and, with counts, with the room that a loss makes."""
+    regions = [Region(parts.P, parts.G)]
+    if counts is not None:
+        samples, features = room(counts, fit.proportions, fit.topics, fit.sizes, loss)
+        P, G = samples[np.ix_(parts.samples, parts.topics)], features[np.ix_(parts.features, parts.topics)]
+        regions += [Region(parts.P, parts.G, (part * P, part * G)) for part in PARTS]
+    return [region for region in regions if parts.P.shape[1] > 1 and region.a_move() is not None]
 
 
 def _counts_of(fit: Fit, X: CountsLike | None) -> Counts:

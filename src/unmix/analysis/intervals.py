@@ -22,7 +22,6 @@ from time import perf_counter
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv, digamma, polygamma
 
 from unmix.analysis.results import Finished, Result, Tell
 from unmix.counts import Counts, CountsLike
@@ -32,6 +31,7 @@ from unmix.kernels import sampling
 from unmix.kernels.sampling import Labels
 from unmix.models.allocating import AllocationTask, check_labels
 from unmix.models.allocation import Allocation, matched_quantile
+from unmix.models.dirichlet import beta_quantile, most_probable
 from unmix.models.matching import match_to_first
 from unmix.solvers.bld import shares
 from unmix.solvers.labels import labels_by_shares
@@ -39,10 +39,7 @@ from unmix.threads import use_threads
 from unmix.types import Floats, Integers, Seed
 
 LEARN_EVERY = 5  # sweeps of the warming up
-FIXED_POINTS = 10  # steps of it each time
-LEAST, MOST = 1e-3, 1e3  # of a prior that is learned
 EVEN = 0.02  # of every topic in the labels to start from, so that none is out of reach
-NEWTON_STEPS = 12  # for the lower ends
 AGREE = 1.1  # up to this R̂ chains agree
 
 
@@ -280,18 +277,6 @@ class _Sampler:
         self.task = AllocationTask(self.X, Allocation(model.a, model.b, eta, alpha))
 
 
-def most_probable(prior: Floats, counts: NDArray[np.integer], same: bool = False) -> Floats:
-    """A Dirichlet prior after some fixed-point steps towards the one under which rows of counts are most probable; with `same`,
-    one number for all."""
-    totals = counts.sum(axis=1)
-    for _ in range(FIXED_POINTS):
-        above = digamma(prior + counts).sum(axis=0) - len(counts) * digamma(prior)
-        below = (digamma(prior.sum() + totals) - digamma(prior.sum())).sum()
-        prior = prior * (above.mean() if same else above) / max(below, np.finfo(float).tiny)
-        prior = np.clip(prior, LEAST, MOST)
-    return prior
-
-
 def _priors(fit: Fit) -> tuple[ArrayLike | None, ArrayLike | None]:
     """Of the proportions and of the topics, as far as the model of the fit has them in this form."""
     kinds, arrays = fit.priors, fit.posterior
@@ -340,27 +325,12 @@ def _with_ends(found: Intervals, level: float) -> Intervals:
     below, above = (1 - level) / 2, (1 + level) / 2
     return replace(
         found,
-        low=lower_end(found.mean, found.log_mean, below),
+        low=beta_quantile(found.mean, found.log_mean, below),
         high=matched_quantile(found.mean, found.sd, above),
-        topics_low=lower_end(found.topics_mean, found.topics_log_mean, below),
+        topics_low=beta_quantile(found.topics_mean, found.topics_log_mean, below),
         topics_high=matched_quantile(found.topics_mean, found.topics_sd, above),
         level=level,
     )
-
-
-def lower_end(mean: Floats, log_mean: Floats, probability: float) -> Floats:
-    """The quantile of the Beta distribution with this mean and mean logarithm: ψ(a) − ψ(a / mean) = log_mean, solved for log a by
-    Newton's method from the solution for a Gamma distribution (Minka)."""
-    inside = (mean > 0) & (mean < 1)
-    mu = np.where(inside, mean, 0.5)
-    s = np.maximum(np.log(mu) - np.where(inside, log_mean, np.log(0.5) - 0.1), 1e-12)
-    a = (3 - s + np.sqrt((s - 3) ** 2 + 24 * s)) / (12 * s)
-    a = a * np.maximum(1 - mu, 0.1)
-    for _ in range(NEWTON_STEPS):
-        gap = digamma(a) - digamma(a / mu) - (np.log(mu) - s)
-        slope = a * polygamma(1, a) - a / mu * polygamma(1, a / mu)
-        a = a * np.exp(np.clip(-gap / slope, -2, 2))
-    return np.where(inside, betaincinv(a, a * (1 / mu - 1), probability), mean)
 
 
 def _checked_level(level: float) -> float:

@@ -34,18 +34,17 @@ def room(X: Counts, P: Floats, F: Floats, sizes: Floats, loss: float) -> tuple[F
     L = sizes[:, None] * P
     ratios = X.sides().left.ratios(L, F)
     with np.errstate(divide="ignore", invalid="ignore"):
-        weights = np.where(X.rows.data > 0, ratios**2 / X.rows.data, 0)  # x / λ²
+        weights = np.nan_to_num(ratios**2 / X.rows.data, posinf=0.0)  # x / λ²
     W = X.with_data(weights)
     of_samples = _reach(W @ _squares(F), sizes**2, loss)
     of_features = _reach(W.T @ _squares(L), F.sum(axis=1) ** 2, loss)
     return of_samples, of_features
 
 
-def paid(problem: Problem, fit: Fit, point: Point, loss: float) -> tuple[Floats, Floats] | None:
-    """Proportions and topics near those of a transformation, at no more than this loss; None where they are too dear."""
+def paid(problem: Problem, fit: Fit, point: Point, allowed: float) -> tuple[Floats, Floats] | None:
+    """Proportions and topics near those of a transformation, at no more than the allowed loss; None where they are too dear."""
     P, F = np.maximum(fit.proportions @ point.A, 0), np.maximum(fit.topics @ point.V.T, 0)
     L, F = topics_to_poisson(P / P.sum(axis=1, keepdims=True), F / F.sum(axis=0), fit.sizes)
-    allowed = problem.loss(np.asarray(fit.L, dtype=np.float64), np.asarray(fit.F, dtype=np.float64)) + loss
     solver = Alternate(Newton())
     state = solver.start(problem, L, F)
     for _ in range(STEPS):
