@@ -25,7 +25,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from unmix.analysis.results import Finished, Result, Tell
 from unmix.counts import Counts, CountsLike
-from unmix.estimators.base import generator
 from unmix.fit import Fit
 from unmix.kernels import sampling
 from unmix.kernels.sampling import Labels
@@ -183,6 +182,8 @@ def intervals(
     >>> bool((found.low < found.mean).all() and (found.mean < found.high).all())
     True
     """
+    from unmix.estimators.base import generator  # which waits for scikit-learn
+
     _checked_level(level)
     numbers = {"sweeps": sweeps, "burn_in": burn_in, "thin": thin, "chains": chains}
     for name, number in numbers.items():
