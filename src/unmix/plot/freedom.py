@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unmix.analysis import Freedom, fair_sample, similarity_order, topic_names
-from unmix.analysis.samples import scale, values_of
+from unmix.analysis.samples import Scale, scale, values_of
 from unmix.analysis.topics import topic_places
 from unmix.fit import Fit
 from unmix.plot.palette import topic_colours
+from unmix.plot.structure import _label_scale
 from unmix.plot.style import figure_of, new_grid, tidy
 
 MOST_SAMPLES = 2000  # more columns than that do not show in a picture
@@ -47,6 +48,7 @@ def freedom(
             f"the fit has loadings of shape {fit.L.shape}, the ranges {found.low.shape}; give the fit they are of"
         )
     shown = fair_sample(np.zeros(len(fit.L), dtype=np.intp), MOST_SAMPLES)
+    places = None
     if order is None:
         members = shown[similarity_order(fit.proportions[shown])]
     else:
@@ -70,7 +72,9 @@ def freedom(
         ax.tick_params(axis="x", length=0)
     panels[0].set(xlim=(0, len(members)), ylim=(0, min(1.0, 1.05 * float(found.high[members][:, drawn].max()))))
     last = panels[-1]
-    if fit.samples is not None and len(members) <= MOST_NAMES:
+    if places is not None:
+        _label_scale(last, Scale(places.numbers[members], places.dates))
+    elif fit.samples is not None and len(members) <= MOST_NAMES:
         last.set_xticks(edges[:-1] + 0.5, fit.samples[members], rotation=90, fontsize=7, parse_math=False)
     else:
         last.set_xticks([])
