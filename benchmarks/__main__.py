@@ -36,6 +36,7 @@ COMMANDS = {
     "choose": ("data", "data-folder", "threads"),
     "suggests": ("data-folder", "threads"),
     "stability": OPTIONS.keys(),
+    "sure": ("threads",),
 }
 BUSY = 0.5
 DEFAULT_OUTPUT = Path(__file__).parent / "out"

@@ -224,6 +224,11 @@ def test_the_heaviest_topic_comes_first() -> None:
 
 def test_advice_says_what_is_odd_and_nothing_where_all_is_well() -> None:
     fit = make_fit()
+    assert "the data leave topic" in advice(fit)[0]
+    one_of_each = np.eye(fit.n_topics)  # a pure sample and a feature of its own for every topic leave nothing open
+    fit = replace(
+        fit, L=np.vstack([one_of_each, fit.L[fit.n_topics :]]), F=np.vstack([one_of_each, fit.F[fit.n_topics :]])
+    )
     assert advice(fit) == []
     odd = replace(
         fit,

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from unmix.analysis.choosing import choose_topics
     from unmix.analysis.coherence import coherence
     from unmix.analysis.consensus import consensus
+    from unmix.analysis.freedom import freedom
+    from unmix.analysis.intervals import Intervals, intervals
     from unmix.analysis.quality import Quality, diversity
+    from unmix.analysis.ranges import Freedom
     from unmix.analysis.stability import Stability, stability
     from unmix.counts import Counts
     from unmix.data import datasets
@@ -45,7 +48,9 @@ __all__ = [
     "Counts",
     "Dirichlet",
     "Fit",
+    "Freedom",
     "Gamma",
+    "Intervals",
     "Online",
     "Quality",
     "Shards",
@@ -61,6 +66,8 @@ __all__ = [
     "diversity",
     "engines",
     "fit_path",
+    "freedom",
+    "intervals",
     "kkt",
     "load",
     "loglik",
@@ -91,6 +98,9 @@ HOMES = {
         "diversity",
         "stability",
     ],
+    "unmix.analysis.freedom": ["freedom"],
+    "unmix.analysis.intervals": ["Intervals", "intervals"],
+    "unmix.analysis.ranges": ["Freedom"],
     "unmix.counts": ["Counts"],
     "unmix.data": ["datasets"],
     "unmix.data.read": ["read", "read_texts"],

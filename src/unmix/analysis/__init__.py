@@ -12,8 +12,11 @@ from unmix.analysis.comparison import match_topics, topic_distances
 from unmix.analysis.completion import perplexity
 from unmix.analysis.consensus import consensus
 from unmix.analysis.features import distinctive_features, lifts, log_fold_change, top_features, topic_names
+from unmix.analysis.freedom import freedom
+from unmix.analysis.intervals import Intervals, intervals
 from unmix.analysis.places import similarity_order, topic_map
 from unmix.analysis.quality import Quality, diversity, exclusivity, held_out_lift, quality
+from unmix.analysis.ranges import Freedom
 from unmix.analysis.samples import fair_sample, typical_samples
 from unmix.analysis.stability import Stability, stability
 from unmix.analysis.topics import topic_order
@@ -21,6 +24,8 @@ from unmix.analysis.topics import topic_order
 __all__ = [
     "Alignment",
     "Choice",
+    "Freedom",
+    "Intervals",
     "Quality",
     "Stability",
     "advice",
@@ -31,7 +36,9 @@ __all__ = [
     "diversity",
     "exclusivity",
     "fair_sample",
+    "freedom",
     "held_out_lift",
+    "intervals",
     "lifts",
     "log_fold_change",
     "match_topics",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from math import isnan
 
+from unmix.analysis.freedom import glimpse
+from unmix.analysis.ranges import WIDE
 from unmix.fit import Fit
 
 ALMOST_NO_WEIGHT = 0.05  # of the average topic's share
+FEW, SMALL = 8, 20_000  # topics, and numbers in both factors: up to there freedom is looked at without being asked for
 
 
 def advice(fit: Fit) -> list[str]:
@@ -24,4 +27,19 @@ def advice(fit: Fit) -> list[str]:
         last = gains[gains > 0].iloc[-1:].sum()
         left = "" if isnan(fit.remaining_gain) else f", and about {fit.remaining_gain:.2g} in all if it goes on"
         said.append(f"not converged: the fit still gains {last:.2g} an iteration{left}; raise max_iter")
+    small = fit.n_topics <= FEW and (len(fit.L) + len(fit.F)) * fit.n_topics <= SMALL
+    if small and fit.status == "converged" and fit.sizes.any() and not _has_a_prior(fit):
+        topic, width = glimpse(fit)
+        if width >= WIDE:
+            said.append(
+                f"the data leave topic {topic} open: at the same likelihood its proportion moves by {width:.0%} at least in "
+                "a mixed sample; unmix.freedom(fit) gives the ranges of all"
+            )
     return said
+
+
+def _has_a_prior(fit: Fit) -> bool:
+    """Or a penalty: something else than the likelihood that decides between fits of the same rates."""
+    if fit.priors or "objective" not in fit.trace or not len(fit.trace):
+        return bool(fit.priors)
+    return not abs(fit.trace["objective"].iloc[-1] - fit.loglik) <= 1e-6 * abs(fit.loglik)

@@ -14,7 +14,11 @@ from typing import Any
 import typer
 
 from unmix.cli import choose as choose  # which adds its command
-from unmix.cli import stability  # noqa: F401 - which adds its commands
+from unmix.cli import (  # noqa: F401 - each adds its command
+    freedom,
+    intervals,
+    stability,
+)
 from unmix.cli.commands import app
 from unmix.cli.fitting import INTERRUPTED
 from unmix.cli.show import Invocation, complain, note

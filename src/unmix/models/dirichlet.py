@@ -1,11 +1,17 @@
-"""Two facts about Dirichlet distributions: how far an entry spreads, and which concentration explains beliefs best."""
+"""Facts about Dirichlet distributions: how far an entry spreads, which concentration explains beliefs or counts best, and
+quantiles of an entry of which mean and mean logarithm are known."""
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import digamma, gammaln, polygamma
+from numpy.typing import NDArray
+from scipy.special import betaincinv, digamma, gammaln, polygamma
 
 from unmix.types import Floats
+
+FIXED_POINTS = 10  # steps towards a prior each time
+LEAST, MOST = 1e-3, 1e3  # of a prior found that way
+NEWTON_STEPS = 12  # for a quantile
 
 
 def dirichlet_sd(parameters: Floats, axis: int) -> Floats:
@@ -46,3 +52,30 @@ def best_concentration(alpha: Floats, n: int, g: Floats) -> Floats:
         if gain <= 1e-10 * abs(value):
             break
     return alpha
+
+
+def most_probable(prior: Floats, counts: NDArray[np.integer], same: bool = False) -> Floats:
+    """A Dirichlet prior after some fixed-point steps towards the one under which rows of counts are most probable; with `same`,
+    one number for all."""
+    totals = counts.sum(axis=1)
+    for _ in range(FIXED_POINTS):
+        above = digamma(prior + counts).sum(axis=0) - len(counts) * digamma(prior)
+        below = (digamma(prior.sum() + totals) - digamma(prior.sum())).sum()
+        prior = prior * (above.mean() if same else above) / max(below, np.finfo(float).tiny)
+        prior = np.clip(prior, LEAST, MOST)
+    return prior
+
+
+def beta_quantile(mean: Floats, log_mean: Floats, probability: float) -> Floats:
+    """The quantile of the Beta distribution with this mean and mean logarithm: ψ(a) − ψ(a / mean) = log_mean, solved for log a by
+    Newton's method from the solution for a Gamma distribution (Minka)."""
+    inside = (mean > 0) & (mean < 1)
+    mu = np.where(inside, mean, 0.5)
+    s = np.maximum(np.log(mu) - np.where(inside, log_mean, np.log(0.5) - 0.1), 1e-12)
+    a = (3 - s + np.sqrt((s - 3) ** 2 + 24 * s)) / (12 * s)
+    a = a * np.maximum(1 - mu, 0.1)
+    for _ in range(NEWTON_STEPS):
+        gap = digamma(a) - digamma(a / mu) - (np.log(mu) - s)
+        slope = a * polygamma(1, a) - a / mu * polygamma(1, a / mu)
+        a = a * np.exp(np.clip(-gap / slope, -2, 2))
+    return np.where(inside, betaincinv(a, a * (1 / mu - 1), probability), mean)

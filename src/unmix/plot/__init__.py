@@ -10,6 +10,7 @@ from unmix.plot.alignment import alignment
 from unmix.plot.choice import choice
 from unmix.plot.convergence import convergence
 from unmix.plot.embedding import embedding
+from unmix.plot.freedom import freedom
 from unmix.plot.loadings_scatter import loadings_scatter
 from unmix.plot.palette import palette, topic_colours
 from unmix.plot.quality import quality
@@ -24,6 +25,7 @@ __all__ = [
     "choice",
     "convergence",
     "embedding",
+    "freedom",
     "loadings_scatter",
     "palette",
     "quality",

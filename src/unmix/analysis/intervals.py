@@ -1,0 +1,340 @@
+"""Credible intervals of proportions and topics, from draws of the exact posterior.
+
+Given topics, the proportions of a sample are one thing; given the proportions, topics are another; intervals that hold have to
+let both move. So every single count is labelled with a topic, and labels are sampled (`kernels/sampling.py`) from
+
+    x_i ~ Multinomial(l*_i F*ᵀ),    l*_i ~ Dirichlet(alpha),    f*_k ~ Dirichlet(eta),
+
+in chains that start at the fit. Given labels both are Dirichlet, so mean, mean square and mean logarithm of every number are
+averages of closed forms over the sweeps. The ends of an interval are those of Beta distributions: the upper one of that with the
+mean and the variance that came out, the lower one of that with the mean and the mean logarithm, which knows more of the way to
+zero. Priors that a fit does not have are learned while chains warm up: those under which the labels are most probable (Minka),
+
+    alpha_k ← alpha_k Σ_i [ψ(alpha_k + S_ik) − ψ(alpha_k)] / Σ_i [ψ(alpha₊ + S_i) − ψ(alpha₊)]      (eta alike)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from numbers import Integral
+from time import perf_counter
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from unmix.analysis.results import Finished, Result, Tell
+from unmix.counts import Counts, CountsLike
+from unmix.fit import Fit
+from unmix.kernels import sampling
+from unmix.kernels.sampling import Labels
+from unmix.models.allocating import AllocationTask, check_labels
+from unmix.models.allocation import Allocation, matched_quantile
+from unmix.models.dirichlet import beta_quantile, most_probable
+from unmix.models.matching import match_to_first
+from unmix.solvers.bld import shares
+from unmix.solvers.labels import labels_by_shares
+from unmix.threads import use_threads
+from unmix.types import Floats, Integers, Seed
+
+LEARN_EVERY = 5  # sweeps of the warming up
+EVEN = 0.02  # of every topic in the labels to start from, so that none is out of reach
+AGREE = 1.1  # up to this R̂ chains agree
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals(Result):
+    """Credible intervals. Arrays are in the order of the columns of the fit.
+
+    Attributes
+    ----------
+    low, high
+        n × K, of proportions: ends of the central intervals.
+    mean, sd, log_mean
+        n × K, of proportions: mean, standard deviation, and mean of the logarithm, by the posterior.
+    topics_low, topics_high, topics_mean, topics_sd, topics_log_mean
+        m × K: the same of features in topics.
+    level
+        The probability with which each interval holds its number.
+    alpha, eta
+        The priors: of the proportions, one a topic, and of the topics, one a feature.
+    rhat
+        How much chains differ beyond what they differ from themselves, of proportions; near 1 where they agree.
+    draws
+        Sweeps averaged, over all chains.
+    samples
+        Their names, if they have any.
+    status
+        "interrupted" if Ctrl-C ended the sampling.
+    """
+
+    low: Floats
+    high: Floats
+    mean: Floats
+    sd: Floats
+    log_mean: Floats
+    topics_low: Floats
+    topics_high: Floats
+    topics_mean: Floats
+    topics_sd: Floats
+    topics_log_mean: Floats
+    level: float
+    alpha: Floats
+    eta: Floats
+    rhat: float
+    draws: int
+    samples: NDArray[np.str_] | None = None
+    status: Finished = "finished"
+
+    def __repr__(self) -> str:
+        n, K = self.low.shape
+        width = (self.high - self.low).mean()
+        return f"Intervals({n} samples, {K} topics, {self.level:.0%}, mean width {width:.3f}, R̂ {self.rhat:.2f})"
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row a topic: mean proportion, mean and largest width of its intervals, and the mean width of those of its features,
+        as a part of their means, weighted by these."""
+        width, topics_width = self.high - self.low, self.topics_high - self.topics_low
+        return pd.DataFrame(
+            {
+                "topic": np.arange(1, width.shape[1] + 1),
+                "proportion": self.mean.mean(axis=0),
+                "mean_width": width.mean(axis=0),
+                "widest": width.max(axis=0),
+                "features_width": topics_width.sum(axis=0) / self.topics_mean.sum(axis=0),
+            }
+        )
+
+    @property
+    def by_sample(self) -> pd.DataFrame:
+        """One row a sample and topic: mean and standard deviation of the proportion, and its interval."""
+        n, K = self.low.shape
+        names = np.arange(1, n + 1) if self.samples is None else self.samples
+        values = {"mean": self.mean, "sd": self.sd, "low": self.low, "high": self.high}
+        return pd.DataFrame(
+            {"sample": np.repeat(names, K), "topic": np.tile(np.arange(1, K + 1), n)}
+            | {name: array.ravel() for name, array in values.items()}
+        )
+
+    def at(self, level: float) -> Intervals:
+        """The same posterior at another level."""
+        return _with_ends(self, _checked_level(level))
+
+    def advice(self) -> list[str]:
+        """Whether the chains can be trusted."""
+        said = []
+        if self.status == "interrupted":
+            said.append(f"interrupted after {self.draws} draws; intervals are rough")
+        if not self.rhat <= AGREE:
+            said.append(
+                f"chains do not agree yet (R̂ = {self.rhat:.2f}): intervals may be too short; raise sweeps and burn_in, or look "
+                "at unmix.freedom(fit), as data that leave much open are slow to sample"
+            )
+        return said
+
+
+def intervals(
+    fit: Fit,
+    X: CountsLike,
+    level: float = 0.9,
+    *,
+    alpha: ArrayLike | None = None,
+    eta: ArrayLike | None = None,
+    sweeps: int = 500,
+    burn_in: int = 200,
+    thin: int = 5,
+    chains: int = 2,
+    n_jobs: int | None = None,
+    random_state: Seed = None,
+    tell: Tell | None = None,
+) -> Intervals:
+    """Intervals that hold each proportion, and each feature of each topic, with probability `level`.
+
+    Those of variational inference treat each number as if all others were known, and are too short. These come from the exact
+    posterior, and cost some hundred sweeps over all counts.
+
+    Parameters
+    ----------
+    fit
+        Where chains start, and what names topics. Of any model: a Bayesian one gives its priors too.
+    X
+        The counts of the fit: whole numbers.
+    level
+        The probability.
+    alpha
+        Dirichlet prior of proportions: a number, or one a topic. By default the fit's, or learned if it has none.
+    eta
+        Dirichlet prior of topics: a number, or one a feature. By default the fit's, or learned if it has none.
+    sweeps, burn_in, thin, chains
+        After `burn_in` sweeps over all counts `sweeps` more, of which every `thin`-th is averaged, in each of `chains` chains.
+    n_jobs
+        Threads, at most one a chain; None or −1 for all available cores. The result does not depend on it.
+    random_state
+        Seed, Generator or RandomState.
+    tell
+        Called with sweeps done, of how many, and seconds left.
+
+    >>> import unmix as um
+    >>> X = um.datasets.correlated_topics("A").csr[:40]
+    >>> fit = um.TopicModel(3, random_state=0).fit(X).result_
+    >>> found = um.intervals(fit, X, sweeps=50, burn_in=20, random_state=0)
+    >>> bool((found.low < found.mean).all() and (found.mean < found.high).all())
+    True
+    """
+    from unmix.estimators.base import generator  # which waits for scikit-learn
+
+    _checked_level(level)
+    numbers = {"sweeps": sweeps, "burn_in": burn_in, "thin": thin, "chains": chains}
+    for name, number in numbers.items():
+        if not isinstance(number, Integral) or isinstance(number, bool) or number < (name != "burn_in"):
+            raise ValueError(f"{name}={number!r}; give a whole number >= {int(name != 'burn_in')}")
+    if thin > sweeps:
+        raise ValueError(f"thin={thin} keeps none of the {sweeps} sweeps; give thin <= sweeps")
+    counts = X if isinstance(X, Counts) else Counts(X)
+    if counts.shape != (len(fit.L), len(fit.F)):
+        raise ValueError(
+            f"X is {counts.shape[0]} × {counts.shape[1]}, the fit {len(fit.L)} × {len(fit.F)}; give its counts"
+        )
+    check_labels(counts, fit.n_topics, chains, "sampling")
+    known = _priors(fit)
+    given = [known[0] if alpha is None else alpha, known[1] if eta is None else eta]
+    with use_threads(n_jobs):
+        return _Sampler(fit, counts, given, chains, generator(random_state)).run(level, sweeps, burn_in, thin, tell)
+
+
+class _Sampler:
+    """Chains of labels, and the priors they are sampled under."""
+
+    def __init__(
+        self, fit: Fit, X: Counts, priors: list[ArrayLike | None], chains: int, rng: np.random.Generator
+    ) -> None:
+        self.fit, self.X = fit, X
+        self.learned = [prior is None for prior in priors]
+        alpha, eta = (1.0 if prior is None else prior for prior in priors)
+        self.task = AllocationTask(X, Allocation.for_data(X, fit.n_topics, 1.0, None, eta, alpha))
+        self.random = sampling.seeds(rng, chains)
+        self.held = self._first_labels(chains, rng)
+
+    def run(self, level: float, sweeps: int, burn_in: int, thin: int, tell: Tell | None) -> Intervals:
+        began, done, sums = perf_counter(), 0, [_Sums(), _Sums()]
+        status: Finished = "finished"
+        try:
+            while done < burn_in + sweeps:
+                more = min(LEARN_EVERY, burn_in - done) if done < burn_in else min(thin, burn_in + sweeps - done)
+                model = self.task.model
+                sampling.gibbs(self.X.rows, model.alpha, model.beta, self.held, self.random, sweeps=more)
+                done += more
+                if done <= burn_in:
+                    self._learn()
+                elif more == thin:
+                    K = model.n_topics
+                    sums[0].add(model.beta + self.held.by_sample[:, :, :K], axis=2)
+                    sums[1].add(model.alpha[:, None] + self.held.by_feature[:, :, :K], axis=1)
+                if tell is not None:
+                    tell(done, burn_in + sweeps, (perf_counter() - began) / done * (burn_in + sweeps - done))
+        except KeyboardInterrupt:
+            if not sums[1].kept:
+                raise
+            status = "interrupted"
+        orders = match_to_first(np.concatenate([self.fit.topics[None], sums[1].parts[0] / sums[1].kept]))[1:]
+        (mean, sd, log_mean), (topics_mean, topics_sd, topics_log_mean) = (part.over_chains(orders) for part in sums)
+        none = np.empty(0)
+        found = Intervals(
+            *(none, none, mean, sd, log_mean, none, none, topics_mean, topics_sd, topics_log_mean),
+            level=level,
+            alpha=self.task.model.beta,
+            eta=self.task.model.alpha,
+            rhat=sums[0].rhat(orders),
+            draws=sums[1].kept * len(orders),
+            samples=self.fit.samples,
+            status=status,
+        )
+        return _with_ends(found, level)
+
+    def _first_labels(self, chains: int, rng: np.random.Generator) -> Labels:
+        """Drawn from the fit's own shares of the topics in every count."""
+        P, F = self.fit.proportions, self.fit.topics
+        P, F = (1 - EVEN) * P + EVEN / P.shape[1], (1 - EVEN) * F + EVEN / len(F)
+        owners, columns = self.task.sides.left.owners, self.X.rows.indices
+
+        def of_block(block: slice) -> Floats:
+            return shares(P[owners[block]], F[columns[block]])
+
+        def draw(x: Floats, rho: Floats) -> NDArray[np.int64]:
+            return rng.multinomial(x.astype(np.int64), rho)
+
+        return self.task.labels(np.stack([labels_by_shares(self.X, of_block, draw) for _ in range(chains)]))
+
+    def _learn(self) -> None:
+        """The priors that are not given, made those under which the labels are most probable."""
+        model, K = self.task.model, self.fit.n_topics
+        alpha, eta = model.beta, model.alpha
+        if self.learned[0] and K > 1:
+            alpha = most_probable(alpha, self.held.by_sample[:, :, :K].reshape(-1, K))
+        if self.learned[1]:
+            by_topic = self.held.by_feature[:, :, :K].swapaxes(1, 2).reshape(-1, len(eta))
+            eta = most_probable(eta, by_topic, same=True)
+        self.task = AllocationTask(self.X, Allocation(model.a, model.b, eta, alpha))
+
+
+def _priors(fit: Fit) -> tuple[ArrayLike | None, ArrayLike | None]:
+    """Of the proportions and of the topics, as far as the model of the fit has them in this form."""
+    kinds, arrays = fit.priors, fit.posterior
+    alpha = arrays["L_prior"] if kinds.get("L") in ("DirichletRows", "Gammas") else None
+    eta = None
+    if kinds.get("F") == "DirichletColumns":
+        eta = arrays["F_prior"].ravel()
+    elif kinds.get("F") == "Gammas":
+        eta = arrays["F_prior"].mean()
+    return alpha, eta if eta is None or np.size(eta) in (1, len(fit.F)) else None
+
+
+class _Sums:
+    """Of means, mean squares and mean logarithms given labels, over kept sweeps; chains × rows × topics each."""
+
+    def __init__(self) -> None:
+        self.kept = 0
+        self.parts: Floats = np.empty(0)
+
+    def add(self, dirichlet: Floats, axis: int) -> None:
+        total = dirichlet.sum(axis=axis, keepdims=True)
+        mean = dirichlet / total
+        logs = sampling.digamma(dirichlet) - sampling.digamma(total)
+        now = np.stack([mean, mean * (dirichlet + 1) / (total + 1), logs])
+        self.parts = self.parts + now if self.kept else now
+        self.kept += 1
+
+    def _matched(self, orders: list[Integers]) -> Floats:
+        """3 × chains × rows × topics, each chain's topics where the fit has them."""
+        return np.stack([self.parts[:, c][:, :, order] for c, order in enumerate(orders)], axis=1) / self.kept
+
+    def over_chains(self, orders: list[Integers]) -> tuple[Floats, Floats, Floats]:
+        mean, square, logs = self._matched(orders).mean(axis=1)
+        return mean, np.sqrt(np.maximum(square - mean**2, 0)), logs
+
+    def rhat(self, orders: list[Integers]) -> float:
+        """√((within + between) / within), of variances of chains summed over all numbers."""
+        if len(orders) == 1:
+            return float("nan")
+        mean, square, _ = self._matched(orders)
+        within, between = (square - mean**2).mean(axis=0).sum(), mean.var(axis=0, ddof=1).sum()
+        return float(np.sqrt(1 + between / within)) if within > 0 else 1.0
+
+
+def _with_ends(found: Intervals, level: float) -> Intervals:
+    below, above = (1 - level) / 2, (1 + level) / 2
+    return replace(
+        found,
+        low=beta_quantile(found.mean, found.log_mean, below),
+        high=matched_quantile(found.mean, found.sd, above),
+        topics_low=beta_quantile(found.topics_mean, found.topics_log_mean, below),
+        topics_high=matched_quantile(found.topics_mean, found.topics_sd, above),
+        level=level,
+    )
+
+
+def _checked_level(level: float) -> float:
+    if not 0 < level < 1:
+        raise ValueError(f"level={level!r}; give a probability between 0 and 1")
+    return level

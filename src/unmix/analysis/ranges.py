@@ -1,0 +1,157 @@
+"""What freedom gives back: ranges of proportions and topics, a table, advice, and the fits at their ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unmix.analysis.results import Finished, Result
+from unmix.analysis.topics import topic_place
+from unmix.fit import Fit
+from unmix.models.topics import topics_to_poisson
+from unmix.types import Floats
+
+WIDE = 0.05  # a mean width from which on the advice speaks of it
+
+
+@dataclass(frozen=True, eq=False)
+class Freedom(Result):
+    """Ranges of proportions and topics at the same rates. Arrays are in the order of the columns of the fit.
+
+    Attributes
+    ----------
+    low, high
+        n × K: the least and the largest proportion of each topic in each sample.
+    topics_low, topics_high
+        m × K: the same of each feature in each topic.
+    proportions
+        n × K: those of the fit itself.
+    shares
+        K: the part of all expected counts that each topic explains.
+    changes
+        K: how far each topic can move, in total variation: 0 not at all, 1 to a topic without a feature in common.
+    transformations
+        The A at which the ends are reached, the fit's own (I) first; `end` makes a fit of one.
+    missed
+        The largest width that was still gained at samples and features that were looked at only to see that; 0 if all were.
+    loss
+        The log-likelihood that ends may cost.
+    samples
+        Their names, if they have any.
+    status
+        "interrupted" if Ctrl-C left something out; ranges may be too short then.
+    """
+
+    low: Floats
+    high: Floats
+    topics_low: Floats
+    topics_high: Floats
+    proportions: Floats
+    shares: Floats
+    changes: Floats
+    transformations: Floats
+    missed: float
+    loss: float = 0.0
+    samples: NDArray[np.str_] | None = None
+    status: Finished = "finished"
+
+    def __repr__(self) -> str:
+        (n, K), found = self.low.shape, len(self.transformations)
+        mean, most = self.width.mean(), self.width.max()
+        return f"Freedom({n} samples, {K} topics, mean width {mean:.3f}, widest {most:.3f}, {found} ends)"
+
+    @property
+    def width(self) -> Floats:
+        """n × K: high − low."""
+        return self.high - self.low
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row a topic: its share, the mean and the largest width of its proportions, the sample that has it, and how far the
+        topic itself can move."""
+        places = self.width.argmax(axis=0)
+        names = places + 1 if self.samples is None else self.samples[places]
+        return pd.DataFrame(
+            {
+                "topic": np.arange(1, len(self.shares) + 1),
+                "share": self.shares,
+                "mean_width": self.width.mean(axis=0),
+                "widest": self.width.max(axis=0),
+                "sample": names,
+                "change": self.changes,
+            }
+        )
+
+    @property
+    def by_sample(self) -> pd.DataFrame:
+        """One row a sample and topic: the proportion, and its range."""
+        n, K = self.low.shape
+        names = np.arange(1, n + 1) if self.samples is None else self.samples
+        values = {"proportion": self.proportions, "low": self.low, "high": self.high}
+        return pd.DataFrame(
+            {"sample": np.repeat(names, K), "topic": np.tile(np.arange(1, K + 1), n)}
+            | {name: array.ravel() for name, array in values.items()}
+        )
+
+    def advice(self) -> list[str]:
+        """What the data leave open, and what would decide it."""
+        said = []
+        if self.status == "interrupted":
+            said.append(
+                "interrupted: not everything was looked at, and ranges may be too short; the same call with `keep` goes on"
+            )
+        price = "at the same likelihood" if self.loss == 0 else f"for {self.loss:g} units of log-likelihood"
+        if self.width.max() < 1e-6:
+            return [*said, f"nothing is left open: no other proportions and topics are to be had {price}"]
+        wide = self.table[self.table["mean_width"] >= WIDE].sort_values("mean_width", ascending=False)
+        if len(wide):
+            worst = wide.iloc[0]
+            which = (
+                f"topic {worst['topic']}"
+                if len(wide) == 1
+                else f"{len(wide)} topics, most of all topic {worst['topic']}"
+            )
+            said.append(
+                f"the data do not decide the proportions of {which}: {price} they move by "
+                f"{worst['mean_width']:.0%} of a sample on average, by {worst['widest']:.0%} in sample {worst['sample']}; a "
+                "sparse penalty, known topics, or samples and features without some of the topics would"
+            )
+        else:
+            said.append(f"little is left open: {price} proportions move by {self.width.mean():.1%} on average")
+        if self.missed > 0.01:
+            said.append(
+                f"ranges may be wider still: others, looked at to check, gained {self.missed:.1%}; raise probes"
+            )
+        return said
+
+    def end(self, fit: Fit, sample: int, topic: int, end: Literal["low", "high"]) -> Fit:
+        """The fit with the same rates at which a proportion is at an end of its range.
+
+        Parameters
+        ----------
+        fit
+            What `freedom` was asked of.
+        sample
+            A row of `low`, from 0.
+        topic
+            Its number, from 1.
+        end
+            "low" or "high".
+        """
+        if fit.L.shape != self.low.shape:
+            raise ValueError(
+                f"the fit has loadings of shape {fit.L.shape}, these ranges {self.low.shape}; give the fit they are of"
+            )
+        if self.loss > 0:
+            raise ValueError(f"ends at a loss of {self.loss:g} are not kept as fits; ask freedom without a loss")
+        if end not in ("low", "high"):
+            raise ValueError(f'end={end!r}; choose "low" or "high"')
+        values = self.transformations[:, :, topic_place(fit, topic)] @ fit.proportions[sample]
+        A = self.transformations[values.argmin() if end == "low" else values.argmax()]
+        P, F = np.maximum(fit.proportions @ A, 0), np.maximum(fit.topics @ np.linalg.inv(A).T, 0)
+        L, F = topics_to_poisson(P, F, fit.sizes)
+        return replace(fit, L=L, F=F, state=None, posterior={}, priors={})
