@@ -16,6 +16,7 @@ from unmix.registry import MODELS
 
 if TYPE_CHECKING:
     from unmix import analysis, engines, plot, solvers
+    from unmix.analysis.differences import Differences, differences
     from unmix.counts import Counts
     from unmix.data import datasets
     from unmix.data.read import read
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from unmix.models import maps
     from unmix.models.poisson import deviance, kkt, loglik
     from unmix.models.priors import Dirichlet, Gamma
+    from unmix.models.shrinkage import shrink
     from unmix.models.topics import poisson_to_topics, topics_to_poisson
     from unmix.registry import *  # noqa: F403 - the estimators
     from unmix.report import write_report
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     *MODELS,
     "Counts",
+    "Differences",
     "Dirichlet",
     "Fit",
     "Gamma",
@@ -43,6 +46,7 @@ __all__ = [
     "analysis",
     "datasets",
     "deviance",
+    "differences",
     "engines",
     "fit_path",
     "kkt",
@@ -53,6 +57,7 @@ __all__ = [
     "poisson_to_topics",
     "read",
     "shard",
+    "shrink",
     "solvers",
     "topics_to_poisson",
     "write_report",
@@ -61,6 +66,7 @@ __all__ = [
 # Where each name lives. It is imported when it is first asked for, so that `unmix info` does not wait for scikit-learn.
 HOMES = {
     "unmix": ["analysis", "engines", "plot", "sc", "solvers"],
+    "unmix.analysis.differences": ["Differences", "differences"],
     "unmix.counts": ["Counts"],
     "unmix.data": ["datasets"],
     "unmix.data.read": ["read"],
@@ -71,6 +77,7 @@ HOMES = {
     "unmix.models": ["maps"],
     "unmix.models.poisson": ["deviance", "kkt", "loglik"],
     "unmix.models.priors": ["Dirichlet", "Gamma"],
+    "unmix.models.shrinkage": ["shrink"],
     "unmix.models.topics": ["poisson_to_topics", "topics_to_poisson"],
     "unmix.report": ["write_report"],
     "unmix.shards": ["Shards"],

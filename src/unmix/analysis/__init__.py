@@ -6,13 +6,16 @@ Topics are given by their numbers, from 1, as in every table; arrays that come b
 from unmix.analysis.advice import advice
 from unmix.analysis.comparison import match_topics, topic_distances
 from unmix.analysis.completion import perplexity
+from unmix.analysis.differences import Differences, differences
 from unmix.analysis.features import distinctive_features, lifts, log_fold_change, top_features, topic_names
 from unmix.analysis.places import similarity_order, topic_map
 from unmix.analysis.samples import fair_sample, typical_samples
 from unmix.analysis.topics import topic_order
 
 __all__ = [
+    "Differences",
     "advice",
+    "differences",
     "distinctive_features",
     "fair_sample",
     "lifts",

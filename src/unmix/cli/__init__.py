@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from unmix.cli import differences as _differences  # noqa: F401 - a command of its own
 from unmix.cli.commands import app
 from unmix.cli.fitting import INTERRUPTED
 from unmix.cli.show import Invocation, complain, note

@@ -7,17 +7,22 @@ and the order of topics cost nothing.
 
 from unmix.analysis import topic_order
 from unmix.plot.convergence import convergence
+from unmix.plot.differences import differences
 from unmix.plot.embedding import embedding
+from unmix.plot.held_out import held_out
 from unmix.plot.loadings_scatter import loadings_scatter
 from unmix.plot.palette import palette, topic_colours
 from unmix.plot.similarity import similarity
 from unmix.plot.structure import structure
 from unmix.plot.top_features import top_features
 from unmix.plot.topic_features import topic_features
+from unmix.plot.volcano import volcano
 
 __all__ = [
     "convergence",
+    "differences",
     "embedding",
+    "held_out",
     "loadings_scatter",
     "palette",
     "similarity",
@@ -26,4 +31,5 @@ __all__ = [
     "topic_colours",
     "topic_features",
     "topic_order",
+    "volcano",
 ]

@@ -1,4 +1,4 @@
-"""Tools: fit topics to the counts of an AnnData, and find the same topics in others."""
+"""Tools: fit topics to the counts of an AnnData, find the same topics in others, and what sets them apart."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from unmix.models.topics import poisson_to_topics, topics_to_poisson
 from unmix.plot import topic_colours
 from unmix.registry import WORDS, estimator_class, named
 from unmix.sc.counts import counts_of
+from unmix.sc.differences import differences
 from unmix.sc.slots import colours_of, restricted, scales_of, to_fit, was_projected, write
 from unmix.types import Floats, Integers
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-__all__ = ["project", "topics"]
+__all__ = ["differences", "project", "topics"]
 
 
 def topics(

@@ -49,6 +49,7 @@ showMap();
 showTime();
 showFit();
 showReproduce();
+for (const [name, show] of Object.entries(sections)) if (page[name]) show(page[name]);
 
 readFragment();
 render(EVERYTHING);

@@ -1,0 +1,311 @@
+"""What sets topics apart, with errors: log fold changes of every feature in every topic, shrunk, and how sure their signs are.
+
+The mathematics is in `unmix.models.differences` and `unmix.models.shrinkage`. Topics that were found from the same counts look
+more different than they are, as noise has had its say in what they are. `held_out` splits the counts: topics are found in one
+part and tested in the other. If all topics use a feature alike, its expected counts are s_i f_j for any proportions whatever, so
+the test is right however wrong the topics are; all it needs is that the parts are independent, as parts of Poisson counts are.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Real
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
+
+from unmix.analysis.results import Finished, Result, Tell, in_parts
+from unmix.analysis.tested import FEW_GROUPS, column_of, labels_of, proportions_of, sizes_of, split
+from unmix.analysis.topics import topic_place
+from unmix.counts import Counts, CountsLike
+from unmix.estimators.base import CountsEstimator
+from unmix.fit import Fit
+from unmix.format import Arrays
+from unmix.models.differences import Beliefs, Design, comparison, features_at_once, spread_of
+from unmix.models.shrinkage import shrink
+from unmix.shards import Shards
+from unmix.threads import threads, use_threads
+from unmix.types import Floats, Integers, Seed
+
+LEVEL = 0.9  # of the intervals in tables
+SURE = 0.05  # a local false sign rate below which a change is counted
+FEW_FEATURES = 200  # with fewer all topics are shrunk together
+FEWEST = 10  # changes that can tell what changes are like; fewer are not shrunk
+OVERDISPERSED = 1.5  # of Pearson's φ: what Poisson errors do not bear
+
+Against = Literal["next", "least", "rest", "average"] | int
+Errors = Literal["robust", "poisson"]
+
+
+@dataclass(frozen=True, eq=False)
+class Differences(Result):
+    """Log₂ fold changes of features (rows) in topics (columns); NaN where there is nothing to tell.
+
+    `lfc` is shrunk, `lfc_raw` is not, `sd` is the error of the latter and `z` their ratio. `lfsr` is the local false sign rate:
+    how probable it is that a change has not the sign it seems to have.
+    """
+
+    lfc: Floats
+    lfc_raw: Floats
+    sd: Floats
+    z: Floats
+    lfsr: Floats
+    rate: Floats  # of the feature in the topic: exp E log f
+    frequency: Floats  # of the feature in all samples
+    counts: Floats  # of the feature
+    dispersion: Floats  # Pearson's φ of the feature: 1 for Poisson counts
+    rival: Integers  # the column of the topic compared with, −1 where it is not one
+    shares: Floats  # of the topics
+    features: NDArray[np.str_] | None = None
+    against: str | int = "next"  # a topic by its number
+    errors: str = "robust"
+    groups: int = 0  # of samples whose residuals are added up; 0 for none
+    held_out: float | None = None
+    pseudocount: float = 1.0
+    fractional: float = 0.0  # part of the values that are not whole numbers
+    status: Finished = "finished"
+
+    def __repr__(self) -> str:
+        m, K = self.lfc.shape
+        sure = int((self.lfsr < SURE).sum())
+        twice = "counts used twice" if self.used_twice else f"held out {self.held_out:.0%}"
+        return f"Differences({m:,} features × {K} topics against {self.against}, {sure:,} with lfsr < {SURE}, {twice})"
+
+    @property
+    def n_topics(self) -> int:
+        return self.lfc.shape[1]
+
+    @property
+    def used_twice(self) -> bool:
+        """Whether the counts that are tested may have taken part in finding the topics."""
+        return self.held_out is None
+
+    @cached_property
+    def svalue(self) -> Floats:
+        """The mean of all lfsr of a topic that are not larger: the part of wrong signs among what is at least as sure."""
+        order = np.argsort(self.lfsr, axis=0, kind="stable")
+        means = np.cumsum(np.take_along_axis(self.lfsr, order, axis=0), axis=0) / np.arange(1, len(order) + 1)[:, None]
+        svalue = np.empty_like(means)
+        np.put_along_axis(svalue, order, means, axis=0)
+        return svalue
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of the features; "feature 0", "feature 1", ... where they have none."""
+        return [f"feature {j}" for j in range(len(self.lfc))] if self.features is None else self.features.tolist()
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """All of it, a row for each feature in each topic, topic by topic; `low` and `high` are the 90% interval of `lfc_raw`."""
+        m, K = self.lfc.shape
+        wide = float(ndtri((1 + LEVEL) / 2)) * self.sd
+        rivals = np.where(self.rival < 0, self.against if isinstance(self.against, str) else "", self.rival + 1)
+        columns = {
+            **{"lfc": self.lfc, "lfc_raw": self.lfc_raw, "sd": self.sd, "z": self.z},
+            **{"lfsr": self.lfsr, "svalue": self.svalue, "low": self.lfc_raw - wide, "high": self.lfc_raw + wide},
+        }
+        each = {"counts": self.counts, "frequency": self.frequency, "dispersion": self.dispersion}
+        return pd.DataFrame(
+            {
+                "feature": np.tile(np.array(self.names), K),
+                "topic": np.repeat(np.arange(1, K + 1), m),
+                **{name: array.T.ravel() for name, array in columns.items()},
+                "rate": self.rate.T.ravel(),
+                **{name: np.tile(array, K) for name, array in each.items()},
+                "against": rivals.T.ravel().astype(str),
+            }
+        )
+
+    def top(self, topic: int, n: int | None = 20, lfsr: float = SURE) -> pd.DataFrame:
+        """The features that a topic uses more, with an lfsr below the given one, the largest change first."""
+        k = topic_place(self, topic)
+        rows = self.table.iloc[k * len(self.lfc) : (k + 1) * len(self.lfc)]
+        rows = rows[(rows["lfsr"] < lfsr) & (rows["lfc"] > 0)]
+        return rows.sort_values(["lfc", "z"], ascending=False, kind="stable").head(n).reset_index(drop=True)
+
+    def advice(self) -> list[str]:
+        """One sentence for each thing that a person may want to know or do about these differences."""
+        said = []
+        if self.status == "interrupted":
+            done = int((~np.isnan(self.dispersion)).sum())
+            said.append(f"interrupted: {done:,} of {len(self.lfc):,} features are finished, the others are NaN")
+        if self.used_twice:
+            said.append(
+                "topics and tests come from the same counts, so differences seem surer than they are; "
+                "held_out=0.5 finds topics in one half of the counts and tests them in the other"
+            )
+        if empty := int((self.counts == 0).sum()):
+            said.append(f"{empty:,} feature{'s' * (empty > 1)} without counts: nothing can be said, and lfsr is 1")
+        if len(dead := np.flatnonzero(self.shares == 0)):
+            said.append(f"no sample has any of topic {', '.join(str(k + 1) for k in dead)}: nothing can be said of it")
+        if self.fractional:
+            said.append(f"{self.fractional:.1%} of the values are not whole numbers; errors are those of counts")
+        known = np.isfinite(self.dispersion) & (self.counts > 0)
+        phi = float(np.average(self.dispersion[known], weights=self.counts[known])) if known.any() else 1.0
+        if self.errors == "poisson" and phi > OVERDISPERSED:
+            said.append(f"counts scatter {phi:.1f} times as much as Poisson counts do; use errors='robust'")
+        if 0 < self.groups < FEW_GROUPS:
+            said.append(f"{self.groups} groups are too few to tell how much groups differ; errors are rough guesses")
+        alive = np.flatnonzero(self.shares > 0)
+        without = [str(k + 1) for k in alive if not (self.lfsr[:, k] < SURE).any()]
+        if without and self.status == "finished":
+            which = f"topic {without[0]}" if len(without) == 1 else f"topics {', '.join(without)}"
+            said.append(f"no feature is surely different (lfsr < {SURE}) in {which}")
+        return said
+
+
+def differences(
+    fit: Fit | CountsEstimator | ArrayLike,
+    X: CountsLike,
+    against: Against = "next",
+    errors: Errors = "robust",
+    *,
+    groups: ArrayLike | None = None,
+    held_out: float | None = None,
+    sizes: ArrayLike | None = None,
+    pseudocount: float = 1.0,
+    random_state: Seed = None,
+    n_jobs: int | None = None,
+    tell: Tell | None = None,
+) -> Differences:
+    """How much more, or less, each topic uses each feature than others do, with errors and local false sign rates.
+
+    Parameters
+    ----------
+    fit
+        A `Fit`, a fitted estimator, or proportions of topics (samples × topics, rows that sum to one), which are taken as known.
+    X
+        Counts of the same samples. Features may be others than those of the fit: topics may be found in some and tested in all.
+    against
+        What each topic is compared with, feature by feature: "next", the other topic that uses the feature most; "least", the one
+        that uses it most alike; "rest", all others by their shares; "average", all samples; or one topic, by its number.
+    errors
+        "robust": as large as residuals of samples say, but no smaller than those of Poisson counts. "poisson": those alone.
+    groups
+        A group for each sample, such as its donor or author, or the column of metadata that tells it: residuals are then added
+        up by group, as samples of one group are not independent of each other.
+    held_out
+        Part of the counts (0.5 is usual) that are kept from finding the topics and alone are tested. The same kind of model is
+        fitted to the rest, from the beginning; its topics take the numbers of those of `fit` that they are most like.
+    sizes
+        Of samples, to which expected counts are proportional; by default the totals of X. Samples of size 0 are left out.
+    pseudocount
+        How many counts' worth of belief there is, before any is seen, that all topics use a feature alike.
+    random_state
+        Seed, Generator or RandomState, for `held_out`.
+    n_jobs
+        Threads; by default all cores. Results do not depend on them.
+    tell
+        Called with the parts of the work that are done, their number, and the seconds left as far as is known.
+
+    Ctrl-C keeps the features that are finished; of the others nothing is said.
+
+    >>> import unmix as um
+    >>> X = um.datasets.sotu()
+    >>> fit = um.TopicModel(8, random_state=0).fit(X).result_
+    >>> d = um.differences(fit, X)
+    >>> d
+    Differences(... features × 8 topics against next, ... with lfsr < 0.05, counts used twice)
+    >>> d.top(1, n=3)[["feature", "lfc", "lfsr"]]
+      feature ...
+    """
+    if isinstance(X, Shards):
+        raise ValueError("X is shards; differences are found in memory: give counts of some of the features or samples")
+    counts = X if isinstance(X, Counts) else Counts(X)
+    _check(errors, held_out, pseudocount)
+    labels = labels_of(fit, groups, counts)
+    with use_threads(n_jobs):
+        proportions = proportions_of(fit, counts)
+        place = column_of(against, proportions.shape[1])
+        if held_out is not None:
+            proportions, counts = split(fit, counts, held_out, random_state)
+        size = sizes_of(sizes, counts)
+        kept = np.flatnonzero(size > 0)
+        if len(kept) < 2:
+            raise ValueError("fewer than 2 samples have a size above 0; there is nothing to compare")
+        if len(kept) < len(size):
+            counts, size, proportions = counts.take(kept), size[kept], proportions[kept]
+            labels = None if labels is None else np.unique(labels[kept], return_inverse=True)[1].astype(np.int32)
+        weights = size[:, None] * proportions
+        spread = spread_of(weights, labels) if errors == "robust" else None
+        design = Design(weights, float(pseudocount), spread)
+        arrays, status = _changes(design, counts, place, counts.feature_totals / size.sum(), tell)
+        lfc, lfsr = _shrunk(arrays["lfc_raw"], arrays["sd"])
+    number = place + 1 if isinstance(place, int) else place
+    z = np.divide(arrays["lfc_raw"], arrays["sd"], out=np.full(lfc.shape, np.nan), where=arrays["sd"] > 0)
+    return Differences(
+        **arrays,
+        lfc=lfc,
+        lfsr=lfsr,
+        z=z,
+        frequency=counts.feature_totals / size.sum(),
+        counts=counts.feature_totals,
+        shares=design.sums / design.sums.sum(),
+        features=counts.features,
+        against=number,
+        errors=errors,
+        groups=0 if labels is None else int(labels.max()) + 1,
+        held_out=held_out,
+        pseudocount=float(pseudocount),
+        fractional=counts.facts["fractional"],
+        status=status,
+    )
+
+
+def _changes(
+    design: Design, counts: Counts, against: str | int, pooled: Floats, tell: Tell | None
+) -> tuple[dict[str, NDArray[Any]], Finished]:
+    """Raw changes of all features, block by block; NaN for features without counts and for topics that no sample has."""
+    side, compare, (n, m) = counts.sides().right, comparison(against, design), counts.shape
+    K, size = len(design.sums), features_at_once(len(design.sums))
+
+    def work(begin: int) -> Arrays:
+        rates = pooled[begin : begin + size]
+        found = design.posteriors(side, begin, begin + len(rates), rates)
+        beliefs = Beliefs.of(found)
+        changes = compare(beliefs, rates)
+        known = design.alive & (rates > 0)[:, None]
+        return {
+            "lfc_raw": np.where(known, changes.mean, np.nan) / np.log(2),
+            "sd": np.where(known, changes.sd, np.nan) / np.log(2),
+            "rate": np.where(known, np.exp(beliefs.mean), np.nan),
+            "dispersion": np.where(rates > 0, found.pearson / max(n - K, 1), np.nan),
+            "rival": changes.rival,
+        }
+
+    begins = range(0, m, size)
+    parts, status = in_parts(begins, work, tell=tell)
+    arrays: dict[str, NDArray[Any]] = {name: np.full((m, K), np.nan) for name in ("lfc_raw", "sd", "rate")}
+    arrays |= {"dispersion": np.full(m, np.nan), "rival": np.full((m, K), -1)}
+    for begin, part in zip(begins, parts, strict=True):
+        for name, array in (part or {}).items():
+            arrays[name][begin : begin + size] = array
+    return arrays, status
+
+
+def _shrunk(raw: Floats, sd: Floats) -> tuple[Floats, Floats]:
+    """Shrunk changes and lfsr: topic by topic, as their changes may be of other sizes, but together where features are few."""
+    known = np.isfinite(raw) & (sd > 0)
+    if known.sum() < FEWEST:
+        z = np.divide(raw, sd, out=np.zeros_like(raw), where=known)
+        return raw.copy(), np.where(known, ndtr(-np.abs(z)), 1.0)
+    if len(raw) < FEW_FEATURES:
+        together = shrink(raw, sd)
+        return together.mean, together.lfsr
+    with ThreadPoolExecutor(threads()) as pool:
+        topics = list(pool.map(shrink, raw.T, sd.T))
+    return np.column_stack([one.mean for one in topics]), np.column_stack([one.lfsr for one in topics])
+
+
+def _check(errors: str, held_out: float | None, pseudocount: float) -> None:
+    if errors not in ("robust", "poisson"):
+        raise ValueError(f"errors={errors!r}; choose 'robust' or 'poisson'")
+    if held_out is not None and (not isinstance(held_out, Real) or not 0 < held_out < 1):
+        raise ValueError(f"held_out={held_out!r}; give a part of the counts between 0 and 1, such as 0.5, or None")
+    if not isinstance(pseudocount, Real) or not 0 < pseudocount < np.inf:
+        raise ValueError(f"pseudocount={pseudocount!r}; give a number above 0")
