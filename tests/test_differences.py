@@ -661,10 +661,13 @@ WRONG = {
     "no column 'donor'": {"groups": "donor"},
     "1 samples have none": {"groups": [None, *range(119)]},
     "n_jobs=0": {"n_jobs": 0},
+    "groups mean nothing": {"groups": np.arange(120), "errors": "poisson"},
+    "one group; give": {"groups": np.arange(120) >= 60, "sizes": np.arange(120) < 50},
 }
 
 
 @pytest.mark.parametrize("message", WRONG)
+@pytest.mark.filterwarnings("ignore:2 groups are too few")
 def test_what_makes_no_sense_is_refused_by_name(message: str, fitted) -> None:
     with pytest.raises(ValueError, match=message.replace("(", r"\(").replace(">=", ">=")):
         um.differences(*fitted, **WRONG[message])
@@ -699,3 +702,14 @@ def test_groups_may_be_a_column_of_the_metadata(fitted) -> None:
     one, two = um.differences(named, X, groups="donor"), um.differences(fit, X, groups=donors)
     np.testing.assert_array_equal(one.z, two.z)
     assert one.groups == 6
+
+
+def test_several_comparisons_at_once_are_each_of_them_alone(fitted) -> None:
+    fit, X = fitted
+    together = um.differences(fit, X, [*KINDS])
+    assert list(together) == list(KINDS)
+    for kind, d in together.items():
+        alone = um.differences(fit, X, kind)
+        assert d.against == kind
+        for name in ARRAYS:
+            np.testing.assert_array_equal(getattr(d, name), getattr(alone, name))

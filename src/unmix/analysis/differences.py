@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 import pandas as pd
@@ -20,15 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from unmix.analysis.results import Finished, Result, Tell, in_parts
-from unmix.analysis.tested import FEW_GROUPS, column_of, labels_of, proportions_of, sizes_of, split
+from unmix.analysis.tested import FEW_GROUPS, Known, Tested, checked, column_of, tested_on
 from unmix.analysis.topics import topic_place
-from unmix.counts import Counts, CountsLike
-from unmix.estimators.base import CountsEstimator
-from unmix.fit import Fit
+from unmix.counts import CountsLike
 from unmix.format import Arrays
 from unmix.models.differences import Beliefs, Design, comparison, features_at_once, spread_of
 from unmix.models.shrinkage import shrink
-from unmix.shards import Shards
 from unmix.threads import threads, use_threads
 from unmix.types import Floats, Integers, Seed
 
@@ -38,6 +35,7 @@ FEW_FEATURES = 200  # with fewer all topics are shrunk together
 FEWEST = 10  # changes that can tell what changes are like; fewer are not shrunk
 OVERDISPERSED = 1.5  # of Pearson's φ: what Poisson errors do not bear
 
+Blanks = dict[str, NDArray[Any]]
 Against = Literal["next", "least", "rest", "average"] | int
 Errors = Literal["robust", "poisson"]
 
@@ -159,10 +157,40 @@ class Differences(Result):
         return said
 
 
+@overload
 def differences(
-    fit: Fit | CountsEstimator | ArrayLike,
+    fit: Known,
     X: CountsLike,
-    against: Against = "next",
+    against: Against = ...,
+    errors: Errors = ...,
+    *,
+    groups: ArrayLike | None = ...,
+    held_out: float | None = ...,
+    sizes: ArrayLike | None = ...,
+    pseudocount: float = ...,
+    random_state: Seed = ...,
+    n_jobs: int | None = ...,
+    tell: Tell | None = ...,
+) -> Differences: ...
+@overload
+def differences(
+    fit: Known,
+    X: CountsLike,
+    against: list[Against],
+    errors: Errors = ...,
+    *,
+    groups: ArrayLike | None = ...,
+    held_out: float | None = ...,
+    sizes: ArrayLike | None = ...,
+    pseudocount: float = ...,
+    random_state: Seed = ...,
+    n_jobs: int | None = ...,
+    tell: Tell | None = ...,
+) -> dict[str | int, Differences]: ...
+def differences(
+    fit: Known,
+    X: CountsLike,
+    against: Against | list[Against] = "next",
     errors: Errors = "robust",
     *,
     groups: ArrayLike | None = None,
@@ -172,7 +200,7 @@ def differences(
     random_state: Seed = None,
     n_jobs: int | None = None,
     tell: Tell | None = None,
-) -> Differences:
+) -> Differences | dict[str | int, Differences]:
     """How much more, or less, each topic uses each feature than others do, with errors and local false sign rates.
 
     Parameters
@@ -183,7 +211,8 @@ def differences(
         Counts of the same samples. Features may be others than those of the fit: topics may be found in some and tested in all.
     against
         What each topic is compared with, feature by feature: "next", the other topic that uses the feature most; "least", the one
-        that uses it most alike; "rest", all others by their shares; "average", all samples; or one topic, by its number.
+        that uses it most alike; "rest", all others by their shares; "average", all samples; or one topic, by its number. Several
+        of these in a list cost little more than one, and come back as a dictionary.
     errors
         "robust": as large as residuals of samples say, but no smaller than those of Poisson counts. "poisson": those alone.
     groups
@@ -214,78 +243,88 @@ def differences(
     >>> d.top(1, n=3)[["feature", "lfc", "lfsr"]]
       feature ...
     """
-    if isinstance(X, Shards):
-        raise ValueError("X is shards; differences are found in memory: give counts of some of the features or samples")
-    counts = X if isinstance(X, Counts) else Counts(X)
-    _check(errors, held_out, pseudocount)
-    labels = labels_of(fit, groups, counts)
+    kinds: list[str | int] = [*against] if isinstance(against, list) else [against]
+    _check(errors, groups, pseudocount)
     with use_threads(n_jobs):
-        proportions = proportions_of(fit, counts)
-        place = column_of(against, proportions.shape[1])
-        if held_out is not None:
-            proportions, counts = split(fit, counts, held_out, random_state)
-        size = sizes_of(sizes, counts)
-        kept = np.flatnonzero(size > 0)
-        if len(kept) < 2:
-            raise ValueError("fewer than 2 samples have a size above 0; there is nothing to compare")
-        if len(kept) < len(size):
-            counts, size, proportions = counts.take(kept), size[kept], proportions[kept]
-            labels = None if labels is None else np.unique(labels[kept], return_inverse=True)[1].astype(np.int32)
-        weights = size[:, None] * proportions
-        spread = spread_of(weights, labels) if errors == "robust" else None
+        topics, given = checked(fit, X)
+        places = [column_of(kind, topics) for kind in kinds]
+        tested = tested_on(fit, given, groups, held_out, sizes, random_state)
+        weights = tested.sizes[:, None] * tested.proportions
+        spread = spread_of(weights, tested.labels) if errors == "robust" else None
         design = Design(weights, float(pseudocount), spread)
-        arrays, status = _changes(design, counts, place, counts.feature_totals / size.sum(), tell)
-        lfc, lfsr = _shrunk(arrays["lfc_raw"], arrays["sd"])
-    number = place + 1 if isinstance(place, int) else place
-    z = np.divide(arrays["lfc_raw"], arrays["sd"], out=np.full(lfc.shape, np.nan), where=arrays["sd"] > 0)
-    return Differences(
-        **arrays,
-        lfc=lfc,
-        lfsr=lfsr,
-        z=z,
-        frequency=counts.feature_totals / size.sum(),
-        counts=counts.feature_totals,
-        shares=design.sums / design.sums.sum(),
-        features=counts.features,
-        against=number,
-        errors=errors,
-        groups=0 if labels is None else int(labels.max()) + 1,
-        held_out=held_out,
-        pseudocount=float(pseudocount),
-        fractional=counts.facts["fractional"],
-        status=status,
-    )
+        common, each, status = _changes(design, tested, places, tell)
+        shrunk = [_shrunk(arrays["lfc_raw"], arrays["sd"]) for arrays in each]
+    found = [
+        Differences(
+            **common,
+            **arrays,
+            lfc=lfc,
+            lfsr=lfsr,
+            z=np.divide(arrays["lfc_raw"], arrays["sd"], out=np.full(lfc.shape, np.nan), where=arrays["sd"] > 0),
+            counts=tested.counts.feature_totals,
+            shares=design.sums / design.sums.sum(),
+            features=tested.counts.features,
+            against=place + 1 if isinstance(place, int) else place,
+            errors=errors,
+            groups=tested.n_groups,
+            held_out=held_out,
+            pseudocount=float(pseudocount),
+            fractional=tested.fractional,
+            status=status,
+        )
+        for place, arrays, (lfc, lfsr) in zip(places, each, shrunk, strict=True)
+    ]
+    return dict(zip(kinds, found, strict=True)) if isinstance(against, list) else found[0]
 
 
 def _changes(
-    design: Design, counts: Counts, against: str | int, pooled: Floats, tell: Tell | None
-) -> tuple[dict[str, NDArray[Any]], Finished]:
-    """Raw changes of all features, block by block; NaN for features without counts and for topics that no sample has."""
-    side, compare, (n, m) = counts.sides().right, comparison(against, design), counts.shape
+    design: Design, tested: Tested, places: list[str | int], tell: Tell | None
+) -> tuple[Blanks, list[Blanks], Finished]:
+    """What all comparisons share, and raw changes by each of them, of all features, block by block; NaN for features without
+    counts and for topics that no sample has."""
+    side, (n, m), pooled = tested.counts.sides().right, tested.counts.shape, tested.pooled
     K, size = len(design.sums), features_at_once(len(design.sums))
+    compared = [comparison(place, design) for place in places]
 
     def work(begin: int) -> Arrays:
         rates = pooled[begin : begin + size]
         found = design.posteriors(side, begin, begin + len(rates), rates)
         beliefs = Beliefs.of(found)
-        changes = compare(beliefs, rates)
         known = design.alive & (rates > 0)[:, None]
-        return {
-            "lfc_raw": np.where(known, changes.mean, np.nan) / np.log(2),
-            "sd": np.where(known, changes.sd, np.nan) / np.log(2),
+        arrays: Arrays = {
             "rate": np.where(known, np.exp(beliefs.mean), np.nan),
             "dispersion": np.where(rates > 0, found.pearson / max(n - K, 1), np.nan),
-            "rival": changes.rival,
         }
+        for i, compare in enumerate(compared):
+            changes = compare(beliefs, rates)
+            arrays[f"lfc_raw {i}"] = np.where(known, changes.mean, np.nan) / np.log(2)
+            arrays[f"sd {i}"] = np.where(known, changes.sd, np.nan) / np.log(2)
+            arrays[f"rival {i}"] = changes.rival
+        return arrays
 
     begins = range(0, m, size)
     parts, status = in_parts(begins, work, tell=tell)
-    arrays: dict[str, NDArray[Any]] = {name: np.full((m, K), np.nan) for name in ("lfc_raw", "sd", "rate")}
-    arrays |= {"dispersion": np.full(m, np.nan), "rival": np.full((m, K), -1)}
-    for begin, part in zip(begins, parts, strict=True):
-        for name, array in (part or {}).items():
-            arrays[name][begin : begin + size] = array
-    return arrays, status
+
+    def whole(name: str, blank: NDArray[Any]) -> NDArray[Any]:
+        for begin, part in zip(begins, parts, strict=True):
+            if part is not None:
+                blank[begin : begin + size] = part[name]
+        return blank
+
+    common = {
+        "rate": whole("rate", np.full((m, K), np.nan)),
+        "dispersion": whole("dispersion", np.full(m, np.nan)),
+        "frequency": pooled,
+    }
+    each = [
+        {
+            "lfc_raw": whole(f"lfc_raw {i}", np.full((m, K), np.nan)),
+            "sd": whole(f"sd {i}", np.full((m, K), np.nan)),
+            "rival": whole(f"rival {i}", np.full((m, K), -1)),
+        }
+        for i in range(len(places))
+    ]
+    return common, each, status
 
 
 def _shrunk(raw: Floats, sd: Floats) -> tuple[Floats, Floats]:
@@ -302,10 +341,10 @@ def _shrunk(raw: Floats, sd: Floats) -> tuple[Floats, Floats]:
     return np.column_stack([one.mean for one in topics]), np.column_stack([one.lfsr for one in topics])
 
 
-def _check(errors: str, held_out: float | None, pseudocount: float) -> None:
+def _check(errors: str, groups: object, pseudocount: float) -> None:
     if errors not in ("robust", "poisson"):
         raise ValueError(f"errors={errors!r}; choose 'robust' or 'poisson'")
-    if held_out is not None and (not isinstance(held_out, Real) or not 0 < held_out < 1):
-        raise ValueError(f"held_out={held_out!r}; give a part of the counts between 0 and 1, such as 0.5, or None")
+    if groups is not None and errors == "poisson":
+        raise ValueError("groups mean nothing to errors='poisson'; use errors='robust', or leave groups out")
     if not isinstance(pseudocount, Real) or not 0 < pseudocount < np.inf:
         raise ValueError(f"pseudocount={pseudocount!r}; give a number above 0")

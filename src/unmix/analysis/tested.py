@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Integral
+from numbers import Integral, Real
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,18 +12,77 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from unmix.analysis.samples import groups as groups_of
-from unmix.counts import Counts, Names
+from unmix.counts import Counts, CountsLike, Names
 from unmix.data.match import match_features
 from unmix.estimators import from_fit
 from unmix.estimators.base import CountsEstimator, generator
 from unmix.fit import Fit
 from unmix.models.differences import WORDS
 from unmix.models.matching import match_columns
+from unmix.shards import Shards
 from unmix.types import Floats, Seed
 
 FEW_GROUPS = 5  # cannot tell how much groups differ
 
 Known = Fit | CountsEstimator | ArrayLike
+
+
+class Tested(NamedTuple):
+    """Samples of a size above zero: what they are made of, and counts that are tested."""
+
+    proportions: Floats
+    counts: Counts
+    sizes: Floats
+    labels: NDArray[np.int32] | None  # of groups
+
+    @property
+    def pooled(self) -> Floats:
+        """f0: the rate of each feature in all samples."""
+        return self.counts.feature_totals / self.sizes.sum()
+
+    @property
+    def n_groups(self) -> int:
+        return 0 if self.labels is None else int(self.labels.max()) + 1
+
+    @property
+    def fractional(self) -> float:
+        """The part of the values that are not whole numbers."""
+        values = self.counts.rows.data
+        return float((values % 1 != 0).mean()) if len(values) else 0.0
+
+
+def checked(fit: Known, X: CountsLike) -> tuple[int, Counts]:
+    """The number of topics, and the counts, of the same samples."""
+    if isinstance(X, Shards):
+        raise ValueError("X is shards; differences are found in memory: give counts of some of the features or samples")
+    counts = X if isinstance(X, Counts) else Counts(X)
+    return proportions_of(fit, counts).shape[1], counts
+
+
+def tested_on(
+    fit: Known,
+    counts: Counts,
+    groups: ArrayLike | None,
+    held_out: float | None,
+    sizes: ArrayLike | None,
+    random_state: Seed,
+) -> Tested:
+    """All that is known, or found in the counts that are not held out."""
+    labels, size = labels_of(fit, groups, counts), sizes_of(sizes, counts)
+    if held_out is None:
+        proportions = proportions_of(fit, counts)
+    else:
+        proportions, counts = split(fit, counts, held_out, random_state)
+        size = counts.sample_totals if sizes is None else size
+    kept = np.flatnonzero(size > 0)
+    if len(kept) < 2:
+        raise ValueError("fewer than 2 samples have a size above 0; there is nothing to compare")
+    if len(kept) < len(size):
+        counts, size, proportions = counts.take(kept), size[kept], proportions[kept]
+        labels = None if labels is None else np.unique(labels[kept], return_inverse=True)[1].astype(np.int32)
+    if labels is not None and not labels.any():
+        raise ValueError("groups: all samples with a size above 0 are of one group; give at least 2")
+    return Tested(proportions, counts, size, labels)
 
 
 def column_of(against: str | int, topics: int) -> str | int:
@@ -112,6 +172,8 @@ def labels_of(fit: Known, groups: ArrayLike | None, counts: Counts) -> NDArray[n
 
 def split(fit: Known, counts: Counts, held_out: float, random_state: Seed) -> tuple[Floats, Counts]:
     """Proportions by topics that are found in one part of the counts, and the other part."""
+    if not isinstance(held_out, Real) or not 0 < held_out < 1:
+        raise ValueError(f"held_out={held_out!r}; give a part of the counts between 0 and 1, such as 0.5, or None")
     if not isinstance(fit, Fit | CountsEstimator):
         raise ValueError("held_out needs a Fit or an estimator, to fit it again to a part of the counts; give one")
     counts.require_whole("held_out", "or leave held_out away")

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from unmix.cli import options, show
 from unmix.cli.commands import app, examples, read_counts
@@ -104,8 +104,8 @@ def differences(
         found = find(
             known,
             counts,
-            int(against) if against.isdecimal() else against,  # type: ignore[arg-type]
-            errors,  # type: ignore[arg-type]
+            against=cast("Any", int(against) if against.isdecimal() else against),
+            errors=cast("Any", errors),
             groups=groups,
             held_out=held_out,
             pseudocount=pseudocount,
