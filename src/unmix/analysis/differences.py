@@ -253,6 +253,7 @@ def differences(
         spread = spread_of(weights, tested.labels) if errors == "robust" else None
         design = Design(weights, float(pseudocount), spread)
         common, each, status = _changes(design, tested, places, tell)
+        fractional = tested.fractional
         shrunk = [_shrunk(arrays["lfc_raw"], arrays["sd"]) for arrays in each]
     found = [
         Differences(
@@ -269,7 +270,7 @@ def differences(
             groups=tested.n_groups,
             held_out=held_out,
             pseudocount=float(pseudocount),
-            fractional=tested.fractional,
+            fractional=fractional,
             status=status,
         )
         for place, arrays, (lfc, lfsr) in zip(places, each, shrunk, strict=True)

@@ -37,6 +37,9 @@ LEAST_BEND, MOST_BEND = (
 NUMBERS_AT_ONCE = 1_000_000  # of K × K matrices in memory, each
 
 
+Form = Callable[[Floats], Floats]  # of features × topics × topics, features × topics
+
+
 class Changes(NamedTuple):
     """Log fold changes of features (rows) in topics (columns), natural logarithms."""
 
@@ -65,18 +68,18 @@ class Beliefs:
         robust = None if found.robust is None else _unpacked(found.robust, K)
         return cls(mean, np.sqrt(polygamma(1, shape)) / bend, S, robust)
 
-    def variance(self, contrasts: Floats) -> Floats:
-        """Of a·g for contrasts a (features × contrasts × topics), where counts are Poisson."""
+    @cached_property
+    def scaled(self) -> Floats:
+        """Cov g: correlations of S, standard deviations of the marginals."""
         scale = self.sd / np.sqrt(np.einsum("jkk->jk", self.covariance))
-        return _quadratic(contrasts * scale[:, None, :], self.covariance)
+        return self.covariance * scale[:, :, None] * scale[:, None, :]
 
-    def spread(self, contrasts: Floats) -> Floats:
-        """Standard deviations of contrasts, by the errors that were asked for."""
-        variance = self.variance(contrasts)
+    def spread(self, form: Form) -> Floats:
+        """Standard deviations of contrasts a·g, by the errors that were asked for; `form` makes aᵀ C a of matrices C."""
+        variance = form(self.scaled)
         if self.robust is not None:
-            curved = _quadratic(contrasts, self.covariance)
-            shown = _quadratic(contrasts, self.robust)
-            variance *= np.maximum(1, np.divide(shown, curved, out=np.ones_like(curved), where=curved > 0))
+            curved = form(self.covariance)
+            variance *= np.maximum(1, np.divide(form(self.robust), curved, out=np.ones_like(curved), where=curved > 0))
         return np.sqrt(np.maximum(variance, 0))
 
 
@@ -148,16 +151,15 @@ def against_rest(beliefs: Beliefs, sums: Floats) -> Changes:
     u = np.exp(logs - largest)
     total = u.sum(axis=2, keepdims=True)
     u /= total
-    bent = np.einsum("jkl,jl->jk", u, beliefs.sd**2) - beliefs.variance(u)
+    bent = np.einsum("jkl,jl->jk", u, beliefs.sd**2) - _quadratic(u)(beliefs.scaled)
     mean = beliefs.mean - (np.log(total) + largest)[:, :, 0] + rest - bent / 2
-    return Changes(mean, beliefs.spread(np.eye(K) - u), np.full(mean.shape, -1))
+    return Changes(mean, beliefs.spread(_quadratic(np.eye(K) - u)), np.full(mean.shape, -1))
 
 
 def against_average(beliefs: Beliefs, pooled: Floats) -> Changes:
     """g_k − log f0"""
-    K = beliefs.mean.shape[1]
     mean = beliefs.mean - np.log(np.where(pooled > 0, pooled, 1.0))[:, None]
-    return Changes(mean, beliefs.spread(np.broadcast_to(np.eye(K), (len(mean), K, K))), np.full(mean.shape, -1))
+    return Changes(mean, beliefs.spread(lambda C: np.einsum("jkk->jk", C).copy()), np.full(mean.shape, -1))
 
 
 def comparison(against: str | int, design: Design) -> Callable[[Beliefs, Floats], Changes]:
@@ -181,10 +183,14 @@ def features_at_once(topics: int) -> int:
 
 def _pairs(beliefs: Beliefs, rivals: Integers) -> Changes:
     """g_k − g_l, l = rivals_jk"""
-    K = rivals.shape[1]
-    contrasts = np.eye(K) - (rivals[:, :, None] == np.arange(K))
+
+    def form(C: Floats) -> Floats:
+        own = np.einsum("jkk->jk", C)
+        both = np.take_along_axis(C, rivals[:, :, None], axis=2)[:, :, 0]
+        return own + np.take_along_axis(own, rivals, axis=1) - 2 * both
+
     mean = beliefs.mean - np.take_along_axis(beliefs.mean, rivals, axis=1)
-    return Changes(mean, beliefs.spread(contrasts), rivals)
+    return Changes(mean, beliefs.spread(form), rivals)
 
 
 def _not_itself(K: int) -> Floats:
@@ -192,9 +198,9 @@ def _not_itself(K: int) -> Floats:
     return np.where(np.eye(K, dtype=bool), -np.inf, 0.0)
 
 
-def _quadratic(contrasts: Floats, matrices: Floats) -> Floats:
-    """aᵀ C a of every contrast a (features × contrasts × topics) and the matrix C of its feature."""
-    return np.einsum("jkl,jkl->jk", contrasts @ matrices, contrasts)
+def _quadratic(contrasts: Floats) -> Form:
+    """aᵀ C a for contrasts a (features × contrasts × topics), with the matrix C of each feature."""
+    return lambda C: np.einsum("jkl,jkl->jk", contrasts @ C, contrasts)
 
 
 def _unpacked(packed: Floats, K: int) -> Floats:

@@ -14,6 +14,7 @@ the null weight) − n₁, as the logarithm is concave: that is the certificate 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ CERTAIN = 1e-6  # per estimate, what the log-likelihood may lack
 MOST_ROUNDS = 200
 FULL_STEP = 0.6838  # root of z² + z + log(1 − z): no likelihood may fall by more than this part of itself
 RIDGE = 1e-10
+IN_CACHE = 1024
 MANY, COARSER = 4000, 8  # estimates, of which every eighth says where to begin
 NEGLIGIBLE = (
     1e-9  # at most n₁ π_g is the part of component g in any posterior, as no slope is open; less than this is left out
@@ -83,7 +85,8 @@ def shrink(estimates: ArrayLike, errors: ArrayLike, point_mass: bool = True, nul
     A = _likelihoods(b, s, scales)
     weights, lack = mixture(A, null_weight - 1)
     used = weights * (len(b) + null_weight) > NEGLIGIBLE
-    mean[known], sd[known], lfsr[known] = _posterior(b, s, A[:, used] * weights[used], scales[used])
+    parts = [_posterior(b[some], s[some], A[some, used] * weights[used], scales[used]) for some in _in_cache(len(b))]
+    mean[known], sd[known], lfsr[known] = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Shrunk(mean, sd, lfsr, weights, scales, lack)
 
 
@@ -136,9 +139,20 @@ def _best(scaled: Floats, weights: Floats, slopes: Floats, extra: float, n1: flo
 
 def _likelihoods(b: Floats, s: Floats, scales: Floats) -> Floats:
     """A_ig = N(b_i; 0, s_i² + σ_g²), each row divided by that of the widest component, under which no estimate is improbable."""
-    precision = 1 / (s[:, None] ** 2 + scales**2)
-    widest = precision[:, -1:]
-    return np.sqrt(precision / widest) * np.exp(-0.5 * b[:, None] ** 2 * (precision - widest))
+    A = np.empty((len(b), len(scales)))
+    for some in _in_cache(len(b)):
+        precision = 1 / (s[some, None] ** 2 + scales**2)
+        widest = precision[:, -1:].copy()
+        np.multiply(precision - widest, -0.5 * b[some, None] ** 2, out=A[some])
+        np.exp(A[some], out=A[some])
+        precision /= widest
+        A[some] *= np.sqrt(precision, out=precision)
+    return A
+
+
+def _in_cache(n: int) -> Iterator[slice]:
+    """Blocks of estimates that stay in a processor's cache while they are worked on: several times as fast."""
+    return (slice(begin, begin + IN_CACHE) for begin in range(0, n, IN_CACHE))
 
 
 def _posterior(b: Floats, s: Floats, share: Floats, scales: Floats) -> tuple[Floats, Floats, Floats]:

@@ -40,7 +40,8 @@ def volcano(
         "z": how many errors the change is from none. "frequency": how frequent the feature is in all samples, on a log scale,
         which makes it an MA plot.
     n
-        So many features, those of the largest |change × z| among the surely different, get their names as far as there is room.
+        So many features, those of the largest |change × z| among the surely different, get their names as far as there is room;
+        half of them, or more, are used more.
     ymax
         Points above are shown there, as triangles.
     ax
@@ -80,11 +81,13 @@ def volcano(
 
 
 def most_different(differences: Differences, k: int, n: int) -> Integers:
-    """Rows of the surely different features of a topic with the largest |change × z|."""
+    """Rows of the surely different features of a topic with the largest |change × z|: half of them, or more, used more."""
     scores = np.abs(differences.lfc[:, k] * differences.z[:, k])
     scores = np.where((differences.lfsr[:, k] < CLASSES[-1][0]) & np.isfinite(scores), scores, 0)
-    best = np.argsort(-scores, kind="stable")[: max(n, 0)]
-    return best[scores[best] > 0]
+    order = np.argsort(-scores, kind="stable")[: int((scores > 0).sum())]
+    more, less = order[differences.lfc[order, k] > 0], order[differences.lfc[order, k] < 0]
+    few = max(n, 0) - min(len(less), max(n, 0) // 2)  # names that those used more may have
+    return np.concatenate([more[:few], less[: max(n, 0) - min(len(more), few)]])
 
 
 def _points(ax: Axes, across: Floats, up: Floats, lfsr: Floats, shown: Integers, highest: float) -> None:

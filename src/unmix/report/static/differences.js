@@ -80,8 +80,8 @@ sections.differences = (content) => {
   function label(context, width, top) {
     const taken = [];
     context.fillStyle = themed("--ink");
-    for (const spot of spots.slice(0, 40)) {
-      if (spot.point.lfsr >= 0.05 || taken.length >= 16) continue;
+    const [more, less] = [1, -1].map((sign) => spots.filter(({ point }) => point.lfsr < 0.05 && point.lfc * sign > 0).slice(0, 14));
+    for (const spot of [...more, ...less]) {
       const wide = context.measureText(spot.point.name).width, leftwards = spot.x + wide + 8 > width;
       const box = [leftwards ? spot.x - wide - 5 : spot.x + 5, Math.max(spot.y - 6, top - 6), wide, 12];
       if (taken.some((other) => Math.abs(box[1] - other[1]) < 12 && box[0] < other[0] + other[2] && other[0] < box[0] + wide)) continue;
@@ -159,5 +159,5 @@ sections.differences = (content) => {
 };
 
 // Whether a topic surely uses a feature more, by the differences that came with the fit.
-const marks = page.differences?.marks.map((text) => new Uint8Array(bytes(text))) ?? null;
-const surelyMore = (k, feature) => marks !== null && ((marks[k][feature >> 3] >> (7 - (feature & 7))) & 1) === 1;
+const sureMarks = page.differences?.marks.map((text) => new Uint8Array(bytes(text))) ?? null;
+const surelyMore = (k, feature) => sureMarks !== null && ((sureMarks[k][feature >> 3] >> (7 - (feature & 7))) & 1) === 1;
