@@ -32,6 +32,8 @@ COMMANDS = {
     "stops": ("data-folder", "threads"),
     "ends": ("data-folder", "threads"),
     "scale": ("threads",),
+    "differences": ("data-folder", "threads"),
+    "calibration": ("threads",),
 }
 BUSY = 0.5
 DEFAULT_OUTPUT = Path(__file__).parent / "out"
