@@ -111,8 +111,8 @@ def mixture(A: Floats, extra: float) -> tuple[Floats, float]:
     n, n1 = len(A), len(A) + extra
     weights = mixture(A[::COARSER], extra)[0] if n > MANY else np.full(A.shape[1], 1 / A.shape[1])
     for _ in range(MOST_ROUNDS):
-        rates = A @ weights
-        slopes = (1 / rates) @ A
+        rates = np.einsum("ig,g->i", A, weights)  # not by BLAS, whose threads would get into each other's way here
+        slopes = np.einsum("i,ig->g", 1 / rates, A)
         slopes[0] += extra / weights[0] if extra else 0.0
         lack = max(float(slopes.max()) - n1, 0.0) / n
         if lack <= CERTAIN:
@@ -120,7 +120,7 @@ def mixture(A: Floats, extra: float) -> tuple[Floats, float]:
         used = (weights > 0) | (slopes > n1)
         scaled = A[:, used] / rates[:, None]
         step = _best(scaled, weights[used], slopes[used], extra, n1) - weights[used]
-        falls = np.append(scaled @ step, step[0] / weights[0] if extra else 0.0)
+        falls = np.append(np.einsum("ig,g->i", scaled, step), step[0] / weights[0] if extra else 0.0)
         weights[used] += min(1.0, FULL_STEP / max(-falls.min(), 1e-300)) * step
         weights /= weights.sum()
     return weights, lack
