@@ -1,7 +1,8 @@
 """Sections that the page has where further analyses were made.
 
 A section is a row of `SECTIONS`: what of a result goes into the page, and what is known of its features. The script of the same
-name in `static/` says `sections.name = (content) => …` and shows it in the element of that id, which `template.html` has hidden.
+name in `static/` says `sections.name = (content) => …`; before it is called, the markup in the template of id `section-name` of
+`template.html` takes its place in the page.
 """
 
 from __future__ import annotations

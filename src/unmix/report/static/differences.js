@@ -3,7 +3,7 @@
 const CLASSES = [[0.001, "--surest"], [0.01, "--surer"], [0.05, "--sure"], [Infinity, "--ghost"]];
 
 sections.differences = (content) => {
-  const section = $("differences"), stage = $("volcano"), canvas = stage.querySelector("canvas"), said = $("volcano-said");
+  const stage = $("volcano"), canvas = stage.querySelector("canvas"), said = $("volcano-said");
   const frequency = new Float32Array(bytes(content.frequency));
   const topics = content.topics.map(({ places, numbers, left_out }) => {
     const at = new Uint32Array(bytes(places)), all = new Float32Array(bytes(numbers));
@@ -155,7 +155,6 @@ sections.differences = (content) => {
     fill();
     draw();
   });
-  section.hidden = false;
 };
 
 // Whether a topic surely uses a feature more, by the differences that came with the fit.
