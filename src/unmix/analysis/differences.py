@@ -19,8 +19,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
+from unmix.analysis.material import FEW_GROUPS, Known, Material, checked, column_of, material_of
 from unmix.analysis.results import Finished, Result, Tell, in_parts
-from unmix.analysis.tested import FEW_GROUPS, Known, Tested, checked, column_of, tested_on
 from unmix.analysis.topics import topic_place
 from unmix.counts import CountsLike
 from unmix.format import Arrays
@@ -248,12 +248,12 @@ def differences(
     with use_threads(n_jobs):
         topics, given = checked(fit, X)
         places = [column_of(kind, topics) for kind in kinds]
-        tested = tested_on(fit, given, groups, held_out, sizes, random_state)
-        weights = tested.sizes[:, None] * tested.proportions
-        spread = spread_of(weights, tested.labels) if errors == "robust" else None
+        material = material_of(fit, given, groups, held_out, sizes, random_state)
+        weights = material.sizes[:, None] * material.proportions
+        spread = spread_of(weights, material.labels) if errors == "robust" else None
         design = Design(weights, float(pseudocount), spread)
-        common, each, status = _changes(design, tested, places, tell)
-        fractional = tested.fractional
+        common, each, status = _changes(design, material, places, tell)
+        fractional = material.fractional
         shrunk = [_shrunk(arrays["lfc_raw"], arrays["sd"]) for arrays in each]
     found = [
         Differences(
@@ -262,12 +262,12 @@ def differences(
             lfc=lfc,
             lfsr=lfsr,
             z=np.divide(arrays["lfc_raw"], arrays["sd"], out=np.full(lfc.shape, np.nan), where=arrays["sd"] > 0),
-            counts=tested.counts.feature_totals,
+            counts=material.counts.feature_totals,
             shares=design.sums / design.sums.sum(),
-            features=tested.counts.features,
+            features=material.counts.features,
             against=place + 1 if isinstance(place, int) else place,
             errors=errors,
-            groups=tested.n_groups,
+            groups=material.n_groups,
             held_out=held_out,
             pseudocount=float(pseudocount),
             fractional=fractional,
@@ -279,11 +279,11 @@ def differences(
 
 
 def _changes(
-    design: Design, tested: Tested, places: list[str | int], tell: Tell | None
+    design: Design, material: Material, places: list[str | int], tell: Tell | None
 ) -> tuple[Blanks, list[Blanks], Finished]:
     """What all comparisons share, and raw changes by each of them, of all features, block by block; NaN for features without
     counts and for topics that no sample has."""
-    side, (n, m), pooled = tested.counts.sides().right, tested.counts.shape, tested.pooled
+    side, (n, m), pooled = material.counts.sides().right, material.counts.shape, material.pooled
     K, size = len(design.sums), features_at_once(len(design.sums))
     compared = [comparison(place, design) for place in places]
 

@@ -27,7 +27,7 @@ FEW_GROUPS = 5  # cannot tell how much groups differ
 Known = Fit | CountsEstimator | ArrayLike
 
 
-class Tested(NamedTuple):
+class Material(NamedTuple):
     """Samples of a size above zero: what they are made of, and counts that are tested."""
 
     proportions: Floats
@@ -59,14 +59,14 @@ def checked(fit: Known, X: CountsLike) -> tuple[int, Counts]:
     return proportions_of(fit, counts).shape[1], counts
 
 
-def tested_on(
+def material_of(
     fit: Known,
     counts: Counts,
     groups: ArrayLike | None,
     held_out: float | None,
     sizes: ArrayLike | None,
     random_state: Seed,
-) -> Tested:
+) -> Material:
     """All that is known, or found in the counts that are not held out."""
     labels, size = labels_of(fit, groups, counts), sizes_of(sizes, counts)
     if held_out is None:
@@ -82,7 +82,7 @@ def tested_on(
         labels = None if labels is None else np.unique(labels[kept], return_inverse=True)[1].astype(np.int32)
     if labels is not None and not labels.any():
         raise ValueError("groups: all samples with a size above 0 are of one group; give at least 2")
-    return Tested(proportions, counts, size, labels)
+    return Material(proportions, counts, size, labels)
 
 
 def column_of(against: str | int, topics: int) -> str | int:
