@@ -498,6 +498,19 @@ def test_topics_of_the_held_out_test_keep_their_numbers(fitted) -> None:
     assert (agreement.argmax(axis=1) == [0, 1, 2]).all()
 
 
+def test_a_topic_that_is_not_found_again_is_said_to_be_another(fitted) -> None:
+    fit, X = fitted
+    d = um.differences(fit, X, held_out=0.5, random_state=0)
+    assert (d.likeness > 0.9).all()
+    assert not any("another one" in text for text in d.advice())
+    lost = replace(d, likeness=np.array([1.0, 0.3, 1.0]))
+    assert any("topic 2 is another one (likeness 0.30" in text for text in lost.advice())
+    noise = np.random.default_rng(0).poisson(1.0, (200, 60))
+    made_up = um.TopicModel(6, random_state=0, tol=1e-3).fit(noise).result_
+    assert um.differences(made_up, noise, held_out=0.5, random_state=0).likeness.min() < 0.8
+    assert um.differences(fit, X).likeness is None
+
+
 def test_an_estimator_is_fitted_again_with_its_own_parameters(fitted) -> None:
     _, X = fitted
     model = um.LDA(3, random_state=0, max_iter=30, tol=0).fit(X)

@@ -32,6 +32,7 @@ from unmix.types import Floats, Integers, Seed
 LEVEL = 0.9  # of the intervals in tables
 SURE = 0.05  # a local false sign rate below which a change is counted
 FEW_FEATURES = 200  # with fewer all topics are shrunk together
+UNLIKE = 0.8  # likeness of topics, below which they are others
 FEWEST = 10  # changes that can tell what changes are like; fewer are not shrunk
 OVERDISPERSED = 1.5  # of Pearson's φ: what Poisson errors do not bear
 
@@ -64,6 +65,7 @@ class Differences(Result):
     errors: str = "robust"
     groups: int = 0  # of samples whose residuals are added up; 0 for none
     held_out: float | None = None
+    likeness: Floats | None = None  # of the topics found without what is held out to those of the fit, 0 to 1
     pseudocount: float = 1.0
     fractional: float = 0.0  # part of the values that are not whole numbers
     status: Finished = "finished"
@@ -137,6 +139,12 @@ class Differences(Result):
                 "topics and tests come from the same counts, so differences seem surer than they are; "
                 "held_out=0.5 finds topics in one half of the counts and tests them in the other"
             )
+        for k, likeness in enumerate([] if self.likeness is None else self.likeness):
+            if likeness < UNLIKE:
+                said.append(
+                    f"without what is held out, topic {k + 1} is another one (likeness {likeness:.2f}, 1 is the same); "
+                    "what is said of it is not said of that of the fit"
+                )
         if empty := int((self.counts == 0).sum()):
             said.append(f"{empty:,} feature{'s' * (empty > 1)} without counts: nothing can be said, and lfsr is 1")
         if len(dead := np.flatnonzero(self.shares == 0)):
@@ -269,6 +277,7 @@ def differences(
             errors=errors,
             groups=material.n_groups,
             held_out=held_out,
+            likeness=material.likeness,
             pseudocount=float(pseudocount),
             fractional=fractional,
             status=status,

@@ -18,7 +18,7 @@ from unmix.estimators import from_fit
 from unmix.estimators.base import CountsEstimator, generator
 from unmix.fit import Fit
 from unmix.models.differences import WORDS
-from unmix.models.matching import match_columns
+from unmix.models.matching import affinities, match_columns
 from unmix.shards import Shards
 from unmix.types import Floats, Seed
 
@@ -34,6 +34,7 @@ class Material(NamedTuple):
     counts: Counts
     sizes: Floats
     labels: NDArray[np.int32] | None  # of groups
+    likeness: Floats | None  # of topics that were found in the counts that are not held out to those of the fit, 0 to 1
 
     @property
     def pooled(self) -> Floats:
@@ -70,9 +71,9 @@ def material_of(
     """All that is known, or found in the counts that are not held out."""
     labels, size = labels_of(fit, groups, counts), sizes_of(sizes, counts)
     if held_out is None:
-        proportions = proportions_of(fit, counts)
+        proportions, likeness = proportions_of(fit, counts), None
     else:
-        proportions, counts = split(fit, counts, held_out, random_state)
+        proportions, counts, likeness = split(fit, counts, held_out, random_state)
         size = counts.sample_totals if sizes is None else size
     kept = np.flatnonzero(size > 0)
     if len(kept) < 2:
@@ -82,7 +83,7 @@ def material_of(
         labels = None if labels is None else np.unique(labels[kept], return_inverse=True)[1].astype(np.int32)
     if labels is not None and not labels.any():
         raise ValueError("groups: all samples with a size above 0 are of one group; give at least 2")
-    return Material(proportions, counts, size, labels)
+    return Material(proportions, counts, size, labels, likeness)
 
 
 def column_of(against: str | int, topics: int) -> str | int:
@@ -170,8 +171,9 @@ def labels_of(fit: Known, groups: ArrayLike | None, counts: Counts) -> NDArray[n
     return labels.astype(np.int32)
 
 
-def split(fit: Known, counts: Counts, held_out: float, random_state: Seed) -> tuple[Floats, Counts]:
-    """Proportions by topics that are found in one part of the counts, and the other part."""
+def split(fit: Known, counts: Counts, held_out: float, random_state: Seed) -> tuple[Floats, Counts, Floats]:
+    """Proportions by topics that are found in one part of the counts; the other part; and how much in the same samples these
+    topics are as those of the fit whose numbers they have."""
     if not isinstance(held_out, Real) or not 0 < held_out < 1:
         raise ValueError(f"held_out={held_out!r}; give a part of the counts between 0 and 1, such as 0.5, or None")
     if not isinstance(fit, Fit | CountsEstimator):
@@ -187,4 +189,15 @@ def split(fit: Known, counts: Counts, held_out: float, random_state: Seed) -> tu
         raise ValueError(f"{matched.missing} features of the fit are not in X; held_out fits them again: give them too")
     found = model.fit(matched.counts).result_
     partners = match_columns(known.topics, found.topics)
-    return found.proportions[:, [partners[k] for k in range(known.n_topics)]], tested
+    proportions = found.proportions[:, [partners[k] for k in range(known.n_topics)]]
+    return (
+        proportions,
+        tested,
+        np.diag(affinities(*(_by_topic(known.sizes, p) for p in (known.proportions, proportions)))),
+    )
+
+
+def _by_topic(sizes: Floats, proportions: Floats) -> Floats:
+    """The part of each topic that is in each sample."""
+    weights = sizes[:, None] * proportions
+    return weights / np.maximum(weights.sum(axis=0), np.finfo(float).tiny)
