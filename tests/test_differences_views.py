@@ -176,6 +176,28 @@ def test_the_command_takes_topics_donors_and_held_out_counts(run, folder) -> Non
     assert um.Differences.load("here/differences.safetensors").groups == 6
 
 
+def test_ctrl_c_writes_what_is_finished_and_leaves_with_130(run, folder, monkeypatch) -> None:
+    from importlib import import_module
+
+    study = import_module("unmix.analysis.differences")
+    monkeypatch.setattr(study, "features_at_once", lambda _: 100)
+    whole = study.Beliefs.of
+
+    def interrupted(found):
+        if len(found.modes) < 100:  # the last block
+            raise KeyboardInterrupt
+        return whole(found)
+
+    monkeypatch.setattr(study.Beliefs, "of", interrupted)
+    code, _, err = run("differences", folder / "model", folder / "counts.npz", "-o", "here", "-q")
+    assert code == 130
+    assert "200 of 230 features are finished" in err
+    found = um.Differences.load("here/differences.safetensors")
+    assert found.status == "interrupted"
+    assert np.isnan(found.z[200:]).all()
+    assert np.isfinite(found.z[10:200]).all()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -43,8 +43,8 @@ def main(arguments: Namespace) -> None:
         f"What sets topics apart: seconds on {arguments.threads} threads, the least of {REPEATS}",
         "differences",
         arguments.out,
-        "`one`: against the next topic; `all five`: in one call; CPU: seconds of all threads together. `kernel`: posteriors of all features; `shrinkage`: of one "
-        "comparison. `K x 2`, `nonzeros x 2`: how many times as long the kernel takes.",
+        "`one`: against the next topic; `all five`: in one call; CPU: seconds of all threads together. `kernel`: posteriors of "
+        "all features; `shrinkage`: of one comparison. `K x 2`, `nonzeros x 2`: how many times as long the kernel takes.",
     )
 
 

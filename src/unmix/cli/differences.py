@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from unmix.cli import options, show
 from unmix.cli.commands import app, examples, read_counts
-from unmix.cli.fitting import read_model
+from unmix.cli.fitting import INTERRUPTED, read_model
 from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose
 
 if TYPE_CHECKING:
@@ -122,6 +123,8 @@ def differences(
             write_report(known, folder / "report.html", differences=found)
     show.say(f"wrote {folder}{os.sep}: differences.csv and pictures")
     show.answer(as_json(found) | {"output": str(folder)})
+    if found.status == "interrupted":
+        sys.exit(INTERRUPTED)
 
 
 def files_of(found: Differences, lfsr: float = 0.05, *, volcanoes: bool = False) -> dict[str, Callable[[Path], None]]:
