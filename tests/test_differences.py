@@ -573,7 +573,7 @@ def test_ctrl_c_keeps_the_features_that_are_finished(fitted, monkeypatch) -> Non
     assert d.status == "interrupted"
     assert np.isfinite(d.z[:120]).all()
     assert np.isnan(d.z[120:]).all()
-    assert any("120 of 250 features" in text for text in d.advice())
+    assert any("130 of 250 features are not finished" in text for text in d.advice())
 
 
 def test_blocks_keep_memory_bounded_and_results_the_same(fitted, monkeypatch) -> None:

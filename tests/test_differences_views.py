@@ -191,7 +191,7 @@ def test_ctrl_c_writes_what_is_finished_and_leaves_with_130(run, folder, monkeyp
     monkeypatch.setattr(study.Beliefs, "of", interrupted)
     code, _, err = run("differences", folder / "model", folder / "counts.npz", "-o", "here", "-q")
     assert code == 130
-    assert "200 of 230 features are finished" in err
+    assert "30 of 230 features are not finished" in err
     found = um.Differences.load("here/differences.safetensors")
     assert found.status == "interrupted"
     assert np.isnan(found.z[200:]).all()

@@ -132,8 +132,8 @@ class Differences(Result):
         """One sentence for each thing that a person may want to know or do about these differences."""
         said = []
         if self.status == "interrupted":
-            done = int((~np.isnan(self.dispersion)).sum())
-            said.append(f"interrupted: {done:,} of {len(self.lfc):,} features are finished, the others are NaN")
+            undone = int((np.isnan(self.dispersion) & (self.counts > 0)).sum())
+            said.append(f"interrupted: {undone:,} of {len(self.lfc):,} features are not finished, and NaN")
         if self.used_twice:
             said.append(
                 "topics and tests come from the same counts, so differences seem surer than they are; "
