@@ -88,6 +88,26 @@ def test_of_many_estimates_all_have_their_say_not_every_eighth_alone() -> None:
     assert np.abs(weights - coarse).max() > 1e-4
 
 
+def test_a_step_that_cannot_be_solved_is_one_of_em(monkeypatch) -> None:
+    from unmix.models import shrinkage
+
+    _, b, s = drawn(500, 0.3)
+    whole, calls = um.shrink(b, s), []
+    solve = shrinkage.nnls
+
+    def sometimes(*arguments, **options):
+        calls.append(1)
+        if len(calls) <= 3:
+            raise RuntimeError("too many iterations")
+        return solve(*arguments, **options)
+
+    monkeypatch.setattr(shrinkage, "nnls", sometimes)
+    again = um.shrink(b, s)
+    assert len(calls) > 3
+    assert again.lack <= CERTAIN
+    np.testing.assert_allclose(again.mean, whole.mean, atol=1e-2)
+
+
 @pytest.mark.parametrize("point_mass", [True, False])
 def test_estimates_that_are_all_zero_stay_zero_and_nothing_is_sure(point_mass: bool) -> None:
     shrunk = um.shrink(np.zeros(500), np.random.default_rng(0).gamma(2, 1, 500) + 0.1, point_mass)

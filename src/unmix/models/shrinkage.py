@@ -133,7 +133,10 @@ def _best(scaled: Floats, weights: Floats, slopes: Floats, extra: float, n1: flo
         H[0, 0] += extra / weights[0] ** 2
     H += RIDGE * np.trace(H) * np.eye(len(H))  # components may be alike to the last digit
     root = cholesky(H)
-    best, _ = nnls(root, solve_triangular(root, 2 * slopes - n1, trans="T"), maxiter=100 * len(H))
+    try:
+        best, _ = nnls(root, solve_triangular(root, 2 * slopes - n1, trans="T"), maxiter=100 * len(H))
+    except RuntimeError:  # it went round in circles: a step of EM, which is never worse
+        return weights * slopes / n1
     return best
 
 

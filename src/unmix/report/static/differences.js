@@ -159,4 +159,4 @@ sections.differences = (content) => {
 
 // Whether a topic surely uses a feature more, by the differences that came with the fit.
 const sureMarks = page.differences?.marks.map((text) => new Uint8Array(bytes(text))) ?? null;
-const surelyMore = (k, feature) => sureMarks !== null && ((sureMarks[k][feature >> 3] >> (7 - (feature & 7))) & 1) === 1;
+const surelyMore = (k, feature) => ((sureMarks[k][feature >> 3] >> (7 - (feature & 7))) & 1) === 1;

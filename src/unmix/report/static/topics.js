@@ -104,7 +104,8 @@ function showTopicCards() {
   }
   function nameOfCell(k, feature) {
     const name = features.names[feature];
-    return surelyMore(k, feature) ? { class: "surely", title: `${name}: surely more than in other topics` } : { title: name };
+    if (sureMarks === null) return { title: name };
+    return surelyMore(k, feature) ? { class: "surely", title: `${name}: surely more than in other topics` } : { class: "unsure", title: name };
   }
   function typical(k, most) {
     return el("ul", { class: "typical" }, ...samples.typical[k].slice(0, most).map((i) =>
