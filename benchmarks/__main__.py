@@ -37,6 +37,8 @@ COMMANDS = {
     "suggests": ("data-folder", "threads"),
     "stability": OPTIONS.keys(),
     "sure": ("threads",),
+    "differences": ("data-folder", "threads"),
+    "calibration": ("threads",),
 }
 BUSY = 0.5
 DEFAULT_OUTPUT = Path(__file__).parent / "out"

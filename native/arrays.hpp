@@ -74,5 +74,6 @@ void bind_beliefs(nb::module_& m);     // beliefs.cpp: log_means, infer
 void bind_sampling(nb::module_& m);    // sampling.cpp: gibbs, icm, greedy, tally, log_factorials, filter
 void bind_sums(nb::module_& m);         // sums.cpp: add_sums, box_step, curvature_size, transpose
 void bind_special(nb::module_& m);     // special.cpp: digamma, log_gamma
+void bind_posterior(nb::module_& m);   // posterior.cpp: posteriors
 
 }  // namespace unmix

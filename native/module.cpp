@@ -8,6 +8,7 @@ NB_MODULE(UNMIX_MODULE, m) {
     unmix::bind_sampling(m);
     unmix::bind_sums(m);
     unmix::bind_special(m);
+    unmix::bind_posterior(m);
     m.def("cpu_supports", [](const std::string& isa) {
 #if defined(__x86_64__)
         if (isa == "avx2") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

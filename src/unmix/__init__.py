@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from unmix.analysis.choosing import choose_topics
     from unmix.analysis.coherence import coherence
     from unmix.analysis.consensus import consensus
+    from unmix.analysis.differences import Differences, differences
     from unmix.analysis.freedom import freedom
     from unmix.analysis.intervals import Intervals, intervals
     from unmix.analysis.quality import Quality, diversity
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from unmix.models import maps
     from unmix.models.poisson import deviance, kkt, loglik
     from unmix.models.priors import Dirichlet, Gamma
+    from unmix.models.shrinkage import shrink
     from unmix.models.topics import poisson_to_topics, topics_to_poisson
     from unmix.registry import *  # noqa: F403 - the estimators
     from unmix.report import write_report
@@ -46,6 +48,7 @@ __all__ = [
     "Choice",
     "Alignment",
     "Counts",
+    "Differences",
     "Dirichlet",
     "Fit",
     "Freedom",
@@ -64,6 +67,7 @@ __all__ = [
     "datasets",
     "deviance",
     "diversity",
+    "differences",
     "engines",
     "fit_path",
     "freedom",
@@ -77,6 +81,7 @@ __all__ = [
     "read",
     "read_texts",
     "shard",
+    "shrink",
     "solvers",
     "stability",
     "topics_to_poisson",
@@ -101,6 +106,7 @@ HOMES = {
     "unmix.analysis.freedom": ["freedom"],
     "unmix.analysis.intervals": ["Intervals", "intervals"],
     "unmix.analysis.ranges": ["Freedom"],
+    "unmix.analysis.differences": ["Differences", "differences"],
     "unmix.counts": ["Counts"],
     "unmix.data": ["datasets"],
     "unmix.data.read": ["read", "read_texts"],
@@ -111,6 +117,7 @@ HOMES = {
     "unmix.models": ["maps"],
     "unmix.models.poisson": ["deviance", "kkt", "loglik"],
     "unmix.models.priors": ["Dirichlet", "Gamma"],
+    "unmix.models.shrinkage": ["shrink"],
     "unmix.models.topics": ["poisson_to_topics", "topics_to_poisson"],
     "unmix.report": ["write_report"],
     "unmix.shards": ["Shards"],

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmix import kernels
+from unmix.kernels.posterior import Posteriors, Spread, posteriors
 from unmix.types import CSR, Factor, Floats, Integers
 
 
@@ -73,6 +74,24 @@ class Side:
     def add_sums(self, fixed: Factor, moving: Factor, sums: FeatureSums) -> None:
         """As the side of features: what these samples, with these loadings, say of the factors."""
         kernels.add_sums(self.rows, fixed, moving, *sums, workspace=self.workspace)
+
+    def posteriors(
+        self,
+        begin: int,
+        end: int,
+        weights: Floats,
+        sums: Floats,
+        rates: Floats,
+        *,
+        shape: float,
+        start: float,
+        spread: Spread | None,
+    ) -> Posteriors:
+        """As the side of features, of those from `begin` to `end`: what their counts say of their rates in every topic."""
+        indptr, indices, data = self.rows
+        first, last = indptr[begin], indptr[end]
+        some = CSR(indptr[begin : end + 1] - first, indices[first:last], data[first:last])
+        return posteriors(some, weights, sums, rates, shape=shape, start=start, spread=spread, workspace=self.workspace)
 
     def some(self, most: int) -> tuple[Integers, Integers, Floats]:
         """Rows, columns and counts of up to so many nonzeros, evenly spaced."""

@@ -11,6 +11,7 @@ from unmix.analysis.coherence import coherence
 from unmix.analysis.comparison import match_topics, topic_distances
 from unmix.analysis.completion import perplexity
 from unmix.analysis.consensus import consensus
+from unmix.analysis.differences import Differences, differences
 from unmix.analysis.features import distinctive_features, lifts, log_fold_change, top_features, topic_names
 from unmix.analysis.freedom import freedom
 from unmix.analysis.intervals import Intervals, intervals
@@ -24,6 +25,7 @@ from unmix.analysis.topics import topic_order
 __all__ = [
     "Alignment",
     "Choice",
+    "Differences",
     "Freedom",
     "Intervals",
     "Quality",
@@ -32,6 +34,7 @@ __all__ = [
     "align",
     "coherence",
     "consensus",
+    "differences",
     "distinctive_features",
     "diversity",
     "exclusivity",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import index
+from typing import Protocol
 
 import numpy as np
 
@@ -11,12 +12,19 @@ from unmix.fit import Fit
 from unmix.types import Integers
 
 
+class HasTopics(Protocol):
+    """A fit, or what was found of one."""
+
+    @property
+    def n_topics(self) -> int: ...
+
+
 def topic_order(fit: Fit) -> Integers:
     """Topics from the heaviest to the lightest: the order in which every view shows them."""
     return np.argsort(-fit.shares, kind="stable")
 
 
-def topic_place(fit: Fit, number: int) -> int:
+def topic_place(fit: HasTopics, number: int) -> int:
     """The column of a topic, by the number it has in tables and pictures."""
     try:
         place = index(number) - 1

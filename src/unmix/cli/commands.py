@@ -17,6 +17,8 @@ from unmix.cli.fitting import (
     INTERRUPTED,
     Model,
     check_cluster,
+    check_comparable,
+    differences_of,
     estimator_of,
     fitted,
     parsed,
@@ -51,7 +53,7 @@ class Simulation(StrEnum):
     swimmer = "swimmer"
 
 
-def _examples(*lines: str) -> str:
+def examples(*lines: str) -> str:
     """For the end of a command's help, a line each."""
     return "[bold]Examples[/bold]\n\n" + "\n\n".join(lines)
 
@@ -94,7 +96,7 @@ def demo(
 
 @app.command(
     rich_help_panel="Start here",
-    epilog=_examples(
+    epilog=examples(
         "unmix fit counts.npz -k 10",
         "unmix fit cells.h5ad -k 12 --layer counts --refine 4 -o cells",
         "unmix fit speeches/ -k 8 --min-df 5 --ngrams 2",
@@ -131,6 +133,7 @@ def fit(
     stop_words: options.StopWords = "english",
     ngrams: options.Ngrams = 1,
     title: options.Title = None,
+    differences: options.WithDifferences = False,
     force: options.Force = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -174,6 +177,8 @@ def fit(
     check_folder(output, force=force)
     allowed = None if memory is None else parsed_memory(memory)
     source, counts = counts_or_shards(input, reading, allowed)
+    if differences:
+        check_comparable(counts, topics)
     estimator.set_params(init=start)
     earlier = to_resume_in(output, estimator, counts) if resume else None
     try:
@@ -184,11 +189,12 @@ def fit(
     about = {"source": input.name, "title": title or name_of(input), "python": _in_python(source, reading)}
     if result.status == "converged":
         shutil.rmtree(output / LOADINGS, ignore_errors=True)
-    tell_and_write(result, output, force=force, **about)
+    found = differences_of(result, counts, threads) if differences else None
+    tell_and_write(result, output, force=force, differences=found, **about)
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "unmix transform counts-k10 new.npz -o proportions.csv", "unmix transform speeches-k8 new_speeches/ -o new.csv"
     )
 )
@@ -251,7 +257,7 @@ def transform(
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "unmix shard cells.h5ad -o cells.shards --layer counts",
         "unmix shard speeches.jsonl -o speeches.shards --min-df 20",
         "unmix info cells.shards --verify",
@@ -314,7 +320,7 @@ def shard(
 
 
 @app.command(
-    epilog=_examples("unmix info cells.h5ad", "unmix info counts-k10 --json", "unmix info cells.shards --verify")
+    epilog=examples("unmix info cells.h5ad", "unmix info counts-k10 --json", "unmix info cells.shards --verify")
 )
 def info(
     file: Annotated[Path, typer.Argument(help="A data set, a model, a fit's folder, or a folder of shards.")],
@@ -353,7 +359,7 @@ def info(
     show.answer({"kind": kind_of(file)} | show.counts_as_json(counts))
 
 
-@app.command(epilog=_examples("unmix report counts-k10", "unmix report counts-k10 --title 'Blood cells' -o cells.html"))
+@app.command(epilog=examples("unmix report counts-k10", "unmix report counts-k10 --title 'Blood cells' -o cells.html"))
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A fit's folder, or its model.safetensors.")],
     output: Annotated[
@@ -364,19 +370,23 @@ def report(
     json: Json = False,
 ) -> None:
     """Write the page of a fit again, from its folder."""
+    from unmix.analysis import Differences
+    from unmix.data.write import DIFFERENCES_FILE
     from unmix.report import write_report
 
     show.speak(quiet=quiet, json=json)
     known = read_model(folder)
+    place = folder if folder.is_dir() else folder.parent
     if output is None:
-        output = (folder if folder.is_dir() else folder.parent) / "report.html"
+        output = place / "report.html"
     check_file(output, ".html")
-    write_report(known, output, title=title)
+    found = Differences.load(place / DIFFERENCES_FILE) if (place / DIFFERENCES_FILE).is_file() else None
+    write_report(known, output, title=title, differences=found)
     show.say(f"wrote {output}")
     show.answer({"output": str(output), "bytes": output.stat().st_size})
 
 
-@app.command(epilog=_examples("unmix simulate A -o a.npz", "unmix simulate swimmer -o swimmer.npz"))
+@app.command(epilog=examples("unmix simulate A -o a.npz", "unmix simulate swimmer -o swimmer.npz"))
 def simulate(
     name: Annotated[Simulation, typer.Argument(help="A, B: correlated topics; swimmer: images.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="A .npz file.")],

@@ -14,6 +14,7 @@ from unmix.cli import show
 from unmix.registry import WORDS, estimator_class
 
 if TYPE_CHECKING:
+    from unmix.analysis import Differences
     from unmix.counts import Counts
     from unmix.estimators.base import CountsEstimator
     from unmix.fit import Fit
@@ -144,8 +145,11 @@ def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts | Shar
     return None
 
 
-def tell_and_write(result: Fit, output: Path, *, force: bool = False, **about: str) -> None:
+def tell_and_write(
+    result: Fit, output: Path, *, force: bool = False, differences: Differences | None = None, **about: str
+) -> None:
     """Show the topics and write the folder. A fit ended by Ctrl-C is written too, and leaves with 130."""
+    from unmix.cli.differences import files_of
     from unmix.data.write import CHECKPOINT_FILE, write_fit
     from unmix.report import write_report
 
@@ -156,7 +160,8 @@ def tell_and_write(result: Fit, output: Path, *, force: bool = False, **about: s
         show.note(text)
     pictures = {
         "structure.png": lambda path: draw_structure(result, path),
-        "report.html": lambda path: write_report(result, path),
+        "report.html": lambda path: write_report(result, path, differences=differences),
+        **({} if differences is None else files_of(differences)),
     }
     try:
         with show.working(f"writing {output}"):
@@ -170,6 +175,23 @@ def tell_and_write(result: Fit, output: Path, *, force: bool = False, **about: s
     if result.status == "interrupted":
         show.note("kept the best fit so far; the same command with --resume goes on from it")
         sys.exit(INTERRUPTED)
+
+
+def check_comparable(counts: Counts | Shards, topics: int) -> None:
+    """What --differences cannot do is best said before the fit."""
+    from unmix.shards import Shards
+
+    if isinstance(counts, Shards):
+        raise ValueError("--differences is for counts in memory, and these are shards; leave it out")
+    if topics < 2:
+        raise ValueError("--differences compares topics, and there is one only; leave it out, or fit at least 2")
+
+
+def differences_of(result: Fit, counts: Counts | Shards, threads: int | None) -> Differences:
+    from unmix.analysis import differences
+
+    with show.working("comparing topics"):
+        return differences(result, counts, n_jobs=threads)
 
 
 def _rescued(result: Fit, checkpoint: Path) -> str:

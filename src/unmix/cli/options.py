@@ -87,6 +87,9 @@ Memory = Annotated[
 CheckpointSeconds = Annotated[float, fitting(min=0, metavar="SECONDS", help="Time between two checkpoints.")]
 
 FitFolder = Annotated[Path | None, results("-o", "--output", help="Folder of the results.", show_default="INPUT-kK")]
+WithDifferences = Annotated[
+    bool, results("--differences", help="Also tell what sets topics apart, with errors; see unmix differences.")
+]
 ShardsFolder = Annotated[
     Path | None, results("-o", "--output", help="Folder of the shards.", show_default="INPUT.shards")
 ]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, psi
 
+from unmix.kernels.posterior import Posteriors, Spread
 from unmix.kernels.sampling import Labels
 from unmix.types import CSR, Factor, Floats, Integers
 
@@ -232,6 +233,55 @@ def transpose(rows: CSR, n_columns: int) -> CSR:
     order = np.argsort(rows.indices, kind="stable")
     ends = np.cumsum(np.bincount(rows.indices, minlength=n_columns))
     return CSR(np.concatenate([[0], ends]).astype(np.int64), owners[order], rows.data[order])
+
+
+def posteriors(
+    columns: CSR,
+    weights: Floats,
+    sums: Floats,
+    rates: Floats,
+    *,
+    shape: float,
+    start: float,
+    spread: Spread | None = None,
+) -> Posteriors:
+    """Newton steps u = (cI + M)⁻¹ (q + c − (N + b) f), M = Σ x p pᵀ, q = Σ x p, p = w f / λ, to the mode; then, along
+    v = S_:k / S_kk,
+
+    T_k = −c Σ v³ − 3 Σ x (p·v²)(p·v) + 2 Σ x (p·v)³,   and S (cI + R) S with R = Σ_i (x − λ)² p pᵀ over all samples, or by groups
+    """
+    m, K, c = len(rates), weights.shape[1], shape
+    lower = np.tril_indices(K)
+    robust = None if spread is None else np.empty((m, len(lower[0])))
+    out = Posteriors(
+        np.empty((m, K)), np.empty((m, len(lower[0]))), np.empty((m, K)), robust, np.empty(m), np.zeros(m, np.int32)
+    )
+    for j, b in enumerate(rates):
+        x = np.zeros(len(weights))
+        some = slice(columns.indptr[j], columns.indptr[j + 1])
+        x[columns.indices[some]] = columns.data[some]
+        f, u = np.full(K, start / b), np.ones(K)
+        while True:
+            rate = weights @ f
+            p = weights * f / rate[:, None]
+            S = np.linalg.inv(c * np.eye(K) + (p.T * x) @ p)
+            if np.abs(u).max() <= 1e-12 or out.rounds[j] == 500:
+                break
+            u = S @ (x @ p + c - (sums + b) * f)
+            f = f * (1 + min(1.0, FULL_STEP / max(-u.min(), 1e-300)) * u)
+            out.rounds[j] += 1
+        v = S / np.diag(S)
+        mean, square = p @ v, p @ v**2
+        out.modes[j], out.covariances[j] = f, S[lower]
+        out.thirds[j] = -c * (v**3).sum(axis=0) + x @ (2 * mean**3 - 3 * square * mean)
+        out.pearson[j] = ((x - rate) ** 2 / rate).sum()
+        if robust is not None and spread is not None:
+            h = p * (x - rate)[:, None]
+            if spread.labels is not None:
+                G = spread.labels.max() + 1
+                h = np.sqrt(G / (G - 1)) * np.array([h[spread.labels == a].sum(axis=0) for a in range(G)])
+            robust[j] = (S @ (c * np.eye(K) + h.T @ h) @ S)[lower]
+    return out
 
 
 def _at_nonzeros(rows: CSR, left: Factor, right: Factor) -> tuple[Floats, Floats, NDArray[np.intp]]:

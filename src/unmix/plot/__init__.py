@@ -9,8 +9,10 @@ from unmix.analysis import topic_order
 from unmix.plot.alignment import alignment
 from unmix.plot.choice import choice
 from unmix.plot.convergence import convergence
+from unmix.plot.differences import differences
 from unmix.plot.embedding import embedding
 from unmix.plot.freedom import freedom
+from unmix.plot.held_out import held_out
 from unmix.plot.loadings_scatter import loadings_scatter
 from unmix.plot.palette import palette, topic_colours
 from unmix.plot.quality import quality
@@ -19,13 +21,16 @@ from unmix.plot.stability import stability
 from unmix.plot.structure import structure
 from unmix.plot.top_features import top_features
 from unmix.plot.topic_features import topic_features
+from unmix.plot.volcano import volcano
 
 __all__ = [
     "alignment",
     "choice",
     "convergence",
+    "differences",
     "embedding",
     "freedom",
+    "held_out",
     "loadings_scatter",
     "palette",
     "quality",
@@ -36,4 +41,5 @@ __all__ = [
     "topic_colours",
     "topic_features",
     "topic_order",
+    "volcano",
 ]

@@ -11,22 +11,35 @@ import hashlib
 import html
 import os
 import re
+from collections.abc import Mapping
 from importlib.resources import files
 
+from unmix.analysis import Differences
+from unmix.analysis.results import Result
 from unmix.files import replacing
 from unmix.fit import Fit
 from unmix.report.encode import clean, embeddable_json
 from unmix.report.payload import payload
+from unmix.report.sections import SECTIONS
 
 SCRIPTS = (
     *("data", "dom", "state"),
     *("structure", "axis", "walk", "sample", "topics", "map", "time", "fit", "reproduce"),
+    *SECTIONS,
     "main",
 )  # one scope, in this order
 
 
-def write_report(fit: Fit, path: str | os.PathLike[str], *, title: str | None = None) -> None:
+def write_report(
+    fit: Fit,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    differences: Differences | None = None,
+) -> None:
     """Write one HTML file that shows a fit: who has which topics, what is in them, how they were found.
+
+    With `differences` (from `unmix.differences`) it also shows what sets topics apart, and marks the features that surely do.
 
     The file works offline and from disk, and holds all it needs, in at most 15 MB: of more than 20,000 samples a fair part,
     and of the topics all weights above 1e-6 (more, where that would be too much; the page says so). Proportions are rounded
@@ -39,12 +52,13 @@ def write_report(fit: Fit, path: str | os.PathLike[str], *, title: str | None = 
     ...     pathlib.Path(folder, "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     True
     """
-    text = page(fit, title)
+    text = page(fit, title, {"differences": differences})
     with replacing(path) as temporary:
         temporary.write_bytes(text.encode("utf-8", errors="replace"))
 
 
-def page(fit: Fit, title: str | None = None) -> str:
+def page(fit: Fit, title: str | None = None, results: Mapping[str, Result | None] | None = None) -> str:
+    """The text of the page; `results` are those of further analyses, by the names in `SECTIONS`."""
     title = clean(title if title is not None else fit.data.get("title") or fit.data.get("source") or "Topics")
     style = _static("page.css")
     script = '"use strict";\n(() => {\n' + "\n".join(_static(f"{name}.js") for name in SCRIPTS) + "})();\n"
@@ -57,7 +71,7 @@ def page(fit: Fit, title: str | None = None) -> str:
         "policy": policy,
         "style": style,
         "script": script,
-        "data": embeddable_json(payload(fit, title)),
+        "data": embeddable_json(payload(fit, title, results=results)),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _static("template.html"))
 

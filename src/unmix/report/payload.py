@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
 from unmix.analysis import fair_sample, similarity_order, topic_distances, topic_map, topic_order, typical_samples
+from unmix.analysis.results import Result
 from unmix.fit import Fit
 from unmix.plot import topic_colours
 from unmix.report.encode import LONGEST_NAME, Json, clean, packed, quantised_proportions, rounded, size_of
 from unmix.report.features import HEAVIEST, topics_payload
 from unmix.report.metadata import columns_of
 from unmix.report.reproduce import recipe
+from unmix.report.sections import SECTIONS
 from unmix.report.timeline import timeline
 from unmix.types import Floats, Integers
 
@@ -22,8 +26,15 @@ BYTES_OF_PROPORTION = 8 / 3  # a uint16 as base64
 MOST_TRACE_ROWS = 1_500  # more do not show in a picture
 
 
-def payload(fit: Fit, title: str, largest: int = MOST_BYTES, most_samples: int = MOST_SAMPLES) -> Json:
-    """All of the page in at most about `largest` bytes; what was left out for that is said in `notes`."""
+def payload(
+    fit: Fit,
+    title: str,
+    largest: int = MOST_BYTES,
+    most_samples: int = MOST_SAMPLES,
+    results: Mapping[str, Result | None] | None = None,
+) -> Json:
+    """All of the page in at most about `largest` bytes; what was left out for that is said in `notes`. `results` are those of
+    further analyses, each of which has a section of its own."""
     typical = typical_samples(fit)
     with_room = max(1, int(largest / 2 / (BYTES_OF_PROPORTION * fit.n_topics)))
     shown = np.union1d(fair_sample(fit.proportions.argmax(axis=1), min(most_samples, with_room)), typical.ravel())
@@ -46,6 +57,8 @@ def payload(fit: Fit, title: str, largest: int = MOST_BYTES, most_samples: int =
         "reproduce": recipe(fit),
         "samples": _samples(fit, shown, typical),
     }
+    given = {name: result for name, result in (results or {}).items() if result is not None}
+    page |= {name: SECTIONS[name].of(fit, result) for name, result in given.items()}
     columns = columns_of(fit.metadata)
     lines = [timeline(column, fit.proportions) for column in columns if column.tells_time]
     page["time"] = [line for line in lines if line is not None]
@@ -54,6 +67,8 @@ def payload(fit: Fit, title: str, largest: int = MOST_BYTES, most_samples: int =
     if dropped:
         notes.append(f"For size, the page does without these columns of metadata: {', '.join(dropped)}.")
     page["features"] = features = topics_payload(fit, largest - size_of(page))
+    for name, result in given.items():
+        page[name]["marks"] = SECTIONS[name].marks(result, features["names"])
     if features["left_out"]:
         notes.append(
             f"Weights of features below {features['smallest']:g} in a topic are left out of the page, except for the "

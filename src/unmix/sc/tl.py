@@ -1,4 +1,4 @@
-"""Tools: fit topics to the counts of an AnnData, and find the same topics in others."""
+"""Tools: fit topics to the counts of an AnnData, find the same topics in others, and what sets them apart."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from unmix.models.topics import poisson_to_topics, topics_to_poisson
 from unmix.plot import topic_colours
 from unmix.registry import WORDS, estimator_class, named
 from unmix.sc.counts import counts_of, fittable
+from unmix.sc.differences import differences
 from unmix.sc.slots import colours_of, restricted, scales_of, to_fit, was_projected, write
 from unmix.shards import Shards
 from unmix.types import Floats, Integers
@@ -32,7 +33,7 @@ from unmix.types import Floats, Integers
 if TYPE_CHECKING:
     from anndata import AnnData
 
-__all__ = ["project", "topics"]
+__all__ = ["differences", "project", "topics"]
 
 
 def topics(

@@ -1,5 +1,6 @@
 // The data of the page, decoded once: arrays of numbers come as base64, little-endian.
 
+const sections = {}; // of further analyses, by name: what shows their content, where the page has it
 const page = JSON.parse(document.getElementById("data").textContent);
 const [N_ALL, M_ALL, K] = page.shape;
 const LOG_STEP = 27.7 / 65534;

@@ -49,6 +49,12 @@ showMap();
 showTime();
 showFit();
 showReproduce();
+for (const [name, show] of Object.entries(sections)) {
+  if (!page[name]) continue;
+  const place = $(`section-${name}`);
+  place.replaceWith(place.content);
+  show(page[name]);
+}
 
 readFragment();
 render(EVERYTHING);

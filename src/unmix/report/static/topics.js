@@ -97,10 +97,15 @@ function showTopicCards() {
     if (by) best.sort((one, other) => other[by] - one[by]);
     const longest = Math.max(...best.map(({ feature, weight }) => Math.max(weight, overall(feature))), 1e-300);
     return best.map(({ feature, weight, lift }) => el("tr", {},
-      el("td", { title: features.names[feature] }, button("link", features.names[feature], () => findFeature(feature))),
+      el("td", nameOfCell(k, feature), button("link", features.names[feature], () => findFeature(feature))),
       el("td", { class: "bar", title: `${percent(weight)} in the topic, ${percent(overall(feature))} in all counts` },
         track(k, weight / longest, overall(feature) / longest)),
       el("td", {}, percent(weight)), el("td", {}, times(lift))));
+  }
+  function nameOfCell(k, feature) {
+    const name = features.names[feature];
+    if (sureMarks === null) return { title: name };
+    return surelyMore(k, feature) ? { class: "surely", title: `${name}: surely more than in other topics` } : { class: "unsure", title: name };
   }
   function typical(k, most) {
     return el("ul", { class: "typical" }, ...samples.typical[k].slice(0, most).map((i) =>

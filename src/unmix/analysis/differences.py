@@ -1,0 +1,360 @@
+"""What sets topics apart, with errors: log fold changes of every feature in every topic, shrunk, and how sure their signs are.
+
+The mathematics is in `unmix.models.differences` and `unmix.models.shrinkage`. Topics that were found from the same counts look
+more different than they are, as noise has had its say in what they are. `held_out` splits the counts: topics are found in one
+part and tested in the other. If all topics use a feature alike, its expected counts are s_i f_j for any proportions whatever, so
+the test is right however wrong the topics are; all it needs is that the parts are independent, as parts of Poisson counts are.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Real
+from typing import Any, Literal, overload
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
+
+from unmix.analysis.material import FEW_GROUPS, Known, Material, checked, column_of, material_of
+from unmix.analysis.results import Finished, Result, Tell, in_parts
+from unmix.analysis.topics import topic_place
+from unmix.counts import CountsLike
+from unmix.format import Arrays
+from unmix.models.differences import Beliefs, Design, comparison, features_at_once, spread_of
+from unmix.models.shrinkage import shrink
+from unmix.threads import threads, use_threads
+from unmix.types import Floats, Integers, Seed
+
+LEVEL = 0.9  # of the intervals in tables
+SURE = 0.05  # a local false sign rate below which a change is counted
+FEW_FEATURES = 200  # with fewer all topics are shrunk together
+UNLIKE = 0.8  # likeness of topics, below which they are others
+FEWEST = 10  # changes that can tell what changes are like; fewer are not shrunk
+OVERDISPERSED = 1.5  # of Pearson's φ: what Poisson errors do not bear
+
+Blanks = dict[str, NDArray[Any]]
+Against = Literal["next", "least", "rest", "average"] | int
+Errors = Literal["robust", "poisson"]
+
+
+@dataclass(frozen=True, eq=False)
+class Differences(Result):
+    """Log₂ fold changes of features (rows) in topics (columns); NaN where there is nothing to tell.
+
+    `lfc` is shrunk, `lfc_raw` is not, `sd` is the error of the latter and `z` their ratio. `lfsr` is the local false sign rate:
+    how probable it is that a change has not the sign it seems to have.
+    """
+
+    lfc: Floats
+    lfc_raw: Floats
+    sd: Floats
+    z: Floats
+    lfsr: Floats
+    rate: Floats  # of the feature in the topic: exp E log f
+    frequency: Floats  # of the feature in all samples
+    counts: Floats  # of the feature
+    dispersion: Floats  # Pearson's φ of the feature: 1 for Poisson counts
+    rival: Integers  # the column of the topic compared with, −1 where it is not one
+    shares: Floats  # of the topics
+    features: NDArray[np.str_] | None = None
+    against: str | int = "next"  # a topic by its number
+    errors: str = "robust"
+    groups: int = 0  # of samples whose residuals are added up; 0 for none
+    held_out: float | None = None
+    likeness: Floats | None = None  # of the topics found without what is held out to those of the fit, 0 to 1
+    pseudocount: float = 1.0
+    fractional: float = 0.0  # part of the values that are not whole numbers
+    status: Finished = "finished"
+
+    def __repr__(self) -> str:
+        m, K = self.lfc.shape
+        sure = int((self.lfsr < SURE).sum())
+        twice = "counts used twice" if self.used_twice else f"held out {self.held_out:.0%}"
+        return f"Differences({m:,} features × {K} topics against {self.against}, {sure:,} with lfsr < {SURE}, {twice})"
+
+    @property
+    def n_topics(self) -> int:
+        return self.lfc.shape[1]
+
+    @property
+    def used_twice(self) -> bool:
+        """Whether the counts that are tested may have taken part in finding the topics."""
+        return self.held_out is None
+
+    @cached_property
+    def svalue(self) -> Floats:
+        """The mean of all lfsr of a topic that are not larger: the part of wrong signs among what is at least as sure."""
+        order = np.argsort(self.lfsr, axis=0, kind="stable")
+        means = np.cumsum(np.take_along_axis(self.lfsr, order, axis=0), axis=0) / np.arange(1, len(order) + 1)[:, None]
+        svalue = np.empty_like(means)
+        np.put_along_axis(svalue, order, means, axis=0)
+        return svalue
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of the features; "feature 0", "feature 1", ... where they have none."""
+        return [f"feature {j}" for j in range(len(self.lfc))] if self.features is None else self.features.tolist()
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """All of it, a row for each feature in each topic, topic by topic; `low` and `high` are the 90% interval of `lfc_raw`."""
+        m, K = self.lfc.shape
+        wide = float(ndtri((1 + LEVEL) / 2)) * self.sd
+        rivals = np.where(self.rival < 0, self.against if isinstance(self.against, str) else "", self.rival + 1)
+        columns = {
+            **{"lfc": self.lfc, "lfc_raw": self.lfc_raw, "sd": self.sd, "z": self.z},
+            **{"lfsr": self.lfsr, "svalue": self.svalue, "low": self.lfc_raw - wide, "high": self.lfc_raw + wide},
+        }
+        each = {"counts": self.counts, "frequency": self.frequency, "dispersion": self.dispersion}
+        return pd.DataFrame(
+            {
+                "feature": np.tile(np.array(self.names), K),
+                "topic": np.repeat(np.arange(1, K + 1), m),
+                **{name: array.T.ravel() for name, array in columns.items()},
+                "rate": self.rate.T.ravel(),
+                **{name: np.tile(array, K) for name, array in each.items()},
+                "against": rivals.T.ravel().astype(str),
+            }
+        )
+
+    def top(self, topic: int, n: int | None = 20, lfsr: float = SURE) -> pd.DataFrame:
+        """The features that a topic uses more, with an lfsr below the given one, the largest change first."""
+        k = topic_place(self, topic)
+        rows = self.table.iloc[k * len(self.lfc) : (k + 1) * len(self.lfc)]
+        rows = rows[(rows["lfsr"] < lfsr) & (rows["lfc"] > 0)]
+        return rows.sort_values(["lfc", "z"], ascending=False, kind="stable").head(n).reset_index(drop=True)
+
+    def advice(self) -> list[str]:
+        """One sentence for each thing that a person may want to know or do about these differences."""
+        said = []
+        if self.status == "interrupted":
+            undone = int((np.isnan(self.dispersion) & (self.counts > 0)).sum())
+            said.append(f"interrupted: {undone:,} of {len(self.lfc):,} features are not finished, and NaN")
+        if self.used_twice:
+            said.append(
+                "topics and tests come from the same counts, so differences seem surer than they are; "
+                "held_out=0.5 finds topics in one half of the counts and tests them in the other"
+            )
+        for k, likeness in enumerate([] if self.likeness is None else self.likeness):
+            if likeness < UNLIKE:
+                said.append(
+                    f"without what is held out, topic {k + 1} is another one (likeness {likeness:.2f}, 1 is the same); "
+                    "what is said of it is not said of that of the fit"
+                )
+        if empty := int((self.counts == 0).sum()):
+            said.append(f"{empty:,} feature{'s' * (empty > 1)} without counts: nothing can be said, and lfsr is 1")
+        if len(dead := np.flatnonzero(self.shares == 0)):
+            said.append(f"no sample has any of topic {', '.join(str(k + 1) for k in dead)}: nothing can be said of it")
+        if self.fractional:
+            said.append(f"{self.fractional:.1%} of the values are not whole numbers; errors are those of counts")
+        known = np.isfinite(self.dispersion) & (self.counts > 0)
+        phi = float(np.average(self.dispersion[known], weights=self.counts[known])) if known.any() else 1.0
+        if self.errors == "poisson" and phi > OVERDISPERSED:
+            said.append(f"counts scatter {phi:.1f} times as much as Poisson counts do; use errors='robust'")
+        if 0 < self.groups < FEW_GROUPS:
+            said.append(f"{self.groups} groups are too few to tell how much groups differ; errors are rough guesses")
+        alive = np.flatnonzero(self.shares > 0)
+        without = [str(k + 1) for k in alive if not (self.lfsr[:, k] < SURE).any()]
+        if without and self.status == "finished":
+            which = f"topic {without[0]}" if len(without) == 1 else f"topics {', '.join(without)}"
+            said.append(f"no feature is surely different (lfsr < {SURE}) in {which}")
+        return said
+
+
+@overload
+def differences(
+    fit: Known,
+    X: CountsLike,
+    against: Against = ...,
+    errors: Errors = ...,
+    *,
+    groups: ArrayLike | None = ...,
+    held_out: float | None = ...,
+    sizes: ArrayLike | None = ...,
+    pseudocount: float = ...,
+    random_state: Seed = ...,
+    n_jobs: int | None = ...,
+    tell: Tell | None = ...,
+) -> Differences: ...
+@overload
+def differences(
+    fit: Known,
+    X: CountsLike,
+    against: list[Against],
+    errors: Errors = ...,
+    *,
+    groups: ArrayLike | None = ...,
+    held_out: float | None = ...,
+    sizes: ArrayLike | None = ...,
+    pseudocount: float = ...,
+    random_state: Seed = ...,
+    n_jobs: int | None = ...,
+    tell: Tell | None = ...,
+) -> dict[str | int, Differences]: ...
+def differences(
+    fit: Known,
+    X: CountsLike,
+    against: Against | list[Against] = "next",
+    errors: Errors = "robust",
+    *,
+    groups: ArrayLike | None = None,
+    held_out: float | None = None,
+    sizes: ArrayLike | None = None,
+    pseudocount: float = 1.0,
+    random_state: Seed = None,
+    n_jobs: int | None = None,
+    tell: Tell | None = None,
+) -> Differences | dict[str | int, Differences]:
+    """How much more, or less, each topic uses each feature than others do, with errors and local false sign rates.
+
+    Parameters
+    ----------
+    fit
+        A `Fit`, a fitted estimator, or proportions of topics (samples × topics, rows that sum to one), which are taken as known.
+    X
+        Counts of the same samples. Features may be others than those of the fit: topics may be found in some and tested in all.
+    against
+        What each topic is compared with, feature by feature: "next", the other topic that uses the feature most; "least", the one
+        that uses it most alike; "rest", all others by their shares; "average", all samples; or one topic, by its number. Several
+        of these in a list cost little more than one, and come back as a dictionary.
+    errors
+        "robust": as large as residuals of samples say, but no smaller than those of Poisson counts. "poisson": those alone.
+    groups
+        A group for each sample, such as its donor or author, or the column of metadata that tells it: residuals are then added
+        up by group, as samples of one group are not independent of each other.
+    held_out
+        Part of the counts (0.5 is usual) that are kept from finding the topics and alone are tested. The same kind of model is
+        fitted to the rest, from the beginning; its topics take the numbers of those of `fit` that they are most like.
+    sizes
+        Of samples, to which expected counts are proportional; by default the totals of X. Samples of size 0 are left out.
+    pseudocount
+        How many counts' worth of belief there is, before any is seen, that all topics use a feature alike.
+    random_state
+        Seed, Generator or RandomState, for `held_out`.
+    n_jobs
+        Threads; by default all cores. Results do not depend on them.
+    tell
+        Called with the parts of the work that are done, their number, and the seconds left as far as is known.
+
+    Ctrl-C keeps the features that are finished; of the others nothing is said.
+
+    >>> import unmix as um
+    >>> X = um.datasets.sotu()
+    >>> fit = um.TopicModel(8, random_state=0).fit(X).result_
+    >>> d = um.differences(fit, X)
+    >>> d
+    Differences(... features × 8 topics against next, ... with lfsr < 0.05, counts used twice)
+    >>> d.top(1, n=3)[["feature", "lfc", "lfsr"]]
+      feature ...
+    """
+    kinds: list[str | int] = [*against] if isinstance(against, list) else [against]
+    _check(errors, groups, pseudocount)
+    with use_threads(n_jobs):
+        topics, given = checked(fit, X)
+        places = [column_of(kind, topics) for kind in kinds]
+        material = material_of(fit, given, groups, held_out, sizes, random_state)
+        weights = material.sizes[:, None] * material.proportions
+        spread = spread_of(weights, material.labels) if errors == "robust" else None
+        design = Design(weights, float(pseudocount), spread)
+        common, each, status = _changes(design, material, places, tell)
+        fractional = material.fractional
+        shrunk = [_shrunk(arrays["lfc_raw"], arrays["sd"]) for arrays in each]
+    found = [
+        Differences(
+            **common,
+            **arrays,
+            lfc=lfc,
+            lfsr=lfsr,
+            z=np.divide(arrays["lfc_raw"], arrays["sd"], out=np.full(lfc.shape, np.nan), where=arrays["sd"] > 0),
+            counts=material.counts.feature_totals,
+            shares=design.sums / design.sums.sum(),
+            features=material.counts.features,
+            against=place + 1 if isinstance(place, int) else place,
+            errors=errors,
+            groups=material.n_groups,
+            held_out=held_out,
+            likeness=material.likeness,
+            pseudocount=float(pseudocount),
+            fractional=fractional,
+            status=status,
+        )
+        for place, arrays, (lfc, lfsr) in zip(places, each, shrunk, strict=True)
+    ]
+    return dict(zip(kinds, found, strict=True)) if isinstance(against, list) else found[0]
+
+
+def _changes(
+    design: Design, material: Material, places: list[str | int], tell: Tell | None
+) -> tuple[Blanks, list[Blanks], Finished]:
+    """What all comparisons share, and raw changes by each of them, of all features, block by block; NaN for features without
+    counts and for topics that no sample has."""
+    side, (n, m), pooled = material.counts.sides().right, material.counts.shape, material.pooled
+    K, size = len(design.sums), features_at_once(len(design.sums))
+    compared = [comparison(place, design) for place in places]
+
+    def work(begin: int) -> Arrays:
+        rates = pooled[begin : begin + size]
+        found = design.posteriors(side, begin, begin + len(rates), rates)
+        beliefs = Beliefs.of(found)
+        known = design.alive & (rates > 0)[:, None]
+        arrays: Arrays = {
+            "rate": np.where(known, np.exp(beliefs.mean), np.nan),
+            "dispersion": np.where(rates > 0, found.pearson / max(n - K, 1), np.nan),
+        }
+        for i, compare in enumerate(compared):
+            changes = compare(beliefs, rates)
+            arrays[f"lfc_raw {i}"] = np.where(known, changes.mean, np.nan) / np.log(2)
+            arrays[f"sd {i}"] = np.where(known, changes.sd, np.nan) / np.log(2)
+            arrays[f"rival {i}"] = changes.rival
+        return arrays
+
+    begins = range(0, m, size)
+    parts, status = in_parts(begins, work, tell=tell)
+
+    def whole(name: str, blank: NDArray[Any]) -> NDArray[Any]:
+        for begin, part in zip(begins, parts, strict=True):
+            if part is not None:
+                blank[begin : begin + size] = part[name]
+        return blank
+
+    common = {
+        "rate": whole("rate", np.full((m, K), np.nan)),
+        "dispersion": whole("dispersion", np.full(m, np.nan)),
+        "frequency": pooled,
+    }
+    each = [
+        {
+            "lfc_raw": whole(f"lfc_raw {i}", np.full((m, K), np.nan)),
+            "sd": whole(f"sd {i}", np.full((m, K), np.nan)),
+            "rival": whole(f"rival {i}", np.full((m, K), -1)),
+        }
+        for i in range(len(places))
+    ]
+    return common, each, status
+
+
+def _shrunk(raw: Floats, sd: Floats) -> tuple[Floats, Floats]:
+    """Shrunk changes and lfsr: topic by topic, as their changes may be of other sizes, but together where features are few."""
+    known = np.isfinite(raw) & (sd > 0)
+    if known.sum() < FEWEST:
+        z = np.divide(raw, sd, out=np.zeros_like(raw), where=known)
+        return raw.copy(), np.where(known, ndtr(-np.abs(z)), 1.0)
+    if len(raw) < FEW_FEATURES:
+        together = shrink(raw, sd)
+        return together.mean, together.lfsr
+    with ThreadPoolExecutor(threads()) as pool:
+        topics = list(pool.map(shrink, raw.T, sd.T))
+    return np.column_stack([one.mean for one in topics]), np.column_stack([one.lfsr for one in topics])
+
+
+def _check(errors: str, groups: object, pseudocount: float) -> None:
+    if errors not in ("robust", "poisson"):
+        raise ValueError(f"errors={errors!r}; choose 'robust' or 'poisson'")
+    if groups is not None and errors == "poisson":
+        raise ValueError("groups mean nothing to errors='poisson'; use errors='robust', or leave groups out")
+    if not isinstance(pseudocount, Real) or not 0 < pseudocount < np.inf:
+        raise ValueError(f"pseudocount={pseudocount!r}; give a number above 0")
