@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 from unmix.cli import options, show
-from unmix.cli.commands import DEFAULT_MODEL, _examples, app, read_counts
+from unmix.cli.commands import DEFAULT_MODEL, app, examples, read_counts
 from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed
 from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose, fitting, results
 
@@ -31,7 +31,7 @@ ResumeFolds = Annotated[bool, fitting("--resume", help="Go on with the finished 
 
 @app.command(
     rich_help_panel="Start here",
-    epilog=_examples(
+    epilog=examples(
         "unmix choose counts.npz",
         "unmix choose cells.h5ad -k 2-12,16,20 --layer counts --overdispersion estimate",
         "unmix choose speeches/ -k 2-20 --model lda --set alpha=auto --set eta=0.1",

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from unmix.cli import options, show
-from unmix.cli.commands import _examples as examples
 from unmix.cli.commands import app, check_file, read_counts
+from unmix.cli.commands import examples as examples
 from unmix.cli.fitting import INTERRUPTED, read_model
 from unmix.cli.options import Json, Quiet
 

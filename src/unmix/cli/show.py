@@ -147,8 +147,8 @@ def describe_counts(counts: Counts) -> dict[str, str]:
     known = counts.facts
     fractions = known["fractional"]
     described = {
-        "samples": f"{n:,}" + _examples(counts.samples),
-        "features": f"{m:,}" + _examples(counts.features),
+        "samples": f"{n:,}" + examples(counts.samples),
+        "features": f"{m:,}" + examples(counts.features),
         "nonzeros": f"{counts.nnz:,} ({counts.nnz / (n * m):.3%} of all entries)",
         "total": f"{counts.total:,.10g}",
         "looks like counts": "yes" if not fractions else f"no: {fractions:.1%} of the nonzeros are not whole numbers",
@@ -169,8 +169,8 @@ def describe_shards(shards: Shards) -> dict[str, str]:
     assert shards.folder is not None
     size = sum(file.stat().st_size for file in shards.folder.glob("*.safetensors"))
     return {
-        "samples": f"{n:,}" + _examples(few.samples),
-        "features": f"{m:,}" + _examples(shards.features),
+        "samples": f"{n:,}" + examples(few.samples),
+        "features": f"{m:,}" + examples(shards.features),
         "nonzeros": f"{shards.nnz:,} ({shards.nnz / (n * m):.3%} of all entries)",
         "total": f"{shards.total:,.10g}",
         "looks like counts": "yes" if not fractions else f"no: {fractions:.1%} of the nonzeros are not whole numbers",
@@ -186,8 +186,8 @@ def describe_fit(fit: Fit) -> dict[str, str]:
     model, last = fit.params.get("model", "Poisson NMF"), fit.trace.iloc[-1]
     return {
         "model": f"{model} with {plural(fit.n_topics, 'topic')}",
-        "samples": f"{len(fit.L):,}" + _examples(fit.samples),
-        "features": f"{len(fit.F):,}" + _examples(fit.features),
+        "samples": f"{len(fit.L):,}" + examples(fit.samples),
+        "features": f"{len(fit.F):,}" + examples(fit.features),
         **({fit.objective: f"{last['objective']:,.2f}"} if fit.objective else {}),
         "log-likelihood": f"{fit.loglik:,.2f} (Poisson)",
         "KKT residual": "none for this model" if isnan(fit.kkt) else f"{fit.kkt:.2g}",
@@ -247,5 +247,5 @@ def facts(named: Mapping[str, str]) -> None:
     console().print(table)
 
 
-def _examples(names: Names | None) -> str:
+def examples(names: Names | None) -> str:
     return "" if names is None else f" ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmix.cli import options, show
-from unmix.cli.commands import DEFAULT_MODEL, _examples, app, read_counts
+from unmix.cli.commands import DEFAULT_MODEL, app, examples, read_counts
 from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed, read_model
 from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose, fitting, results
 from unmix.files import replacing
@@ -32,7 +32,7 @@ HALVES = Noise("halves")
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "unmix stability counts.npz -k 10",
         "unmix stability cells.h5ad -k 12 --layer counts --runs 40 -o cells-stability",
         "unmix stability counts.npz -k 10 --reference counts-k10",
@@ -130,7 +130,7 @@ def stability(
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "unmix align counts-k8 counts-k10 counts-k12 -o alignment", "unmix align seed-1 seed-2 seed-3 -o seeds"
     )
 )
