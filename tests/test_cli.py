@@ -18,6 +18,7 @@ from unmix.registry import WORDS
 from unmix.solvers import Extrapolate
 
 FILES = [
+    "exposures.csv",
     "model.safetensors",
     "proportions.csv",
     "report.html",

@@ -69,9 +69,9 @@ def test_fitting_changes_no_parameter(kind: type[um.PoissonNMF]) -> None:
     assert model.get_params() == before
 
 
-def test_features_out_are_named_after_the_class(kind: type[um.PoissonNMF]) -> None:
+def test_features_out_are_named_as_topics_are_in_every_table(kind: type[um.PoissonNMF]) -> None:
     names = kind(3, random_state=0).fit(X0).get_feature_names_out()
-    assert names.tolist() == [f"{kind.__name__.lower()}{k}" for k in range(3)]
+    assert names.tolist() == ["topic 1", "topic 2", "topic 3"]
 
 
 def test_output_can_be_a_frame(kind: type[um.PoissonNMF]) -> None:
@@ -485,6 +485,7 @@ def test_public_names_are_exactly_these() -> None:
         "TopicModel",
         "__version__",
         "analysis",
+        "compare",
         "datasets",
         "deviance",
         "engines",
@@ -493,9 +494,11 @@ def test_public_names_are_exactly_these() -> None:
         "load",
         "loglik",
         "maps",
+        "match_catalogue",
         "plot",
         "poisson_to_topics",
         "read",
+        "read_texts",
         "shard",
         "solvers",
         "topics_to_poisson",

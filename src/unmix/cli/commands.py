@@ -236,7 +236,7 @@ def transform(
         show.note(f"{show.plural(matched.unknown, 'feature')} of {input} unknown to the model: left out")
     if empty := matched.counts.facts["empty_samples"]:
         show.note(f"{show.plural(empty, 'sample')} without any counts; all topics get the same proportion there")
-    write_proportions(proportions_of(known, matched.counts), counts.samples, output)
+    write_proportions(proportions_of(known, matched.counts), counts.samples, output, known.labels)
     show.say(f"wrote {output}: {counts.shape[0]:,} samples × {known.n_topics} topics")
     show.answer(
         {

@@ -115,7 +115,7 @@ def write_proportions_of_shards(shards: Shards, known: Fit, output: Path) -> Non
     from unmix.data.match import match_features
     from unmix.data.write import proportions_file
 
-    with proportions_file(output, len(shards), known.n_topics) as write:
+    with proportions_file(output, len(shards), known.labels) as write:
         for i in range(shards.n_shards):
             counts = shards.shard(i)
             write(proportions_of(known, match_features(counts, known).counts), counts.samples)

@@ -115,7 +115,8 @@ def topics(fit: Fit) -> None:
     terminal, colours, words = console(), topic_colours(fit), _top_words(fit)
     lines = [Text(), Text(" topic   share  top features", style="bold")]
     for k in topic_order(fit):
-        told = f"{k + 1:<4}{fit.shares[k]:>7.1%}  {printable(', '.join(words[k]))}"
+        name = f"{fit.names[k]}: " if fit.names is not None and fit.names[k] else ""
+        told = f"{k + 1:<4}{fit.shares[k]:>7.1%}  {printable(name + ', '.join(words[k]))}"
         line = Text(" ■ ", style=colours[k]) + Text(told, style="default")
         line.truncate(terminal.width, overflow="ellipsis")
         lines.append(line)
@@ -226,7 +227,7 @@ def fit_as_json(fit: Fit) -> dict[str, Any]:
         "kkt": fit.kkt,
         "remaining_gain": fit.remaining_gain,
         "topics": [
-            {"topic": k + 1, "share": float(fit.shares[k]), "top_features": words}
+            {"topic": k + 1, "name": fit.labels[k], "share": float(fit.shares[k]), "top_features": words}
             for k, words in enumerate(_top_words(fit))
         ],
         "notes": fit.advice(),

@@ -12,8 +12,8 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metadata_routing import UNUSED
@@ -39,7 +39,7 @@ SMOOTHING = 1e-3  # of the overall frequencies of features, in predictions
 MAY_CHANGE = {"engine", "max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
 
 
-class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
     """An estimator that takes counts and learns `result_`, a `Fit`.
 
     A kind of estimator says what is optimised and in which phases, and where the first of them starts.
@@ -225,9 +225,10 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         check_is_fitted(self, "result_")
         return np.ascontiguousarray(self.result_.F.T)
 
-    @property
-    def _n_features_out(self) -> int:
-        return self.result_.n_topics
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
+        """The names of topics, as in every table: "topic 1", … or those that they were given. `set_output` shows them."""
+        check_is_fitted(self)
+        return np.array(self.result_.labels, dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "result_")

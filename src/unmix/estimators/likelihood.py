@@ -215,7 +215,8 @@ class PoissonNMF(CountsEstimator):
         Parameters
         ----------
         F
-            m × K, a column a topic, on any scale. The rows of a DataFrame name the features.
+            m × K, a column a topic, on any scale. The rows of a DataFrame name the features, and its columns the topics: "SBS1"
+            is then "SBS1" in tables and pictures too.
         features
             Names of the features. Counts with other names, or the same in another order, are then refused.
         parameters
@@ -228,8 +229,10 @@ class PoissonNMF(CountsEstimator):
         >>> um.PoissonNMF.from_factors(signatures).transform([[8, 12, 10]]).round(6)
         array([[10., 20.]])
         """
-        if features is None and isinstance(F, pd.DataFrame):
-            features = F.index
+        topics = None
+        if isinstance(F, pd.DataFrame):
+            features = F.index if features is None else features
+            topics = None if pd.api.types.is_numeric_dtype(F.columns) else [str(name) for name in F.columns]
         F = np.asarray(F, dtype=np.float64)
         if F.ndim != 2 or 0 in F.shape:
             raise ValueError(f"F has shape {F.shape}; give features × topics, at least one of each")
@@ -244,7 +247,8 @@ class PoissonNMF(CountsEstimator):
         if (sparsity := model._sparsity()) is not None:
             F = F / sparsity.norms(F)
         trace = pd.DataFrame([(0, 0.0, 0.0, 0.0, np.nan, "start", "known factors")], columns=COLUMNS)
-        model.result_ = Fit(nobody, F, trace, "converged", loglik=0.0, features=names, params=model._about())
+        fit = Fit(nobody, F, trace, "converged", loglik=0.0, features=names, params=model._about())
+        model.result_ = fit.with_names(topics)
         model.n_features_in_, model.n_iter_ = len(F), 0
         return model
 
