@@ -10,6 +10,7 @@ from unmix.plot.convergence import convergence
 from unmix.plot.embedding import embedding
 from unmix.plot.loadings_scatter import loadings_scatter
 from unmix.plot.palette import palette, topic_colours
+from unmix.plot.signature import signature
 from unmix.plot.similarity import similarity
 from unmix.plot.structure import structure
 from unmix.plot.top_features import top_features
@@ -20,6 +21,7 @@ __all__ = [
     "embedding",
     "loadings_scatter",
     "palette",
+    "signature",
     "similarity",
     "structure",
     "top_features",
