@@ -472,6 +472,8 @@ def test_public_names_are_exactly_these() -> None:
     assert sorted(um.__all__) == [
         "AllocationModel",
         "BayesianPoissonNMF",
+        "CatalogueMatch",
+        "Comparison",
         "Counts",
         "Dirichlet",
         "Fit",

@@ -16,6 +16,8 @@ from unmix.registry import MODELS
 
 if TYPE_CHECKING:
     from unmix import analysis, engines, plot, solvers
+    from unmix.analysis.catalogue import CatalogueMatch, match_catalogue
+    from unmix.analysis.compare import Comparison, compare
     from unmix.counts import Counts
     from unmix.data import datasets
     from unmix.data.read import read, read_texts
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     *MODELS,
+    "CatalogueMatch",
+    "Comparison",
     "Counts",
     "Dirichlet",
     "Fit",
@@ -41,6 +45,7 @@ __all__ = [
     "Shards",
     "__version__",
     "analysis",
+    "compare",
     "datasets",
     "deviance",
     "engines",
@@ -49,6 +54,7 @@ __all__ = [
     "load",
     "loglik",
     "maps",
+    "match_catalogue",
     "plot",
     "poisson_to_topics",
     "read",
@@ -62,6 +68,8 @@ __all__ = [
 # Where each name lives. It is imported when it is first asked for, so that `unmix info` does not wait for scikit-learn.
 HOMES = {
     "unmix": ["analysis", "engines", "plot", "sc", "solvers"],
+    "unmix.analysis.catalogue": ["CatalogueMatch", "match_catalogue"],
+    "unmix.analysis.compare": ["Comparison", "compare"],
     "unmix.counts": ["Counts"],
     "unmix.data": ["datasets"],
     "unmix.data.read": ["read", "read_texts"],

@@ -5,6 +5,8 @@ Topics are given by their numbers, from 1, as in every table; arrays that come b
 
 from unmix.analysis.advice import advice
 from unmix.analysis.application import transform
+from unmix.analysis.catalogue import CatalogueMatch, match_catalogue
+from unmix.analysis.compare import Comparison, compare
 from unmix.analysis.comparison import match_topics, topic_distances
 from unmix.analysis.completion import perplexity
 from unmix.analysis.features import distinctive_features, lifts, log_fold_change, top_features, topic_names
@@ -13,11 +15,15 @@ from unmix.analysis.samples import fair_sample, typical_samples
 from unmix.analysis.topics import topic_order
 
 __all__ = [
+    "CatalogueMatch",
+    "Comparison",
     "advice",
+    "compare",
     "distinctive_features",
     "fair_sample",
     "lifts",
     "log_fold_change",
+    "match_catalogue",
     "match_topics",
     "perplexity",
     "similarity_order",

@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from unmix.cli import compare as _compare  # noqa: F401 - which adds its command
 from unmix.cli.commands import app
 from unmix.cli.fitting import INTERRUPTED
 from unmix.cli.show import Invocation, complain, note

@@ -18,6 +18,8 @@ from rich.text import Text
 from unmix.memory import gigabytes
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from unmix.counts import Counts, Names
     from unmix.fit import Fit
     from unmix.shards import Shards
@@ -246,6 +248,24 @@ def facts(named: Mapping[str, str]) -> None:
     for name, fact in named.items():
         table.add_row(name, Text(printable(fact)))
     console().print(table)
+
+
+def table(rows: pd.DataFrame) -> None:
+    """A table as it is, its columns in words and its numbers short."""
+    if silent():
+        return
+    shown = Table(box=None, pad_edge=False)
+    for name in rows:
+        shown.add_column(Text(str(name).replace("_", " ")), justify="left" if rows[name].dtype == object else "right")
+    for row in rows.itertuples(index=False):
+        shown.add_row(*(Text(printable(_brief(value))) for value in row))
+    console().print(shown)
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, float) and isfinite(value):
+        return f"{value:.3f}"
+    return "–" if str(value) in ("None", "nan", "<NA>") else str(value)
 
 
 def _examples(names: Names | None) -> str:

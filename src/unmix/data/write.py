@@ -138,6 +138,11 @@ def _by_topic(values: NDArray, labels: Sequence[str], names: NDArray | None, wha
     return pd.DataFrame(values, index=pd.Index(rows, name=what), columns=list(labels))
 
 
+def write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
+    """As CSV, without the index."""
+    _write_table(table.set_index(table.columns[0]), path)
+
+
 def _write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
     with replacing(path) as temporary:
         table.to_csv(temporary, encoding="utf-8", lineterminator="\n")
