@@ -118,7 +118,7 @@ def test_unfitted_models_say_so(kind: type[um.PoissonNMF]) -> None:
 
 def test_parameters_are_those_promised(kind: type[um.PoissonNMF]) -> None:
     promised = (
-        "n_components solver extrapolate init prefit max_iter tol refine prior loadings_prior online n_jobs engine dtype "
+        "n_components solver extrapolate init n_init prefit max_iter tol refine prior loadings_prior online n_jobs engine dtype "
         "random_state verbose callbacks"
     )
     signature = inspect.signature(kind)
@@ -538,17 +538,18 @@ def test_names_promised_inside_the_public_objects_exist() -> None:
         ("Online", "batch_size offset decay total_samples"),
         (
             "LDA",
-            "n_components alpha eta init inner extrapolate max_iter tol refine online n_jobs engine random_state verbose "
-            "callbacks",
+            "n_components alpha eta init n_init inner extrapolate max_iter tol refine online n_jobs engine random_state "
+            "verbose callbacks",
         ),
         (
             "GammaPoisson",
-            "n_components shape rate eta init inner extrapolate max_iter tol refine online n_jobs engine random_state verbose "
-            "callbacks",
+            "n_components shape rate eta init n_init inner extrapolate max_iter tol refine online n_jobs engine random_state "
+            "verbose callbacks",
         ),
         (
             "BayesianPoissonNMF",
-            "n_components a b c d init inner extrapolate max_iter tol refine online n_jobs engine random_state verbose callbacks",
+            "n_components a b c d init n_init inner extrapolate max_iter tol refine online n_jobs engine random_state "
+            "verbose callbacks",
         ),
         ("load", "path"),
     ],

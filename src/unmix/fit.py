@@ -109,6 +109,14 @@ class Fit:
         return None if known is None else known.objective
 
     @property
+    def starts(self) -> pd.DataFrame:
+        """Of a fit that is the best of several (`n_init`): `objective`, `loglik`, `iterations`, `status` of each start, and the
+        `difference` of its proportions from those of the best, the mean absolute one over samples and matched topics."""
+        columns = ["objective", "loglik", "iterations", "status", "difference"]
+        table = pd.DataFrame(dict(self.data.get("starts", {})), columns=columns)
+        return table.set_axis(pd.RangeIndex(1, len(table) + 1, name="start"), axis=0)
+
+    @property
     def shares(self) -> Floats:
         """The part of all expected counts that each topic explains."""
         weights = self.sizes @ self.proportions

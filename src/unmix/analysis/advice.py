@@ -7,6 +7,7 @@ from math import isnan
 from unmix.fit import Fit
 
 ALMOST_NO_WEIGHT = 0.05  # of the average topic's share
+ALIKE = 0.01  # units of the objective
 
 
 def advice(fit: Fit) -> list[str]:
@@ -19,9 +20,27 @@ def advice(fit: Fit) -> list[str]:
     if len(light := (fit.shares < ALMOST_NO_WEIGHT / fit.n_topics).nonzero()[0]):
         which = f"topic {light[0] + 1} has" if len(light) == 1 else f"{len(light)} topics each have"
         said.append(f"{which} almost no weight: K may be too large")
+    if len(fit.starts) > 1:
+        said.append(_spread(fit))
     if fit.status == "max_iter" and fit.params.get("tol", 0) > 0 and "objective" in fit.trace:
         gains = fit.trace["objective"].diff()
         last = gains[gains > 0].iloc[-1:].sum()
         left = "" if isnan(fit.remaining_gain) else f", and about {fit.remaining_gain:.2g} in all if it goes on"
         said.append(f"not converged: the fit still gains {last:.2g} an iteration{left}; raise max_iter")
     return said
+
+
+def _spread(fit: Fit) -> str:
+    """How far apart several starts ended."""
+    starts = fit.starts
+    below = (starts["objective"].max() - starts["objective"]).sort_values().iloc[1:]
+    what = fit.objective or "log-likelihood"
+    ends = (
+        f"{below.iloc[0]:,.3g} to {below.iloc[-1]:,.3g} below its {what}"
+        if below.iloc[-1] >= ALIKE
+        else f"at the same {what}"
+    )
+    return (
+        f"the best of {len(starts)} starts: the others end {ends}, "
+        f"and their proportions differ by up to {starts['difference'].max():.3f} on average"
+    )

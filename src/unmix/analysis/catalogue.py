@@ -36,7 +36,9 @@ class CatalogueMatch(Result):
         """Which topics are like nothing in the catalogue, and which are like the same entry."""
         said = []
         if len(unlike := self.table.loc[self.table["cosine"] < LIKE, "topic"]):
-            said.append(f"like nothing in the catalogue (cosine below {LIKE}): topic {', '.join(map(str, unlike))}")
+            said.append(
+                f"not clearly like anything in the catalogue (cosine below {LIKE}): topic {', '.join(map(str, unlike))}"
+            )
         for name, rows in self.table[self.table["cosine"] >= LIKE].groupby("best", sort=False):
             if len(rows) > 1:
                 said.append(f"topics {' and '.join(map(str, rows['topic']))} are both most like {name}")

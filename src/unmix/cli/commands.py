@@ -112,6 +112,7 @@ def fit(
     settings: options.Settings = None,
     solver: options.Solver = None,
     init: options.Init = "auto",
+    starts: options.Starts = None,
     refine: options.Refine = None,
     max_iter: options.MaxIter = None,
     tol: options.Tol = None,
@@ -150,7 +151,7 @@ def fit(
     from unmix.memory import parsed as parsed_memory
 
     show.speak(quiet=quiet, json=json)
-    given = {"solver": solver, "refine": refine, "max_iter": max_iter, "tol": tol, "engine": dask}
+    given = {"solver": solver, "n_init": starts, "refine": refine, "max_iter": max_iter, "tol": tol, "engine": dask}
     parameters = {name: value for name, value in given.items() if value is not None} | parsed(settings or [])
     estimator = estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **parameters)
     if dask is not None:

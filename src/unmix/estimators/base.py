@@ -7,6 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from inspect import signature
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -22,6 +23,7 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 from unmix.counts import Counts, CountsLike
 from unmix.engines.naming import check_word, named_engine
 from unmix.estimators import lazy
+from unmix.estimators.starts import best_of
 from unmix.fit import Fit
 from unmix.registry import STARTS
 from unmix.shards import Shards
@@ -49,6 +51,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
 
     n_components: int
     init: Init
+    n_init: int = 1
     max_iter: int
     tol: float
     n_jobs: int | None
@@ -125,6 +128,8 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             if resume_from.status == "converged":
                 self._keep(resume_from)
                 return self
+        elif self._starts() > 1:
+            return self._fit_often(counts)
         with use_threads(self.n_jobs), named_engine(getattr(self, "engine", None), counts) as named:
             task = self._task(counts)
             session = Session(task, self._about(), generator(self.random_state))
@@ -142,6 +147,24 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             if named is not None and not resumable:
                 named.forget()
         self._learn(state)
+        self._keep(result)
+        return self
+
+    def _starts(self) -> int:
+        """How many fits there are to choose from; where a start is given, or there is one topic, they would all be alike."""
+        return self.n_init if isinstance(self.init, str) and self.n_components > 1 else 1
+
+    def _fit_often(self, counts: Any) -> Self:
+        """The best of several fits, and what it learned."""
+        best, result = best_of(self, counts, generator(self.random_state), self._starts())
+        given = {*self.get_params(deep=False), "n_features_in_", "feature_names_in_"}
+        for name, value in vars(best).items():
+            if name not in given:
+                setattr(self, name, value)
+        result = replace(result, params=self._about())
+        for callback in self.callbacks:
+            if hasattr(callback, "end"):
+                callback.end(result)
         self._keep(result)
         return self
 
@@ -324,6 +347,11 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
                 )
         if X.facts["checksum"] != fit.data.get("checksum"):
             raise ValueError("the fit to go on with is of other data; give the same data, or start anew")
+        if fit.status == "interrupted" and "starts" in fit.data:
+            raise ValueError(
+                f"the fit to go on with is the best of {len(fit.starts)} of n_init={self.n_init} starts, and the others are not "
+                "kept; start anew, or go on with it alone: n_init=1 and init=fit"
+            )
         if fit.status != "converged" and "session" not in (fit.state or {}):
             raise ValueError(
                 "the fit to go on with was saved without its solver's state; save it with resumable=True, or start anew "
@@ -360,7 +388,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         """The parameters that all estimators have; `whole` names others that are whole numbers, with their least values."""
         if not isinstance(self.n_components, Integral) or isinstance(self.n_components, bool) or self.n_components < 1:
             raise ValueError(f"n_components={self.n_components!r}; give a whole number of topics >= 1")
-        for name, least in {"max_iter": 1, **whole}.items():
+        for name, least in {"max_iter": 1, "n_init": 1, **whole}.items():
             value = getattr(self, name)
             if not isinstance(value, Integral) or value < least:
                 raise ValueError(f"{name}={value!r}; give a whole number >= {least}")

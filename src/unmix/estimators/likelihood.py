@@ -58,6 +58,10 @@ class PoissonNMF(CountsEstimator):
     init
         "auto" (a search: several starts, whose topics are put together), "topic-score", "random", a pair of arrays (L0, F0),
         or a `Fit` (a warm start: 10 + 10 iterations equal 20).
+    n_init
+        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far apart
+        they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not resumed. Has no
+        effect where `init` gives the start.
     prefit
         EM iterations before the solver takes over, unless a search or another fit came before.
     max_iter, tol
@@ -112,6 +116,7 @@ class PoissonNMF(CountsEstimator):
         solver: str | Any = "newton",
         extrapolate: bool = True,
         init: Init = "auto",
+        n_init: int = 1,
         prefit: int = 10,
         max_iter: int = 500,
         tol: float = 1e-6,
@@ -130,6 +135,7 @@ class PoissonNMF(CountsEstimator):
         self.solver = solver
         self.extrapolate = extrapolate
         self.init = init
+        self.n_init = n_init
         self.prefit = prefit
         self.max_iter = max_iter
         self.tol = tol
