@@ -55,6 +55,31 @@ def test_names_go_to_every_table_and_the_saved_file(tmp_path: Path, capsys: pyte
     assert [topic["name"] for topic in answer["topics"]] == ["clock", "sun", "smoke"]
 
 
+def test_the_terminal_gives_names_to_all_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, file = tmp_path / "fit", tmp_path / "fit.safetensors"
+    write_fit(a_fit(), folder)
+    a_fit().save(file)
+    told(["report", str(folder), "--names", "2=sun"], capsys)
+    told(["report", str(folder), "--names", "3=smoke"], capsys)
+    assert list(pd.read_csv(folder / "proportions.csv", index_col=0)) == ["topic 1", "sun", "smoke"]
+    assert um.load(folder / "model.safetensors").labels == ["topic 1", "sun", "smoke"]
+    assert {"report.html", "structure.png"} < {path.name for path in folder.iterdir()}
+    (tmp_path / "names.json").write_text(json.dumps({"1": "clock"}))
+    told(["report", str(file), "--names", str(tmp_path / "names.json")], capsys)
+    assert um.load(file).labels == ["clock", "topic 2", "topic 3"]
+    told(["report", str(file), "--names", "a,b,c"], capsys)
+    assert um.load(file).labels == ["a", "b", "c"]
+    for bad, message in (("4=d", "there is no topic 4"), ("a,b", "2 names for 3 topics"), ("a,a,b", "would be called")):
+        with pytest.raises(SystemExit, match="2"):
+            main(["report", str(file), "--names", bad])
+        assert message in capsys.readouterr().err
+    (tmp_path / "names.json").write_text("[1, 2, 3]")
+    with pytest.raises(SystemExit, match="2"):
+        main(["report", str(file), "--names", str(tmp_path / "names.json")])
+    assert "give a list of names" in capsys.readouterr().err
+    assert um.load(file).labels == ["a", "b", "c"]
+
+
 def test_names_stand_in_pictures_and_on_the_page() -> None:
     fit = a_fit().with_names({1: "clock $1", 3: "smoke"})
     assert um.analysis.topic_names(fit)[0] == "1: clock $1"

@@ -139,7 +139,8 @@ def fit(
     """Fit topics to counts or text, and write a folder of results.
 
     The folder has report.html, a page to explore and to share, structure.png,
-    tables of proportions, topics, top features and trace, and the model.
+    tables of proportions, exposures (counts by topic), topics, top features
+    and trace, and the model.
 
     Ctrl-C keeps the best fit so far. The same command with --resume goes on
     from there, or from the last checkpoint, and ends where the fit would have.
@@ -354,17 +355,32 @@ def info(
     show.answer({"kind": kind_of(file)} | show.counts_as_json(counts))
 
 
-@app.command(epilog=_examples("unmix report counts-k10", "unmix report counts-k10 --title 'Blood cells' -o cells.html"))
+@app.command(
+    epilog=_examples(
+        "unmix report counts-k10",
+        "unmix report counts-k10 --title 'Blood cells' -o cells.html",
+        "unmix report counts-k10 --names '2=B cells'",
+    )
+)
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A fit's folder, or its model.safetensors.")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="An .html file.", show_default="DIR/report.html")
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.", show_default="as before")] = None,
+    names: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Of the topics, for all results in DIR: clock,sun or 2=sun, or a .json file.",
+            show_default="as before",
+        ),
+    ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write the page of a fit again, from its folder."""
+    from unmix.cli.naming import keep_names, names_of
     from unmix.report import write_report
 
     show.speak(quiet=quiet, json=json)
@@ -372,6 +388,9 @@ def report(
     if output is None:
         output = (folder if folder.is_dir() else folder.parent) / "report.html"
     check_file(output, ".html")
+    if names is not None:
+        known = known.with_names(names_of(names, known))
+        keep_names(known, folder)
     write_report(known, output, title=title)
     show.say(f"wrote {output}")
     show.answer({"output": str(output), "bytes": output.stat().st_size})
