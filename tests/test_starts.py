@@ -93,6 +93,22 @@ def test_ctrl_c_keeps_the_best_so_far_which_is_not_resumed() -> None:
         um.TopicModel(4, n_init=4, **options).resume(X, fit)
 
 
+def test_shards_are_fitted_from_several_starts_too() -> None:
+    fit = um.TopicModel(3, init="random", n_init=2, random_state=0, tol=1e-4).fit(um.Shards.of(X)).result_
+    assert len(fit.starts) == 2
+    assert objective_of(fit) == fit.starts["objective"].max()
+
+
+def test_residuals_are_measured_in_every_start() -> None:
+    from unmix.solvers import MeasureKKT
+
+    fits: list[um.Fit] = []
+    measure = MeasureKKT()
+    for seed in (0, 1):
+        fits.append(um.TopicModel(3, callbacks=[measure], random_state=seed).fit(X).result_)
+    assert all(fit.trace["kkt"].iloc[1:3].notna().all() for fit in fits)
+
+
 def test_a_given_start_is_fitted_once() -> None:
     given = um.TopicModel(3, random_state=0).fit(X).result_
     for model in (um.TopicModel(3, init=(given.L, given.F), n_init=5), um.TopicModel(1, n_init=5)):
