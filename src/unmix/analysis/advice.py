@@ -42,5 +42,5 @@ def _spread(fit: Fit) -> str:
     )
     return (
         f"the best of {len(starts)} starts: the others end {ends}, "
-        f"and their proportions differ by up to {starts['difference'].max():.3f} on average"
+        f"and their proportions differ by up to {starts['difference'].max():.2g} on average"
     )
