@@ -18,6 +18,7 @@ from unmix.registry import WORDS
 from unmix.solvers import Extrapolate
 
 FILES = [
+    "exposures.csv",
     "model.safetensors",
     "proportions.csv",
     "report.html",
@@ -522,7 +523,7 @@ def test_text_is_fitted_and_new_text_is_treated_alike(run):
     assert (code, err) == (2, "error: missing.txt: no such file; check the name and the folder\n")
 
 
-@pytest.mark.parametrize("command", ["demo", "fit", "transform", "shard", "info", "report", "simulate"])
+@pytest.mark.parametrize("command", ["demo", "fit", "transform", "shard", "info", "compare", "report", "simulate"])
 def test_help_has_examples_and_every_option_an_explanation(command, run):
     code, out, err = run(command, "--help")
     assert (code, err) == (0, "")

@@ -69,9 +69,9 @@ def test_fitting_changes_no_parameter(kind: type[um.PoissonNMF]) -> None:
     assert model.get_params() == before
 
 
-def test_features_out_are_named_after_the_class(kind: type[um.PoissonNMF]) -> None:
+def test_features_out_are_named_as_topics_are_in_every_table(kind: type[um.PoissonNMF]) -> None:
     names = kind(3, random_state=0).fit(X0).get_feature_names_out()
-    assert names.tolist() == [f"{kind.__name__.lower()}{k}" for k in range(3)]
+    assert names.tolist() == ["topic 1", "topic 2", "topic 3"]
 
 
 def test_output_can_be_a_frame(kind: type[um.PoissonNMF]) -> None:
@@ -118,7 +118,7 @@ def test_unfitted_models_say_so(kind: type[um.PoissonNMF]) -> None:
 
 def test_parameters_are_those_promised(kind: type[um.PoissonNMF]) -> None:
     promised = (
-        "n_components solver extrapolate init prefit max_iter tol refine prior loadings_prior online n_jobs engine dtype "
+        "n_components solver extrapolate init n_init prefit max_iter tol refine prior loadings_prior online n_jobs engine dtype "
         "random_state verbose callbacks"
     )
     signature = inspect.signature(kind)
@@ -472,6 +472,8 @@ def test_public_names_are_exactly_these() -> None:
     assert sorted(um.__all__) == [
         "AllocationModel",
         "BayesianPoissonNMF",
+        "CatalogueMatch",
+        "Comparison",
         "Counts",
         "Dirichlet",
         "Fit",
@@ -485,6 +487,7 @@ def test_public_names_are_exactly_these() -> None:
         "TopicModel",
         "__version__",
         "analysis",
+        "compare",
         "datasets",
         "deviance",
         "engines",
@@ -493,9 +496,11 @@ def test_public_names_are_exactly_these() -> None:
         "load",
         "loglik",
         "maps",
+        "match_catalogue",
         "plot",
         "poisson_to_topics",
         "read",
+        "read_texts",
         "shard",
         "solvers",
         "topics_to_poisson",
@@ -533,17 +538,18 @@ def test_names_promised_inside_the_public_objects_exist() -> None:
         ("Online", "batch_size offset decay total_samples"),
         (
             "LDA",
-            "n_components alpha eta init inner extrapolate max_iter tol refine online n_jobs engine random_state verbose "
-            "callbacks",
+            "n_components alpha eta init n_init inner extrapolate max_iter tol refine online n_jobs engine random_state "
+            "verbose callbacks",
         ),
         (
             "GammaPoisson",
-            "n_components shape rate eta init inner extrapolate max_iter tol refine online n_jobs engine random_state verbose "
-            "callbacks",
+            "n_components shape rate eta init n_init inner extrapolate max_iter tol refine online n_jobs engine random_state "
+            "verbose callbacks",
         ),
         (
             "BayesianPoissonNMF",
-            "n_components a b c d init inner extrapolate max_iter tol refine online n_jobs engine random_state verbose callbacks",
+            "n_components a b c d init n_init inner extrapolate max_iter tol refine online n_jobs engine random_state "
+            "verbose callbacks",
         ),
         ("load", "path"),
     ],

@@ -60,7 +60,7 @@ def edited(path: Path, change: Callable[[dict[str, np.ndarray], dict[str, Any]],
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_every_field_survives_the_file(tmp_path: Path, dtype: Any) -> None:
-    fit = replace(a_fit(dtype=dtype), posterior={"gamma": np.arange(6.0).reshape(2, 3)})
+    fit = replace(a_fit(dtype=dtype), posterior={"gamma": np.arange(6.0).reshape(2, 3)}).with_names({2: "„zwei“"})
     fit.save(tmp_path / "model.safetensors", resumable=True)
     again = um.load(tmp_path / "model.safetensors")
     for name in ("L", "F"):
@@ -73,6 +73,7 @@ def test_every_field_survives_the_file(tmp_path: Path, dtype: Any) -> None:
     assert again.remaining_gain == fit.remaining_gain > 0
     assert again.samples.tolist() == fit.samples.tolist()
     assert again.features.tolist() == fit.features.tolist()
+    assert again.names.tolist() == fit.names.tolist() == ["", "„zwei“", ""]
     assert again.params == fit.params
     assert again.versions == fit.versions
     assert again.data == fit.data
@@ -97,6 +98,7 @@ def test_every_field_survives_the_file(tmp_path: Path, dtype: Any) -> None:
         "text",
         "posterior",
         "priors",
+        "names",
         "samples",
         "features",
         "metadata",

@@ -46,7 +46,7 @@ def test_written_counts_hold_no_objects(tmp_path):
 def test_a_folder_holds_the_fit_in_tables(fit, tmp_path):
     folder = tmp_path / "new" / "results"
     write_fit(fit, folder)
-    names = ["model.safetensors", "proportions.csv", "top_features.csv", "topics.csv", "trace.csv"]
+    names = ["exposures.csv", "model.safetensors", "proportions.csv", "top_features.csv", "topics.csv", "trace.csv"]
     assert sorted(path.name for path in folder.iterdir()) == names
     table = partial(pd.read_csv, float_precision="round_trip")
     np.testing.assert_array_equal(table(folder / "proportions.csv", index_col="sample"), fit.proportions)

@@ -59,6 +59,7 @@ def same_fits(one: um.Fit, two: um.Fit, *, same_run: bool = True) -> None:
         assert array.tobytes() == two.posterior[name].tobytes(), name
         assert array.shape == two.posterior[name].shape, name
     assert repr(one.remaining_gain) == repr(two.remaining_gain)
+    assert one.labels == two.labels
     for name in ("status", "loglik", "params", "versions", "data", "text"):
         assert getattr(one, name) == getattr(two, name), name
     traces = [fit.trace if same_run else fit.trace.drop(columns="seconds") for fit in (one, two)]
@@ -78,7 +79,7 @@ def same_fits(one: um.Fit, two: um.Fit, *, same_run: bool = True) -> None:
             "params",
             "versions",
         ),
-        *("data", "text", "state", "remaining_gain"),
+        *("data", "text", "state", "remaining_gain", "names"),
     }  # a new field needs its line above
 
 

@@ -17,9 +17,11 @@ from unmix.registry import MODELS
 if TYPE_CHECKING:
     from unmix import analysis, engines, plot, solvers
     from unmix.analysis.alignment import Alignment, align
+    from unmix.analysis.catalogue import CatalogueMatch, match_catalogue
     from unmix.analysis.choice import Choice
     from unmix.analysis.choosing import choose_topics
     from unmix.analysis.coherence import coherence
+    from unmix.analysis.compare import Comparison, compare
     from unmix.analysis.consensus import consensus
     from unmix.analysis.differences import Differences, differences
     from unmix.analysis.freedom import freedom
@@ -47,6 +49,8 @@ __all__ = [
     *MODELS,
     "Choice",
     "Alignment",
+    "CatalogueMatch",
+    "Comparison",
     "Counts",
     "Differences",
     "Dirichlet",
@@ -64,6 +68,7 @@ __all__ = [
     "choose_topics",
     "coherence",
     "consensus",
+    "compare",
     "datasets",
     "deviance",
     "diversity",
@@ -76,6 +81,7 @@ __all__ = [
     "load",
     "loglik",
     "maps",
+    "match_catalogue",
     "plot",
     "poisson_to_topics",
     "read",
@@ -107,6 +113,8 @@ HOMES = {
     "unmix.analysis.intervals": ["Intervals", "intervals"],
     "unmix.analysis.ranges": ["Freedom"],
     "unmix.analysis.differences": ["Differences", "differences"],
+    "unmix.analysis.catalogue": ["CatalogueMatch", "match_catalogue"],
+    "unmix.analysis.compare": ["Comparison", "compare"],
     "unmix.counts": ["Counts"],
     "unmix.data": ["datasets"],
     "unmix.data.read": ["read", "read_texts"],
@@ -136,4 +144,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "sc"})
+    return sorted({*__all__, "sc"})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,8 @@ class Fit:
     state: Record | None = field(default=None, repr=False)
     # an estimate of what the objective would still gain if the fit went on, in its units; NaN where nobody can tell
     remaining_gain: float = float("nan")
+    # what people call the topics, one name each, "" for those without; see `with_names`
+    names: NDArray[np.str_] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         (n, k), m = self.L.shape, len(self.F)
@@ -87,6 +89,17 @@ class Fit:
         return self._topics[2]
 
     @property
+    def exposures(self) -> Floats:
+        """s l*: n × K, how many of a sample's counts each topic accounts for; the exposures, or activities, of signatures."""
+        return self.sizes[:, None] * self.proportions
+
+    @property
+    def labels(self) -> list[str]:
+        """What stands over a topic's column in every table: its name, or "topic 3" if it has none."""
+        names = [""] * self.n_topics if self.names is None else self.names.tolist()
+        return [name or f"topic {k + 1}" for k, name in enumerate(names)]
+
+    @property
     def kkt(self) -> float:
         """The largest KKT residual at the end of the fit."""
         known = self.trace["kkt"].dropna()
@@ -99,10 +112,45 @@ class Fit:
         return None if known is None else known.objective
 
     @property
+    def starts(self) -> pd.DataFrame:
+        """Of a fit that is the best of several (`n_init`): `objective`, `loglik`, `iterations`, `status` of each start, and the
+        `difference` of its proportions from those of the best, the mean absolute one over samples and matched topics."""
+        columns = ["objective", "loglik", "iterations", "status", "difference"]
+        table = pd.DataFrame(dict(self.data.get("starts", {})), columns=columns)
+        return table.set_axis(pd.RangeIndex(1, len(table) + 1, name="start"), axis=0)
+
+    @property
     def shares(self) -> Floats:
         """The part of all expected counts that each topic explains."""
         weights = self.sizes @ self.proportions
         return weights / weights.sum() if weights.sum() > 0 else np.full(self.n_topics, 1 / self.n_topics)
+
+    def with_names(self, names: Sequence[str] | Mapping[int, str] | None) -> Fit:
+        """The same fit with topics that have names, in tables, pictures and the saved file.
+
+        Parameters
+        ----------
+        names
+            One for each topic, or those of some by their numbers, from 1; None to take all names away.
+
+        >>> import unmix as um
+        >>> fit = um.PoissonNMF(3, random_state=0).fit(um.datasets.digits()).result_
+        >>> fit.with_names({2: "round"}).labels
+        ['topic 1', 'round', 'topic 3']
+        """
+        if names is None:
+            return replace(self, names=None)
+        if isinstance(names, Mapping):
+            if unknown := [number for number in names if number not in range(1, self.n_topics + 1)]:
+                raise ValueError(f"there is no topic {unknown[0]!r}; this fit has topics 1 to {self.n_topics}")
+            names = [names.get(k + 1, "") for k in range(self.n_topics)]
+        named = replace(self, names=np.array([str(name).strip() for name in names], dtype=str))
+        if isinstance(names, str) or len(names) != self.n_topics:
+            raise ValueError(f"{len(names)} names for {self.n_topics} topics; give one each, or a mapping for some")
+        labels = named.labels
+        if twice := [label for label in labels if labels.count(label) > 1]:
+            raise ValueError(f"two topics would be called {twice[0]!r}; give different names")
+        return named
 
     def top_features(self, n: int = 10) -> pd.DataFrame:
         """The n most distinctive features of each topic: `unmix.analysis.top_features`."""

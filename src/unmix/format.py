@@ -34,7 +34,7 @@ Arrays = dict[str, NDArray[Any]]
 def write(path: str | os.PathLike[str], record: Record) -> None:
     """Write the fields of a `Fit` to one file, atomically; those that are None are left out."""
     tensors: Arrays = {"L": record["L"], "F": record["F"]}
-    for key in ("samples", "features"):
+    for key in ("samples", "features", "names"):
         if (names := record[key]) is not None:
             tensors[key] = as_bytes(names.tolist())
     if record["metadata"] is not None:
@@ -139,7 +139,8 @@ def _record(meta: Record, tensors: Arrays) -> Record:
     for name, array in factors.items():
         if array.dtype.kind != "f" or not np.isfinite(array).all() or (array < 0).any():
             raise ValueError(f"{name} has entries that are not finite numbers >= 0")
-    names = {key: _names(tensors, key, len(factor)) for key, factor in (("samples", L), ("features", F))}
+    sizes = {"samples": len(L), "features": len(F), "names": L.shape[1]}
+    names = {key: _names(tensors, key, size) for key, size in sizes.items()}
     if meta["status"] not in STATUSES:
         raise ValueError(f"unknown status {meta['status']!r}")
     trace = table_from_json(meta["trace"])
@@ -215,7 +216,7 @@ def _names(tensors: Arrays, key: str, rows: int) -> NDArray[np.str_] | None:
         return None
     names = np.array(json.loads(tensors[key].tobytes()), dtype=str)
     if len(names) != rows:
-        raise ValueError(f"{len(names)} names for {rows} {key}")
+        raise ValueError(f"{len(names)} names for {rows} {'topics' if key == 'names' else key}")
     return names
 
 

@@ -6,8 +6,10 @@ Topics are given by their numbers, from 1, as in every table; arrays that come b
 from unmix.analysis.advice import advice
 from unmix.analysis.alignment import Alignment, align
 from unmix.analysis.application import transform
+from unmix.analysis.catalogue import CatalogueMatch, match_catalogue
 from unmix.analysis.choice import Choice
 from unmix.analysis.coherence import coherence
+from unmix.analysis.compare import Comparison, compare
 from unmix.analysis.comparison import match_topics, topic_distances
 from unmix.analysis.completion import perplexity
 from unmix.analysis.consensus import consensus
@@ -24,7 +26,9 @@ from unmix.analysis.topics import topic_order
 
 __all__ = [
     "Alignment",
+    "CatalogueMatch",
     "Choice",
+    "Comparison",
     "Differences",
     "Freedom",
     "Intervals",
@@ -33,6 +37,7 @@ __all__ = [
     "advice",
     "align",
     "coherence",
+    "compare",
     "consensus",
     "differences",
     "distinctive_features",
@@ -44,6 +49,7 @@ __all__ = [
     "intervals",
     "lifts",
     "log_fold_change",
+    "match_catalogue",
     "match_topics",
     "perplexity",
     "quality",

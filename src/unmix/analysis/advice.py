@@ -10,6 +10,7 @@ from unmix.fit import Fit
 
 ALMOST_NO_WEIGHT = 0.05  # of the average topic's share
 FEW, SMALL = 8, 20_000  # topics, and numbers in both factors: up to there freedom is looked at without being asked for
+ALIKE = 0.01  # units of the objective
 
 
 def advice(fit: Fit) -> list[str]:
@@ -22,6 +23,8 @@ def advice(fit: Fit) -> list[str]:
     if len(light := (fit.shares < ALMOST_NO_WEIGHT / fit.n_topics).nonzero()[0]):
         which = f"topic {light[0] + 1} has" if len(light) == 1 else f"{len(light)} topics each have"
         said.append(f"{which} almost no weight: K may be too large")
+    if len(fit.starts) > 1:
+        said.append(_spread(fit))
     if fit.status == "max_iter" and fit.params.get("tol", 0) > 0 and "objective" in fit.trace:
         gains = fit.trace["objective"].diff()
         last = gains[gains > 0].iloc[-1:].sum()
@@ -43,3 +46,19 @@ def _has_a_prior(fit: Fit) -> bool:
     if fit.priors or "objective" not in fit.trace or not len(fit.trace):
         return bool(fit.priors)
     return not abs(fit.trace["objective"].iloc[-1] - fit.loglik) <= 1e-6 * abs(fit.loglik)
+
+
+def _spread(fit: Fit) -> str:
+    """How far apart several starts ended."""
+    starts = fit.starts
+    below = (starts["objective"].max() - starts["objective"]).sort_values().iloc[1:]
+    what = fit.objective or "log-likelihood"
+    ends = (
+        f"{below.iloc[0]:,.3g} to {below.iloc[-1]:,.3g} below its {what}"
+        if below.iloc[-1] >= ALIKE
+        else f"at the same {what}"
+    )
+    return (
+        f"the best of {len(starts)} starts: the others end {ends}, "
+        f"and their proportions differ by up to {starts['difference'].max():.2g} on average"
+    )

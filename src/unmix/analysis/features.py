@@ -22,6 +22,7 @@ from unmix.fit import Fit
 from unmix.types import Floats, Integers
 
 LONGEST_FEATURE = 16  # letters, in the name of a topic
+LONGEST_NAME = 48  # letters of a name that a topic was given
 
 
 def lifts(fit: Fit, pseudocount: float = 1.0) -> Floats:
@@ -63,9 +64,11 @@ def top_features(fit: Fit, n: int = 10) -> pd.DataFrame:
     """
     best = distinctive_features(fit, n)
     topics, places = np.repeat(np.arange(fit.n_topics), [len(rows) for rows in best]), np.concatenate(best)
+    named = {} if fit.names is None else {"name": np.array(fit.labels)[topics]}
     return pd.DataFrame(
         {
             "topic": topics + 1,
+            **named,
             "rank": np.concatenate([np.arange(1, len(rows) + 1) for rows in best]),
             "feature": np.array(feature_names(fit))[places],
             "share": fit.topics[places, topics],
@@ -96,10 +99,11 @@ def log_fold_change(
 
 
 def topic_names(fit: Fit, n_features: int = 3) -> list[str]:
-    """ "4: war, peace, nations": the number of each topic and its most distinctive features."""
+    """ "4: war, peace, nations": the number of each topic and its most distinctive features, or the name that it was given."""
     names = feature_names(fit)
     cut = [[short(names[j], LONGEST_FEATURE) for j in rows] for rows in distinctive_features(fit, n_features)]
-    return [f"{k + 1}: {', '.join(features) or 'no features'}" for k, features in enumerate(cut)]
+    given = [""] * fit.n_topics if fit.names is None else [short(name, LONGEST_NAME) for name in fit.names]
+    return [f"{k + 1}: {given[k] or ', '.join(features) or 'no features'}" for k, features in enumerate(cut)]
 
 
 def feature_names(fit: Fit) -> list[str]:

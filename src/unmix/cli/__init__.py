@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from unmix.cli import choose, differences, freedom, intervals, stability  # noqa: F401 - each adds its commands
+from unmix.cli import choose, compare, differences, freedom, intervals, stability  # noqa: F401 - each adds its commands
 from unmix.cli.commands import app
 from unmix.cli.fitting import INTERRUPTED
 from unmix.cli.show import Invocation, complain, note

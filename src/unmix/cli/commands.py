@@ -114,6 +114,7 @@ def fit(
     settings: options.Settings = None,
     solver: options.Solver = None,
     init: options.Init = "auto",
+    starts: options.Starts = None,
     refine: options.Refine = None,
     max_iter: options.MaxIter = None,
     tol: options.Tol = None,
@@ -141,7 +142,8 @@ def fit(
     """Fit topics to counts or text, and write a folder of results.
 
     The folder has report.html, a page to explore and to share, structure.png,
-    tables of proportions, topics, top features and trace, and the model.
+    tables of proportions, exposures (counts by topic), topics, top features
+    and trace, and the model.
 
     Ctrl-C keeps the best fit so far. The same command with --resume goes on
     from there, or from the last checkpoint, and ends where the fit would have.
@@ -153,7 +155,7 @@ def fit(
     from unmix.memory import parsed as parsed_memory
 
     show.speak(quiet=quiet, json=json)
-    given = {"solver": solver, "refine": refine, "max_iter": max_iter, "tol": tol, "engine": dask}
+    given = {"solver": solver, "n_init": starts, "refine": refine, "max_iter": max_iter, "tol": tol, "engine": dask}
     parameters = {name: value for name, value in given.items() if value is not None} | parsed(settings or [])
     estimator = estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **parameters)
     if dask is not None:
@@ -242,7 +244,7 @@ def transform(
         show.note(f"{show.plural(matched.unknown, 'feature')} of {input} unknown to the model: left out")
     if empty := matched.counts.facts["empty_samples"]:
         show.note(f"{show.plural(empty, 'sample')} without any counts; all topics get the same proportion there")
-    write_proportions(proportions_of(known, matched.counts), counts.samples, output)
+    write_proportions(proportions_of(known, matched.counts), counts.samples, output, known.labels)
     show.say(f"wrote {output}: {counts.shape[0]:,} samples × {known.n_topics} topics")
     show.answer(
         {
@@ -359,18 +361,33 @@ def info(
     show.answer({"kind": kind_of(file)} | show.counts_as_json(counts))
 
 
-@app.command(epilog=examples("unmix report counts-k10", "unmix report counts-k10 --title 'Blood cells' -o cells.html"))
+@app.command(
+    epilog=examples(
+        "unmix report counts-k10",
+        "unmix report counts-k10 --title 'Blood cells' -o cells.html",
+        "unmix report counts-k10 --names '2=B cells'",
+    )
+)
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A fit's folder, or its model.safetensors.")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="An .html file.", show_default="DIR/report.html")
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.", show_default="as before")] = None,
+    names: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Of the topics, for all results in DIR: clock,sun or 2=sun, or a .json file.",
+            show_default="as before",
+        ),
+    ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write the page of a fit again, from its folder."""
     from unmix.analysis import Differences
+    from unmix.cli.naming import keep_names, names_of
     from unmix.data.write import DIFFERENCES_FILE
     from unmix.report import write_report
 
@@ -380,6 +397,9 @@ def report(
     if output is None:
         output = place / "report.html"
     check_file(output, ".html")
+    if names is not None:
+        known = known.with_names(names_of(names, known))
+        keep_names(known, folder)
     found = Differences.load(place / DIFFERENCES_FILE) if (place / DIFFERENCES_FILE).is_file() else None
     write_report(known, output, title=title, differences=found)
     show.say(f"wrote {output}")

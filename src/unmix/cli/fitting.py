@@ -58,7 +58,10 @@ def estimator_of(model: str, **parameters: Any) -> CountsEstimator:
         settable = sorted(
             set(known) - {"callbacks", "engine", "init", "n_components", "n_jobs", "random_state", "verbose"}
         )
-        raise ValueError(f"--model {model} has no parameter {unknown[0]}; it has {', '.join(settable)}")
+        words = {"n_init": "--starts"}
+        raise ValueError(
+            f"--model {model} has no parameter {words.get(unknown[0], unknown[0])}; it has {', '.join(settable)}"
+        )
     return kind(**parameters)
 
 
@@ -103,8 +106,9 @@ def fitted(
 
     # of shards a residual costs a pass: that of the end will do
     measuring = [] if isinstance(counts, Shards) else [MeasureKKT()]
-    on_the_way = Checkpoint(checkpoint, checkpoint_seconds).__call__  # in the end there is the model itself
-    estimator.set_params(callbacks=[*measuring, on_the_way], verbose=show.lively())
+    # in the end there is the model itself; one of several starts cannot be gone on with
+    on_the_way = [] if estimator.n_init > 1 else [Checkpoint(checkpoint, checkpoint_seconds).__call__]
+    estimator.set_params(callbacks=[*measuring, *on_the_way], verbose=show.lively())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # told later, in the words of the command line
         return (estimator.fit(counts) if resume_from is None else estimator.resume(counts, resume_from)).result_
@@ -116,7 +120,7 @@ def write_proportions_of_shards(shards: Shards, known: Fit, output: Path) -> Non
     from unmix.data.match import match_features
     from unmix.data.write import proportions_file
 
-    with proportions_file(output, len(shards), known.n_topics) as write:
+    with proportions_file(output, len(shards), known.labels) as write:
         for i in range(shards.n_shards):
             counts = shards.shard(i)
             write(proportions_of(known, match_features(counts, known).counts), counts.samples)
@@ -173,7 +177,8 @@ def tell_and_write(
     if show.Invocation.json:
         show.answer(show.fit_as_json(result) | {"output": str(output)})
     if result.status == "interrupted":
-        show.note("kept the best fit so far; the same command with --resume goes on from it")
+        several = "starts" in result.data
+        show.note("kept the best fit so far" + ("" if several else "; the same command with --resume goes on from it"))
         sys.exit(INTERRUPTED)
 
 

@@ -58,6 +58,7 @@ Settings = Annotated[
 *MOST_SOLVERS, LAST_SOLVER = SOLVERS
 Solver = Annotated[str | None, fitting(help=f"{', '.join(MOST_SOLVERS)} or {LAST_SOLVER}.", show_default="newton")]
 Init = Annotated[str, fitting(help=f"{', '.join(STARTS)}, or a model to start from.")]
+Starts = Annotated[int | None, fitting("--starts", min=1, help="Fits to choose the best of.", show_default="1")]
 Refine = Annotated[
     int | None, fitting(min=0, help="Moves to leave a poor optimum, after convergence.", show_default="0")
 ]

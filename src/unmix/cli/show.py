@@ -18,6 +18,8 @@ from rich.text import Text
 from unmix.memory import gigabytes
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from unmix.counts import Counts, Names
     from unmix.fit import Fit
     from unmix.shards import Shards
@@ -115,7 +117,8 @@ def topics(fit: Fit) -> None:
     terminal, colours, words = console(), topic_colours(fit), _top_words(fit)
     lines = [Text(), Text(" topic   share  top features", style="bold")]
     for k in topic_order(fit):
-        told = f"{k + 1:<4}{fit.shares[k]:>7.1%}  {printable(', '.join(words[k]))}"
+        name = f"{fit.names[k]}: " if fit.names is not None and fit.names[k] else ""
+        told = f"{k + 1:<4}{fit.shares[k]:>7.1%}  {printable(name + ', '.join(words[k]))}"
         line = Text(" ■ ", style=colours[k]) + Text(told, style="default")
         line.truncate(terminal.width, overflow="ellipsis")
         lines.append(line)
@@ -226,7 +229,7 @@ def fit_as_json(fit: Fit) -> dict[str, Any]:
         "kkt": fit.kkt,
         "remaining_gain": fit.remaining_gain,
         "topics": [
-            {"topic": k + 1, "share": float(fit.shares[k]), "top_features": words}
+            {"topic": k + 1, "name": fit.labels[k], "share": float(fit.shares[k]), "top_features": words}
             for k, words in enumerate(_top_words(fit))
         ],
         "notes": fit.advice(),
@@ -245,6 +248,24 @@ def facts(named: Mapping[str, str]) -> None:
     for name, fact in named.items():
         table.add_row(name, Text(printable(fact)))
     console().print(table)
+
+
+def table(rows: pd.DataFrame) -> None:
+    """A table as it is, its columns in words and its numbers short."""
+    if silent():
+        return
+    shown = Table(box=None, pad_edge=False)
+    for name in rows:
+        shown.add_column(Text(str(name).replace("_", " ")), justify="left" if rows[name].dtype == object else "right")
+    for row in rows.itertuples(index=False):
+        shown.add_row(*(Text(printable(_brief(value))) for value in row))
+    console().print(shown)
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, float) and isfinite(value):
+        return f"{value:.3f}"
+    return "–" if str(value) in ("None", "nan", "<NA>") else str(value)
 
 
 def examples(names: Names | None) -> str:

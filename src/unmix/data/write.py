@@ -34,7 +34,8 @@ def write_fit(
     pictures: Mapping[str, Callable[[Path], None]] | None = None,
     force: bool = False,
 ) -> None:
-    """Write model.safetensors, proportions.csv, topics.csv, top_features.csv, trace.csv and the pictures to a folder.
+    """Write model.safetensors, proportions.csv, exposures.csv, topics.csv, top_features.csv, trace.csv and the pictures to a
+    folder. Exposures are proportions times sizes: how many counts of a sample each topic accounts for.
 
     An earlier fit in that folder is replaced once the new one is complete; other files in it stay. A folder that holds
     something else is refused unless `force` is set. `pictures` maps file names to functions that draw to a path.
@@ -79,29 +80,31 @@ def check_folder(
     return target
 
 
-def write_proportions(proportions: NDArray, samples: NDArray | None, path: str | os.PathLike[str]) -> None:
-    """Samples × topics: with names as CSV, or as .npy without them."""
-    with proportions_file(path, *proportions.shape) as write:
+def write_proportions(
+    proportions: NDArray, samples: NDArray | None, path: str | os.PathLike[str], labels: Sequence[str]
+) -> None:
+    """Samples × topics: with names as CSV, or as .npy without them. `labels` are those of the topics."""
+    with proportions_file(path, len(proportions), labels) as write:
         write(proportions, samples)
 
 
 @contextmanager
 def proportions_file(
-    path: str | os.PathLike[str], n: int, n_topics: int
+    path: str | os.PathLike[str], n: int, labels: Sequence[str]
 ) -> Iterator[Callable[[NDArray, NDArray | None], None]]:
     """A function that appends proportions, and names, of some samples after others, n in all; the file is there in the end."""
     written = 0
     with replacing(path) as temporary:
         array = None
         if Path(path).suffix.lower() == ".npy":
-            array = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float64, shape=(n, n_topics))
+            array = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float64, shape=(n, len(labels)))
 
         def write(proportions: NDArray, samples: NDArray | None) -> None:
             nonlocal written
             if array is not None:
                 array[written : written + len(proportions)] = proportions
             else:
-                table = _by_topic(proportions, samples, "sample", written)
+                table = _by_topic(proportions, labels, samples, "sample", written)
                 table.to_csv(temporary, mode="a", header=not written, encoding="utf-8", lineterminator="\n")
             written += len(proportions)
 
@@ -127,16 +130,21 @@ def write_counts(counts: Counts, path: str | os.PathLike[str]) -> None:
 
 def _write_files(fit: Fit, folder: Path) -> None:
     fit.save(folder / MODEL_FILE, resumable=fit.status != "converged")
-    write_proportions(fit.proportions, fit.samples, folder / "proportions.csv")
-    _write_table(_by_topic(fit.topics, fit.features, "feature"), folder / "topics.csv")
+    write_proportions(fit.proportions, fit.samples, folder / "proportions.csv", fit.labels)
+    write_proportions(fit.exposures, fit.samples, folder / "exposures.csv", fit.labels)
+    _write_table(_by_topic(fit.topics, fit.labels, fit.features, "feature"), folder / "topics.csv")
     _write_table(fit.top_features(TOP_FEATURES).set_index("topic"), folder / "top_features.csv")
     _write_table(fit.trace.set_index("iteration"), folder / "trace.csv")
 
 
-def _by_topic(values: NDArray, names: NDArray | None, what: str, first: int = 0) -> pd.DataFrame:
+def _by_topic(values: NDArray, labels: Sequence[str], names: NDArray | None, what: str, first: int = 0) -> pd.DataFrame:
     rows = names if names is not None else [f"{what} {first + i}" for i in range(len(values))]
-    columns = [f"topic {k + 1}" for k in range(values.shape[1])]
-    return pd.DataFrame(values, index=pd.Index(rows, name=what), columns=columns)
+    return pd.DataFrame(values, index=pd.Index(rows, name=what), columns=list(labels))
+
+
+def write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
+    """As CSV, without the index."""
+    _write_table(table.set_index(table.columns[0]), path)
 
 
 def _write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:

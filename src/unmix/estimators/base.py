@@ -7,13 +7,14 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from inspect import signature
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metadata_routing import UNUSED
@@ -22,6 +23,7 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 from unmix.counts import Counts, CountsLike
 from unmix.engines.naming import check_word, named_engine
 from unmix.estimators import lazy
+from unmix.estimators.starts import best_of
 from unmix.fit import Fit
 from unmix.registry import STARTS
 from unmix.shards import Shards
@@ -39,7 +41,7 @@ SMOOTHING = 1e-3  # of the overall frequencies of features, in predictions
 MAY_CHANGE = {"engine", "max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
 
 
-class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
     """An estimator that takes counts and learns `result_`, a `Fit`.
 
     A kind of estimator says what is optimised and in which phases, and where the first of them starts.
@@ -49,6 +51,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     n_components: int
     init: Init
+    n_init: int = 1
     max_iter: int
     tol: float
     n_jobs: int | None
@@ -125,6 +128,8 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             if resume_from.status == "converged":
                 self._keep(resume_from)
                 return self
+        elif self._starts() > 1:
+            return self._fit_often(counts)
         with use_threads(self.n_jobs), named_engine(getattr(self, "engine", None), counts) as named:
             task = self._task(counts)
             session = Session(task, self._about(), generator(self.random_state))
@@ -142,6 +147,24 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             if named is not None and not resumable:
                 named.forget()
         self._learn(state)
+        self._keep(result)
+        return self
+
+    def _starts(self) -> int:
+        """How many fits there are to choose from; where a start is given, or there is one topic, they would all be alike."""
+        return self.n_init if isinstance(self.init, str) and self.n_components > 1 else 1
+
+    def _fit_often(self, counts: Any) -> Self:
+        """The best of several fits, and what it learned."""
+        best, result = best_of(self, counts, generator(self.random_state), self._starts())
+        given = {*self.get_params(deep=False), "n_features_in_", "feature_names_in_"}
+        for name, value in vars(best).items():
+            if name not in given:
+                setattr(self, name, value)
+        result = replace(result, params=self._about())
+        for callback in self.callbacks:
+            if hasattr(callback, "end"):
+                callback.end(result)
         self._keep(result)
         return self
 
@@ -225,9 +248,10 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         check_is_fitted(self, "result_")
         return np.ascontiguousarray(self.result_.F.T)
 
-    @property
-    def _n_features_out(self) -> int:
-        return self.result_.n_topics
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
+        """The names of topics, as in every table: "topic 1", … or those that they were given. `set_output` shows them."""
+        check_is_fitted(self)
+        return np.array(self.result_.labels, dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "result_")
@@ -323,6 +347,11 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 )
         if X.facts["checksum"] != fit.data.get("checksum"):
             raise ValueError("the fit to go on with is of other data; give the same data, or start anew")
+        if fit.status == "interrupted" and "starts" in fit.data:
+            raise ValueError(
+                f"the fit to go on with is the best of {len(fit.starts)} of n_init={self.n_init} starts, and the others are not "
+                "kept; start anew, or go on with it alone: n_init=1 and init=fit"
+            )
         if fit.status != "converged" and "session" not in (fit.state or {}):
             raise ValueError(
                 "the fit to go on with was saved without its solver's state; save it with resumable=True, or start anew "
@@ -359,7 +388,7 @@ class CountsEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """The parameters that all estimators have; `whole` names others that are whole numbers, with their least values."""
         if not isinstance(self.n_components, Integral) or isinstance(self.n_components, bool) or self.n_components < 1:
             raise ValueError(f"n_components={self.n_components!r}; give a whole number of topics >= 1")
-        for name, least in {"max_iter": 1, **whole}.items():
+        for name, least in {"max_iter": 1, "n_init": 1, **whole}.items():
             value = getattr(self, name)
             if not isinstance(value, Integral) or value < least:
                 raise ValueError(f"{name}={value!r}; give a whole number >= {least}")

@@ -186,6 +186,10 @@ class LDA(VariationalEstimator):
         "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
         section 4). Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of
         any model here, the best choice of all if it was fitted long: it starts from its factors.
+    n_init
+        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far apart
+        they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not resumed. Has no
+        effect where `init` gives the start.
     inner
         Most updates of a sample's proportions before the topics move; a sample that stands still ends sooner. None: 20, or
         2 with extrapolation and `eta`. 0: proportions and topics move together.
@@ -225,6 +229,7 @@ class LDA(VariationalEstimator):
         alpha: ArrayLike | Literal["auto"] = 1.0,
         eta: ArrayLike | None = None,
         init: Init = "auto",
+        n_init: int = 1,
         inner: int | None = None,
         extrapolate: bool = True,
         max_iter: int = 1000,
@@ -241,6 +246,7 @@ class LDA(VariationalEstimator):
         self.alpha = alpha
         self.eta = eta
         self.init = init
+        self.n_init = n_init
         self.inner = inner
         self.extrapolate = extrapolate
         self.max_iter = max_iter
@@ -290,7 +296,8 @@ class GammaPoisson(VariationalEstimator):
         Of the Gamma prior of loadings: a number, or one a topic. `rate=None` makes the prior expect samples of the mean size.
     eta
         None: topics are estimated by maximum likelihood. A number, or one a feature: topics ~ Dirichlet(eta).
-    n_components, init, inner, extrapolate, max_iter, tol, refine, online, n_jobs, engine, random_state, verbose, callbacks
+    n_components, init, n_init, inner, extrapolate, max_iter, tol, refine, online, n_jobs, engine, random_state, verbose,
+    callbacks
         As in `LDA`.
 
     Attributes
@@ -310,6 +317,7 @@ class GammaPoisson(VariationalEstimator):
         rate: ArrayLike | None = None,
         eta: ArrayLike | None = None,
         init: Init = "auto",
+        n_init: int = 1,
         inner: int | None = None,
         extrapolate: bool = True,
         max_iter: int = 1000,
@@ -327,6 +335,7 @@ class GammaPoisson(VariationalEstimator):
         self.rate = rate
         self.eta = eta
         self.init = init
+        self.n_init = n_init
         self.inner = inner
         self.extrapolate = extrapolate
         self.max_iter = max_iter
@@ -366,7 +375,8 @@ class BayesianPoissonNMF(VariationalEstimator):
     ----------
     a, b, c, d
         Shapes and rates of the priors. `None` for b or d: such that the prior expects as many counts as there are.
-    n_components, init, inner, extrapolate, max_iter, tol, refine, online, n_jobs, engine, random_state, verbose, callbacks
+    n_components, init, n_init, inner, extrapolate, max_iter, tol, refine, online, n_jobs, engine, random_state, verbose,
+    callbacks
         As in `LDA`.
 
     Attributes
@@ -388,6 +398,7 @@ class BayesianPoissonNMF(VariationalEstimator):
         c: float = 0.3,
         d: float | None = None,
         init: Init = "auto",
+        n_init: int = 1,
         inner: int | None = 0,
         extrapolate: bool = True,
         max_iter: int = 1000,
@@ -406,6 +417,7 @@ class BayesianPoissonNMF(VariationalEstimator):
         self.c = c
         self.d = d
         self.init = init
+        self.n_init = n_init
         self.inner = inner
         self.extrapolate = extrapolate
         self.max_iter = max_iter

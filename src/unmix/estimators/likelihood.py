@@ -58,6 +58,10 @@ class PoissonNMF(CountsEstimator):
     init
         "auto" (a search: several starts, whose topics are put together), "topic-score", "random", a pair of arrays (L0, F0),
         or a `Fit` (a warm start: 10 + 10 iterations equal 20).
+    n_init
+        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far apart
+        they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not resumed. Has no
+        effect where `init` gives the start.
     prefit
         EM iterations before the solver takes over, unless a search or another fit came before.
     max_iter, tol
@@ -112,6 +116,7 @@ class PoissonNMF(CountsEstimator):
         solver: str | Any = "newton",
         extrapolate: bool = True,
         init: Init = "auto",
+        n_init: int = 1,
         prefit: int = 10,
         max_iter: int = 500,
         tol: float = 1e-6,
@@ -130,6 +135,7 @@ class PoissonNMF(CountsEstimator):
         self.solver = solver
         self.extrapolate = extrapolate
         self.init = init
+        self.n_init = n_init
         self.prefit = prefit
         self.max_iter = max_iter
         self.tol = tol
@@ -215,7 +221,8 @@ class PoissonNMF(CountsEstimator):
         Parameters
         ----------
         F
-            m × K, a column a topic, on any scale. The rows of a DataFrame name the features.
+            m × K, a column a topic, on any scale. The rows of a DataFrame name the features, and its columns the topics: "SBS1"
+            is then "SBS1" in tables and pictures too.
         features
             Names of the features. Counts with other names, or the same in another order, are then refused.
         parameters
@@ -228,8 +235,10 @@ class PoissonNMF(CountsEstimator):
         >>> um.PoissonNMF.from_factors(signatures).transform([[8, 12, 10]]).round(6)
         array([[10., 20.]])
         """
-        if features is None and isinstance(F, pd.DataFrame):
-            features = F.index
+        topics = None
+        if isinstance(F, pd.DataFrame):
+            features = F.index if features is None else features
+            topics = None if pd.api.types.is_numeric_dtype(F.columns) else [str(name) for name in F.columns]
         F = np.asarray(F, dtype=np.float64)
         if F.ndim != 2 or 0 in F.shape:
             raise ValueError(f"F has shape {F.shape}; give features × topics, at least one of each")
@@ -244,7 +253,8 @@ class PoissonNMF(CountsEstimator):
         if (sparsity := model._sparsity()) is not None:
             F = F / sparsity.norms(F)
         trace = pd.DataFrame([(0, 0.0, 0.0, 0.0, np.nan, "start", "known factors")], columns=COLUMNS)
-        model.result_ = Fit(nobody, F, trace, "converged", loglik=0.0, features=names, params=model._about())
+        fit = Fit(nobody, F, trace, "converged", loglik=0.0, features=names, params=model._about())
+        model.result_ = fit.with_names(topics)
         model.n_features_in_, model.n_iter_ = len(F), 0
         return model
 

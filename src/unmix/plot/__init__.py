@@ -16,6 +16,7 @@ from unmix.plot.held_out import held_out
 from unmix.plot.loadings_scatter import loadings_scatter
 from unmix.plot.palette import palette, topic_colours
 from unmix.plot.quality import quality
+from unmix.plot.signature import signature
 from unmix.plot.similarity import similarity
 from unmix.plot.stability import stability
 from unmix.plot.structure import structure
@@ -34,6 +35,7 @@ __all__ = [
     "loadings_scatter",
     "palette",
     "quality",
+    "signature",
     "similarity",
     "stability",
     "structure",

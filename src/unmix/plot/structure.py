@@ -106,7 +106,7 @@ def _stack(ax: Axes, fit: Fit, blocks: list[Integers], colours: Sequence[str]) -
     legend = ax.legend(
         areas,
         [names[k] for k in reversed(topics)],
-        title="topic: its top features",
+        title="topic: its top features" if fit.names is None else "topic",
         loc="upper left",
         bbox_to_anchor=(1.0, 1.03),
         frameon=False,

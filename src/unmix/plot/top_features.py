@@ -69,7 +69,7 @@ def top_features(
         panel.tick_params(axis="x", labelsize=7.5)
         tidy(panel, grid="x")
         panel.spines["left"].set_visible(False)
-        panel.set_title(f"topic {k + 1} · {fit.shares[k]:.1%}", loc="left", fontsize=10)
+        panel.set_title(f"{fit.labels[k]} · {fit.shares[k]:.1%}", loc="left", fontsize=10, parse_math=False)
     what = "share of counts: coloured in the topic, grey in all samples"
     if ax is not None:
         ax.set_xlabel(what)

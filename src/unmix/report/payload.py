@@ -84,8 +84,8 @@ def _topics(fit: Fit) -> Json:
     distances = topic_distances(fit)
     return {
         "topics": [
-            {"colour": colour, "share": float(f"{share:.6g}")}
-            for colour, share in zip(topic_colours(fit), fit.shares, strict=True)
+            {"colour": colour, "share": float(f"{share:.6g}"), "name": name}
+            for colour, share, name in zip(topic_colours(fit), fit.shares, _given_names(fit), strict=True)
         ],
         "order": topic_order(fit).tolist(),
         "map": {
@@ -93,6 +93,10 @@ def _topics(fit: Fit) -> Json:
             "distances": packed(quantised_proportions(distances)),
         },
     }
+
+
+def _given_names(fit: Fit) -> list[str]:
+    return [""] * fit.n_topics if fit.names is None else [clean(name) for name in fit.names]
 
 
 def _samples(fit: Fit, shown: Integers, typical: Integers) -> Json:

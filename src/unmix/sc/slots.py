@@ -75,6 +75,8 @@ def write(
         adata.uns[key]["posterior"] = others
     if fit.text is not None:
         adata.uns[key]["text"] = json.dumps(fit.text)  # it may hold None, which not every version can write
+    if fit.names is not None:
+        adata.uns[key]["names"] = np.array(fit.names, dtype=object)
     adata.uns[f"{key}_colors"] = palette.copy()
 
 
@@ -110,6 +112,7 @@ def to_fit(adata: AnnData, key: str = "topics") -> Fit:
         data=_plain(record["data"]),
         text=json.loads(record["text"]) if "text" in record else None,
         remaining_gain=float(record.get("remaining_gain", np.nan)),
+        names=np.array(record["names"], dtype=str) if "names" in record else None,
     )
     return _settled(fit, record["scales"])
 

@@ -44,6 +44,8 @@ class MeasureKKT:
 
     def __call__(self, progress: Progress) -> None:
         iteration = progress.row["iteration"]
+        if iteration == 1:  # the next of several starts
+            self._next = 1
         if iteration >= self._next:
             self._next = max(iteration + 1, round(self.growth * iteration))
             progress.row["kkt"] = progress.problem.kkt(progress.state)

@@ -1,0 +1,172 @@
+"""Two fits side by side: which topic of one is which of the other, how far apart they are, and in which samples it matters.
+
+Topics are distributions over the features of both fits, found by name; what a fit does not have counts as 0. Pairs have the
+largest sum of affinities Σ_j √(f_j g_j) (`unmix.models.matching`), and of each there are
+
+    Hellinger distance √(1 − Σ √(f g)) = 0 to 1        cosine Σ f g / ‖f‖ ‖g‖ = 1 to 0
+
+where the first looks at all features and the second at the most frequent ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from unmix.analysis.results import Result
+from unmix.analysis.topics import topic_order
+from unmix.fit import Fit
+from unmix.models.matching import hellinger_distances, match_columns
+from unmix.types import Floats, Integers
+
+UNLIKE = 0.7  # a Hellinger distance at which topics share less than half: √(f g) sums to 0.51
+MOST = 20  # proportions that are listed
+
+Row = tuple[int | None, int | None, float, float, float]  # two columns, their distance, cosine and mean difference
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison(Result):
+    """What `compare` found.
+
+    `table` has a row a pair of topics, the heaviest first, then those without a partner: `topic`, `label` and `share` in the one
+    fit, `other`, `other_label` and `other_share` in the other, `hellinger` and `cosine`, and `difference`, the mean absolute
+    difference of their proportions over the samples of both fits. `proportions` lists the samples and topics in which these
+    differ most. Without samples in common it is empty, and the differences are NaN.
+    """
+
+    table: pd.DataFrame
+    proportions: pd.DataFrame
+    samples: int  # in common
+
+    @property
+    def mean_difference(self) -> float:
+        """Of all proportions of matched topics, in absolute value."""
+        return float(self.table["difference"].dropna().mean()) if self.samples else float("nan")
+
+    def advice(self) -> list[str]:
+        """Which topics have no like in the other fit."""
+        said = []
+        alone = self.table[self.table[["topic", "other"]].isna().any(axis=1)]
+        for column, fit in (("topic", "first"), ("other", "second")):
+            said += [f"topic {number} of the {fit} fit has no partner" for number in alone[column].dropna()]
+        far = self.table.loc[self.table["hellinger"] > UNLIKE, "topic"]
+        return said + [f"topic {number} is hardly like its partner (distance above {UNLIKE})" for number in far]
+
+
+def compare(one: Fit, two: Fit) -> Comparison:
+    """Matched topics of two fits, with their distances, and the proportions that differ most.
+
+    Parameters
+    ----------
+    one, two
+        Of the same or other data, models and numbers of topics. Features, and samples, are found by name where both have names,
+        and by place otherwise.
+
+    >>> import unmix as um
+    >>> X = um.datasets.digits()
+    >>> one, two = (um.TopicModel(3, init="random", random_state=seed).fit(X).result_ for seed in (0, 1))
+    >>> list(um.compare(one, two).table["topic"])
+    [1, 2, 3]
+    """
+    topics = _on_all_features(one, two)
+    partners = match_columns(*topics)
+    distances, cosines = hellinger_distances(*topics), cosine_similarities(*topics)
+    places = common_samples(one, two)
+    first, second = one.proportions[places[0]], two.proportions[places[1]]
+    rows: list[Row] = []
+    for k in (k for k in topic_order(one).tolist() if k in partners):
+        other = partners[k]
+        difference = np.abs(first[:, k] - second[:, other]).mean() if len(first) else np.nan
+        rows.append((k, other, distances[k, other], cosines[k, other], difference))
+    rows += [(k, None, np.nan, np.nan, np.nan) for k in topic_order(one).tolist() if k not in partners]
+    rows += [(None, k, np.nan, np.nan, np.nan) for k in topic_order(two).tolist() if k not in partners.values()]
+    return Comparison(_table(one, two, rows), _largest(one, two, partners, places), len(first))
+
+
+def cosine_similarities(one: Floats, two: Floats) -> Floats:
+    """Of each column of one matrix (rows of the result) and each of the other (columns); 0 for columns of zeros."""
+    lengths = np.outer(np.linalg.norm(one, axis=0), np.linalg.norm(two, axis=0))
+    return np.divide(one.T @ two, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+
+
+def common_samples(one: Fit, two: Fit) -> tuple[Integers, Integers]:
+    """Where the samples that both fits have stand in each."""
+    if one.samples is None or two.samples is None:
+        n = len(one.L) if len(one.L) == len(two.L) else 0
+        return np.arange(n), np.arange(n)
+    _, first, second = np.intersect1d(one.samples, two.samples, return_indices=True)
+    order = np.argsort(first, kind="stable")
+    return first[order], second[order]
+
+
+def _on_all_features(one: Fit, two: Fit) -> tuple[Floats, Floats]:
+    """Topics of both fits over the features that one of them has."""
+    if one.features is None or two.features is None:
+        if len(one.F) != len(two.F):
+            raise ValueError(
+                f"the fits have {len(one.F):,} and {len(two.F):,} features, and no names to find them by; "
+                "give fits of the same features"
+            )
+        return one.topics, two.topics
+    if np.array_equal(one.features, two.features):
+        return one.topics, two.topics
+    for fit in (one, two):
+        if fit.features is not None and len(set(fit.features)) < len(fit.features):
+            raise ValueError("features of a fit share a name; give fits of the same features in the same order")
+    names = np.union1d(one.features, two.features)
+    if len(names) == len(one.features) + len(two.features):
+        raise ValueError(
+            f"the fits have no feature in common: {str(one.features[0])!r} … and {str(two.features[0])!r} …; "
+            "compare fits of the same kind of data"
+        )
+    first, second = (np.zeros((len(names), fit.n_topics)) for fit in (one, two))
+    first[np.searchsorted(names, one.features)] = one.topics
+    second[np.searchsorted(names, two.features)] = two.topics
+    return first, second
+
+
+def _table(one: Fit, two: Fit, rows: list[Row]) -> pd.DataFrame:
+    def numbers(place: int) -> pd.Series:
+        known = pd.Series([row[place] for row in rows], dtype="Int64") + 1
+        return known if known.isna().any() else known.astype(int)
+
+    def of(place: int, values: list[str] | list[float]) -> list[str | float | None]:
+        return [None if (k := row[place]) is None else values[int(k)] for row in rows]
+
+    return pd.DataFrame(
+        {
+            "topic": numbers(0),
+            "label": of(0, one.labels),
+            "share": of(0, one.shares.tolist()),
+            "other": numbers(1),
+            "other_label": of(1, two.labels),
+            "other_share": of(1, two.shares.tolist()),
+            "hellinger": [row[2] for row in rows],
+            "cosine": [row[3] for row in rows],
+            "difference": [row[4] for row in rows],
+        }
+    )
+
+
+def _largest(one: Fit, two: Fit, partners: dict[int, int], places: tuple[Integers, Integers]) -> pd.DataFrame:
+    """Samples and matched topics, those first whose proportions differ most."""
+    columns = np.array(list(partners)), np.array(list(partners.values()))
+    first, second = (
+        fit.proportions[np.ix_(rows, ks)] for fit, rows, ks in zip((one, two), places, columns, strict=True)
+    )
+    change = second - first
+    rows, ks = np.unravel_index(np.argsort(-np.abs(change), axis=None, kind="stable")[:MOST], change.shape)
+    names = [f"sample {i}" for i in range(len(one.L))] if one.samples is None else one.samples.tolist()
+    return pd.DataFrame(
+        {
+            "sample": [names[places[0][i]] for i in rows],
+            "topic": columns[0][ks] + 1,
+            "other": columns[1][ks] + 1,
+            "one": first[rows, ks],
+            "two": second[rows, ks],
+            "difference": change[rows, ks],
+        }
+    )

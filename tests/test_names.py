@@ -1,0 +1,126 @@
+"""Names of topics, once given, stand wherever topics are named: tables, files, pictures, `set_output`, AnnData."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import random_counts
+
+import unmix as um
+from unmix.cli import main
+from unmix.data.write import write_fit
+
+X = um.Counts(random_counts(), features=[f"type {j}" for j in range(15)])
+SIGNATURES = pd.DataFrame(
+    np.random.default_rng(5).gamma(0.4, 1, (15, 3)) + 0.02, index=X.features, columns=["SBS1", "SBS2", "SBS13"]
+)
+
+
+def a_fit() -> um.Fit:
+    return um.PoissonNMF(3, random_state=0).fit(X).result_
+
+
+def told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit, match="0"):
+        main(arguments)
+    return capsys.readouterr().out
+
+
+def test_names_of_known_factors_are_those_of_the_topics() -> None:
+    for kind in (um.PoissonNMF, um.TopicModel, um.SparsePoissonNMF):
+        model = kind.from_factors(SIGNATURES)
+        assert model.result_.labels == ["SBS1", "SBS2", "SBS13"]
+        assert list(model.set_output(transform="pandas").transform(X)) == ["SBS1", "SBS2", "SBS13"]
+        assert set(model.result_.top_features(3)["name"]) == {"SBS1", "SBS2", "SBS13"}
+    assert um.PoissonNMF.from_factors(SIGNATURES.to_numpy()).result_.names is None
+    assert um.PoissonNMF.from_factors(pd.DataFrame(SIGNATURES.to_numpy())).result_.names is None, "0, 1, 2 are no names"
+
+
+def test_names_go_to_every_table_and_the_saved_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fit = a_fit().with_names(["clock", "sun", "smoke"])
+    write_fit(fit, tmp_path / "fit")
+    for name in ("proportions", "exposures", "topics"):
+        assert list(pd.read_csv(tmp_path / "fit" / f"{name}.csv", index_col=0)) == ["clock", "sun", "smoke"]
+    assert um.load(tmp_path / "fit" / "model.safetensors").labels == ["clock", "sun", "smoke"]
+    assert "sun" in told(["info", str(tmp_path / "fit")], capsys)
+    pd.DataFrame(random_counts(), columns=X.features).to_csv(tmp_path / "new.csv")
+    told(["transform", str(tmp_path / "fit"), str(tmp_path / "new.csv"), "-o", str(tmp_path / "p.csv")], capsys)
+    assert list(pd.read_csv(tmp_path / "p.csv", index_col=0)) == ["clock", "sun", "smoke"]
+    answer = json.loads(told(["info", str(tmp_path / "fit"), "--json"], capsys))
+    assert [topic["name"] for topic in answer["topics"]] == ["clock", "sun", "smoke"]
+
+
+def test_the_terminal_gives_names_to_all_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, file = tmp_path / "fit", tmp_path / "fit.safetensors"
+    write_fit(a_fit(), folder)
+    a_fit().save(file)
+    told(["report", str(folder), "--names", "2=sun"], capsys)
+    told(["report", str(folder), "--names", "3=smoke"], capsys)
+    assert list(pd.read_csv(folder / "proportions.csv", index_col=0)) == ["topic 1", "sun", "smoke"]
+    assert um.load(folder / "model.safetensors").labels == ["topic 1", "sun", "smoke"]
+    assert {"report.html", "structure.png"} < {path.name for path in folder.iterdir()}
+    (tmp_path / "names.json").write_text(json.dumps({"1": "clock"}))
+    told(["report", str(file), "--names", str(tmp_path / "names.json")], capsys)
+    assert um.load(file).labels == ["clock", "topic 2", "topic 3"]
+    told(["report", str(file), "--names", "a,b,c"], capsys)
+    assert um.load(file).labels == ["a", "b", "c"]
+    for bad, message in (("4=d", "there is no topic 4"), ("a,b", "2 names for 3 topics"), ("a,a,b", "would be called")):
+        with pytest.raises(SystemExit, match="2"):
+            main(["report", str(file), "--names", bad])
+        assert message in capsys.readouterr().err
+    (tmp_path / "names.json").write_text("[1, 2, 3]")
+    with pytest.raises(SystemExit, match="2"):
+        main(["report", str(file), "--names", str(tmp_path / "names.json")])
+    assert "give a list of names" in capsys.readouterr().err
+    assert um.load(file).labels == ["a", "b", "c"]
+
+
+def test_names_stand_in_pictures_and_on_the_page() -> None:
+    fit = a_fit().with_names({1: "clock $1", 3: "smoke"})
+    assert um.analysis.topic_names(fit)[0] == "1: clock $1"
+    assert "type" in um.analysis.topic_names(fit)[1]
+    legend = um.plot.structure(fit).get_legend()
+    assert {"1: clock $1", "3: smoke"} < {text.get_text() for text in legend.get_texts()}
+    assert any(panel.get_title(loc="left").startswith("smoke") for panel in um.plot.top_features(fit))
+    from unmix.report.payload import payload
+
+    assert [topic["name"] for topic in payload(fit, "")["topics"]] == ["clock $1", "", "smoke"]
+
+
+def test_names_survive_in_an_anndata() -> None:
+    pytest.importorskip("anndata")
+    fit = a_fit().with_names({2: "sun"})
+    assert um.sc.to_fit(um.sc.from_fit(fit)).labels == ["topic 1", "sun", "topic 3"]
+    assert um.sc.to_fit(um.sc.from_fit(a_fit())).names is None
+
+
+def test_exposures_are_counts_and_add_up_to_those_of_the_sample() -> None:
+    fit = a_fit()
+    np.testing.assert_allclose(fit.exposures.sum(axis=1), random_counts().sum(axis=1), rtol=1e-3)
+    np.testing.assert_allclose(fit.exposures, fit.L * fit.F.sum(axis=0))
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "too few": (["a", "b"], "2 names for 3 topics"),
+    "a word": ("abc", "3 names for 3 topics; give one each"),
+    "twice": (["a", "b", "a"], "two topics would be called 'a'"),
+    "another's": ({1: "topic 2"}, "two topics would be called 'topic 2'"),
+    "no such topic": ({4: "d"}, "there is no topic 4; this fit has topics 1 to 3"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_names_are_refused(case: str) -> None:
+    names, message = BAD[case]
+    with pytest.raises(ValueError, match=message):
+        a_fit().with_names(names)
+    assert a_fit().with_names(["a", "b", "c"]).with_names(None).labels == ["topic 1", "topic 2", "topic 3"]
+
+
+def test_completion_shows_the_public_names_alone() -> None:
+    assert set(dir(um)) == {*um.__all__, "sc"}
