@@ -26,6 +26,11 @@ class ReadOptions:
     raw: bool = False
     transpose: bool | None = None
     text_column: str | None = None
+    id_column: str | None = None
+    title_column: str | None = None
+    snippets: bool = False
+    encoding: str | None = None
+    skip_bad: bool = False
     min_df: int | float | None = None
     max_df: int | float | None = None
     stop_words: StopWords = "english"
