@@ -21,7 +21,8 @@ InputPath = Annotated[
     Path,
     typer.Argument(
         metavar="INPUT",
-        help="Counts or text: .npz .npy .mtx .mm .ldac .h5ad .h5 .csv .tsv .xlsx .parquet .txt .jsonl, a 10x folder, a folder of .txt, shards.",
+        help="Counts or text: .npz .npy .mtx .mm .ldac .h5ad .h5 .csv .tsv .xlsx .parquet .txt .jsonl, "
+        "a 10x folder, a folder of .txt, shards.",
     ),
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A fit's folder, or its model.safetensors.")]

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from unmix.shards import Shards
 
 WORDS_SHOWN = 8
-PARAMETERS = "layer raw transpose text_column id_column title_column snippets encoding skip_bad min_df max_df stop_words ngrams metadata"
+PARAMETERS = (
+    "layer raw transpose encoding text_column id_column title_column snippets skip_bad min_df max_df stop_words ngrams"
+)
 # a parameter, perhaps with its value, that is no part of a longer word, of the name of a file or of what stands in quotes
 PARAMETER = re.compile(
     rf"(?<![\w'./-])(?P<name>{'|'.join(PARAMETERS.split())})(?:=(?P<value>'[^']*'|[\w.]*\w))?(?![\w'/=]|\.\w)"
