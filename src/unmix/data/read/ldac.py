@@ -23,7 +23,7 @@ def read_ldac(path: Path, options: ReadOptions) -> RawCounts:
     n, terms, nonzeros = _size(path)
     if not n:
         raise ValueError("there is nothing in it; unmix needs a document a line")
-    vocabulary, notes = _vocabulary(path, terms)
+    vocabulary = _vocabulary(path, terms)
     m = terms if vocabulary is None else len(vocabulary)
 
     def read(start: int) -> Iterator[sp.csr_array]:
@@ -34,8 +34,8 @@ def read_ldac(path: Path, options: ReadOptions) -> RawCounts:
     blocks = ByRows((n, m), nonzeros, read)
     if not options.streamed:
         require_room(n, m, nonzeros)
-        return RawCounts(sp.vstack(list(read(0)), format="csr"), None, vocabulary, notes=notes, bare=True)
-    return RawCounts(blocks, None, vocabulary, notes=notes, bare=True)
+        return RawCounts(sp.vstack(list(read(0)), format="csr"), None, vocabulary, bare=True)
+    return RawCounts(blocks, None, vocabulary, bare=True)
 
 
 def _size(path: Path) -> tuple[int, int, int]:
@@ -48,12 +48,11 @@ def _size(path: Path) -> tuple[int, int, int]:
     return n, terms, nonzeros
 
 
-def _vocabulary(path: Path, terms: int) -> tuple[list[str] | None, list[str]]:
+def _vocabulary(path: Path, terms: int) -> list[str] | None:
+    """The words beside the file, if there are enough of them; if not, they are left aside as beside any matrix."""
     file = vocabulary_beside(path)
     words = [] if file is None else lines_of(file)
-    if file is None or len(words) >= terms:
-        return words or None, []
-    return None, [f"{file.name}: left aside, it has {len(words):,} rows for {terms:,} terms"]
+    return words if len(words) >= terms else None
 
 
 def _documents(path: Path) -> Iterator[Document]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -103,12 +103,8 @@ def add_snippets(raw: RawCounts, texts: Sequence[str]) -> None:
     elif raw.metadata is not None and SNIPPET in raw.metadata:
         raw.notes.append(f"there is a column {SNIPPET!r} already: it is kept instead of how texts begin")
     else:
-        snippets = pd.DataFrame({SNIPPET: _beginnings(texts, letters)})
-        raw.metadata = snippets if raw.metadata is None else pd.concat([raw.metadata, snippets], axis=1)
-
-
-def _beginnings(texts: Iterable[str], letters: int) -> list[str]:
-    return [beginning(text, letters) for text in texts]
+        known = pd.DataFrame(index=range(len(texts))) if raw.metadata is None else raw.metadata
+        raw.metadata = known.assign(**{SNIPPET: [beginning(text, letters) for text in texts]})
 
 
 def beginning(text: str, letters: int = LETTERS) -> str:
