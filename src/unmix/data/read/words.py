@@ -57,7 +57,14 @@ def without_addresses(text: str) -> str:
     ['read', 'or', 'mail', 'to', 'and', 'or', 'bees']
     """
     text = plain(text)
-    return ADDRESS.sub(" ", text) if "/" in text or "@" in text or "www." in text else text
+    if not _may_be_address(text):
+        return text
+    # word by word, as the pattern takes its time and few words have such a sign
+    return " ".join([ADDRESS.sub(" ", word) if _may_be_address(word) else word for word in text.split()])
+
+
+def _may_be_address(text: str) -> bool:
+    return "/" in text or "@" in text or "www." in text
 
 
 def words(text: str) -> list[str]:
@@ -71,7 +78,8 @@ def words(text: str) -> list[str]:
 
 def words_but_addresses(text: str) -> list[str]:
     """The words of a text without what may be left of addresses."""
-    return [word for word in words(text) if word not in LEFT_OF_ADDRESSES]
+    found = words(text)
+    return [word for word in found if word not in LEFT_OF_ADDRESSES] if "http" in text or "www" in text else found
 
 
 PREPARE = {1: plain, 2: without_addresses}  # by the rules of a model
