@@ -6,25 +6,21 @@ Nothing here unpickles.
 
 from __future__ import annotations
 
-import gzip
 import os
 import warnings
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from unmix.counts import Counts
 from unmix.data.read import excel, h5ad, ldac, matrices, tables, tenx, text
-from unmix.data.read.files import first_line
+from unmix.data.read.files import errors_about
 from unmix.data.read.names import FEATURES_FILE, add_neighbours, join_metadata, make_unique
-from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords, listed
+from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords, checked, listed
 from unmix.data.read.titles import number_texts
 from unmix.shard_files import MANIFEST
 from unmix.shards import JOURNAL, Shards
@@ -176,7 +172,7 @@ def read(
     number_texts(raw_counts)
     make_unique(raw_counts)
     with errors_about(path):
-        counts = _checked(raw_counts)
+        counts = checked(raw_counts)
     for note in raw_counts.notes:
         warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
     return counts
@@ -225,7 +221,7 @@ def read_texts(
     names = None if samples is None else [str(name) for name in np.asarray(samples, dtype=object).ravel().tolist()]
     found = text.counted(listed, options, samples=names, metadata=metadata)
     make_unique(found)
-    counts = _checked(found)
+    counts = checked(found)
     for note in found.notes:
         warnings.warn(note, UserWarning, stacklevel=2)
     return counts
@@ -285,25 +281,6 @@ def _known_ending(name: str) -> str | None:
     return next((ending for ending in READERS if name.lower().endswith(ending)), None)
 
 
-@contextmanager
-def errors_about(path: Path, *, keep: type[Exception] | tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Whatever goes wrong, but for what is to `keep`, becomes a ValueError that begins with the name of the file."""
-    try:
-        yield
-    except gzip.BadGzipFile as error:
-        raise ValueError(f"{path}: damaged, or cut short ({first_line(error)})") from error
-    except keep:
-        raise
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror or first_line(error)})") from error
-    except (EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: damaged, or cut short ({first_line(error)})") from error
-    except MemoryError as error:
-        raise ValueError(f"{path}: too large for this machine's memory, or damaged") from error
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
 def load(path: Path, options: ReadOptions) -> RawCounts:
     """What is in a file or folder, the way round that was asked for."""
     reader = _reader(path)
@@ -359,30 +336,6 @@ def _folder_reader(path: Path) -> Reader:
 
 def _refuse_shards(path: Path, options: ReadOptions) -> RawCounts:
     raise ValueError("holds shards already; open them with um.Shards or um.read")
-
-
-def _checked(raw: RawCounts) -> Counts:
-    """Counts, or an error about a value that speaks of it by name; Counts itself knows positions only."""
-    try:
-        return Counts(raw.matrix, raw.samples, raw.features, raw.metadata, raw.text)
-    except ValueError:
-        _refuse_value(raw)
-        raise
-
-
-def _refuse_value(raw: RawCounts) -> None:
-    """Name the first value that is no count, if there is one and names are known."""
-    values = raw.matrix.data if sp.issparse(raw.matrix) else raw.matrix
-    if raw.samples is None or raw.features is None or values.dtype.kind not in "if":
-        return
-    entries = sp.coo_array(raw.matrix)
-    bad = np.flatnonzero(~((entries.data >= 0) & (entries.data < np.inf)))
-    if bad.size:
-        row, column, value = entries.row[bad[0]], entries.col[bad[0]], entries.data[bad[0]]
-        raise ValueError(
-            f"row {row + 1} ({raw.samples[row]!r}), column {column + 1} ({raw.features[column]!r}) "
-            f"is {value:g}; unmix needs finite counts >= 0"
-        )
 
 
 def _refuse_text_options(options: ReadOptions, raw: RawCounts) -> None:

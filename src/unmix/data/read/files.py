@@ -6,6 +6,7 @@ import codecs
 import gzip
 import importlib
 import io
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,3 +93,22 @@ def extra(module: str, purpose: str, extras: str) -> Any:
 def first_line(error: BaseException) -> str:
     line = (str(error).splitlines() or [type(error).__name__])[0]
     return line.removeprefix("Error tokenizing data. C error: ").rstrip(".")
+
+
+@contextmanager
+def errors_about(path: Path, *, keep: type[Exception] | tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Whatever goes wrong, but for what is to `keep`, becomes a ValueError that begins with the name of the file."""
+    try:
+        yield
+    except gzip.BadGzipFile as error:
+        raise ValueError(f"{path}: damaged, or cut short ({first_line(error)})") from error
+    except keep:
+        raise
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error.strerror or first_line(error)})") from error
+    except (EOFError, zlib.error) as error:
+        raise ValueError(f"{path}: damaged, or cut short ({first_line(error)})") from error
+    except MemoryError as error:
+        raise ValueError(f"{path}: too large for this machine's memory, or damaged") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
