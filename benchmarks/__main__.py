@@ -23,6 +23,7 @@ COMMANDS = {
     "topics": ("data-folder", "threads"),
     "memory": OPTIONS.keys(),
     "startup": (),
+    "words": (),
     "restarts": OPTIONS.keys(),
     "lda": OPTIONS.keys(),
     "online": OPTIONS.keys(),

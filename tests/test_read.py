@@ -65,6 +65,16 @@ def save_mtx(path, table, metadata):
     save_neighbours(path, table, metadata)
 
 
+def save_ldac(path, table, metadata):
+    rows = [[f"{j}:{x}" for j, x in enumerate(row) if x] for row in table.to_numpy().tolist()]
+    write(path, "".join(" ".join([str(len(row)), *row]) + "\n" for row in rows))
+    save_neighbours(path, table, metadata)
+
+
+def save_xlsx(path, table, metadata):
+    pd.concat([metadata.set_axis(table.index), table], axis=1).to_excel(path)
+
+
 def save_csv(path, table, metadata):
     """As R does, names in quotes: without, a name with a carriage return breaks its row."""
     write(path, pd.concat([metadata.set_axis(table.index), table], axis=1).to_csv(quoting=csv.QUOTE_NONNUMERIC))
@@ -163,6 +173,11 @@ LAYOUTS = {
     "array.npy": (save_npy, True),
     "matrix.mtx": (save_mtx, True),
     "matrix.mtx.gz": (save_mtx, True),
+    "gensim.mm": (save_mtx, True),
+    "gensim.mm.gz": (save_mtx, True),
+    "blei.ldac": (save_ldac, True),
+    "blei.ldac.gz": (save_ldac, True),
+    "wide.xlsx": (save_xlsx, True),
     "wide.csv": (save_csv, True),
     "wide.csv.gz": (save_csv, True),
     "wide.tsv": (save_tsv, True),
@@ -205,7 +220,7 @@ def assert_same(counts, table=TABLE, metadata=None):
 
 
 def skip_without_extras(name):
-    for ending, module in ((".h5ad", "anndata"), (".h5", "h5py"), (".parquet", "pyarrow")):
+    for ending, module in ((".h5ad", "anndata"), (".h5", "h5py"), (".parquet", "pyarrow"), (".xlsx", "openpyxl")):
         if name.endswith(ending):
             pytest.importorskip(module)
 
@@ -361,7 +376,7 @@ def test_a_table_whose_rows_are_features_for_certain_is_transposed_with_a_warnin
     assert (kept.csr != counts.csr.T).nnz == 0
     assert counts.samples.tolist() == kept.features.tolist() == text.split("\n")[0].split(",")[1:]
     assert counts.features.tolist() == kept.samples.tolist()
-    told = f"rows look like features ({why}): transposed; use transpose=False (--no-transpose) to keep"
+    told = f"rows look like features ({why}): transposed; use transpose=False to keep"
     assert [told in note for note in said][-1]
     assert not any("transposed" in note for note in silent)
 
@@ -729,7 +744,7 @@ def test_like_has_no_effect_on_counts_and_refuses_texts_for_a_model_of_counts(tm
 def test_names_and_titles_name_texts_only_if_no_two_are_equal(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"name": "Ann", "text": "one bee"}\n{"name": "Ann", "text": "two wasps"}\n')
     counts = read(tmp_path / "a.jsonl")
-    assert counts.samples is None
+    assert counts.samples.tolist() == ["text 1", "text 2"]
     assert counts.metadata["name"].tolist() == ["Ann", "Ann"]
 
 

@@ -114,7 +114,7 @@ class Counts:
 
     def __repr__(self) -> str:
         n, m = self.shape
-        return f"Counts({n:,} samples × {m:,} features, {self.nnz:,} nonzeros, total {self.total:,.10g})"
+        return f"Counts({n:,} samples × {m:,} features, {self.nnz:,} nonzeros, total {amount(self.total)})"
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -134,11 +134,55 @@ class Counts:
         counts.samples, counts.features, counts.metadata, counts.text = samples, features, metadata, text
         return counts
 
-    def take(self, rows: Integers) -> Self:
-        """These samples, in this order, with their names and metadata."""
-        samples = None if self.samples is None else self.samples[rows]
-        metadata = None if self.metadata is None else self.metadata.iloc[rows]
-        return self.trusted(self.csr[rows], samples, self.features, metadata, self.text)
+    def take(self, rows: ArrayLike | None = None, features: ArrayLike | None = None) -> Self:
+        """These samples with their names and metadata, and these features, in this order.
+
+        Parameters
+        ----------
+        rows
+            Places of samples, or a truth value for each; all of them by default.
+        features
+            Names of features, their places, or a truth value for each; all of them by default.
+
+        >>> Counts([[1, 0, 2], [0, 3, 0]], features=["ant", "bee", "cat"]).take(features=["cat", "ant"]).csr.toarray()
+        array([[2., 1.],
+               [0., 0.]])
+        """
+        csr, samples, metadata, names = self.csr, self.samples, self.metadata, self.features
+        if rows is not None:
+            rows = np.asarray(rows)
+            csr, samples = csr[rows], None if samples is None else samples[rows]
+            metadata = None if metadata is None else metadata.iloc[rows]
+        if features is not None:
+            places = self._places(np.asarray(features))
+            csr, names = csr[:, places], None if names is None else names[places]
+            csr.sort_indices()
+        return self.trusted(csr, samples, names, metadata, self.text)
+
+    def _places(self, wanted: NDArray[Any]) -> Integers:
+        """Where features stand that are given by name, by place or by truth values."""
+        m = self.shape[1]
+        if wanted.dtype.kind == "b" and wanted.shape == (m,):
+            return np.flatnonzero(wanted)
+        if wanted.ndim == 1 and wanted.dtype.kind in "iu":
+            if wanted.size and not (wanted.min() >= -m and wanted.max() < m):
+                raise ValueError(
+                    f"features: {wanted[(wanted < -m) | (wanted >= m)][0]} is no place among {m:,}; give 0 to {m - 1}"
+                )
+            return wanted % m
+        if wanted.ndim != 1 or wanted.dtype.kind not in "UO":
+            raise ValueError(f"features: give their names, their places, or {m:,} truth values")
+        if self.features is None:
+            raise ValueError("features: these counts have no names of features; give places")
+        place = {name: j for j, name in enumerate(self.features.tolist())}
+        if unknown := [str(name) for name in wanted.tolist() if str(name) not in place]:
+            more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
+            raise ValueError(f"features: there is no {', '.join(map(repr, unknown[:3]))}{more}; compare the spelling")
+        if len(place) < m:
+            twice = next((name for name in map(str, wanted.tolist()) if (self.features == name).sum() > 1), None)
+            if twice is not None:
+                raise ValueError(f"features: several are called {twice!r}; give places")
+        return np.array([place[str(name)] for name in wanted.tolist()], dtype=np.int64)
 
     def with_values(self, values: Floats) -> Self:
         """Other values >= 0 in place of the nonzeros; entries that become zero are dropped."""
@@ -290,6 +334,15 @@ class Counts:
             small = x.max() < len(table) and np.array_equal(x, whole := x.astype(np.int32))
             total += float((table[whole] if small else gammaln(x + 1)).sum())
         return total
+
+
+def amount(total: float) -> str:
+    """A sum of counts for people: whole, but for a small one that is not.
+
+    >>> amount(319_044.2382), amount(1234.0), amount(12.3456)
+    ('319,044', '1,234', '12.3')
+    """
+    return f"{total:,.0f}" if total % 1 == 0 or abs(total) >= 100 else f"{total:.3g}"
 
 
 def _arrays(matrix: sp.csr_array | sp.csc_array) -> CSR:

@@ -246,4 +246,11 @@ def table_to_json(table: pd.DataFrame) -> Record:
 
 
 def table_from_json(table: Record) -> pd.DataFrame:
-    return pd.DataFrame(table["data"], columns=table["columns"])
+    frame = pd.DataFrame(table["data"], columns=table["columns"])
+    for place in range(len(table["columns"])):
+        values = [row[place] for row in table["data"]]
+        known = [value for value in values if value is not None]
+        # whole numbers with gaps, of which pandas would make fractions
+        if known and len(known) < len(values) and all(type(value) is int for value in known):
+            frame.isetitem(place, pd.array(values, dtype="Int64"))
+    return frame

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from unmix import kernels, shard_files
-from unmix.counts import Counts, Names
+from unmix.counts import Counts, Names, amount
 from unmix.shard_files import FEATURES, FILE_NAME, MANIFEST, SAMPLE, Encoded, file_name
 from unmix.types import CSR, Floats, Integers, Record
 
@@ -164,7 +164,7 @@ class Shards:
 
     def __repr__(self) -> str:
         n, m = self.shape
-        size = f"{n:,} samples × {m:,} features, {self.nnz:,} nonzeros, total {self.total:,.10g}"
+        size = f"{n:,} samples × {m:,} features, {self.nnz:,} nonzeros, total {amount(self.total)}"
         return f"Shards({size}, in {self.n_shards:,} shard{'s' * (self.n_shards > 1)})"
 
     def __len__(self) -> int:

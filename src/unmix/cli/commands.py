@@ -128,7 +128,12 @@ def fit(
     raw: Raw = False,
     transpose: Transpose = None,
     metadata: options.Metadata = None,
+    encoding: options.Encoding = None,
     text_column: TextColumn = None,
+    id_column: options.IdColumn = None,
+    title_column: options.TitleColumn = None,
+    snippets: options.Snippets = False,
+    skip_bad: options.SkipBad = False,
     min_df: options.MinDf = None,
     max_df: options.MaxDf = None,
     stop_words: options.StopWords = "english",
@@ -168,7 +173,12 @@ def fit(
         "raw": raw,
         "transpose": transpose,
         "metadata": metadata,
+        "encoding": encoding,
         "text_column": text_column,
+        "id_column": id_column,
+        "title_column": title_column,
+        "snippets": snippets,
+        "skip_bad": skip_bad,
         "min_df": options.documents("--min-df", min_df),
         "max_df": options.documents("--max-df", max_df),
         "stop_words": None if stop_words == "none" else stop_words,
@@ -207,7 +217,11 @@ def transform(
     layer: Layer = None,
     raw: Raw = False,
     transpose: Transpose = None,
+    encoding: options.Encoding = None,
     text_column: TextColumn = None,
+    id_column: options.IdColumn = None,
+    title_column: options.TitleColumn = None,
+    skip_bad: options.SkipBad = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -224,8 +238,18 @@ def transform(
     show.speak(quiet=quiet, json=json)
     check_file(output, ".csv", ".npy")
     known = read_model(model)
+    reading: dict[str, Any] = {
+        "layer": layer,
+        "raw": raw,
+        "transpose": transpose,
+        "encoding": encoding,
+        "text_column": text_column,
+        "id_column": id_column,
+        "title_column": title_column,
+        "skip_bad": skip_bad,
+    }
     if is_shards(input):
-        shards = cast("Shards", read(input, layer=layer, raw=raw, transpose=transpose, text_column=text_column))
+        shards = cast("Shards", read(input, **reading))
         try:
             write_proportions_of_shards(shards, known, output)
         except ValueError as error:
@@ -233,7 +257,7 @@ def transform(
         show.say(f"wrote {output}: {len(shards):,} samples × {known.n_topics} topics")
         show.answer({"output": str(output), "samples": len(shards), "topics": known.n_topics})
         return
-    counts = read_counts(input, layer=layer, raw=raw, transpose=transpose, text_column=text_column, like=known)
+    counts = read_counts(input, like=known, **reading)
     try:
         matched = match_features(counts, known)
     except ValueError as error:
@@ -273,7 +297,11 @@ def shard(
     layer: Layer = None,
     raw: Raw = False,
     transpose: Transpose = None,
+    encoding: options.Encoding = None,
     text_column: TextColumn = None,
+    id_column: options.IdColumn = None,
+    title_column: options.TitleColumn = None,
+    skip_bad: options.SkipBad = False,
     min_df: options.MinDf = None,
     max_df: options.MaxDf = None,
     stop_words: options.StopWords = "english",
@@ -305,7 +333,11 @@ def shard(
                 layer=layer,
                 raw=raw,
                 transpose=transpose,
+                encoding=encoding,
                 text_column=text_column,
+                id_column=id_column,
+                title_column=title_column,
+                skip_bad=skip_bad,
                 min_df=options.documents("--min-df", min_df),
                 max_df=options.documents("--max-df", max_df),
                 stop_words=None if stop_words == "none" else stop_words,
@@ -330,7 +362,9 @@ def info(
     layer: Layer = None,
     raw: Raw = False,
     transpose: Transpose = None,
+    encoding: options.Encoding = None,
     text_column: TextColumn = None,
+    skip_bad: options.SkipBad = False,
     json: Json = False,
 ) -> None:
     """Describe a data set or a model, and say whether it looks like counts."""
@@ -356,9 +390,27 @@ def info(
         show.facts({"file": kind_of(file)} | show.describe_shards(shards) | verified)
         show.answer({"kind": kind_of(file)} | show.shards_as_json(shards) | ({"verified": True} if verify else {}))
         return
-    counts = read_counts(file, aloud=False, layer=layer, raw=raw, transpose=transpose, text_column=text_column)
-    show.facts({"file": kind_of(file)} | show.describe_counts(counts))
-    show.answer({"kind": kind_of(file)} | show.counts_as_json(counts))
+    reading: dict[str, Any] = {
+        "layer": layer,
+        "raw": raw,
+        "transpose": transpose,
+        "encoding": encoding,
+        "text_column": text_column,
+        "skip_bad": skip_bad,
+    }
+    matrices, obs = anndata_contents(file)
+    try:
+        counts = read_counts(file, aloud=False, **reading)
+    except ValueError as error:
+        if not matrices:
+            raise
+        show.facts({"file": kind_of(file)} | matrices | {"obs": ", ".join(obs) or "no columns"})
+        show.note(str(error))
+        show.answer({"kind": kind_of(file), "matrices": matrices, "metadata": obs, "problem": str(error)})
+        return
+    show.facts({"file": kind_of(file)} | show.describe_counts(counts) | matrices)
+    more = {"matrices": matrices} if matrices else {}
+    show.answer({"kind": kind_of(file)} | show.counts_as_json(counts) | more)
 
 
 @app.command(
@@ -425,6 +477,18 @@ def simulate(
     show.answer({"output": str(output)} | show.counts_as_json(counts))
 
 
+def anndata_contents(path: Path) -> tuple[dict[str, str], list[str]]:
+    """The matrices and the columns of obs in an AnnData file; nothing for other files, and for what cannot be opened."""
+    from unmix.data.read import h5ad
+
+    if path.suffix.lower() != ".h5ad" and not (path.is_dir() and h5ad.is_zarr(path)):
+        return {}, []
+    try:
+        return h5ad.contents(path)
+    except (ValueError, OSError, KeyError):
+        return {}, []  # `read` will say what is wrong
+
+
 def read_counts(path: Path, *, aloud: bool = True, **reading: Any) -> Counts:
     from unmix.data.read import read
     from unmix.shards import Shards
@@ -449,7 +513,7 @@ def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None)
         shards = cast("Shards", read(path, **reading))
         show.say(f"opened {path}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
         return path, shards
-    options = {name: value for name, value in reading.items() if name != "metadata"}
+    options = {name: value for name, value in reading.items() if name not in ("metadata", "snippets")}
     most = available() if allowed is None else allowed
     needed, folder = memory_for(path, **options), Path(f"{name_of(path)}.shards")
     if needed is None or needed <= most or needed / 10 > shutil.disk_usage(".").free:  # shards would not fit either
@@ -459,6 +523,8 @@ def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None)
     )
     if reading["metadata"] is not None:
         show.note("shards hold no metadata: --metadata is left aside")
+    if reading["snippets"]:
+        show.note("shards hold no metadata: --snippets is left aside")
     with show.working(f"making {folder}"):
         shards = make_shards(path, folder, **options)
     show.say(f"wrote {folder}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")

@@ -101,6 +101,7 @@ def fitted(
     """The fit, from the start or from an earlier one, with a checkpoint every so many seconds."""
     from sklearn.exceptions import ConvergenceWarning
 
+    from unmix.estimators.base import NO_COUNTS
     from unmix.shards import Shards
     from unmix.solvers import Checkpoint, MeasureKKT
 
@@ -111,6 +112,7 @@ def fitted(
     estimator.set_params(callbacks=[*measuring, *on_the_way], verbose=show.lively())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # told later, in the words of the command line
+        warnings.filterwarnings("ignore", f".*{NO_COUNTS}")  # among the advice
         return (estimator.fit(counts) if resume_from is None else estimator.resume(counts, resume_from)).result_
 
 

@@ -21,7 +21,8 @@ InputPath = Annotated[
     Path,
     typer.Argument(
         metavar="INPUT",
-        help="Counts or text: .npz .npy .mtx .h5ad .h5 .csv .tsv .parquet .txt .jsonl, a 10x folder, a folder of .txt, shards.",
+        help="Counts or text: .npz .npy .mtx .mm .ldac .h5ad .h5 .csv .tsv .xlsx .parquet .txt .jsonl, "
+        "a 10x folder, a folder of .txt, shards.",
     ),
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A fit's folder, or its model.safetensors.")]
@@ -34,9 +35,14 @@ Transpose = Annotated[
         "--transpose/--no-transpose", help="Whether the rows of a table are features.", show_default="by its labels"
     ),
 ]
+Encoding = Annotated[str | None, reading(help="Of texts and tables, such as latin-1.", show_default="utf-8")]
 Metadata = Annotated[Path | None, reading(metavar="FILE", help="A .csv or .tsv with a row a sample, found by name.")]
 
 TextColumn = Annotated[str | None, of_text(help="Column or field that holds the text.", show_default="by its name")]
+IdColumn = Annotated[str | None, of_text(help="Column or field that names the texts.", show_default="by its name")]
+TitleColumn = Annotated[str | None, of_text(help="Column or field with their titles.", show_default="by its name")]
+Snippets = Annotated[bool, of_text("--snippets", help="Keep how each text begins, for the page.")]
+SkipBad = Annotated[bool, of_text("--skip-bad", help="Go on without the files of a folder that cannot be read.")]
 MinDf = Annotated[
     str | None,
     of_text(
@@ -46,7 +52,9 @@ MinDf = Annotated[
     ),
 ]
 MaxDf = Annotated[str | None, of_text(metavar="N|PART", help="Words in more documents are left out.")]
-StopWords = Annotated[str, of_text(metavar="english|none|FILE", help="Words to leave out; a file has one a line.")]
+StopWords = Annotated[
+    str, of_text(metavar="LANGUAGE|none|FILE", help="Words to leave out: english, german, …; a file has one a line.")
+]
 Ngrams = Annotated[int, of_text(min=1, max=5, help="Count runs of up to so many words too.")]
 
 Topics = Annotated[int, fitting("-k", "--topics", min=1, help="Number of topics.")]

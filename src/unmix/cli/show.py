@@ -4,6 +4,7 @@ a machine reads."""
 from __future__ import annotations
 
 import json as json_module
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
     from unmix.shards import Shards
 
 WORDS_SHOWN = 8
+PARAMETERS = (
+    "layer raw transpose encoding text_column id_column title_column snippets skip_bad min_df max_df stop_words ngrams"
+)
+# a parameter, perhaps with its value, that is no part of a longer word, of the name of a file or of what stands in quotes
+PARAMETER = re.compile(
+    rf"(?<![\w'./-])(?P<name>{'|'.join(PARAMETERS.split())})(?:=(?P<value>'[^']*'|[\w.]*\w))?(?![\w'/=]|\.\w)"
+)
 
 
 class Invocation:
@@ -79,12 +87,32 @@ def say(text: str) -> None:
 
 def note(text: str) -> None:
     """A warning, in one line."""
-    console(stderr=True).print(Text("note: ", style="yellow") + Text(printable(text)), soft_wrap=True)
+    words = printable(in_terminal_words(text))
+    console(stderr=True).print(Text("note: ", style="yellow") + Text(words), soft_wrap=True)
 
 
 def complain(text: str) -> None:
     """What was wrong, in one line."""
-    print(f"error: {printable(text)}", file=sys.stderr)
+    print(f"error: {printable(in_terminal_words(text))}", file=sys.stderr)
+
+
+def in_terminal_words(text: str) -> str:
+    """What the library says of its parameters, said of the options of the terminal. Words in quotes are a user's.
+
+    >>> in_terminal_words("use layer='counts', raw=True or transpose=False; name the field with text_column")
+    'use --layer counts, --raw or --no-transpose; name the field with --text-column'
+    """
+    return PARAMETER.sub(_option, text)
+
+
+def _option(found: re.Match[str]) -> str:
+    name, value = found["name"], found["value"]
+    option = "--" + name.replace("_", "-")
+    if value is None:
+        return option if "_" in name else found[0]  # "raw" is a word, too
+    if value in ("True", "False"):
+        return option if value == "True" else option.replace("--", "--no-")
+    return f"{option} {'none' if value == 'None' else shlex.quote(value.strip(chr(39)))}"
 
 
 def printable(text: str) -> str:
@@ -97,9 +125,11 @@ def plural(n: int, thing: str) -> str:
 
 
 def described(counts: Counts | Shards) -> str:
+    from unmix.counts import amount
+
     n, m = counts.shape
     sample, feature = ("document", "word") if counts.text else ("sample", "feature")
-    return f"{plural(n, sample)} × {plural(m, feature)}, {counts.total:,.10g} counts"
+    return f"{plural(n, sample)} × {plural(m, feature)}, {amount(counts.total)} counts"
 
 
 def working(text: str) -> AbstractContextManager[Any]:
@@ -146,6 +176,8 @@ def outcome(fit: Fit) -> str:
 
 
 def describe_counts(counts: Counts) -> dict[str, str]:
+    from unmix.counts import amount
+
     n, m = counts.shape
     known = counts.facts
     fractions = known["fractional"]
@@ -153,7 +185,7 @@ def describe_counts(counts: Counts) -> dict[str, str]:
         "samples": f"{n:,}" + examples(counts.samples),
         "features": f"{m:,}" + examples(counts.features),
         "nonzeros": f"{counts.nnz:,} ({counts.nnz / (n * m):.3%} of all entries)",
-        "total": f"{counts.total:,.10g}",
+        "total": amount(counts.total),
         "looks like counts": "yes" if not fractions else f"no: {fractions:.1%} of the nonzeros are not whole numbers",
         "without counts": f"{plural(known['empty_samples'], 'sample')}, {plural(known['empty_features'], 'feature')}",
     }
@@ -166,6 +198,8 @@ def describe_shards(shards: Shards) -> dict[str, str]:
     """Without reading more than the first of them."""
     import numpy as np
 
+    from unmix.counts import amount
+
     n, m = shards.shape
     known, few = shards.facts, shards.take(np.arange(min(n, 4)))
     fractions = known["fractional"]
@@ -175,7 +209,7 @@ def describe_shards(shards: Shards) -> dict[str, str]:
         "samples": f"{n:,}" + examples(few.samples),
         "features": f"{m:,}" + examples(shards.features),
         "nonzeros": f"{shards.nnz:,} ({shards.nnz / (n * m):.3%} of all entries)",
-        "total": f"{shards.total:,.10g}",
+        "total": amount(shards.total),
         "looks like counts": "yes" if not fractions else f"no: {fractions:.1%} of the nonzeros are not whole numbers",
         "without counts": f"{plural(known['empty_samples'], 'sample')}, {plural(known['empty_features'], 'feature')}",
         "shards": f"{shards.n_shards:,} of up to {plural(shards.rows_per_shard, 'sample')}, {gigabytes(size)}, "

@@ -20,9 +20,10 @@ from unmix.data import read as reading
 from unmix.data.build import Progress, build
 from unmix.data.read import h5ad
 from unmix.data.read.blocks import ROWS, ByRows
-from unmix.data.read.names import FEATURES_FILE, SAMPLES_FILE, make_unique
+from unmix.data.read.names import FEATURES_FILE, SAMPLES_FILE, VOCABULARY_FILE, make_unique
 from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords
 from unmix.data.read.text import about_empty
+from unmix.data.read.titles import number_texts
 from unmix.estimators.lazy import is_anndata, is_dask
 from unmix.shards import Shards, start_sample
 from unmix.types import Record
@@ -43,6 +44,10 @@ def shard(
     raw: bool = False,
     transpose: bool | None = None,
     text_column: str | None = None,
+    id_column: str | None = None,
+    title_column: str | None = None,
+    encoding: str | None = None,
+    skip_bad: bool = False,
     min_df: int | float | None = None,
     max_df: int | float | None = None,
     stop_words: StopWords = "english",
@@ -68,7 +73,7 @@ def shard(
         Where to write: a new folder, or one in which the same source was begun.
     samples, features
         Names, if the source has none or others are wanted.
-    layer, raw, transpose, text_column, min_df, max_df, stop_words, ngrams, like
+    layer, raw, transpose, text_column, id_column, title_column, encoding, skip_bad, min_df, max_df, stop_words, ngrams, like
         As in `unmix.read`. `layer` and `raw` are for AnnData as well.
     sample
         How many samples a fit shall start from, in memory: 16,384 unless given. More of them show rarer topics.
@@ -78,7 +83,22 @@ def shard(
     progress
         Called with the number of samples written and of all, if that is known, after every shard.
     """
-    options = ReadOptions(layer, raw, transpose, text_column, min_df, max_df, stop_words, ngrams, like, streamed=True)
+    options = ReadOptions(
+        layer=layer,
+        raw=raw,
+        transpose=transpose,
+        text_column=text_column,
+        id_column=id_column,
+        title_column=title_column,
+        encoding=encoding,
+        skip_bad=skip_bad,
+        min_df=min_df,
+        max_df=max_df,
+        stop_words=stop_words,
+        ngrams=ngrams,
+        like=like,
+        streamed=True,
+    )
     start_sample(0, sample)
     if not isinstance(source, str | os.PathLike):
 
@@ -97,6 +117,7 @@ def shard(
 
     def opened() -> RawCounts:
         found = _renamed(reading.load(path, options), samples, features)
+        number_texts(found)
         make_unique(found)
         notes.extend(found.notes)
         return found
@@ -127,7 +148,9 @@ def _of_path(path: Path) -> Record:
     """By what to know a file again, or a folder and all that is in it, and the names beside a matrix."""
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     if not path.is_dir():
-        files += [file for name in (FEATURES_FILE, SAMPLES_FILE) if (file := path.parent / name).is_file()]
+        files += [
+            file for name in (FEATURES_FILE, VOCABULARY_FILE, SAMPLES_FILE) if (file := path.parent / name).is_file()
+        ]
     told = [(file.name, (known := file.stat()).st_size, known.st_mtime_ns) for file in files]
     contents = hashlib.sha256(json.dumps(told).encode()).hexdigest()
     return {"name": path.resolve().name, "bytes": sum(size for _, size, _ in told), "files": contents}
@@ -155,7 +178,7 @@ def _checksum(text: str) -> str:
 
 def _in_python(source: Any, options: ReadOptions) -> RawCounts:
     """An object with counts in it."""
-    for name in options.given("text_column", "min_df", "max_df", "stop_words", "ngrams", "like"):
+    for name in options.given(*reading.TEXT, *reading.FOLDER, *reading.OF_TEXTS, "like"):
         raise ValueError(f"{name} is for files of texts; leave it out")
     if is_anndata(source):
         return _of_anndata(source, options)

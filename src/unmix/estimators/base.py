@@ -37,6 +37,10 @@ from unmix.types import Floats, Record, Seed
 Init = str | tuple[ArrayLike, ArrayLike] | Fit
 
 ALIKE = {"PoissonNMF", "TopicModel"}  # two ways to read one fit
+MOST_FRACTIONS = 0.5  # of the values; a matrix with more is no matrix of counts
+NO_COUNTS = (
+    "of the values are not whole numbers, as after tf-idf, logarithms or normalisation; unmix models counts: give those"
+)
 SMOOTHING = 1e-3  # of the overall frequencies of features, in predictions
 MAY_CHANGE = {"engine", "max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
 
@@ -123,6 +127,8 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         """All fits, from the beginning or from where one was left off."""
         self._check_parameters()
         counts = self._checked_counts(X, reset=True)
+        if (fractional := counts.facts["fractional"]) > MOST_FRACTIONS:
+            warnings.warn(f"{fractional:.0%} {NO_COUNTS}", UserWarning, stacklevel=3)
         if resume_from is not None:
             self.check_resumable(counts, resume_from)
             if resume_from.status == "converged":

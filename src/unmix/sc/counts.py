@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from unmix.counts import Counts
+from unmix.estimators.base import MOST_FRACTIONS
 from unmix.estimators.lazy import memory_of, temporary_shards
 from unmix.memory import available
 from unmix.shards import Shards
@@ -19,7 +20,6 @@ from unmix.types import Integers
 if TYPE_CHECKING:
     from anndata import AnnData
 
-MOST_FRACTIONS = 0.5  # of the values; a matrix with more is no matrix of counts
 CELLS_AT_A_TIME = 8192  # of a file
 CELLS_LOOKED_AT = 100  # to tell whether another matrix holds counts
 

@@ -19,7 +19,7 @@ from unmix.counts import Counts
 from unmix.data.match import match_features
 from unmix.data.write import MODEL_FILE
 from unmix.estimators import from_fit
-from unmix.estimators.base import CountsEstimator
+from unmix.estimators.base import NO_COUNTS, CountsEstimator
 from unmix.fit import Fit, load
 from unmix.models.topics import poisson_to_topics, topics_to_poisson
 from unmix.plot import topic_colours
@@ -105,7 +105,10 @@ def topics(
     genes = _genes(adata, mask_var)
     with fittable(adata, layer, use_raw, genes) as counts:
         _warn_of_empty_cells(counts)
-        fit = estimator.fit(counts).result_
+        with warnings.catch_warnings():
+            if isinstance(counts, Counts):  # `counts_of` has said it, and where counts are
+                warnings.filterwarnings("ignore", f".*{NO_COUNTS}")
+            fit = estimator.fit(counts).result_
     column = mask_var if isinstance(mask_var, str) else None
     source = {"layer": layer, "use_raw": use_raw or None, "mask_var": column}
     places = np.arange(adata.n_vars) if genes is None else genes

@@ -6,25 +6,22 @@ Nothing here unpickles.
 
 from __future__ import annotations
 
-import gzip
 import os
 import warnings
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from unmix.counts import Counts
-from unmix.data.read import h5ad, matrices, tables, tenx, text
-from unmix.data.read.files import first_line
+from unmix.data.read import excel, h5ad, ldac, matrices, tables, tenx, text
+from unmix.data.read.files import errors_about
 from unmix.data.read.names import FEATURES_FILE, add_neighbours, join_metadata, make_unique
-from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords, listed
+from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords, checked, listed
+from unmix.data.read.titles import number_texts
 from unmix.shard_files import MANIFEST
 from unmix.shards import JOURNAL, Shards
 
@@ -42,25 +39,32 @@ class Reader(NamedTuple):
     options: frozenset[str]
 
 
-MATRIX, TABLE, TEXT = frozenset({"transpose"}), frozenset({"transpose", "text_column"}), frozenset({"text_column"})
+TEXT = frozenset({"text_column", "id_column", "title_column", "snippets", "encoding"})
+FOLDER, LINES = frozenset({"encoding", "skip_bad", "snippets"}), frozenset({"transpose", "encoding", "snippets"})
+MATRIX, TABLE, SHEET = frozenset({"transpose"}), TEXT | {"transpose"}, TEXT - {"encoding"} | {"transpose"}
+BY_FORMAT = ("layer", "raw", "transpose", *sorted(TEXT | FOLDER))  # options that mean something for some formats only
+OF_TEXTS = ("min_df", "max_df", "stop_words", "ngrams")  # and for texts only, wherever they come from
 
 READERS = {
     ".npz": Reader("sparse matrix of scipy", matrices.read_npz, MATRIX),
     ".npy": Reader("array of numpy", matrices.read_npy, MATRIX),
     ".mtx": Reader("MatrixMarket file", tenx.read_mtx, MATRIX),
+    ".mm": Reader("MatrixMarket file", tenx.read_mtx, MATRIX),
+    ".ldac": Reader("LDA-C file", ldac.read_ldac, frozenset()),
     ".h5": Reader("10x HDF5 file", tenx.read_h5, frozenset({"layer"})),
     ".h5ad": Reader("AnnData file", h5ad.read_h5ad, frozenset({"layer", "raw"})),
     ".csv": Reader("CSV table", tables.read_csv, TABLE),
     ".tsv": Reader("TSV table", tables.read_tsv, TABLE),
-    ".parquet": Reader("Parquet table", tables.read_parquet, TABLE),
-    ".txt": Reader("text, one document a line", text.read_txt, MATRIX),
+    ".parquet": Reader("Parquet table", tables.read_parquet, SHEET),
+    ".xlsx": Reader("Excel table", excel.read_xlsx, SHEET),
+    ".txt": Reader("text, one document a line", text.read_txt, LINES),
     ".jsonl": Reader("JSON lines", text.read_jsonl, TEXT),
 }
 # Of these the number of nonzeros is known before the matrix is read.
 SIZE_KNOWN = {READERS[ending].kind for ending in (".npz", ".h5", ".h5ad")}
 BYTES_A_NONZERO = 48  # at most at a time, from reading to the end of a fit
 
-COMPRESSED = (".mtx", ".csv", ".tsv", ".txt", ".jsonl")  # may end in .gz as well
+COMPRESSED = (".mtx", ".mm", ".ldac", ".csv", ".tsv", ".txt", ".jsonl")  # may end in .gz as well
 READERS |= {f"{ending}.gz": READERS[ending]._replace(kind=READERS[ending].kind + " (gzip)") for ending in COMPRESSED}
 
 
@@ -72,6 +76,11 @@ def read(
     transpose: bool | None = None,
     metadata: str | os.PathLike[str] | None = None,
     text_column: str | None = None,
+    id_column: str | None = None,
+    title_column: str | None = None,
+    snippets: bool = False,
+    encoding: str | None = None,
+    skip_bad: bool = False,
     min_df: int | float | None = None,
     max_df: int | float | None = None,
     stop_words: StopWords = "english",
@@ -81,27 +90,29 @@ def read(
     """Counts from a file or folder, samples × features; its name and contents tell the format.
 
     Matrices
-        `.npz` (saved by `scipy.sparse.save_npz`), `.npy` (two dimensions), `.mtx[.gz]` (MatrixMarket). A `features.txt`
-        (one name per line) and a `samples.csv` (one row per sample; a column `sample`, if any, has their names) in the same
-        folder come along if their lengths fit.
+        `.npz` (saved by `scipy.sparse.save_npz`), `.npy` (two dimensions), `.mtx[.gz]` or `.mm` (MatrixMarket), `.ldac`
+        (Blei's LDA-C). A `features.txt` or `vocab.txt` (one name per line; or a `.vocab` of the same name) and a
+        `samples.csv` (one row per sample; a column `sample`, if any, has their names) in the same folder come along if
+        their lengths fit.
     Single cells
         `.h5ad`: `X`, or `layer="counts"`, or `raw=True`; obs becomes the metadata. A 10x folder (matrix.mtx,
         barcodes.tsv, and features.tsv or genes.tsv, each perhaps with .gz) or 10x `.h5` file: gene symbols become the
         names, other types of features than Gene Expression are left out; `layer` chooses among several genomes.
     Tables
-        `.csv[.gz]`, `.tsv[.gz]`, `.parquet`. Wide: feature names in the first row; the first column has sample names
-        if its header is empty or says so (such as `id`, `sample`), or if it holds text; further columns of text are
-        metadata. Where labels say for certain that rows are features (the header `gene`, mutation types, cell barcodes
-        on top …) the table is transposed, with a warning. Long: three columns whose headers say sample, feature and
-        count (or cell, gene, umi; doc, word, n; …). A `.txt` of numbers between tabs is a table too.
+        `.csv[.gz]`, `.tsv[.gz]`, `.parquet`, `.xlsx` (its first sheet). Wide: feature names in the first row; the first
+        column has sample names if its header is empty or says so (such as `id`, `sample`), or if it holds text; further
+        columns of text are metadata. Where labels say for certain that rows are features (the header `gene`, mutation
+        types, cell barcodes on top …) the table is transposed, with a warning. Long: three columns whose headers say
+        sample, feature and count (or cell, gene, umi; doc, word, n; …). A `.txt` of numbers between tabs is a table too.
+        Where types of mutations stand in two columns, "C>A" and "ACA", they become A[C>A]A.
     Texts
         A folder of `.txt` files, or of folders of them; a `.txt[.gz]` with one document per line; `.jsonl[.gz]` with a
-        field `text`; a table with a column `text`. Fields `id`, `name` or `title` name the documents, the others are
-        metadata.
+        field `text`; a table with a column `text`. A column such as `id` or `doc_id` names the documents, or else one
+        such as `title`; titles and all other columns are metadata. Addresses on the web and of e-mail are not counted.
     Shards
         A folder made by `unmix.shard` gives `unmix.Shards`.
 
-    Text is UTF-8 throughout. Names that come twice are told apart with -1, -2, …, with a warning.
+    Text is UTF-8 unless `encoding` says otherwise. Names that come twice are told apart with -1, -2, …, with a warning.
 
     Parameters
     ----------
@@ -111,12 +122,21 @@ def read(
         A CSV or TSV file with more about the samples, matched by a column with their names, or else row by row.
     text_column
         The column or field that holds the texts, if it is not called `text`.
+    id_column, title_column
+        The columns or fields that name the texts and that hold their titles, if others are wanted than are found.
+    snippets
+        Whether to keep how each text begins, up to 200 letters, in a column `snippet` of the metadata.
+    encoding
+        Of texts and tables, such as "latin-1" or "cp1252".
+    skip_bad
+        Whether to go on without the files of a folder of texts that cannot be read.
     min_df, max_df
         Words in fewer or more documents than this are left out: numbers of documents, or shares if they are floats.
         By default none is too frequent, and a word must be in 1, 2 or 5 documents where there are fewer than 10, fewer
         than 100, or more.
     stop_words
-        "english", None, a list, or a file with one word per line: words not to count.
+        Words not to count: "english", another language ("german", …; it needs `pip install 'unmix[text]'`), None, a list,
+        or a file with one word per line.
     ngrams
         2 counts pairs of neighbouring words as well as words, (2, 2) pairs alone.
     like
@@ -124,20 +144,35 @@ def read(
         It has no effect on tables of counts and matrices.
     """
     path = _existing(path)
-    options = ReadOptions(layer, raw, transpose, text_column, min_df, max_df, stop_words, ngrams, like)
+    options = ReadOptions(
+        layer=layer,
+        raw=raw,
+        transpose=transpose,
+        text_column=text_column,
+        id_column=id_column,
+        title_column=title_column,
+        snippets=snippets,
+        encoding=encoding,
+        skip_bad=skip_bad,
+        min_df=min_df,
+        max_df=max_df,
+        stop_words=stop_words,
+        ngrams=ngrams,
+        like=like,
+    )
     if is_shards(path):
-        given = options.given("layer", "raw", "transpose", "text_column", "min_df", "max_df", "stop_words", "ngrams")
-        for name in [*given, *(["metadata"] if metadata is not None else [])]:
+        for name in [*options.given(*BY_FORMAT, *OF_TEXTS), *(["metadata"] if metadata is not None else [])]:
             raise ValueError(f"{path}: {name} means nothing for shards, which are as they were made; leave it out")
         return Shards(path)
     with errors_about(path):
         raw_counts = load(path, options)
     if metadata is not None:
         with errors_about(Path(metadata)):
-            join_metadata(raw_counts, Path(metadata))
+            join_metadata(raw_counts, Path(metadata), encoding)
+    number_texts(raw_counts)
     make_unique(raw_counts)
     with errors_about(path):
-        counts = _checked(raw_counts)
+        counts = checked(raw_counts)
     for note in raw_counts.notes:
         warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
     return counts
@@ -148,6 +183,7 @@ def read_texts(
     *,
     samples: ArrayLike | None = None,
     metadata: pd.DataFrame | None = None,
+    snippets: bool = False,
     min_df: int | float | None = None,
     max_df: int | float | None = None,
     stop_words: StopWords = "english",
@@ -164,7 +200,7 @@ def read_texts(
         Names of the texts; of a column of a DataFrame, its index, unless that is a mere count of its rows.
     metadata
         One row a text.
-    min_df, max_df, stop_words, ngrams, like
+    snippets, min_df, max_df, stop_words, ngrams, like
         As in `unmix.read`.
 
     >>> import unmix as um
@@ -179,11 +215,13 @@ def read_texts(
     for place, entry in enumerate(listed):
         if not isinstance(entry, str):
             raise ValueError(f"texts[{place}] is {entry!r}; give strings, such as '' where there is nothing")
-    options = ReadOptions(min_df=min_df, max_df=max_df, stop_words=stop_words, ngrams=ngrams, like=like)
+    options = ReadOptions(
+        snippets=snippets, min_df=min_df, max_df=max_df, stop_words=stop_words, ngrams=ngrams, like=like
+    )
     names = None if samples is None else [str(name) for name in np.asarray(samples, dtype=object).ravel().tolist()]
     found = text.counted(listed, options, samples=names, metadata=metadata)
     make_unique(found)
-    counts = _checked(found)
+    counts = checked(found)
     for note in found.notes:
         warnings.warn(note, UserWarning, stacklevel=2)
     return counts
@@ -215,11 +253,13 @@ def ending_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def name_of(path: str | os.PathLike[str]) -> str:
-    """A file's name without its known ending, a folder's whole name but for ".shards": "counts.csv.gz" is "counts"."""
+    """A file's name without its known ending, a folder's whole name but for ".shards": "counts.csv.gz" is "counts". What
+    Cell Ranger calls the same for everyone ("filtered_feature_bc_matrix", "hg19") is called by the folder it lies in."""
     path = Path(path)
-    if (ending := ending_of(path)) is None:
-        return path.resolve().name.removesuffix(".shards")
-    return path.name[: -len(ending)] or path.name
+    ending = ending_of(path)
+    own = path.resolve().name.removesuffix(".shards") if ending is None else path.name[: -len(ending)] or path.name
+    of_tenx = ending in (".h5", ".mtx", ".mtx.gz") or (path.is_dir() and tenx.holds_matrix(path))
+    return tenx.told_name(path.resolve(), own) if of_tenx else own
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
@@ -241,29 +281,10 @@ def _known_ending(name: str) -> str | None:
     return next((ending for ending in READERS if name.lower().endswith(ending)), None)
 
 
-@contextmanager
-def errors_about(path: Path, *, keep: type[Exception] | tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Whatever goes wrong, but for what is to `keep`, becomes a ValueError that begins with the name of the file."""
-    try:
-        yield
-    except gzip.BadGzipFile as error:
-        raise ValueError(f"{path}: damaged, or cut short ({first_line(error)})") from error
-    except keep:
-        raise
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror or first_line(error)})") from error
-    except (EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: damaged, or cut short ({first_line(error)})") from error
-    except MemoryError as error:
-        raise ValueError(f"{path}: too large for this machine's memory, or damaged") from error
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
 def load(path: Path, options: ReadOptions) -> RawCounts:
     """What is in a file or folder, the way round that was asked for."""
     reader = _reader(path)
-    for name in options.given("layer", "raw", "transpose", "text_column"):
+    for name in options.given(*BY_FORMAT):
         if name not in reader.options:
             what = "a folder" if path.is_dir() else f"a {ending_of(path)} file"
             raise ValueError(f"{name}={getattr(options, name)!r} means nothing for {what}; leave it out")
@@ -306,7 +327,7 @@ def _folder_reader(path: Path) -> Reader:
     texts = [file for file in text.text_files(path) if not (others and file.name == FEATURES_FILE)]
     if len(texts) > len(others):
         kind = f"folder of {len(texts):,} text file{'s' * (len(texts) > 1)}"
-        return Reader(kind, lambda path, options: text.read_text_folder(path, texts, options), frozenset())
+        return Reader(kind, lambda path, options: text.read_text_folder(path, texts, options), FOLDER)
     if others:
         raise ValueError(f"a folder; give one of the files in it: {listed(others)}")
     kind = "a folder" if (ending := _known_ending(path.name)) is None else f"a folder, not a {ending} file,"
@@ -317,35 +338,12 @@ def _refuse_shards(path: Path, options: ReadOptions) -> RawCounts:
     raise ValueError("holds shards already; open them with um.Shards or um.read")
 
 
-def _checked(raw: RawCounts) -> Counts:
-    """Counts, or an error about a value that speaks of it by name; Counts itself knows positions only."""
-    try:
-        return Counts(raw.matrix, raw.samples, raw.features, raw.metadata, raw.text)
-    except ValueError:
-        _refuse_value(raw)
-        raise
-
-
-def _refuse_value(raw: RawCounts) -> None:
-    """Name the first value that is no count, if there is one and names are known."""
-    values = raw.matrix.data if sp.issparse(raw.matrix) else raw.matrix
-    if raw.samples is None or raw.features is None or values.dtype.kind not in "if":
-        return
-    entries = sp.coo_array(raw.matrix)
-    bad = np.flatnonzero(~((entries.data >= 0) & (entries.data < np.inf)))
-    if bad.size:
-        row, column, value = entries.row[bad[0]], entries.col[bad[0]], entries.data[bad[0]]
-        raise ValueError(
-            f"row {row + 1} ({raw.samples[row]!r}), column {column + 1} ({raw.features[column]!r}) "
-            f"is {value:g}; unmix needs finite counts >= 0"
-        )
-
-
 def _refuse_text_options(options: ReadOptions, raw: RawCounts) -> None:
     """How to count words can only be said of texts, and not if a model says it already."""
-    given = options.given("min_df", "max_df", "stop_words", "ngrams")
-    if given and raw.text is None:
-        raise ValueError(f"{given[0]} is for texts, and these are counts; leave it out")
+    given = options.given(*OF_TEXTS)
+    if raw.text is None:
+        for name in [*given, *options.given("id_column", "title_column", "snippets")]:
+            raise ValueError(f"{name} is for texts, and these are counts; leave it out")
     if given and options.like is not None:
         raise ValueError(f"{given[0]}: the model says already how words are counted; leave it out")
     if options.transpose is not None and raw.text is not None:

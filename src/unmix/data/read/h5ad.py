@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unmix.data.read import old_h5ad
 from unmix.data.read.blocks import NONZEROS, ROWS, ByRows
 from unmix.data.read.files import extra, opened_hdf5, unless_damaged
 from unmix.data.read.raw_counts import SMALLER, RawCounts, ReadOptions, listed, require_room, with_sound_indices
@@ -55,20 +56,49 @@ def _read(file: Any, options: ReadOptions, path: Path | None) -> RawCounts:
     if wanted not in matrices:
         raise ValueError(f"there is no {wanted} in it; it has {', '.join(matrices) or 'no matrix at all'}")
     element = matrices[wanted]
-    obs, names = file["obs"], file["raw/var"] if options.raw else file["var"]
-    if not hasattr(obs, "keys") or not hasattr(names, "keys"):
-        raise ValueError("written by an anndata older than 0.7; read and write it with a newer one first")
+    obs, names = file["obs"], file["raw/var" if "raw/var" in file else "raw.var"] if options.raw else file["var"]
     note = _not_counts(wanted, matrices)
+    features = _names(names)
     if path is not None:
-        samples = read_elem(obs[obs.attrs["_index"]]).tolist()
-        blocks = stream_element(path, element)
-        features = read_elem(names[names.attrs["_index"]]).tolist()
-        return RawCounts(blocks, samples, features, notes=[note] if note else [])
+        return RawCounts(stream_element(path, element), _names(obs), features, notes=[note] if note else [])
     _check_room(element)
-    metadata = read_elem(obs)
-    samples, features = metadata.index.tolist(), read_elem(names[names.attrs["_index"]]).tolist()
-    matrix = with_sound_indices(read_elem(element))
-    return RawCounts(matrix, samples, features, metadata.reset_index(drop=True), notes=[note] if note else [])
+    old = old_h5ad.is_old(obs)
+    metadata = old_h5ad.table_of(obs, file.get("uns", ())) if old else read_elem(obs)
+    matrix = old_h5ad.matrix_of(element) if old else with_sound_indices(read_elem(element))
+    return RawCounts(
+        matrix, metadata.index.tolist(), features, metadata.reset_index(drop=True), notes=[note] if note else []
+    )
+
+
+def _names(frame: Any) -> list[str]:
+    """The names in obs or var."""
+    from anndata.io import read_elem
+
+    return old_h5ad.names_of(frame) if old_h5ad.is_old(frame) else read_elem(frame[frame.attrs["_index"]]).tolist()
+
+
+def contents(path: Path) -> tuple[dict[str, str], list[str]]:
+    """What a file holds, without reading more than a little: each matrix with its size and what its values look like, and the
+    columns of obs."""
+    with opened_anndata(path) as file:
+        told = {name: _described(element) for name, element in _matrices(file).items()}
+        obs = file["obs"]
+        columns = (
+            list(obs.dtype.names or ()) if old_h5ad.is_old(obs) else list(obs.attrs.get("column-order", obs.keys()))
+        )
+    return told, [str(name) for name in columns if name not in ("index", "_index")]
+
+
+def _described(element: Any) -> str:
+    n, m = old_h5ad.form_of(element)[1] if _is_sparse(element) else element.shape
+    values = _values(element)
+    if not values.size or values.dtype.kind not in "iuf":
+        look = "no numbers"
+    elif _whole(values):
+        look = "whole numbers: counts"
+    else:
+        look = "negative numbers: scaled, no counts" if (values < 0).any() else "fractions: normalised, no counts"
+    return f"{n:,} × {m:,}, {look}"
 
 
 def stream_element(path: Path, element: Any) -> Any:
@@ -77,11 +107,8 @@ def stream_element(path: Path, element: Any) -> Any:
     if not _is_sparse(element):
         shape = tuple(int(size) for size in element.shape)
         return ByRows((shape[0], shape[1]), None, lambda start: _dense_rows(path, place, start))
-    n, m = (int(size) for size in element.attrs["shape"])
-    kind = element.attrs.get("encoding-type", element.attrs.get("h5sparse_format", ""))
-    if kind not in ("csr_matrix", "csc_matrix", "csr", "csc"):
-        raise ValueError(f"its matrix is of kind {kind!r}, which unmix does not know")
-    by_rows = kind.startswith("csr")
+    kind, (n, m) = old_h5ad.form_of(element)
+    by_rows = kind == "csr"
     rows = stored_rows(lambda: opened_anndata(path), place, (n, m) if by_rows else (m, n))
     return rows if by_rows else rows.T
 
@@ -99,6 +126,11 @@ def obs_column(path: Path, name: str) -> NDArray:
     from anndata.io import read_elem
 
     with opened_anndata(path) as file:
+        if old_h5ad.is_old(file["obs"]):
+            table = old_h5ad.table_of(file["obs"], file.get("uns", ()))
+            if name not in table:
+                raise ValueError(f"no column {name!r} in obs; there is {listed(table)}")
+            return np.asarray(table[name]).astype(str)
         if name not in file["obs"]:
             known = [column for column in file["obs"] if column != file["obs"].attrs.get("_index")]
             raise ValueError(f"no column {name!r} in obs; there is {listed(known)}")
@@ -109,7 +141,8 @@ def _matrices(file: Any) -> dict[str, Any]:
     """The matrices in a file by the words for them: X, layer 'counts', raw."""
     matrices = {"X": file["X"]} if "X" in file and file["X"].attrs.get("encoding-type") != "null" else {}
     matrices |= {f"layer {name!r}": file["layers"][name] for name in file.get("layers", ())}
-    return matrices | ({"raw": file["raw/X"]} if "raw/X" in file else {})
+    raw = next((file[place] for place in ("raw/X", "raw.X") if place in file), None)
+    return matrices | ({} if raw is None else {"raw": raw})
 
 
 def _is_sparse(element: Any) -> bool:
@@ -118,7 +151,7 @@ def _is_sparse(element: Any) -> bool:
 
 def _check_room(element: Any) -> None:
     if _is_sparse(element):
-        n, m = (int(size) for size in element.attrs["shape"])
+        _, (n, m) = old_h5ad.form_of(element)
         nonzeros = max(element["data"].shape[0], element["indices"].shape[0])
         require_room(max(n, element["indptr"].shape[0]), m, nonzeros)
     else:

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pandas as pd
 
 from unmix.data.read.files import first_line, lines_of, opened_text
@@ -15,7 +16,7 @@ from unmix.data.read.labels import names_samples
 from unmix.data.read.matrices import ONLY_EMPTY_IS_MISSING
 from unmix.data.read.raw_counts import RawCounts, listed
 
-FEATURES_FILE, SAMPLES_FILE = "features.txt", "samples.csv"  # may lie beside a matrix
+FEATURES_FILE, VOCABULARY_FILE, SAMPLES_FILE = "features.txt", "vocab.txt", "samples.csv"  # may lie beside a matrix
 T = TypeVar("T", list[str], pd.DataFrame)
 SAMPLE_COLUMNS = ("sample", "Unnamed: 0")  # of samples.csv: where the names are; pandas' word for an empty header cell
 
@@ -54,12 +55,20 @@ def make_unique(raw: RawCounts) -> None:
 def add_neighbours(raw: RawCounts, path: Path) -> None:
     """The names in features.txt and samples.csv beside a matrix, where their lengths fit."""
     n, m = raw.matrix.shape
-    raw.features = _beside(path.parent / FEATURES_FILE, lines_of, m, raw.notes)
+    if raw.features is None and (file := vocabulary_beside(path)) is not None:
+        raw.features = _beside(file, lines_of, m, raw.notes)
     metadata = _beside(path.parent / SAMPLES_FILE, table_of, n, raw.notes)
     if metadata is not None and (column := next((name for name in metadata if name in SAMPLE_COLUMNS), None)):
         raw.samples = as_names(metadata.pop(column))
     if metadata is not None and len(metadata.columns):
         raw.metadata = metadata
+
+
+def vocabulary_beside(path: Path) -> Path | None:
+    """The file with the names of a matrix's columns, one a line: its own, or that of all matrices in the folder."""
+    stem = path.name.removesuffix(".gz")
+    names = (f"{stem}.vocab", f"{Path(stem).stem}.vocab", FEATURES_FILE, VOCABULARY_FILE)
+    return next((path.parent / name for name in names if (path.parent / name).is_file()), None)
 
 
 def _beside(file: Path, load: Callable[[Path], T], expected: int, notes: list[str]) -> T | None:
@@ -77,25 +86,34 @@ def _beside(file: Path, load: Callable[[Path], T], expected: int, notes: list[st
     return None
 
 
-def table_of(file: Path, **options: Any) -> pd.DataFrame:
+def table_of(file: Path, encoding: str | None = None, **options: Any) -> pd.DataFrame:
     """A CSV or TSV table as it stands; the separator is a tab if the name says so."""
     separator = "\t" if ".tsv" in file.name.lower()[-7:] else ","
-    with opened_text(file) as text:
+    with opened_text(file, encoding) as text:
         try:
-            return pd.read_csv(text, sep=separator, **ONLY_EMPTY_IS_MISSING, **options)
+            return pd.read_csv(text, sep=separator, **ONLY_EMPTY_IS_MISSING, **options).apply(whole_numbers)
         except pd.errors.EmptyDataError as error:
             raise ValueError("there is nothing in it") from error
         except pd.errors.ParserError as error:
             raise ValueError(first_line(error)) from error
 
 
+def whole_numbers(column: pd.Series) -> pd.Series:
+    """A column as it is; but whole numbers with gaps, which pandas reads as fractions, as whole numbers again."""
+    if not isinstance(column.dtype, np.dtype) or column.dtype.kind != "f" or not column.isna().any():
+        return column
+    known = column.dropna()
+    whole = len(known) and ((known % 1 == 0) & (known.abs() < 1 << 53)).all()
+    return column.astype("Int64") if whole else column
+
+
 def as_names(column: pd.Series) -> list[str]:
     return column.astype(object).where(column.notna(), "").map(str).tolist()
 
 
-def join_metadata(raw: RawCounts, file: Path) -> None:
+def join_metadata(raw: RawCounts, file: Path, encoding: str | None = None) -> None:
     """Add the columns of a table: by the names of the samples where a column has them, otherwise by position."""
-    table, words = table_of(file), table_of(file, dtype=str)
+    table, words = table_of(file, encoding), table_of(file, encoding, dtype=str)
     n = raw.matrix.shape[0]
     column, absent = _column_of_names(words, raw.samples or [])
     if column is not None and not absent:

@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 
+from unmix.counts import Counts
 from unmix.memory import require
 
 if TYPE_CHECKING:
@@ -26,6 +29,11 @@ class ReadOptions:
     raw: bool = False
     transpose: bool | None = None
     text_column: str | None = None
+    id_column: str | None = None
+    title_column: str | None = None
+    snippets: bool = False
+    encoding: str | None = None
+    skip_bad: bool = False
     min_df: int | float | None = None
     max_df: int | float | None = None
     stop_words: StopWords = "english"
@@ -92,3 +100,27 @@ def listed(names: Iterable[object]) -> str:
     """'a', 'b', 'c', 'd' and 3 more."""
     quoted = [repr(str(name)) for name in names]
     return ", ".join(quoted[:4]) + (f" and {len(quoted) - 4:,} more" if len(quoted) > 4 else "")
+
+
+def checked(raw: RawCounts) -> Counts:
+    """Counts, or an error about a value that speaks of it by name; Counts itself knows positions only."""
+    try:
+        return Counts(raw.matrix, raw.samples, raw.features, raw.metadata, raw.text)
+    except ValueError:
+        _refuse_value(raw)
+        raise
+
+
+def _refuse_value(raw: RawCounts) -> None:
+    """Name the first value that is no count, if there is one and names are known."""
+    values = raw.matrix.data if sp.issparse(raw.matrix) else raw.matrix
+    if raw.samples is None or raw.features is None or values.dtype.kind not in "if":
+        return
+    entries = sp.coo_array(raw.matrix)
+    bad = np.flatnonzero(~((entries.data >= 0) & (entries.data < np.inf)))
+    if bad.size:
+        row, column, value = entries.row[bad[0]], entries.col[bad[0]], entries.data[bad[0]]
+        raise ValueError(
+            f"row {row + 1} ({raw.samples[row]!r}), column {column + 1} ({raw.features[column]!r}) "
+            f"is {value:g}; unmix needs finite counts >= 0"
+        )

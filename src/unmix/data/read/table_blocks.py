@@ -13,6 +13,7 @@ import pandas as pd
 from unmix.data.read.blocks import ByEntries, ByRows, Entries
 from unmix.data.read.files import extra, first_line
 from unmix.data.read.labels import long_roles
+from unmix.data.read.mutations import with_mutation_types
 from unmix.data.read.names import as_names
 from unmix.data.read.raw_counts import RawCounts, ReadOptions
 from unmix.data.read.tables import (
@@ -30,8 +31,8 @@ from unmix.data.read.tables import (
     stands_for_something,
     the_right_way_round,
 )
-from unmix.data.read.text import NAME_FIELDS, name_field
 from unmix.data.read.text_blocks import counted_blocks
+from unmix.data.read.titles import may_name, naming
 
 
 @dataclass(frozen=True)
@@ -45,16 +46,16 @@ class Chunks:
     def tables(self) -> Iterator[tuple[int, pd.DataFrame]]:
         """Each part after the number of its first row."""
         first = 0
-        for _, table in self.read():
-            yield first, table.reset_index(drop=True)
+        for header, table in self.read():
+            yield first, with_mutation_types(header, table)[1].reset_index(drop=True)
             first += len(table)
 
     @property
     def header(self) -> list[str]:
         parts = self.read()
-        header, _ = next(parts)
+        header, table = next(parts)
         parts.close()  # type: ignore[attr-defined]
-        return header
+        return with_mutation_types(header, table)[0]
 
 
 def parquet_chunks(path: Path) -> Chunks:
@@ -105,7 +106,7 @@ def _text_column(chunks: Chunks, header: list[str], options: ReadOptions) -> int
 
 
 def _texts(chunks: Chunks, header: list[str], text: int, options: ReadOptions) -> RawCounts | None:
-    wanted = [j for j, name in enumerate(header) if j != text and name.strip().lower() in ("", *NAME_FIELDS)]
+    wanted = [j for j, name in enumerate(header) if j != text and may_name(name, options)]
     names: dict[str, list[str]] = {header[column]: [] for column in wanted}
     kinds: set[tuple[int, str]] = set()
     for _, table in chunks.tables():
@@ -114,14 +115,13 @@ def _texts(chunks: Chunks, header: list[str], text: int, options: ReadOptions) -
             names[header[column]] += as_names(table[column])
     if len(kinds) > len(wanted) + 1:
         return None
-    field = "" if "" in names else name_field(names)
+    named = naming(names, options, [name for column, name in enumerate(header) if column != text])
 
     def documents() -> Iterator[str]:
         for _, table in chunks.tables():
             yield from as_names(table[text])
 
-    samples = None if field is None else names[field]
-    return counted_blocks(documents, options, names=lambda n: samples, column=header[text])
+    return counted_blocks(documents, options, naming=named, column=header[text])
 
 
 class _Names:

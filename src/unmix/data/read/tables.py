@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from unmix.data.read.files import extra, first_line, opened_text
 from unmix.data.read.labels import FEATURE_WORDS, INDEX_WORDS, long_roles, names_samples, rows_are_features, words_in
 from unmix.data.read.matrices import ONLY_EMPTY_IS_MISSING
-from unmix.data.read.names import as_names
+from unmix.data.read.mutations import with_mutation_types
+from unmix.data.read.names import as_names, whole_numbers
 from unmix.data.read.raw_counts import SMALLER, RawCounts, ReadOptions, listed
-from unmix.data.read.text import TEXT_FIELD, counted, name_field
+from unmix.data.read.text import TEXT_FIELD, counted
+from unmix.data.read.titles import naming
 from unmix.memory import require
 
 MISSING = {"nan", "na", "n/a", "null", "none", "-", "."}
@@ -40,9 +42,9 @@ def _separated(path: Path, separators: str, options: ReadOptions) -> RawCounts:
     if options.streamed:
         from unmix.data.read.table_blocks import Chunks, stream_table
 
-        if (raw := stream_table(Chunks(lambda: cells_of(path, separators)), options)) is not None:
+        if (raw := stream_table(Chunks(lambda: cells_of(path, separators, options.encoding)), options)) is not None:
             return raw
-    return from_table(*_cells(path, separators), options)
+    return from_table(*_cells(path, separators, options.encoding), options)
 
 
 def read_parquet(path: Path, options: ReadOptions) -> RawCounts:
@@ -81,28 +83,30 @@ def numbered(frame: pd.DataFrame) -> tuple[list[str], pd.DataFrame, bool | None]
     return header, frame.set_axis(range(len(header)), axis=1), named or None
 
 
-def _cells(path: Path, separators: str) -> tuple[list[str], pd.DataFrame]:
+def _cells(path: Path, separators: str, encoding: str | None) -> tuple[list[str], pd.DataFrame]:
     """The first row as text, and the others as pandas understands them; what may be names stays text."""
-    with _parsed(path, separators) as (header, separator, file, rules):
+    with _parsed(path, separators, encoding) as (header, separator, file, rules):
         table = pd.read_csv(file, **rules)
-    return _checked(path, separator, header, table), table
+    return _checked(path, separator, header, table, encoding), table
 
 
-def cells_of(path: Path, separators: str) -> Iterator[tuple[list[str], pd.DataFrame]]:
+def cells_of(path: Path, separators: str, encoding: str | None) -> Iterator[tuple[list[str], pd.DataFrame]]:
     """The same, some rows at a time."""
-    with _parsed(path, separators) as (header, separator, file, rules):
+    with _parsed(path, separators, encoding) as (header, separator, file, rules):
         rows = max(16, CELLS // max(1, len(header)))
         with pd.read_csv(file, chunksize=rows, **rules) as tables:
             for table in tables:
-                yield _checked(path, separator, header, table), table
+                yield _checked(path, separator, header, table, encoding), table
 
 
 @contextmanager
-def _parsed(path: Path, separators: str) -> Iterator[tuple[list[str], str, IO[str], dict[str, Any]]]:
+def _parsed(
+    path: Path, separators: str, encoding: str | None
+) -> Iterator[tuple[list[str], str, IO[str], dict[str, Any]]]:
     """The header of a table, what separates its cells, the file after its header, and how pandas is to read that."""
-    with opened_text(path) as file:
+    with opened_text(path, encoding) as file:
         separator = _separator(file.readline(csv.field_size_limit()), separators)
-    with opened_text(path) as file:
+    with opened_text(path, encoding) as file:
         header: list[str] = []
         try:
             reader = csv.reader(file, delimiter=separator)
@@ -123,7 +127,7 @@ def _parsed(path: Path, separators: str) -> Iterator[tuple[list[str], str, IO[st
             raise ValueError(f"not a table separated by {SEPARATORS[separator]} ({first_line(error)})") from error
 
 
-def _checked(path: Path, separator: str, header: list[str], table: pd.DataFrame) -> list[str]:
+def _checked(path: Path, separator: str, header: list[str], table: pd.DataFrame, encoding: str | None) -> list[str]:
     """The whole header of a table, all of whose rows are as long."""
     width = table.shape[1]
     if len(header) == width - 1:  # R's write.table leaves out the header of the row names
@@ -131,7 +135,7 @@ def _checked(path: Path, separator: str, header: list[str], table: pd.DataFrame)
     if len(header) != width:
         raise ValueError(f"the first row has {len(header)} cells, the second {width}; every row needs as many")
     if table[width - 1].isna().any():  # pandas fills up short rows
-        _refuse_short_rows(path, separator, width)
+        _refuse_short_rows(path, separator, width, encoding)
     return header
 
 
@@ -143,8 +147,8 @@ def _may_be_names(header: str) -> bool:
     return header.strip() != "" and (names_samples(header) or bool(words_in(header) & FEATURE_WORDS))
 
 
-def _refuse_short_rows(path: Path, separator: str, width: int) -> None:
-    with opened_text(path) as file:
+def _refuse_short_rows(path: Path, separator: str, width: int, encoding: str | None) -> None:
+    with opened_text(path, encoding) as file:
         reader = csv.reader(file, delimiter=separator)
         next(reader)
         row = 0
@@ -160,6 +164,7 @@ def _refuse_short_rows(path: Path, separator: str, width: int) -> None:
 
 def from_table(header: list[str], table: pd.DataFrame, options: ReadOptions, named: bool | None = None) -> RawCounts:
     """Texts, a long table or a wide one, whichever the header and the cells show."""
+    header, table = with_mutation_types(header, table)
     if (text := _text_column(header, table, options)) is not None:
         return _texts(header, table, text, options)
     if (roles := long_roles(header)) and numbers_in(table[roles[2]])[1].all():
@@ -190,11 +195,10 @@ def is_text_field(name: str) -> bool:
 
 def _texts(header: list[str], table: pd.DataFrame, text: int, options: ReadOptions) -> RawCounts:
     others = [column for column in range(len(header)) if column != text]
-    names = {header[column]: as_names(table[column]) for column in others}
-    field = "" if "" in names else name_field(names)
-    samples = None if field is None else names[field]
-    metadata = pd.DataFrame({header[column]: _natural(table[column]) for column in others if header[column] != field})
-    return counted(as_names(table[text]), options, samples=samples, metadata=metadata, column=header[text])
+    named = naming({header[column]: as_names(table[column]) for column in others}, options)
+    kept = [column for column in others if header[column] != "" and header[column] not in named.dropped]
+    metadata = pd.DataFrame({header[column]: _natural(table[column]) for column in kept})
+    return counted(as_names(table[text]), options, naming=named, metadata=metadata, column=header[text])
 
 
 def _long(header: list[str], table: pd.DataFrame, roles: tuple[int, int, int], options: ReadOptions) -> RawCounts:
@@ -242,7 +246,7 @@ def the_right_way_round(
     """A wide table as it stands, or transposed if that was asked for or its labels say so; and what to tell of it."""
     samples, features, notes = raw.samples, raw.features or [], raw.notes
     if options.transpose is None and samples and (why := rows_are_features(header[0], samples, features)):
-        notes.append(f"rows look like features ({why}): transposed; use transpose=False (--no-transpose) to keep")
+        notes.append(f"rows look like features ({why}): transposed; use transpose=False to keep")
         return raw.transposed()
     if options.transpose:
         return raw.transposed()
@@ -274,8 +278,7 @@ def first_column_names(header: str, first: pd.Series, notes: list[str]) -> bool:
 def refuse_other_layouts(header: list[str], features: list[str], described: list[int]) -> None:
     if not features and described:
         raise ValueError(
-            f"no column holds counts; if {listed(header[j] for j in described)} holds texts, give it as text_column "
-            "(--text-column)"
+            f"no column holds counts; if {listed(header[j] for j in described)} holds texts, give it as text_column"
         )
     if not features:
         raise ValueError("one column only, and it holds names; the columns of the table must be separated by commas")
@@ -352,12 +355,14 @@ def stands_for_something(cell: object) -> bool:
     return str(cell).strip().lower() not in MISSING
 
 
-def _natural(cells: pd.Series) -> pd.Series | NDArray[np.float64]:
-    """Numbers where all cells are numbers, otherwise as they are."""
+def _natural(cells: pd.Series) -> pd.Series:
+    """Numbers where all cells are numbers, whole ones if they are, otherwise as they are."""
     if pd.api.types.is_numeric_dtype(cells.dtype):
-        return cells
+        return whole_numbers(cells)
     values, fine = numbers_in(cells)
-    return values if fine.all() and not np.isnan(values).all() else cells
+    if not fine.all() or np.isnan(values).all():
+        return cells
+    return pd.Series(pd.to_numeric(cells.where(cells.notna(), np.nan))).pipe(whole_numbers)
 
 
 def _is_number(text: str) -> bool:

@@ -6,6 +6,7 @@ features, as with antibodies, only "Gene Expression" is kept, as scanpy does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -21,6 +22,11 @@ from unmix.data.read.raw_counts import RawCounts, ReadOptions, listed, require_r
 
 MATRIX, BARCODES, FEATURES, GENES = "matrix.mtx", "barcodes.tsv", "features.tsv", "genes.tsv"
 EXPRESSION = "Gene Expression"
+# What Cell Ranger calls the same for everyone, and genomes, the folders of which lie inside.
+GENERIC = re.compile(
+    r"((sample_)?(filtered|raw)_)?(feature|gene|peak)s?_bc_matri(x|ces)(_h5)?|matrix|outs|count|hg\d+|GRC[hm]\d+\w*|mm\d+",
+    re.IGNORECASE,
+)
 T = TypeVar("T")
 
 
@@ -60,6 +66,17 @@ def _ends(name: str, ending: str) -> bool:
 
 def _prefix(name: str, ending: str) -> str:
     return name[: name.lower().rindex(ending)]
+
+
+def holds_matrix(place: Path) -> bool:
+    return any(_ends(entry.name, MATRIX) for entry in place.iterdir())
+
+
+def told_name(path: Path, own: str) -> str:
+    """What to call a matrix of 10x: by its own name, or by the nearest folder above that has one of its own."""
+    if not GENERIC.fullmatch(own):
+        return own
+    return next((above.name for above in path.parents if above.name and not GENERIC.fullmatch(above.name)), own)
 
 
 def read_folder(folder: Folder, *, streamed: bool = False) -> RawCounts:

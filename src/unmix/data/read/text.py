@@ -1,16 +1,12 @@
-"""Texts -> counts of words: a folder of `.txt` files, one `.txt` with one document per line, `.jsonl`, columns of tables.
-
-A word begins with a letter, goes on with letters and digits, may have an apostrophe inside, and has two characters or
-more; it is lower-cased, and a possessive 's is dropped. So "America's p53 genes don't" has america, p53, genes, don't.
-"""
+"""Texts -> counts of words: a folder of `.txt` files, one `.txt` with one document per line, `.jsonl`, columns of tables."""
 
 from __future__ import annotations
 
+import heapq
 import json
-import os
 import re
-import unicodedata
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,30 +14,24 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from unmix.data.read.files import lines_of, opened_text
-from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords, listed
+from unmix.data.read.files import first_line, lines_of, opened_text
+from unmix.data.read.languages import MOST, about_language
+from unmix.data.read.names import whole_numbers
+from unmix.data.read.raw_counts import RawCounts, ReadOptions, listed
+from unmix.data.read.titles import Naming, add_snippets, naming
+from unmix.data.read.words import as_before, settings_of, vectorizer_of, without_words
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import CountVectorizer
 
-    from unmix.fit import Fit
-
 TEXT_FIELD = "text"
-NAME_FIELDS = ("id", "name", "title")
-RULES = 1  # of what a word is; a model remembers it
-WORD = re.compile(r"(?<![^\W_])[^\W\d_][^\W_]*(?:'(?!s(?![^\W_]))[^\W_]+)*")
-# Stop words with an apostrophe, which the list of scikit-learn has not.
-NEGATIONS = "are ca could did does do had has have is must need sha should was were wo would ai"
-PRONOUNS, VERBS = "i you he she it we they that there who what this", "ll ve re d m"
-SHORT_FORMS = frozenset(
-    [f"{verb}n't" for verb in NEGATIONS.split()]
-    + [f"{who}'{verb}" for who in PRONOUNS.split() for verb in VERBS.split()]
-)
+NAMELESS = Naming()
+MOST_NAMED = 20  # files that cannot be read, in one message
 
 
 def read_txt(path: Path, options: ReadOptions) -> RawCounts:
     """One document per line; or, if the lines are numbers between tabs, a table."""
-    if is_table(path):
+    if is_table(path, options.encoding):
         from unmix.data.read.tables import read_tsv
 
         raw = read_tsv(path, options)
@@ -51,13 +41,13 @@ def read_txt(path: Path, options: ReadOptions) -> RawCounts:
         from unmix.data.read.text_blocks import stream_lines
 
         return stream_lines(path, options)
-    lines = lines_of(path)
+    lines = lines_of(path, options.encoding)
     return counted(lines, options, samples=[f"line {i}" for i in range(1, len(lines) + 1)])
 
 
-def is_table(path: Path) -> bool:
+def is_table(path: Path, encoding: str | None = None) -> bool:
     """Whether the second line of a file is made of numbers between tabs, after a name."""
-    with opened_text(path) as file:
+    with opened_text(path, encoding) as file:
         file.readline()
         cells = file.readline().rstrip("\r\n").split("\t")
     return len(cells) > 1 and all(re.fullmatch(r"\d+(\.\d*)?([eE][+-]?\d+)?", cell) for cell in cells[1:])
@@ -86,20 +76,42 @@ def read_text_folder(folder: Path, files: list[Path], options: ReadOptions) -> R
         from unmix.data.read.text_blocks import stream_folder
 
         return stream_folder(folder, files, options)
-    texts = [read_document(folder, file) for file in files]
+    files, texts, notes = readable(folder, files, options)
     samples = [sample_name(folder, file) for file in files]
     folders = [file.parent.relative_to(folder).as_posix() for file in files]
     metadata = pd.DataFrame({"folder": folders}) if len(set(folders)) > 1 else None
-    return counted(texts, options, samples=samples, metadata=metadata)
+    raw = counted(texts, options, samples=samples, metadata=metadata)
+    raw.notes += notes
+    return raw
 
 
-def read_document(folder: Path, file: Path) -> str:
-    try:
-        with opened_text(file) as text:
-            return text.read()
-    except (OSError, EOFError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ValueError(f"{file.relative_to(folder).as_posix()}: {reason}") from error
+def readable(folder: Path, files: list[Path], options: ReadOptions) -> tuple[list[Path], list[str], list[str]]:
+    """The files that can be read, the texts in them unless they are to be read later, and what to tell. Those that cannot are
+    named, all at once."""
+    good, texts, bad = list[Path](), list[str](), list[str]()
+    for file in files:
+        try:
+            text = read_document(file, options.encoding)
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            bad.append(
+                f"{file.relative_to(folder).as_posix()} ({getattr(error, 'strerror', None) or first_line(error)})"
+            )
+            continue
+        good.append(file)
+        if not options.streamed:
+            texts.append(text)
+    if not bad:
+        return good, texts, []
+    more = f" and {len(bad) - MOST_NAMED:,} more" if len(bad) > MOST_NAMED else ""
+    what = f"{len(bad):,} of {len(files):,} files cannot be read: {', '.join(bad[:MOST_NAMED])}{more}"
+    if not options.skip_bad:
+        raise ValueError(f"{what}; mend them, or go on without them with skip_bad=True")
+    return good, texts, [f"{what}; left out"]
+
+
+def read_document(file: Path, encoding: str | None) -> str:
+    with opened_text(file, encoding) as text:
+        return text.read()
 
 
 def sample_name(folder: Path, file: Path) -> str:
@@ -112,7 +124,7 @@ def read_jsonl(path: Path, options: ReadOptions) -> RawCounts:
         from unmix.data.read.text_blocks import stream_jsonl
 
         return stream_jsonl(path, options)
-    numbered = list(records(path))
+    numbered = list(records(path, options.encoding))
     if not numbered:
         raise ValueError("there is nothing in it; unmix needs a JSON object a line")
     objects = [record for _, record in numbered]
@@ -121,11 +133,9 @@ def read_jsonl(path: Path, options: ReadOptions) -> RawCounts:
     columns = list(dict.fromkeys(key for record in objects for key in record if key != field))
     nested = [key for key in columns if any(isinstance(record.get(key), dict | list) for record in objects)]
     known = {key: [clean(record.get(key)) for record in objects] for key in columns if key not in nested}
-    complete = {key: [str(value) for value in values] for key, values in known.items() if None not in values}
-    name = name_field(complete)
-    metadata = pd.DataFrame({clean(key): values for key, values in known.items() if key != name})
-    samples = None if name is None else complete[name]
-    raw = counted(texts, options, samples=samples, metadata=metadata, column=field)
+    named = naming({key: [as_name(value) for value in values] for key, values in known.items()}, options, columns)
+    metadata = pd.DataFrame({clean(key): values for key, values in known.items() if key not in named.dropped})
+    raw = counted(texts, options, naming=named, metadata=metadata.apply(whole_numbers), column=field)
     if nested:
         raw.notes.append(f"left out, being lists or records: {listed(nested)}")
     return raw
@@ -147,9 +157,9 @@ def text_of(number: int, record: dict[str, Any], field: str) -> str:
     return str(clean(record[field]))
 
 
-def records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def records(path: Path, encoding: str | None) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a file, each after the number of its line; empty lines are skipped."""
-    with opened_text(path) as file:
+    with opened_text(path, encoding) as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
@@ -167,13 +177,8 @@ def clean(value: Any) -> Any:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
-def name_field(columns: dict[str, list[str]]) -> str | None:
-    """Which column names the texts: `id`, or a `name` or `title` of which no two are equal."""
-    for wanted in NAME_FIELDS:
-        for key, values in columns.items():
-            if key.strip().lower() == wanted and (wanted == "id" or len(set(values)) == len(values)):
-                return key
-    return None
+def as_name(value: Any) -> str:
+    return "" if value is None else str(clean(value))
 
 
 def counted(
@@ -181,6 +186,7 @@ def counted(
     options: ReadOptions,
     *,
     samples: list[str] | None = None,
+    naming: Naming = NAMELESS,
     metadata: pd.DataFrame | None = None,
     column: str | None = None,
 ) -> RawCounts:
@@ -188,50 +194,32 @@ def counted(
     if not texts:
         raise ValueError("there are no texts in it")
     if options.like is None:
-        settings, vocabulary = settings_of(options, len(texts), column), None
+        settings, vocabulary = settings_of(options, len(texts), column, naming.title), None
     else:
         settings, vocabulary = as_before(options.like)
     vectorizer = vectorizer_of(settings, vocabulary)
     matrix = _fitted(vectorizer, texts, settings) if vocabulary is None else vectorizer.transform(texts)
-    raw = RawCounts(matrix, samples, list(vectorizer.get_feature_names_out()), metadata, settings)
+    features = list(vectorizer.get_feature_names_out())
+    raw = RawCounts(matrix, naming.samples or samples, features, metadata, settings, list(naming.notes))
     if empty := int((np.diff(matrix.indptr) == 0).sum()):
         raw.notes.append(about_empty(empty, len(texts)))
+    if vocabulary is None:
+        raw.notes += about_words(
+            dict(zip(features, np.bincount(matrix.indices, minlength=len(features)), strict=True)), options
+        )
+    if options.snippets:
+        add_snippets(raw, texts)
     return raw
+
+
+def about_words(texts_with: Mapping[str, int], options: ReadOptions) -> list[str]:
+    """What the words that are in the most texts say of the language, given the number of texts that have each word."""
+    widespread = heapq.nlargest(MOST, texts_with, key=lambda word: texts_with[word])
+    return about_language(widespread, options.stop_words)
 
 
 def about_empty(empty: int, n: int) -> str:
     return f"{empty:,} of {n:,} documents have no word that is counted: kept, without counts"
-
-
-def vectorizer_of(settings: dict[str, Any], vocabulary: list[str] | None) -> CountVectorizer:
-    """What counts words as the settings say, all of them or those of a vocabulary."""
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    return CountVectorizer(
-        preprocessor=plain,
-        tokenizer=words,
-        token_pattern=None,
-        stop_words=_stop_words(settings["stop_words"]),
-        ngram_range=tuple(settings["ngrams"]),
-        min_df=settings["min_df"],
-        max_df=settings["max_df"],
-        vocabulary=vocabulary,
-        dtype=np.float64,
-    )
-
-
-def plain(text: str) -> str:
-    """Lower case, accents as one character with their letter, typographic apostrophes as plain ones."""
-    return unicodedata.normalize("NFC", text).lower().replace("’", "'")
-
-
-def words(text: str) -> list[str]:
-    """The words of a text in lower case.
-
-    >>> words(plain("America’s 2nd p53 genes don't, in 1999 as now; a x"))
-    ['america', 'p53', 'genes', "don't", 'in', 'as', 'now']
-    """
-    return [word for word in WORD.findall(text) if len(word) > 1]
 
 
 def _fitted(vectorizer: CountVectorizer, texts: list[str], settings: dict[str, Any]) -> sp.csr_matrix:
@@ -241,73 +229,3 @@ def _fitted(vectorizer: CountVectorizer, texts: list[str], settings: dict[str, A
         if "empty vocabulary" not in str(error) and "min_df" not in str(error):
             raise
         raise without_words(len(texts), settings, any_word="empty vocabulary" not in str(error)) from error
-
-
-def without_words(n: int, settings: dict[str, Any], *, any_word: bool) -> ValueError:
-    if not any_word:
-        return ValueError(f"no words in {n:,} texts, stop words and single letters aside")
-    between = f"at least {settings['min_df']} and at most {settings['max_df']}"
-    return ValueError(f"no word is in {between} of {n:,} texts; lower min_df or raise max_df")
-
-
-def settings_of(options: ReadOptions, n: int, text_column: str | None) -> dict[str, Any]:
-    """All that is needed to count the words of other texts alike; numbers, words and lists only."""
-    min_df = _document_frequency("min_df", options.min_df, default=1 if n < 10 else 2 if n < 100 else 5)
-    max_df = _document_frequency("max_df", options.max_df, default=1.0)
-    return {
-        "rules": RULES,
-        "stop_words": _listed_stop_words(options.stop_words),
-        "ngrams": _ngrams(options.ngrams),
-        "min_df": min_df,
-        "max_df": max_df,
-        "text_column": text_column,
-    }
-
-
-def _document_frequency(name: str, value: int | float | None, default: int | float) -> int | float:
-    if value is None:
-        return default
-    number = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    if number or (isinstance(value, float) and 0 <= value <= 1):
-        return value
-    raise ValueError(f"{name}={value!r}; give a number of documents (1, 2, …) or a share of them (0.0 to 1.0)")
-
-
-def _ngrams(ngrams: int | tuple[int, int]) -> list[int]:
-    first, last = (1, ngrams) if isinstance(ngrams, int) else ngrams
-    if not (isinstance(first, int) and isinstance(last, int) and 1 <= first <= last):
-        raise ValueError(f"ngrams={ngrams!r}; give 1 for words, 2 for pairs as well, or (2, 2) for pairs alone")
-    return [first, last]
-
-
-def _listed_stop_words(wanted: StopWords) -> str | list[str] | None:
-    """'english', None, or a list of words, from a list or a file."""
-    if wanted is None or wanted == "english":
-        return wanted
-    if isinstance(wanted, str | os.PathLike):
-        file = Path(wanted)
-        if not file.is_file():
-            raise ValueError(f"stop_words={str(wanted)!r}; give 'english', None, or a file with a word a line")
-        try:
-            wanted = lines_of(file)
-        except ValueError as error:
-            raise ValueError(f"stop words in {file}: {error}") from error
-    entries = [words(plain(str(entry))) for entry in wanted]
-    return sorted({entry[0] for entry in entries if len(entry) == 1})
-
-
-def _stop_words(wanted: Any) -> list[str] | None:
-    if wanted == "english":
-        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-        return sorted(ENGLISH_STOP_WORDS | SHORT_FORMS)
-    return wanted or None
-
-
-def as_before(like: Fit) -> tuple[dict[str, Any], list[str]]:
-    """The settings and the words of a model that was made from texts."""
-    if like.text is None or like.features is None:
-        raise ValueError("the model was not made from text; give counts with the names of its features")
-    if like.text.get("rules") != RULES:
-        raise ValueError("the model counts words in a way this version of unmix does not know; upgrade unmix")
-    return dict(like.text), [str(word) for word in like.features]

@@ -12,19 +12,18 @@ from unmix.data.read.blocks import ByRows
 from unmix.data.read.files import opened_text
 from unmix.data.read.raw_counts import RawCounts, ReadOptions, listed
 from unmix.data.read.text import (
-    NAME_FIELDS,
-    as_before,
-    clean,
+    NAMELESS,
+    about_words,
+    as_name,
     field_of,
-    name_field,
     read_document,
+    readable,
     records,
     sample_name,
-    settings_of,
     text_of,
-    vectorizer_of,
-    without_words,
 )
+from unmix.data.read.titles import Naming, may_name, naming
+from unmix.data.read.words import as_before, settings_of, vectorizer_of, without_words
 from unmix.memory import available, gigabytes
 
 Documents = Callable[[], Iterator[str]]
@@ -36,7 +35,7 @@ def stream_lines(path: Path, options: ReadOptions) -> RawCounts:
     """One document per line."""
 
     def documents() -> Iterator[str]:
-        with opened_text(path) as file:
+        with opened_text(path, options.encoding) as file:
             for line in file:
                 yield line.removesuffix("\n").removesuffix("\r")
 
@@ -45,42 +44,56 @@ def stream_lines(path: Path, options: ReadOptions) -> RawCounts:
 
 def stream_folder(folder: Path, files: list[Path], options: ReadOptions) -> RawCounts:
     """Every file is a document."""
+    files, _, notes = readable(folder, files, options)
     names = [sample_name(folder, file) for file in files]
-    return counted_blocks(lambda: (read_document(folder, file) for file in files), options, names=lambda n: names)
+    texts = lambda: (read_document(file, options.encoding) for file in files)  # noqa: E731
+    raw = counted_blocks(texts, options, names=lambda n: names)
+    raw.notes += notes
+    return raw
 
 
 def stream_jsonl(path: Path, options: ReadOptions) -> RawCounts:
-    field = field_of((record for _, record in records(path)), options)
+    encoding = options.encoding
+    field = field_of((record for _, record in records(path, encoding)), options)
     names: dict[str, list[str]] = {}
-    known: list[str] = []
+    known: dict[str, None] = {}
     nested: dict[str, None] = {}
     n = 0
-    for number, record in records(path):  # names come with every record, or are none
+    for number, record in records(path, encoding):
         text_of(number, record, field)
-        known += [key for key in record if n == 0 and key.strip().lower() in NAME_FIELDS]
+        known |= dict.fromkeys(record)
         nested |= {key: None for key, value in record.items() if isinstance(value, dict | list)}
-        known = [key for key in known if record.get(key) is not None]
-        for key in known:
-            names.setdefault(key, []).append(str(clean(record[key])))
+        for key in record:
+            if key not in names and key != field and may_name(key, options):
+                names[key] = [""] * n
+        for key, values in names.items():
+            values.append(as_name(record.get(key)))
         n += 1
     if not n:
         raise ValueError("there is nothing in it; unmix needs a JSON object a line")
-    complete = {key: values for key, values in names.items() if key in known and key not in nested and key != field}
-    name = name_field(complete)
-    found = None if name is None else complete[name]
-    texts = lambda: (text_of(number, record, field) for number, record in records(path))  # noqa: E731
-    raw = counted_blocks(texts, options, names=lambda n: found, column=field)
+    plain = {key: values for key, values in names.items() if key not in nested}
+    named = naming(plain, options, [key for key in known if key != field])
+    texts = lambda: (text_of(number, record, field) for number, record in records(path, encoding))  # noqa: E731
+    raw = counted_blocks(texts, options, naming=named, column=field)
     if left := [key for key in nested if key != field]:
         raw.notes.append(f"left out, being lists or records: {listed(left)}")
     return raw
 
 
 def counted_blocks(
-    documents: Documents, options: ReadOptions, *, names: Callable[[int], list[str] | None], column: str | None = None
+    documents: Documents,
+    options: ReadOptions,
+    *,
+    names: Callable[[int], list[str]] | None = None,
+    naming: Naming = NAMELESS,
+    column: str | None = None,
 ) -> RawCounts:
     """The words in each text, counted as asked for, or as for the model `like`."""
+    notes = list(naming.notes)
     if options.like is None:
-        n, vocabulary, settings = _vocabulary(documents, options, column)
+        n, texts_with, settings = _vocabulary(documents, options, column, naming.title)
+        vocabulary = list(texts_with)
+        notes += about_words(texts_with, options)
     else:
         settings, vocabulary = as_before(options.like)
         n = sum(1 for _ in documents())
@@ -93,14 +106,15 @@ def counted_blocks(
         for first in texts:
             yield vectorizer.transform([first, *islice(texts, BATCH - 1)])
 
-    return RawCounts(ByRows((n, len(vocabulary)), None, read), names(n), vocabulary, None, settings)
+    samples = naming.samples if names is None else names(n)
+    return RawCounts(ByRows((n, len(vocabulary)), None, read), samples, vocabulary, None, settings, notes)
 
 
 def _vocabulary(
-    documents: Documents, options: ReadOptions, column: str | None
-) -> tuple[int, list[str], dict[str, Any]]:
-    """The number of texts, and the words that are in as many of them as asked for, in the order of CountVectorizer."""
-    analyse = vectorizer_of(settings_of(options, 1, column), None).build_analyzer()
+    documents: Documents, options: ReadOptions, column: str | None, title: str | None
+) -> tuple[int, dict[str, int], dict[str, Any]]:
+    """The number of texts, and of those with each word that is in as many as asked for, in the order of CountVectorizer."""
+    analyse = vectorizer_of(settings_of(options, 1, column, title), None).build_analyzer()
     found: Counter[str] = Counter()
     n = 0
     for text in documents():
@@ -111,9 +125,9 @@ def _vocabulary(
                 f"{len(found):,} different words in the first {n:,} texts are too many for {gigabytes(free)} of memory; "
                 "use fewer ngrams"
             )
-    settings = settings_of(options, n, column)
+    settings = settings_of(options, n, column, title)
     low, high = (of if isinstance(of, int) else of * n for of in (settings["min_df"], settings["max_df"]))
-    words = sorted(word for word, texts in found.items() if low <= texts <= high)
+    words = {word: found[word] for word in sorted(found) if low <= found[word] <= high}
     if n and not words:
         raise without_words(n, settings, any_word=bool(found))
     return n, words, settings
