@@ -407,3 +407,13 @@ def test_one_long_name_that_would_take_gigabytes_is_refused_by_name() -> None:
 def test_what_is_no_matrix_is_refused_with_what_to_give(matrix: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Counts(matrix)
+
+
+def test_numbers_of_the_other_byte_order_are_the_same_numbers() -> None:
+    X = random_counts(6, 5)
+    np.testing.assert_array_equal(Counts(X.astype(">f8")).csr.toarray(), Counts(X).csr.toarray())
+
+
+def test_counts_next_to_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"the smallest count is 4.94066e-324, too small .*multiply"):
+        Counts(np.array([[1, 2], [3, 4]]) * 5e-324)

@@ -511,3 +511,9 @@ def test_a_refined_bayesian_fit_can_be_stopped_between_moves_and_gone_on_with(na
     resumed = clone(model).resume(X, left).result_
     assert resumed.L.tobytes() == whole.L.tobytes()
     assert resumed.F.tobytes() == whole.F.tobytes()
+
+
+def test_topics_are_merged_also_where_no_cost_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, (L, F) = random_counts(20, 15), random_start(20, 15, 4)
+    monkeypatch.setattr(recombination, "merge_costs", lambda problem, L, F: np.full((L.shape[1],) * 2, np.nan))
+    assert recombination.merge_down(Problem(Counts(X), 2), L, F).L.shape == (20, 2)

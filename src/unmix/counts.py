@@ -21,6 +21,7 @@ from unmix.sides import Sides
 from unmix.types import CSR, Floats, Integers, Record
 
 Names = NDArray[np.str_]
+SMALLEST = 1e-150  # the product of two of them is a number still
 # A name takes as much room as the longest: so many bytes are given in any case, and so many times what the names themselves take
 ROOM_FOR_NAMES, MOST_TIMES_AS_LONG = 1 << 28, 20
 CountsLike: TypeAlias = "ArrayLike | sp.sparray | sp.spmatrix | pd.DataFrame | Counts"
@@ -396,6 +397,8 @@ def canonical(matrix: Any, first: int = 0) -> sp.csr_array:
     if _least(csr, first) == 0:
         csr = csr if owned else csr.copy()
         csr.eliminate_zeros()
+    if csr.nnz and (least := csr.data.min()) < SMALLEST:
+        raise ValueError(f"the smallest count is {least:g}, too small to work with; multiply all of them by a constant")
     return csr
 
 
@@ -431,6 +434,7 @@ def _to_csr(matrix: Any) -> sp.csr_array:
         dense = dense.astype(np.float64)
     _check_dtype(dense.dtype)
     _check_dimensions(dense.shape)
+    dense = dense.astype(dense.dtype.newbyteorder("="), copy=False)
     return sp.csr_array(dense.astype(np.float32) if dense.dtype == np.float16 else dense)
 
 

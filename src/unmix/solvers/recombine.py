@@ -45,7 +45,8 @@ def merge_down(problem: Problem, L: Factor, F: Factor) -> State:
         raise ValueError(f"{L.shape[1]} topics cannot be merged into {problem.n_topics}")
     while (K := L.shape[1]) > problem.n_topics:
         L, F = (factor.astype(L.dtype) for factor in in_counts(L, F))
-        state = moved(problem, *merged(L, F, cheapest(merge_costs(problem, L, F), (K - problem.n_topics + 1) // 2)))
+        pairs = cheapest(merge_costs(problem, L, F), (K - problem.n_topics + 1) // 2)
+        state = moved(problem, *merged(L, F, pairs or [(0, 1)]))  # any two, where numbers are too small to tell
         L, F = state.L, state.F
     return state
 
@@ -106,7 +107,7 @@ def cheapest(costs: Floats, most: int) -> list[tuple[int, int]]:
     taken: set[int] = set()
     for place in np.argsort(costs, axis=None, kind="stable"):
         a, b = divmod(int(place), len(costs))
-        if len(pairs) == most or costs[a, b] == np.inf:
+        if len(pairs) == most or not costs[a, b] < np.inf:
             break
         if not taken & {a, b}:
             pairs.append((a, b))
