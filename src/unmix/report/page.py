@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from importlib.resources import files
 
-from unmix.analysis import Differences
+from unmix.analysis import Differences, Freedom, Stability
 from unmix.analysis.results import Result
 from unmix.files import replacing
 from unmix.fit import Fit
@@ -36,10 +36,14 @@ def write_report(
     *,
     title: str | None = None,
     differences: Differences | None = None,
+    stability: Stability | None = None,
+    freedom: Freedom | None = None,
 ) -> None:
     """Write one HTML file that shows a fit: who has which topics, what is in them, how they were found.
 
-    With `differences` (from `unmix.differences`) it also shows what sets topics apart, and marks the features that surely do.
+    With `differences` (from `unmix.differences`) it also shows what sets topics apart, and marks the features that surely do;
+    with `stability` (from `unmix.stability`, with this fit as `reference`) which topics are found again, and with `freedom` (from
+    `unmix.freedom`) between which values proportions can move. Both also mark the cards of topics.
 
     The file works offline and from disk, and holds all it needs, in at most 15 MB: of more than 20,000 samples a fair part,
     and of the topics all weights above 1e-6 (more, where that would be too much; the page says so). Proportions are rounded
@@ -52,7 +56,7 @@ def write_report(
     ...     pathlib.Path(folder, "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     True
     """
-    text = page(fit, title, {"differences": differences})
+    text = page(fit, title, {"differences": differences, "stability": stability, "freedom": freedom})
     with replacing(path) as temporary:
         temporary.write_bytes(text.encode("utf-8", errors="replace"))
 

@@ -68,7 +68,8 @@ def payload(
         notes.append(f"For size, the page does without these columns of metadata: {', '.join(dropped)}.")
     page["features"] = features = topics_payload(fit, largest - size_of(page))
     for name, result in given.items():
-        page[name]["marks"] = SECTIONS[name].marks(result, features["names"])
+        if (marks := SECTIONS[name].marks) is not None:
+            page[name]["marks"] = marks(result, features["names"])
     if features["left_out"]:
         notes.append(
             f"Weights of features below {features['smallest']:g} in a topic are left out of the page, except for the "
@@ -84,8 +85,10 @@ def _topics(fit: Fit) -> Json:
     distances = topic_distances(fit)
     return {
         "topics": [
-            {"colour": colour, "share": float(f"{share:.6g}")}
-            for colour, share in zip(topic_colours(fit), fit.shares, strict=True)
+            {"colour": colour, "share": share, "mean": mean}
+            for colour, share, mean in zip(
+                topic_colours(fit), rounded(fit.shares), rounded(fit.proportions.mean(axis=0)), strict=True
+            )
         ],
         "order": topic_order(fit).tolist(),
         "map": {
