@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from unmix.analysis.dates import understood
 from unmix.fit import Fit
 from unmix.types import Floats, Integers
 
@@ -70,20 +71,15 @@ def groups(values: pd.Series) -> tuple[list[str], Integers]:
 
 
 def scale(values: pd.Series) -> Scale | None:
-    """Numbers as they are; dates, also as ISO text ("2021-03-01"), as days. None if the values are neither."""
+    """Numbers as they are; dates, also as text in the forms of `dates`, as days. None if the values are neither."""
     if pd.api.types.is_bool_dtype(values) or isinstance(values.dtype, pd.CategoricalDtype):
         return None
+    values = understood(values)
     if pd.api.types.is_numeric_dtype(values):
         return Scale(values.to_numpy(dtype=np.float64, na_value=np.nan), dates=False)
-    if isinstance(values.dtype, pd.PeriodDtype):
-        values = values.dt.to_timestamp()
     if not pd.api.types.is_datetime64_any_dtype(values):
-        values = values.astype(object).map(str, na_action="ignore")  # a date of Python's reads as ISO text too
-    try:
-        dates = pd.to_datetime(values, format="ISO8601", utc=True)
-    except (ValueError, TypeError):  # not all of them dates
         return None
-    days = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+    days = (values - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
     return Scale(days.to_numpy(dtype=np.float64, na_value=np.nan), dates=True)
 
 

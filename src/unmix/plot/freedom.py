@@ -54,7 +54,7 @@ def freedom(
     else:
         places = scale(values_of(fit, order, "order"))
         if places is None:
-            raise ValueError("order: give a column of numbers or ISO dates, or one number per sample")
+            raise ValueError("order: give a column of numbers or dates, or one number per sample")
         members = shown[np.argsort(places.numbers[shown], kind="stable")]
     drawn = topic_places(fit, topics)
     panels = new_grid(len(drawn), 1, (9, max(0.75, min(1.6, 9 / len(drawn)))), sharex=True, sharey=True)

@@ -39,7 +39,7 @@ def structure(
         Samples with the same value stand together: a column of `fit.metadata`, or one value per sample.
     order
         Samples stand by this number or date (within their group): a column of `fit.metadata`, or one value per sample; dates
-        may be ISO text, as "2021-03-01". By default similar samples stand side by side.
+        may be text, as "2021-03-01" or "1 March 2021". By default similar samples stand side by side.
     ax
         Where to draw; by default a new figure.
     colours
@@ -54,7 +54,7 @@ def structure(
     if order is not None and places is None:
         what = repr(order) if isinstance(order, str) else "the given values"
         raise ValueError(
-            f"order: {what} does not hold numbers or dates; give a column of numbers or ISO dates, or use it as group"
+            f"order: {what} does not hold numbers or dates; give a column of numbers or dates, or use it as group"
         )
     shown = fair_sample(labels, MOST_SAMPLES)
     blocks = []
