@@ -308,7 +308,7 @@ def test_bins_of_time_are_round_and_few(values, first, last, bins):
 
 def test_one_sample_one_topic_no_names_no_metadata():
     data = data_of(page(um.TopicModel(1, random_state=0).fit(um.Counts([[3, 4, 0, 1]])).result_))
-    assert data["samples"]["names"] == ["sample 0"]
+    assert data["samples"]["names"] == ["sample 1"]
     assert data["shape"] == [1, 4, 1]
     assert data["columns"] == data["time"] == data["notes"] == []
 

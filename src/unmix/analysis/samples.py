@@ -83,6 +83,23 @@ def scale(values: pd.Series) -> Scale | None:
     return Scale(days.to_numpy(dtype=np.float64, na_value=np.nan), dates=True)
 
 
+def means_along(places: Floats, size: int) -> Integers:
+    """Where bars begin that are drawn as means: of at least `size` samples that follow each other, and never parting those at the
+    same place. `places` are in order, NaN last.
+
+    >>> means_along(np.array([1.0, 1, 1, 2, 3, 4, 4, np.nan, np.nan]), 2)
+    array([0, 3, 5, 7])
+    """
+    starts = [0]
+    for i in range(1, len(places)):
+        apart = places[i] != places[i - 1] and not (np.isnan(places[i]) and np.isnan(places[i - 1]))
+        if i - starts[-1] >= size and apart:
+            starts.append(i)
+    if len(starts) > 1 and len(places) - starts[-1] < size and not np.isnan(places[-1]):
+        starts.pop()  # too few for a bar of their own
+    return np.array(starts)
+
+
 def natural(value: object) -> tuple[tuple[float, str], ...]:
     """A key that sorts "cluster 2" before "cluster 10"."""
     parts = re.split(r"(\d+(?:\.\d+)?)", str(value))

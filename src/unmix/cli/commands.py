@@ -370,11 +370,15 @@ def report(
         Path | None, typer.Option("-o", "--output", help="An .html file.", show_default="DIR/report.html")
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.", show_default="as before")] = None,
+    names: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Names of topics, .json or .csv: a number and a name each.")
+    ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write the page of a fit again, from its folder."""
     from unmix.report import write_report
+    from unmix.report.names import read_names
 
     show.speak(quiet=quiet, json=json)
     known = read_model(folder)
@@ -382,7 +386,8 @@ def report(
     if output is None:
         output = place / "report.html"
     check_file(output, ".html")
-    write_report(known, output, title=title, **answers_in(place))  # type: ignore[arg-type]
+    named = None if names is None else read_names(names)
+    write_report(known, output, title=title, names=named, **answers_in(place))  # type: ignore[arg-type]
     show.say(f"wrote {output}")
     show.answer({"output": str(output), "bytes": output.stat().st_size})
 

@@ -99,7 +99,7 @@ def _topics(fit: Fit) -> Json:
 
 
 def _samples(fit: Fit, shown: Integers, typical: Integers) -> Json:
-    names = fit.samples[shown] if fit.samples is not None else [f"sample {i}" for i in shown]
+    names = fit.samples[shown] if fit.samples is not None else [f"sample {i + 1}" for i in shown]
     return {
         "names": [clean(name) for name in names],
         "sizes": packed(fit.sizes[shown].astype(np.float32)),

@@ -108,8 +108,17 @@ function showTopicCards() {
     return surelyMore(k, feature) ? { class: "surely", title: `${name}: surely more than in other topics` } : { class: "unsure", title: name };
   }
   function typical(k, most) {
-    return el("ul", { class: "typical" }, ...samples.typical[k].slice(0, most).map((i) =>
-      el("li", {}, sampleLink(i), el("span", {}, percent(proportion(i, k))))));
+    const text = (name, i) => {
+      const column = columnCalled(name);
+      return column && !Number.isNaN(column.values[i]) ? column.levels[column.values[i]] : "";
+    };
+    return el("ul", { class: "typical" }, ...samples.typical[k].slice(0, most).flatMap((i) => {
+      const [title, snippet] = [text("title", i), text("snippet", i)], link = sampleLink(i);
+      if (title && title !== samples.names[i]) link.textContent = `${samples.names[i]} · ${title}`;
+      link.title = link.textContent;
+      const line = el("li", {}, link, el("span", {}, percent(proportion(i, k))));
+      return snippet ? [line, el("li", {}, el("span", { class: "snippet" }, snippet))] : [line];
+    }));
   }
   // The share of all counts, to which large samples add more, and the mean of all samples alike; then what further analyses say.
   function known(k) {
