@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from unmix.analysis import fair_sample, similarity_order, topic_names, topic_order
 from unmix.analysis.samples import Scale, groups, means_along, scale, values_of
@@ -46,7 +46,7 @@ def structure(
     colours
         Of the topics; by default `topic_colours`.
 
-    Up to 60 samples have their names below them. Of more than 500 along a scale the bars are means: of samples that follow each
+    Up to 60 samples with names have them below. Of more than 500 along a scale the bars are means: of samples that follow each
     other, and of all that have the same number or date. Of more than 2,000 without a scale a fair part is shown: the same share
     of each group, the same ones every time.
     """
@@ -73,8 +73,8 @@ def structure(
         ax = new_axes(9 + 3 * columns, max(4, 0.19 * rows))
     ends = _stack(ax, fit, blocks, topic_colours(fit) if colours is None else colours)
     about = _axis_title(group, order)
-    if len(labels) <= MOST_NAMES:
-        label_samples(ax, _sample_labels(fit, members, places), ends)
+    if fit.samples is not None and len(labels) <= MOST_NAMES:
+        label_samples(ax, _sample_labels(fit.samples, members, places), ends)
         if group is not None:
             label_groups(ax, names, ends, above=True)
     elif group is not None:
@@ -109,10 +109,10 @@ def _bars(proportions: Floats, places: Floats | None, size: int) -> Bars:
     return Bars(np.add.reduceat(proportions, starts, axis=0) / widths[:, None], widths)
 
 
-def _sample_labels(fit: Fit, members: Sequence[Integers], places: Scale | None) -> list[str]:
+def _sample_labels(samples: NDArray[np.str_], members: Sequence[Integers], places: Scale | None) -> list[str]:
     """Names in the order of the picture, with where they stand on its scale."""
     rows = np.concatenate(members)
-    names = [f"sample {i + 1}" for i in rows] if fit.samples is None else [short(str(fit.samples[i]), 24) for i in rows]
+    names = [short(str(name), 24) for name in samples[rows]]
     if places is None:
         return names
     return [f"{name} · {told(places, i)}" for name, i in zip(names, rows, strict=True)]

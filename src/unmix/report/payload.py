@@ -102,6 +102,7 @@ def _samples(fit: Fit, shown: Integers, typical: Integers) -> Json:
     names = fit.samples[shown] if fit.samples is not None else [f"sample {i + 1}" for i in shown]
     return {
         "names": [clean(name) for name in names],
+        "named": fit.samples is not None,
         "sizes": packed(fit.sizes[shown].astype(np.float32)),
         "proportions": packed(quantised_proportions(fit.proportions[shown])),
         "similarity": packed(similarity_order(fit.proportions[shown]).astype(np.uint32)),

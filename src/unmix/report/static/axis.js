@@ -52,7 +52,7 @@ function sampleLabels(width) {
     if (unit > from && unit < to) inView.push({ place, unit });
     if (inView.length > MOST_NAMES) return null;
   }
-  if (scaled && samples.n > MOST_NAMES) return null;
+  if (!page.samples.named || (scaled && samples.n > MOST_NAMES)) return null;
   return inView.map(({ place, unit }) => {
     const i = plot.sequence[place], value = scaled ? ` · ${valueText(column, column.values[i])}` : "";
     return { x: toX(unit, width), size: 1, text: samples.names[i] + value, title: samples.names[i] + value };
