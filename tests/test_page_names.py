@@ -139,7 +139,7 @@ def test_few_samples_have_their_names_below_them_with_their_dates(tab, few) -> N
 @in_browser
 def test_many_samples_in_order_of_time_are_drawn_as_means(tab, many) -> None:
     page = tab(many, "#order=column:year")
-    assert "means of 900 samples" in page.locator("#structure-means").inner_text()
+    assert "900 samples: bars are means" in page.locator("#structure-means").inner_text()
     top = page.evaluate(
         """() => {
           const bars = document.getElementById("bars"), [w, h] = [bars.width, bars.height];
@@ -190,6 +190,14 @@ def test_pictures_name_few_samples_and_average_many(few, many) -> None:
     bottom = ax.collections[-1].get_paths()[0].vertices  # the area of the heaviest topic, drawn last
     means = many.proportions[:, heaviest].reshape(10, 90).mean(axis=1)
     assert all(np.isclose(bottom[:, 1], mean).any() for mean in means)
+
+
+@pytest.mark.parametrize("groups", [1, 3, 7, 20, 60])
+def test_every_sample_has_its_name_whatever_its_group(groups) -> None:
+    fit = made(60, 3, samples=[f"s{i}" for i in range(60)])
+    ax = structure(fit, group=np.arange(60) % groups)
+    assert len(ax.get_xticks()) == 60
+    assert {label.get_text() for label in ax.get_xticklabels()} == set(fit.samples)
 
 
 def test_bars_of_means_never_part_what_has_the_same_value() -> None:

@@ -47,7 +47,7 @@ def label_groups(ax: Axes, names: Sequence[str], ends: Sequence[tuple[float, flo
 def label_samples(ax: Axes, names: Sequence[str], ends: Sequence[tuple[float, float]]) -> None:
     """The name of every sample under it: slanted, or upright where they are close."""
     column = _column_width(ax)
-    centres = np.concatenate([np.arange(left, right) + 0.5 for left, right in ends])
+    centres = np.concatenate([left + 0.5 + np.arange(round(right - left)) for left, right in ends])
     upright = column < 13
     ax.set_xticks(centres, names, fontsize=min(9, max(4, 0.9 * column)), parse_math=False)
     for label in ax.get_xticklabels():

@@ -74,7 +74,7 @@ function drawBars() {
   const stack = stackOrder();
   const means = meansInView();
   $("structure-means").hidden = means === null;
-  $("structure-means").textContent = `Bars are means of ${counted(samples.n, "sample")} that follow each other, and of all with the ` +
+  $("structure-means").textContent = `${counted(samples.n, "sample")}: bars are means of some that follow each other, and of all that have the ` +
     "same value. Zoom in for single ones.";
   const column = means ? inBars(means, from, perPixel) : perPixel > 1 ? averaged(from, perPixel, width) : single(from, perPixel);
   for (let x = 0; x < width; x++) {
