@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -115,6 +116,13 @@ def test_the_terminal_takes_names_from_json_and_csv(few, tmp_path, capsys) -> No
         main([*command, str(tmp_path / "bad.json")])
     assert left.value.code == 2
     assert "holds no names of topics" in capsys.readouterr().err
+
+
+def test_a_fit_whose_topics_have_names_has_them_on_its_page(few, tmp_path) -> None:
+    named = replace(few)
+    object.__setattr__(named, "names", np.array(["", "APOBEC", "", ""]))
+    um.write_report(named, tmp_path / "page.html")
+    assert '"names":{"1":"APOBEC"}' in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_names_that_do_not_fit_are_refused() -> None:

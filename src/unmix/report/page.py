@@ -75,6 +75,7 @@ def page(
 ) -> str:
     """The text of the page; `results` are those of further analyses, by the names in `SECTIONS`."""
     title = clean(title if title is not None else fit.data.get("title") or fit.data.get("source") or "Topics")
+    names = getattr(fit, "names", None) if names is None else names  # of a fit whose topics have names
     style = _static("page.css")
     script = '"use strict";\n(() => {\n' + "\n".join(_static(f"{name}.js") for name in SCRIPTS) + "})();\n"
     policy = (
