@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -271,8 +269,3 @@ def test_the_command_writes_every_interval(tmp_path: Path, capsys: pytest.Captur
         main([*(str(word) for word in words), "--level", "2"])
     assert exit.value.code == 2
     assert "level=2" in capsys.readouterr().err
-
-
-def test_analysis_does_not_wait_for_scikit_learn() -> None:
-    code = "import sys, unmix.analysis; assert 'sklearn' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)

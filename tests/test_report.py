@@ -176,7 +176,7 @@ def test_of_many_samples_a_fair_part_is_sent_and_typical_ones_always_are():
     page = payload(fit, "t", most_samples=100)
     names = page["samples"]["names"]
     assert 95 <= len(names) <= 100 + typical_samples(fit).size
-    typical = [[int(names[i].split()[1]) for i in row] for row in page["samples"]["typical"]]
+    typical = [[int(names[i].split()[1]) - 1 for i in row] for row in page["samples"]["typical"]]
     np.testing.assert_array_equal(typical, typical_samples(fit))
     assert f"The page holds {len(names)} of the 900 samples" in page["notes"][0]
     assert page["shape"] == [900, 30, 3]
@@ -308,7 +308,7 @@ def test_bins_of_time_are_round_and_few(values, first, last, bins):
 
 def test_one_sample_one_topic_no_names_no_metadata():
     data = data_of(page(um.TopicModel(1, random_state=0).fit(um.Counts([[3, 4, 0, 1]])).result_))
-    assert data["samples"]["names"] == ["sample 0"]
+    assert data["samples"]["names"] == ["sample 1"]
     assert data["shape"] == [1, 4, 1]
     assert data["columns"] == data["time"] == data["notes"] == []
 

@@ -474,7 +474,7 @@ def test_what_the_data_do_not_have_is_not_shown(opened):
     for hidden in ("#time", "#map", "#group-label", "#sample", "#advice", "#zoom-out"):
         assert page.locator(hidden).is_hidden()
     page.mouse.move(*at_sample(page, 0, 1))
-    assert page.locator("#tip b").text_content() == "sample 0"
+    assert page.locator("#tip b").text_content() == "sample 1"
 
 
 def test_on_paper_there_are_no_controls_and_all_topics(opened):

@@ -691,7 +691,8 @@ def colours_drawn(ax: Any) -> list[str]:
 def test_the_structure_plot_groups_by_columns_of_obs() -> None:
     ax = new_ax()
     assert um.sc.pl.structure(fitted(), groupby="kind", order="age", ax=ax) is ax
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["b", "t"]
+    above = ax.child_axes[0]  # below are the names of so few cells
+    assert [label.get_text() for label in above.get_xticklabels()] == ["b", "t"]
     assert ax.get_xlabel() == "kind, each by age"
     with pytest.raises(ValueError, match="there is no column 'sort'; choose one of kind, age, topics"):
         um.sc.pl.structure(fitted(), groupby="sort")

@@ -601,9 +601,9 @@ def test_a_maximum_likelihood_fit_is_a_start_under_a_prior() -> None:
 def test_a_checkpoint_resumes_where_it_was_written(tmp_path: Path) -> None:
     file = tmp_path / "checkpoint.safetensors"
     options = {"prefit": 3, "tol": 0, "random_state": 0}
-    um.PoissonNMF(3, init=START, max_iter=10, callbacks=[Checkpoint(file, seconds=0)], **options).fit(X0)
+    um.PoissonNMF(3, init=START, max_iter=10, callbacks=[Checkpoint(file, seconds=0).__call__], **options).fit(X0)
     saved = um.load(file)
-    assert saved.status == "interrupted"
+    assert saved.status == "interrupted"  # as it was on the way
     assert saved.trace["iteration"].iloc[-1] == 13
     whole = um.PoissonNMF(3, init=START, max_iter=25, **options).fit(X0).result_
     rest = um.PoissonNMF(3, init=saved, max_iter=15, **options).fit(X0).result_
@@ -613,8 +613,12 @@ def test_a_checkpoint_resumes_where_it_was_written(tmp_path: Path) -> None:
 
 def test_a_checkpoint_is_written_no_more_often_than_asked(tmp_path: Path) -> None:
     file = tmp_path / "checkpoint.safetensors"
-    um.PoissonNMF(3, init=START, max_iter=5, tol=0, callbacks=[Checkpoint(file, seconds=3600)]).fit(X0)
-    assert not file.exists()
+    written = []
+    checkpoint = Checkpoint(file, seconds=3600)
+    look = [checkpoint, lambda progress: written.append(file.exists())]
+    um.PoissonNMF(3, init=START, max_iter=5, tol=0, callbacks=look).fit(X0)
+    assert not any(written)
+    assert um.load(file).status == "max_iter"  # in the end
 
 
 # --- Ctrl-C ----------------------------------------------------------------------------------------------------------

@@ -182,7 +182,7 @@ def intervals(
     >>> bool((found.low < found.mean).all() and (found.mean < found.high).all())
     True
     """
-    from unmix.estimators.base import generator  # which waits for scikit-learn
+    from unmix.estimators.base import generator
 
     _checked_level(level)
     numbers = {"sweeps": sweeps, "burn_in": burn_in, "thin": thin, "chains": chains}

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from unmix.analysis.dates import understood
 from unmix.fit import Fit
 from unmix.types import Floats, Integers
 
@@ -70,21 +71,33 @@ def groups(values: pd.Series) -> tuple[list[str], Integers]:
 
 
 def scale(values: pd.Series) -> Scale | None:
-    """Numbers as they are; dates, also as ISO text ("2021-03-01"), as days. None if the values are neither."""
+    """Numbers as they are; dates, also as text in the forms of `dates`, as days. None if the values are neither."""
     if pd.api.types.is_bool_dtype(values) or isinstance(values.dtype, pd.CategoricalDtype):
         return None
+    values = understood(values)
     if pd.api.types.is_numeric_dtype(values):
         return Scale(values.to_numpy(dtype=np.float64, na_value=np.nan), dates=False)
-    if isinstance(values.dtype, pd.PeriodDtype):
-        values = values.dt.to_timestamp()
     if not pd.api.types.is_datetime64_any_dtype(values):
-        values = values.astype(object).map(str, na_action="ignore")  # a date of Python's reads as ISO text too
-    try:
-        dates = pd.to_datetime(values, format="ISO8601", utc=True)
-    except (ValueError, TypeError):  # not all of them dates
         return None
-    days = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+    days = (values - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
     return Scale(days.to_numpy(dtype=np.float64, na_value=np.nan), dates=True)
+
+
+def means_along(places: Floats, size: int) -> Integers:
+    """Where bars begin that are drawn as means: of at least `size` samples that follow each other, and never parting those at the
+    same place. `places` are in order, NaN last.
+
+    >>> means_along(np.array([1.0, 1, 1, 2, 3, 4, 4, np.nan, np.nan]), 2)
+    array([0, 3, 5, 7])
+    """
+    starts = [0]
+    for i in range(1, len(places)):
+        apart = places[i] != places[i - 1] and not (np.isnan(places[i]) and np.isnan(places[i - 1]))
+        if i - starts[-1] >= size and apart:
+            starts.append(i)
+    if len(starts) > 1 and len(places) - starts[-1] < size and not np.isnan(places[-1]):
+        starts.pop()  # too few for a bar of their own
+    return np.array(starts)
 
 
 def natural(value: object) -> tuple[tuple[float, str], ...]:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from unmix.cli import options, show
+from unmix.cli.answers import RUNS, answers_in, answers_to, check_answerable
 from unmix.cli.fitting import (
     INTERRUPTED,
     Model,
     check_cluster,
-    check_comparable,
-    differences_of,
     estimator_of,
     fitted,
     parsed,
@@ -140,6 +139,9 @@ def fit(
     ngrams: options.Ngrams = 1,
     title: options.Title = None,
     differences: options.WithDifferences = False,
+    stability: options.WithStability = False,
+    runs: options.Runs = RUNS,
+    freedom: options.WithFreedom = False,
     force: options.Force = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -189,8 +191,7 @@ def fit(
     check_folder(output, force=force)
     allowed = None if memory is None else parsed_memory(memory)
     source, counts = counts_or_shards(input, reading, allowed)
-    if differences:
-        check_comparable(counts, topics)
+    check_answerable(counts, topics, differences=differences, stability=stability)
     estimator.set_params(init=start)
     earlier = to_resume_in(output, estimator, counts) if resume else None
     try:
@@ -201,8 +202,11 @@ def fit(
     about = {"source": input.name, "title": title or name_of(input), "python": _in_python(source, reading)}
     if result.status == "converged":
         shutil.rmtree(output / LOADINGS, ignore_errors=True)
-    found = differences_of(result, counts, threads) if differences else None
-    tell_and_write(result, output, force=force, differences=found, **about)
+    asked = {"differences": differences, "stability": stability, "freedom": freedom}
+    found = answers_to(result, counts, estimator, **asked, runs=runs)
+    tell_and_write(result, output, force=force, answers=found, **about)
+    if len(found) < sum(asked.values()):
+        sys.exit(INTERRUPTED)
 
 
 @app.command(
@@ -430,7 +434,7 @@ def report(
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="Of the topics, for all results in DIR: clock,sun or 2=sun, or a .json file.",
+            help="Of the topics, for all results in DIR: clock,sun or 2=sun, or a .json or .csv file.",
             show_default="as before",
         ),
     ] = None,
@@ -438,9 +442,7 @@ def report(
     json: Json = False,
 ) -> None:
     """Write the page of a fit again, from its folder."""
-    from unmix.analysis import Differences
     from unmix.cli.naming import keep_names, names_of
-    from unmix.data.write import DIFFERENCES_FILE
     from unmix.report import write_report
 
     show.speak(quiet=quiet, json=json)
@@ -452,8 +454,7 @@ def report(
     if names is not None:
         known = known.with_names(names_of(names, known))
         keep_names(known, folder)
-    found = Differences.load(place / DIFFERENCES_FILE) if (place / DIFFERENCES_FILE).is_file() else None
-    write_report(known, output, title=title, differences=found)
+    write_report(known, output, title=title, **answers_in(place))  # type: ignore[arg-type]
     show.say(f"wrote {output}")
     show.answer({"output": str(output), "bytes": output.stat().st_size})
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from unmix.cli import options, show
+from unmix.cli.answers import write_page_again
 from unmix.cli.commands import app, examples, read_counts
 from unmix.cli.fitting import INTERRUPTED, read_model
 from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose
@@ -82,7 +83,6 @@ def differences(
     a section for them.
     """
     from unmix.analysis import differences as find
-    from unmix.report import write_report
 
     show.speak(quiet=quiet, json=json)
     known = read_model(model)
@@ -119,8 +119,7 @@ def differences(
         folder.mkdir(parents=True, exist_ok=True)
         for name, write in files_of(found, lfsr, volcanoes=True).items():
             _written(folder / name, write)
-        if (folder / "report.html").is_file() and _is_of(folder, known):
-            write_report(known, folder / "report.html", differences=found)
+        write_page_again(folder, known)
     show.say(f"wrote {folder}{os.sep}: differences.csv and pictures")
     show.answer(as_json(found) | {"output": str(folder)})
     if found.status == "interrupted":
@@ -132,14 +131,6 @@ def files_of(found: Differences, lfsr: float = 0.05, *, volcanoes: bool = False)
     from unmix import plot
     from unmix.data.write import DIFFERENCES_FILE
 
-    def picture(draw: Callable[[], Any]) -> Callable[[Path], None]:
-        def write(path: Path) -> None:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="Glyph")  # a font without the letter: the tables have it
-                draw().figure.canvas.figure.savefig(path, dpi=150, format="png")
-
-        return write
-
     files: dict[str, Callable[[Path], None]] = {
         DIFFERENCES_FILE: found.save,
         "differences.csv": lambda path: _write_table(found, lfsr, path),
@@ -149,6 +140,17 @@ def files_of(found: Differences, lfsr: float = 0.05, *, volcanoes: bool = False)
         for topic in range(1, found.n_topics + 1):
             files[f"volcano-{topic}.png"] = picture(partial(plot.volcano, found, topic))
     return files
+
+
+def picture(draw: Callable[[], Any]) -> Callable[[Path], None]:
+    """What writes the picture that is drawn then."""
+
+    def write(path: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph")  # a font without the letter: the tables have it
+            draw().figure.canvas.figure.savefig(path, dpi=150, format="png")
+
+    return write
 
 
 def tell_differences(found: Differences) -> None:
@@ -192,16 +194,6 @@ def _written(path: Path, write: Callable[[Path], None]) -> None:
 
     with replacing(path) as temporary:
         write(temporary)
-
-
-def _is_of(folder: Path, known: Any) -> bool:
-    """Whether the folder is that of this very model."""
-    from unmix.data.write import MODEL_FILE
-
-    if not (folder / MODEL_FILE).is_file():
-        return False
-    there = read_model(folder)
-    return bool(there.L.shape == known.L.shape and (there.L == known.L).all())
 
 
 def _check_folder(folder: Path, force: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +15,7 @@ from unmix.cli import show
 from unmix.registry import WORDS, estimator_class
 
 if TYPE_CHECKING:
-    from unmix.analysis import Differences
+    from unmix.analysis.results import Result
     from unmix.counts import Counts
     from unmix.estimators.base import CountsEstimator
     from unmix.fit import Fit
@@ -152,10 +153,11 @@ def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts | Shar
 
 
 def tell_and_write(
-    result: Fit, output: Path, *, force: bool = False, differences: Differences | None = None, **about: str
+    result: Fit, output: Path, *, force: bool = False, answers: Mapping[str, Result] | None = None, **about: str
 ) -> None:
-    """Show the topics and write the folder. A fit ended by Ctrl-C is written too, and leaves with 130."""
-    from unmix.cli.differences import files_of
+    """Show the topics and write the folder, with answers by the names of sections. A fit ended by Ctrl-C is written too, and
+    leaves with 130."""
+    from unmix.cli.answers import files_of
     from unmix.data.write import CHECKPOINT_FILE, write_fit
     from unmix.report import write_report
 
@@ -164,10 +166,13 @@ def tell_and_write(
     show.say(show.outcome(result))
     for text in result.advice():
         show.note(text)
+    answers = answers or {}
+    for text in (text for answer in answers.values() for text in answer.advice()):
+        show.note(text)
     pictures = {
         "structure.png": lambda path: draw_structure(result, path),
-        "report.html": lambda path: write_report(result, path, differences=differences),
-        **({} if differences is None else files_of(differences)),
+        "report.html": lambda path: write_report(result, path, **answers),  # type: ignore[arg-type]
+        **files_of(answers),
     }
     try:
         with show.working(f"writing {output}"):
@@ -182,23 +187,6 @@ def tell_and_write(
         several = "starts" in result.data
         show.note("kept the best fit so far" + ("" if several else "; the same command with --resume goes on from it"))
         sys.exit(INTERRUPTED)
-
-
-def check_comparable(counts: Counts | Shards, topics: int) -> None:
-    """What --differences cannot do is best said before the fit."""
-    from unmix.shards import Shards
-
-    if isinstance(counts, Shards):
-        raise ValueError("--differences is for counts in memory, and these are shards; leave it out")
-    if topics < 2:
-        raise ValueError("--differences compares topics, and there is one only; leave it out, or fit at least 2")
-
-
-def differences_of(result: Fit, counts: Counts | Shards, threads: int | None) -> Differences:
-    from unmix.analysis import differences
-
-    with show.working("comparing topics"):
-        return differences(result, counts, n_jobs=threads)
 
 
 def _rescued(result: Fit, checkpoint: Path) -> str:

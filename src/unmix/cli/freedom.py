@@ -9,13 +9,19 @@ from typing import Annotated
 import typer
 
 from unmix.cli import options, show
+from unmix.cli.answers import write_page_again
 from unmix.cli.commands import app, check_file, read_counts
 from unmix.cli.commands import examples as examples
 from unmix.cli.fitting import INTERRUPTED, read_model
 from unmix.cli.options import Json, Quiet
 
 RangesFile = Annotated[
-    Path, options.results("-o", "--output", help="File of the ranges, .csv: a row a sample and topic.")
+    Path,
+    options.results(
+        "-o",
+        "--output",
+        help="File of the ranges: .csv, a row a sample and topic; .safetensors for the page.",
+    ),
 ]
 Picture = Annotated[Path | None, options.results(metavar="FILE", help="Draw them too: .png, .svg or .pdf.")]
 Loss = Annotated[float, typer.Option(min=0, help="Units of log-likelihood that ends may cost; needs --counts.")]
@@ -27,7 +33,9 @@ Probes = Annotated[int, typer.Option(min=1, help="Samples and features whose end
 
 @app.command(
     epilog=examples(
-        "unmix freedom counts-k10 -o ranges.csv", "unmix freedom signatures-k4 -o ranges.csv --picture ranges.png"
+        "unmix freedom counts-k10 -o ranges.csv",
+        "unmix freedom counts-k10 -o counts-k10/freedom.safetensors",
+        "unmix freedom signatures-k4 -o ranges.csv --picture ranges.png",
     )
 )
 def freedom(
@@ -51,7 +59,7 @@ def freedom(
     from unmix.files import replacing
 
     show.speak(quiet=quiet, json=json)
-    check_file(output, ".csv")
+    check_file(output, ".csv", ".safetensors")
     if picture is not None:
         check_file(picture, ".png", ".svg", ".pdf")
     if loss > 0 and counts is None:
@@ -65,8 +73,12 @@ def freedom(
                 status.update(f"{done} of {of} parts" + (f", about {left:.0f} s left" if left else ""))
 
         found = ranges(fit, X, loss=loss, probes=probes, tell=tell)
-    with replacing(output) as temporary:
-        found.by_sample.to_csv(temporary, index=False, encoding="utf-8", lineterminator="\n")
+    if output.suffix.lower() == ".safetensors":
+        found.save(output)
+        write_page_again(output.parent, fit)
+    else:
+        with replacing(output) as temporary:
+            found.by_sample.to_csv(temporary, index=False, encoding="utf-8", lineterminator="\n")
     if picture is not None:
         from unmix.plot import freedom as draw
         from unmix.plot.style import figure_of

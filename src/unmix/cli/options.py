@@ -99,6 +99,13 @@ FitFolder = Annotated[Path | None, results("-o", "--output", help="Folder of the
 WithDifferences = Annotated[
     bool, results("--differences", help="Also tell what sets topics apart, with errors; see unmix differences.")
 ]
+WithStability = Annotated[
+    bool, results("--stability", help="Also tell which topics are found again in halves; see unmix stability.")
+]
+Runs = Annotated[int, results("--stability-runs", min=2, help="Fits to halves of the counts, for --stability.")]
+WithFreedom = Annotated[
+    bool, results("--freedom", help="Also tell how far proportions can move at the same likelihood; see unmix freedom.")
+]
 ShardsFolder = Annotated[
     Path | None, results("-o", "--output", help="Folder of the shards.", show_default="INPUT.shards")
 ]

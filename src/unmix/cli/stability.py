@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmix.cli import options, show
+from unmix.cli.answers import write_page_again
 from unmix.cli.commands import DEFAULT_MODEL, app, examples, read_counts
 from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed, read_model
 from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose, fitting, results
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from unmix.analysis.stability import Stability
 
-RUNS_FILE, RESULT_FILE, CONSENSUS_FILE = "runs.safetensors", "stability.safetensors", "consensus.safetensors"
+RUNS_FILE, CONSENSUS_FILE = "runs.safetensors", "consensus.safetensors"
 
 Noise = StrEnum("Noise", [("halves", "halves"), ("bootstrap", "bootstrap"), ("none", "none")])
 HALVES = Noise("halves")
@@ -75,12 +76,14 @@ def stability(
     """Which of K topics are found again in random halves of the counts.
 
     The folder has stability.csv, a row a topic, stability.png and the result.
+    In the folder of --reference its page is written again, with a section for it.
     Ctrl-C keeps the runs that are finished; --resume goes on with the rest.
     """
     from unmix import plot
     from unmix.analysis import consensus as agreed
     from unmix.analysis import stability as measured
     from unmix.data.read import name_of
+    from unmix.data.write import ANSWER_FILES
 
     show.speak(quiet=quiet, json=json)
     estimator = estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **parsed(settings or []))
@@ -117,9 +120,11 @@ def stability(
         )
     except ValueError as error:
         raise ValueError(f"{input}: {error}") from error
-    found.save(folder / RESULT_FILE)
+    found.save(folder / ANSWER_FILES["stability"])
     _write(folder / "stability.csv", found.table)
     _draw(folder / "stability.png", plot.stability(found)[0])  # type: ignore[index]
+    if asked is not None:
+        write_page_again(folder, asked)
     if consensus and found.status == "finished":
         with show.working("putting runs together"):
             common = agreed(counts, topics, runs, noise=noise.value, estimator=estimator, random_state=seed, keep=kept)

@@ -23,7 +23,10 @@ from unmix.counts import Counts
 from unmix.files import replacing
 from unmix.fit import Fit
 
-MODEL_FILE, CHECKPOINT_FILE, DIFFERENCES_FILE = "model.safetensors", "checkpoint.safetensors", "differences.safetensors"
+MODEL_FILE, CHECKPOINT_FILE = "model.safetensors", "checkpoint.safetensors"
+# Answers to further questions about a fit, by their names.
+ANSWER_FILES = {name: f"{name}.safetensors" for name in ("differences", "stability", "freedom")}
+DIFFERENCES_FILE = ANSWER_FILES["differences"]
 TOP_FEATURES = 20  # per topic, in top_features.csv
 
 
@@ -154,7 +157,7 @@ def _write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
 
 def _swap(fresh: Path, target: Path, old: Path) -> None:
     """Put `fresh` in place of `target`; what else lay in the old folder moves into the new one, but for the checkpoint, which
-    has served its purpose, and for differences between topics that are no more."""
+    has served its purpose, and for answers about topics that are no more."""
     if not target.exists():
         fresh.rename(target)
         return
@@ -165,6 +168,6 @@ def _swap(fresh: Path, target: Path, old: Path) -> None:
         old.rename(target)
         raise
     for entry in old.iterdir():
-        if entry.name not in (CHECKPOINT_FILE, DIFFERENCES_FILE) and not (target / entry.name).exists():
+        if entry.name not in (CHECKPOINT_FILE, *ANSWER_FILES.values()) and not (target / entry.name).exists():
             entry.rename(target / entry.name)
     shutil.rmtree(old)

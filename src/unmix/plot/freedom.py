@@ -12,7 +12,7 @@ from unmix.analysis.samples import Scale, scale, values_of
 from unmix.analysis.topics import topic_places
 from unmix.fit import Fit
 from unmix.plot.palette import topic_colours
-from unmix.plot.structure import _label_scale
+from unmix.plot.sample_axis import label_scale
 from unmix.plot.style import figure_of, new_grid, tidy
 
 MOST_SAMPLES = 2000  # more columns than that do not show in a picture
@@ -54,7 +54,7 @@ def freedom(
     else:
         places = scale(values_of(fit, order, "order"))
         if places is None:
-            raise ValueError("order: give a column of numbers or ISO dates, or one number per sample")
+            raise ValueError("order: give a column of numbers or dates, or one number per sample")
         members = shown[np.argsort(places.numbers[shown], kind="stable")]
     drawn = topic_places(fit, topics)
     panels = new_grid(len(drawn), 1, (9, max(0.75, min(1.6, 9 / len(drawn)))), sharex=True, sharey=True)
@@ -73,7 +73,7 @@ def freedom(
     panels[0].set(xlim=(0, len(members)), ylim=(0, min(1.0, 1.05 * float(found.high[members][:, drawn].max()))))
     last = panels[-1]
     if places is not None:
-        _label_scale(last, Scale(places.numbers[members], places.dates))
+        label_scale(last, Scale(places.numbers[members], places.dates))
     elif fit.samples is not None and len(members) <= MOST_NAMES:
         last.set_xticks(edges[:-1] + 0.5, fit.samples[members], rotation=90, fontsize=7, parse_math=False)
     else:

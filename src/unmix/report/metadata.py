@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from unmix.analysis.dates import understood
 from unmix.analysis.samples import natural
 from unmix.report.encode import Json, clean, packed
 from unmix.types import Floats, Integers
@@ -17,7 +18,6 @@ from unmix.types import Floats, Integers
 MOST_GROUPS = 60  # values of a column by which samples can be grouped
 MISSING = 65535  # the code of a text that is not there
 
-_ISO_DATE = r"\d{4}-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?)?"
 _TIME_WORD = re.compile(r"(?<![a-z])(year|date|time|pseudotime|day|week|month|hour)s?(?![a-z])", re.IGNORECASE)
 
 
@@ -88,14 +88,9 @@ def first_view(table: pd.DataFrame | None) -> dict[str, Any]:
 
 
 def column_of(name: str, values: pd.Series) -> Column:
-    values = values.reset_index(drop=True)
-    if isinstance(values.dtype, pd.PeriodDtype):
-        values = values.dt.to_timestamp()
-    if pd.api.types.is_object_dtype(values) or pd.api.types.is_string_dtype(values):
-        values = _understood(values)
+    values = understood(values.reset_index(drop=True))
     if pd.api.types.is_datetime64_any_dtype(values):
-        plain = values if values.dt.tz is None else values.dt.tz_convert(None)
-        stamps = plain.to_numpy().astype("datetime64[ms]")
+        stamps = values.dt.tz_convert(None).to_numpy().astype("datetime64[ms]")
         return Column(name, "date", np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64)))
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values) and values.dtype.kind != "c":
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -106,24 +101,3 @@ def column_of(name: str, values: pd.Series) -> Column:
     values = values.cat.remove_unused_categories()
     codes = values.cat.codes.to_numpy(dtype=np.float64)
     return Column(name, "text", np.where(codes < 0, np.nan, codes), tuple(map(clean, values.cat.categories)))
-
-
-def _understood(values: pd.Series) -> pd.Series:
-    """Numbers, dates of the `datetime` module, years and ISO dates that came as objects or text, as what they are."""
-    known = values.dropna()
-    if not len(known):
-        return values
-    if all(isinstance(value, str) for value in known):
-        texts = known.astype(str).str.strip()
-        if texts.str.fullmatch(r"\d{4}").all():
-            return pd.to_numeric(values)
-        if texts.str.fullmatch(_ISO_DATE).all():
-            dates = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
-            return dates.reindex(values.index) if dates.notna().all() else values
-        return values
-    if all(hasattr(value, "isoformat") and hasattr(value, "year") for value in known):
-        dates = pd.to_datetime(values, utc=True, errors="coerce")
-        return dates if dates.notna().sum() == len(known) else values
-    if all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in known):
-        return pd.to_numeric(values)
-    return values

@@ -11,19 +11,20 @@ import hashlib
 import html
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
-from unmix.analysis import Differences
+from unmix.analysis import Differences, Freedom, Stability
 from unmix.analysis.results import Result
 from unmix.files import replacing
 from unmix.fit import Fit
 from unmix.report.encode import clean, embeddable_json
+from unmix.report.names import named_topics
 from unmix.report.payload import payload
 from unmix.report.sections import SECTIONS
 
 SCRIPTS = (
-    *("data", "dom", "state"),
+    *("data", "copy", "dom", "state"),
     *("structure", "axis", "walk", "sample", "topics", "map", "time", "fit", "reproduce"),
     *SECTIONS,
     "main",
@@ -36,10 +37,17 @@ def write_report(
     *,
     title: str | None = None,
     differences: Differences | None = None,
+    stability: Stability | None = None,
+    freedom: Freedom | None = None,
+    names: Sequence[str] | Mapping[int, str] | None = None,
 ) -> None:
     """Write one HTML file that shows a fit: who has which topics, what is in them, how they were found.
 
-    With `differences` (from `unmix.differences`) it also shows what sets topics apart, and marks the features that surely do.
+    With `differences` (from `unmix.differences`) it also shows what sets topics apart, and marks the features that surely do;
+    with `stability` (from `unmix.stability`, with this fit as `reference`) which topics are found again, and with `freedom` (from
+    `unmix.freedom`) between which values proportions can move. Both also mark the cards of topics. `names` are what topics are
+    called: one for each, or those of some by their numbers, from 1. Names that are given on the page are kept in the copy that it
+    saves.
 
     The file works offline and from disk, and holds all it needs, in at most 15 MB: of more than 20,000 samples a fair part,
     and of the topics all weights above 1e-6 (more, where that would be too much; the page says so). Proportions are rounded
@@ -52,14 +60,22 @@ def write_report(
     ...     pathlib.Path(folder, "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     True
     """
-    text = page(fit, title, {"differences": differences})
+    text = page(
+        fit, title, names=names, results={"differences": differences, "stability": stability, "freedom": freedom}
+    )
     with replacing(path) as temporary:
         temporary.write_bytes(text.encode("utf-8", errors="replace"))
 
 
-def page(fit: Fit, title: str | None = None, results: Mapping[str, Result | None] | None = None) -> str:
+def page(
+    fit: Fit,
+    title: str | None = None,
+    results: Mapping[str, Result | None] | None = None,
+    names: Sequence[str] | Mapping[int, str] | None = None,
+) -> str:
     """The text of the page; `results` are those of further analyses, by the names in `SECTIONS`."""
     title = clean(title if title is not None else fit.data.get("title") or fit.data.get("source") or "Topics")
+    names = fit.names.tolist() if names is None and fit.names is not None else names
     style = _static("page.css")
     script = '"use strict";\n(() => {\n' + "\n".join(_static(f"{name}.js") for name in SCRIPTS) + "})();\n"
     policy = (
@@ -71,7 +87,7 @@ def page(fit: Fit, title: str | None = None, results: Mapping[str, Result | None
         "policy": policy,
         "style": style,
         "script": script,
-        "data": embeddable_json(payload(fit, title, results=results)),
+        "data": embeddable_json(payload(fit, title, results=results) | {"names": named_topics(names, fit.n_topics)}),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _static("template.html"))
 

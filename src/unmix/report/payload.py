@@ -68,7 +68,8 @@ def payload(
         notes.append(f"For size, the page does without these columns of metadata: {', '.join(dropped)}.")
     page["features"] = features = topics_payload(fit, largest - size_of(page))
     for name, result in given.items():
-        page[name]["marks"] = SECTIONS[name].marks(result, features["names"])
+        if (marks := SECTIONS[name].marks) is not None:
+            page[name]["marks"] = marks(result, features["names"])
     if features["left_out"]:
         notes.append(
             f"Weights of features below {features['smallest']:g} in a topic are left out of the page, except for the "
@@ -84,8 +85,14 @@ def _topics(fit: Fit) -> Json:
     distances = topic_distances(fit)
     return {
         "topics": [
-            {"colour": colour, "share": float(f"{share:.6g}"), "name": name}
-            for colour, share, name in zip(topic_colours(fit), fit.shares, _given_names(fit), strict=True)
+            {"colour": colour, "share": share, "mean": mean, "name": name}
+            for colour, share, mean, name in zip(
+                topic_colours(fit),
+                rounded(fit.shares),
+                rounded(fit.proportions.mean(axis=0)),
+                _given_names(fit),
+                strict=True,
+            )
         ],
         "order": topic_order(fit).tolist(),
         "map": {
@@ -100,9 +107,10 @@ def _given_names(fit: Fit) -> list[str]:
 
 
 def _samples(fit: Fit, shown: Integers, typical: Integers) -> Json:
-    names = fit.samples[shown] if fit.samples is not None else [f"sample {i}" for i in shown]
+    names = fit.samples[shown] if fit.samples is not None else [f"sample {i + 1}" for i in shown]
     return {
         "names": [clean(name) for name in names],
+        "named": fit.samples is not None,
         "sizes": packed(fit.sizes[shown].astype(np.float32)),
         "proportions": packed(quantised_proportions(fit.proportions[shown])),
         "similarity": packed(similarity_order(fit.proportions[shown]).astype(np.uint32)),

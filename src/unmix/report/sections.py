@@ -12,22 +12,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unmix.analysis import Differences
+from unmix.analysis import Differences, Freedom, Stability
 from unmix.fit import Fit
 from unmix.plot.volcano import CLASSES
-from unmix.report.encode import Json, clean, packed
+from unmix.report.encode import Json, clean, packed, quantised_proportions, rounded
 from unmix.types import Floats, Integers
 
 SURE = CLASSES[-1][0]  # the lfsr below which features are marked
 MOST_POINTS = 30_000  # of all topics together
 FEWEST_POINTS = 300  # of a topic, where there are so many
+MOST_RANGES = 200  # of a topic, evenly by proportion
 
 
 class Section(NamedTuple):
-    """What the page is told of a result, and, for each topic, which of the page's features it marks."""
+    """What the page is told of a result, and, for each topic, which of the page's features it marks, if it does."""
 
     of: Callable[[Fit, Any], Json]
-    marks: Callable[[Any, Sequence[str]], list[str]]
+    marks: Callable[[Any, Sequence[str]], list[str]] | None = None
 
 
 def differences(fit: Fit, found: Differences) -> Json:
@@ -83,4 +84,54 @@ def _single(values: Floats) -> str:
     return packed(values.astype(np.float32))
 
 
-SECTIONS = {"differences": Section(differences, marked)}
+def stability(fit: Fit, found: Stability) -> Json:
+    """The table, topic by topic."""
+    shares = found.table["share"].to_numpy()
+    if len(shares) != fit.n_topics or not np.allclose(shares, fit.shares, atol=1e-6):
+        raise ValueError("stability is of the topics of another fit; give unmix.stability this one as reference")
+    numbers = {name: rounded(found.table[name], 4) for name in ("stability", "margin", "recall", "floor")}
+    return {
+        "noise": found.noise,
+        "runs": len(found.similarity),
+        "advice": found.advice(),
+        "topics": [
+            {"verdict": verdict} | {name: values[k] for name, values in numbers.items()}
+            for k, verdict in enumerate(found.table["verdict"])
+        ],
+    }
+
+
+def freedom(fit: Fit, found: Freedom) -> Json:
+    """Of each topic its widths, and the ranges in some samples, evenly from the least proportion to the largest."""
+    if found.low.shape != fit.proportions.shape or not np.allclose(found.proportions, fit.proportions, atol=1e-6):
+        raise ValueError("freedom is of the proportions of another fit; give unmix.freedom this one")
+    n, table = len(fit.L), found.table
+    places = np.unique(np.linspace(0, n - 1, min(n, MOST_RANGES)).astype(np.intp))
+    shown = np.argsort(fit.proportions, axis=0, kind="stable")[places]
+    used = np.unique(shown)
+    ranges = [np.take_along_axis(part, shown, axis=0).T for part in (fit.proportions, found.low, found.high)]
+    names = used + 1 if fit.samples is None else fit.samples[used]
+    return {
+        "loss": found.loss,
+        "advice": found.advice(),
+        "names": [clean(name) for name in names],
+        "places": packed(np.searchsorted(used, shown).T.astype(np.uint32)),
+        "ranges": packed(quantised_proportions(np.stack(ranges, axis=2))),  # topics × samples × (proportion, low, high)
+        "topics": [
+            {"mean": mean, "widest": widest, "sample": clean(sample), "change": change}
+            for mean, widest, sample, change in zip(
+                rounded(table["mean_width"], 4),
+                rounded(table["widest"], 4),
+                table["sample"],
+                rounded(table["change"], 4),
+                strict=True,
+            )
+        ],
+    }
+
+
+SECTIONS = {
+    "differences": Section(differences, marked),
+    "stability": Section(stability),
+    "freedom": Section(freedom),
+}

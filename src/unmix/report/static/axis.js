@@ -1,4 +1,6 @@
-// What stands under the Structure plot: names of groups, or round values of a column.
+// What stands under the Structure plot: names of samples where they are few, names of groups, or round values of a column.
+
+const MOST_NAMES = 60;
 
 function drawAxis() {
   const axis = $("x-axis");
@@ -6,23 +8,29 @@ function drawAxis() {
   axis.classList.remove("slanted");
   axis.style.height = "";
   const width = axis.clientWidth;
-  const labels = state.group ? groupLabels(width) : tickLabels(width);
-  const spans = labels.map(({ x, text, title }) => {
+  const names = sampleLabels(width);
+  const labels = names ?? (state.group ? groupLabels(width) : tickLabels(width));
+  const placed = ({ x, text, title }) => {
     const span = el("span", { title }, text);
     span.style.left = `${(100 * x) / width}%`;
     return span;
-  });
+  };
+  const spans = labels.map(placed);
   axis.append(...spans);
+  $("group-axis").hidden = !(names && state.group);
+  $("group-axis").replaceChildren(...(names && state.group ? groupLabels(width).map(placed) : []));
   if (!spans.length) return;
   const sizes = spans.map((span) => span.offsetWidth);
   const level = labels.every(({ x }, i) => {
     const clear = i === 0 || x - labels[i - 1].x >= (sizes[i] + sizes[i - 1]) / 2 + 8;
     return clear && x - sizes[i] / 2 > -40 && x + sizes[i] / 2 < width + 16;
   });
-  if (level || !state.group) {
+  if (level || !(state.group || names)) {
     axis.style.height = "1.7rem";
     return;
   }
+  const slant = names ? 60 : 38; // degrees: names are many, and long
+  axis.style.setProperty("--slant", slant);
   axis.classList.add("slanted");
   const kept = [];
   for (const i of labels.map((_, i) => i).sort((a, b) => labels[b].size - labels[a].size)) {
@@ -31,7 +39,24 @@ function drawAxis() {
     else spans[i].remove();
   }
   const longest = Math.max(...kept.map((i) => spans[i].offsetWidth));
-  axis.style.height = `${Math.ceil(longest * Math.sin((38 * Math.PI) / 180)) + 20}px`;
+  axis.style.height = `${Math.ceil(longest * Math.sin((slant * Math.PI) / 180)) + 20}px`;
+}
+
+// Of the samples in view, if they are few; along a column with its value. Zooming in along a column keeps round values.
+function sampleLabels(width) {
+  const column = columnOfOrder(state.order), scaled = column && column.kind !== "text";
+  const [from, to] = plot.view;
+  const inView = [];
+  for (let place = 0; place < samples.n; place++) {
+    const unit = unitOf(place) + 0.5;
+    if (unit > from && unit < to) inView.push({ place, unit });
+    if (inView.length > MOST_NAMES) return null;
+  }
+  if (!page.samples.named || (scaled && samples.n > MOST_NAMES)) return null;
+  return inView.map(({ place, unit }) => {
+    const i = plot.sequence[place], value = scaled ? ` · ${valueText(column, column.values[i])}` : "";
+    return { x: toX(unit, width), size: 1, text: samples.names[i] + value, title: samples.names[i] + value };
+  });
 }
 
 function groupLabels(width) {

@@ -103,15 +103,17 @@ function sharp(canvas) {
   return { context, width, height };
 }
 
-// An input that suggests names while one types: those that begin with the text, then those that contain it.
-function suggesting(input, names, pick) {
+// An input that suggests names while one types: those that begin with the text, those that contain it, then those of which
+// something else does, where `about(i)` gives such texts.
+function suggesting(input, names, pick, about = null) {
   const MOST = 10;
-  const about = { class: "options", role: "listbox", id: `${input.id}-options`, "aria-label": "Suggestions" };
-  const list = el("ul", { ...about, hidden: true });
+  const role = { class: "options", role: "listbox", id: `${input.id}-options`, "aria-label": "Suggestions" };
+  const list = el("ul", { ...role, hidden: true });
   const roles = { role: "combobox", "aria-expanded": "false", "aria-controls": list.id, "aria-autocomplete": "list" };
   input.after(list);
   for (const [key, value] of Object.entries(roles)) input.setAttribute(key, value);
   let lowered = null, found = [], active = -1;
+  const why = new Map(); // what else of a suggestion contains the text
 
   function search() {
     const text = input.value.trim().toLowerCase();
@@ -126,16 +128,27 @@ function suggesting(input, names, pick) {
     }
     begins.sort((a, b) => names[a].length - names[b].length || a - b);
     found = [...begins, ...contains].slice(0, MOST);
+    why.clear();
+    for (let i = 0; about && text && found.length < MOST && i < names.length; i++) {
+      if (lowered[i].includes(text)) continue;
+      const other = about(i).find((words) => words.toLowerCase().includes(text));
+      if (other === undefined) continue;
+      why.set(i, other);
+      found.push(i);
+    }
     show(text !== "");
   }
   function show(open) {
     active = found.length ? 0 : -1;
     list.replaceChildren(...found.map((i, place) => {
       const pressed = (event) => { event.preventDefault(); choose(place); };
-      return el("li", { role: "option", id: `${list.id}-${place}`, onpointerdown: pressed }, names[i]);
+      return el("li", { role: "option", id: `${list.id}-${place}`, onpointerdown: pressed }, names[i],
+        why.has(i) ? el("small", {}, why.get(i)) : null);
     }));
     if (!found.length) list.append(el("li", { class: "none", role: "option", "aria-disabled": "true" }, "Nothing of that name"));
     list.hidden = !open;
+    list.classList.remove("above");
+    list.classList.toggle("above", open && list.getBoundingClientRect().bottom > innerHeight && input.getBoundingClientRect().top > list.offsetHeight);
     input.setAttribute("aria-expanded", String(open));
     mark();
   }
@@ -168,6 +181,9 @@ function suggesting(input, names, pick) {
     event.preventDefault();
   });
 }
+
+// The column of metadata of this name, in small letters or large.
+const columnCalled = (name) => columns.find((column) => column.kind === "text" && column.name.toLowerCase() === name);
 
 async function copyText(text, button) {
   try {

@@ -49,6 +49,7 @@ showMap();
 showTime();
 showFit();
 showReproduce();
+showNames();
 for (const [name, show] of Object.entries(sections)) {
   if (!page[name]) continue;
   const place = $(`section-${name}`);

@@ -48,8 +48,8 @@ function topicsCsv() {
   });
   return csv("feature", features.names, rows);
 }
-function download(name, text) {
-  const address = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
+function download(name, text, type = "text/csv") {
+  const address = URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }));
   const link = el("a", { href: address, download: name });
   document.body.append(link);
   link.click();

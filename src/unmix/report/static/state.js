@@ -16,7 +16,8 @@ const DEFAULTS = {
   time: "",
 };
 const SORTS = ["rank", "share", "lift"];
-const state = { ...DEFAULTS, names: {} };
+const GIVEN_NAMES = page.names ?? {}; // of topics, by place: those that came with the page
+const state = { ...DEFAULTS, names: { ...GIVEN_NAMES } };
 const views = []; // functions of the set of keys that changed
 const render = (keys) => views.forEach((view) => view(keys));
 // Draw whenever one of these keys has changed.
@@ -47,7 +48,7 @@ function readFragment() {
   state.sort = SORTS.includes(given.get("sort")) ? given.get("sort") : DEFAULTS.sort;
   state.theme = ["light", "dark"].includes(given.get("theme")) ? given.get("theme") : "";
   state.time = page.time.some((line) => line.column === given.get("time")) ? given.get("time") : "";
-  state.names = {};
+  state.names = { ...GIVEN_NAMES };
   for (let k = 0; k < K; k++) if (given.get(`name${k + 1}`)) state.names[k] = given.get(`name${k + 1}`).slice(0, 80);
 }
 
@@ -57,7 +58,9 @@ function writeFragment() {
     if (state[key] === usual) continue;
     given.set(key, key === "topic" || key === "sample" ? state[key] + 1 : state[key]);
   }
-  for (const [k, name] of Object.entries(state.names)) given.set(`name${Number(k) + 1}`, name);
+  for (let k = 0; k < K; k++) {
+    if ((state.names[k] ?? "") !== (GIVEN_NAMES[k] ?? "")) given.set(`name${k + 1}`, state.names[k] ?? usualName(k));
+  }
   const text = given.toString();
   try {
     history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
@@ -76,7 +79,7 @@ const focusTopic = (k) => update({ topic: state.topic === k ? null : k });
 function rename(k, name) {
   const names = { ...state.names };
   const text = name.trim().slice(0, 80);
-  if (text && text !== usualName(k)) names[k] = text;
+  if (text && (text !== usualName(k) || GIVEN_NAMES[k])) names[k] = text;
   else delete names[k];
   update({ names });
 }

@@ -72,7 +72,11 @@ function drawBars() {
   const pixels = new Uint32Array(image.data.buffer);
   const colours = shownColours().map(([r, g, b]) => (255 << 24) | (b << 16) | (g << 8) | r);
   const stack = stackOrder();
-  const column = perPixel > 1 ? averaged(from, perPixel, width) : single(from, perPixel);
+  const means = meansInView();
+  $("structure-means").hidden = means === null;
+  $("structure-means").textContent = `${counted(samples.n, "sample")}: bars are means of some that follow each other, and of all that have the ` +
+    "same value. Zoom in for single ones.";
+  const column = means ? inBars(means, from, perPixel) : perPixel > 1 ? averaged(from, perPixel, width) : single(from, perPixel);
   for (let x = 0; x < width; x++) {
     const parts = column(x);
     if (parts === null) continue;
@@ -85,6 +89,40 @@ function drawBars() {
     }
   }
   context.putImageData(image, 0, 0);
+}
+
+// Along a column of numbers or dates, of many samples in view: bars of at least so many that follow each other, and of all that
+// have the same value, as the order among them means nothing. Null where samples are drawn one by one.
+const MOST_SINGLE = 500, BARS = 100;
+function meansInView() {
+  const column = columnOfOrder(state.order), inView = plot.view[1] - plot.view[0];
+  if (!column || column.kind === "text" || inView <= MOST_SINGLE) return null;
+  const size = Math.ceil(inView / BARS), bars = [];
+  const value = (place) => column.values[plot.sequence[place]];
+  for (const block of plot.groups) {
+    const starts = [0];
+    for (let j = 1; j < block.size; j++) {
+      if (j - starts.at(-1) >= size && !Object.is(value(block.first + j), value(block.first + j - 1))) starts.push(j);
+    }
+    // too few for a bar of their own
+    if (starts.length > 1 && block.size - starts.at(-1) < size && !Number.isNaN(value(block.first + block.size - 1))) starts.pop();
+    starts.forEach((start, b) => bars.push({ block, start, end: starts[b + 1] ?? block.size }));
+  }
+  return bars.map(({ block, start, end }) => {
+    const parts = new Float64Array(K);
+    for (let j = start; j < end; j++) {
+      for (let k = 0; k < K; k++) parts[k] += proportion(plot.sequence[block.first + j], k) / (end - start);
+    }
+    return { from: block.start + start, to: block.start + end, parts };
+  });
+}
+function inBars(bars, from, perPixel) {
+  let b = 0; // pixels come from the left
+  return (x) => {
+    const unit = from + (x + 0.5) * perPixel;
+    while (b < bars.length && bars[b].to <= unit) b++;
+    return b < bars.length && bars[b].from <= unit ? bars[b].parts : null;
+  };
 }
 
 // Where columns are wider than a pixel: the sample at the pixel, with a hairline between wide ones.
@@ -178,10 +216,11 @@ function fillOrders() {
 function showStructure() {
   fillOrders();
   listenToStructure();
+  const told = columns.filter((column) => column.kind !== "number");
   suggesting($("sample-search"), samples.names, (i) => {
     update({ sample: i });
     if (zoomed()) zoom(unitOf(plot.place[i]) - 10, unitOf(plot.place[i]) + 11);
-  });
+  }, (i) => told.filter((column) => !Number.isNaN(column.values[i])).map((column) => valueText(column, column.values[i])));
   $("structure-note").textContent = samples.n < N_ALL ? page.notes[0] : "";
   let shown = 200;
   const refill = unfolding("structure-table", () => {

@@ -28,7 +28,7 @@ function showRail() {
       row.classList.toggle("focused", state.topic === k);
       row.querySelector(".topic").setAttribute("aria-pressed", String(state.topic === k));
       row.querySelector(".name").textContent = nameOf(k);
-      row.querySelector(".topic").title = `${nameOf(k)}: ${percent(page.topics[k].share)} of all counts`;
+      row.querySelector(".topic").title = `${nameOf(k)}: ${percent(page.topics[k].share)} of all counts, ${percent(page.topics[k].mean)} of a sample on average`;
       row.querySelector(".rename").setAttribute("aria-label", `Rename topic ${k + 1}, ${nameOf(k)}`);
     }
   });
@@ -108,14 +108,30 @@ function showTopicCards() {
     return surelyMore(k, feature) ? { class: "surely", title: `${name}: surely more than in other topics` } : { class: "unsure", title: name };
   }
   function typical(k, most) {
-    return el("ul", { class: "typical" }, ...samples.typical[k].slice(0, most).map((i) =>
-      el("li", {}, sampleLink(i), el("span", {}, percent(proportion(i, k))))));
+    const text = (name, i) => {
+      const column = columnCalled(name);
+      return column && !Number.isNaN(column.values[i]) ? column.levels[column.values[i]] : "";
+    };
+    return el("ul", { class: "typical" }, ...samples.typical[k].slice(0, most).flatMap((i) => {
+      const [title, snippet] = [text("title", i), text("snippet", i)], link = sampleLink(i);
+      if (title && title !== samples.names[i]) link.textContent = `${samples.names[i]} · ${title}`;
+      link.title = link.textContent;
+      const line = el("li", {}, link, el("span", {}, percent(proportion(i, k))));
+      return snippet ? [line, el("li", {}, el("span", { class: "snippet" }, snippet))] : [line];
+    }));
+  }
+  // The share of all counts, to which large samples add more, and the mean of all samples alike; then what further analyses say.
+  function known(k) {
+    const { share, mean } = page.topics[k];
+    return el("p", { class: "topic-known" }, el("span", { class: "share" }, `${percent(share)} of counts`),
+      el("span", { title: "mean proportion: every sample counts alike" }, `${percent(mean)} of a sample`),
+      stabilityMark(k, true), freedomMark(k));
   }
   function smallCard(k) {
     return el("article", { class: "topic-card", "--colour": page.topics[k].colour, "aria-label": `Topic ${k + 1}` },
       el("div", { class: "topic-head" }, swatch(k),
-        button("link", nameOf(k), () => focusTopic(k), { title: nameOf(k) }),
-        el("span", { class: "share" }, percent(page.topics[k].share))),
+        button("link", nameOf(k), () => focusTopic(k), { title: nameOf(k) })),
+      known(k),
       el("table", { class: "bars" }, el("tbody", {}, ...rows(k, 8))),
       el("h3", { class: "over-list" }, "Typical samples"), typical(k, 3));
   }
@@ -128,9 +144,9 @@ function showTopicCards() {
     };
     const sortable = SORTS.map((key) =>
       el("th", { scope: "col", "aria-sort": state.sort === key ? "descending" : "none" }, button("", key, () => sortBy(key))));
-    const share = el("span", { class: "share" }, `${percent(page.topics[k].share)} of all counts`);
     return el("div", { class: "wide-card", "--colour": page.topics[k].colour },
-      el("div", { class: "topic-head" }, swatch(k), input, share),
+      el("div", { class: "topic-head" }, swatch(k), input),
+      known(k),
       el("table", { class: "bars" },
         el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "feature"), ...sortable)),
         el("tbody", {}, ...rows(k, 30))),
