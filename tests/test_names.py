@@ -76,7 +76,7 @@ def test_the_terminal_gives_names_to_all_of_a_folder(tmp_path: Path, capsys: pyt
     (tmp_path / "names.json").write_text("[1, 2, 3]")
     with pytest.raises(SystemExit, match="2"):
         main(["report", str(file), "--names", str(tmp_path / "names.json")])
-    assert "give a list of names" in capsys.readouterr().err
+    assert "holds no names of topics (1 is no name)" in capsys.readouterr().err
     assert um.load(file).labels == ["a", "b", "c"]
 
 

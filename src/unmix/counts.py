@@ -21,7 +21,7 @@ from unmix.sides import Sides
 from unmix.types import CSR, Floats, Integers, Record
 
 Names = NDArray[np.str_]
-SMALLEST = 1e-150  # the product of two of them is a number still
+SMALLEST = np.finfo(float).tiny  # below it, numbers lose their digits
 # A name takes as much room as the longest: so many bytes are given in any case, and so many times what the names themselves take
 ROOM_FOR_NAMES, MOST_TIMES_AS_LONG = 1 << 28, 20
 CountsLike: TypeAlias = "ArrayLike | sp.sparray | sp.spmatrix | pd.DataFrame | Counts"

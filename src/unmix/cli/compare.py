@@ -22,12 +22,13 @@ SAMPLES_SHOWN = 5
 
 
 @app.command(
+    rich_help_panel="Ask a fit",
     epilog=examples(
         "unmix compare tumours-k5 tumours-k6",
         "unmix compare one.safetensors two.safetensors -o pairs.csv",
         "unmix compare one two -o pairs.png",
         "unmix compare tumours-k5 COSMIC_v3.4_SBS_GRCh37.txt",
-    )
+    ),
 )
 def compare(
     model: ModelPath,

@@ -50,10 +50,11 @@ Lfsr = Annotated[
 
 
 @app.command(
+    rich_help_panel="Ask a fit",
     epilog=examples(
         "unmix differences cells-k12 cells.h5ad --layer counts --groups donor",
         "unmix differences speeches-k8 speeches/ --held-out 0.5 -o speeches-differences",
-    )
+    ),
 )
 def differences(
     model: options.ModelPath,

@@ -32,11 +32,12 @@ Probes = Annotated[int, typer.Option(min=1, help="Samples and features whose end
 
 
 @app.command(
+    rich_help_panel="Ask a fit",
     epilog=examples(
         "unmix freedom counts-k10 -o ranges.csv",
         "unmix freedom counts-k10 -o counts-k10/freedom.safetensors",
         "unmix freedom signatures-k4 -o ranges.csv --picture ranges.png",
-    )
+    ),
 )
 def freedom(
     model: options.ModelPath,

@@ -26,10 +26,11 @@ Chains = Annotated[int, typer.Option(min=1, help="Independent chains, a thread e
 
 
 @app.command(
+    rich_help_panel="Ask a fit",
     epilog=examples(
         "unmix intervals counts-k10 counts.npz -o intervals.csv",
         "unmix intervals cells-k12 cells.h5ad --layer counts -o intervals.csv --level 0.95 --sweeps 2000",
-    )
+    ),
 )
 def intervals(
     model: options.ModelPath,

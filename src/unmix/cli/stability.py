@@ -33,12 +33,13 @@ HALVES = Noise("halves")
 
 
 @app.command(
+    rich_help_panel="Ask a fit",
     epilog=examples(
         "unmix stability counts.npz -k 10",
         "unmix stability cells.h5ad -k 12 --layer counts --runs 40 -o cells-stability",
         "unmix stability counts.npz -k 10 --reference counts-k10",
         "unmix stability counts.npz -k 10 --resume",
-    )
+    ),
 )
 def stability(
     input: InputPath,
@@ -135,9 +136,10 @@ def stability(
 
 
 @app.command(
+    rich_help_panel="Ask a fit",
     epilog=examples(
         "unmix align counts-k8 counts-k10 counts-k12 -o alignment", "unmix align seed-1 seed-2 seed-3 -o seeds"
-    )
+    ),
 )
 def align(
     models: Annotated[

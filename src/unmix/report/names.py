@@ -33,9 +33,11 @@ def read_names(path: Path) -> Sequence[str] | dict[int, str]:
             rows = rows if rows[0][0].strip().isdecimal() else rows[1:]  # without its headings
             return {int(row[0]): row[1] for row in rows}
         given = json.loads(text)
-        if isinstance(given, list):
-            return [str(name) for name in given]
-        return {int(number): str(name) for number, name in given.items()}
+        if wrong := [
+            name for name in (given if isinstance(given, list) else given.values()) if not isinstance(name, str)
+        ]:
+            raise ValueError(f"{wrong[0]!r} is no name")
+        return given if isinstance(given, list) else {int(number): name for number, name in given.items()}
     except (ValueError, IndexError, AttributeError) as error:
         remedy = 'give .json such as {"1": "economy"}, or .csv with a number and a name a row'
         raise ValueError(f"{path}: holds no names of topics ({error}); {remedy}") from None
