@@ -296,9 +296,10 @@ class GammaPoisson(VariationalEstimator):
         Of the Gamma prior of loadings: a number, or one a topic. `rate=None` makes the prior expect samples of the mean size.
     eta
         None: topics are estimated by maximum likelihood. A number, or one a feature: topics ~ Dirichlet(eta).
-    n_components, init, n_init, inner, extrapolate, max_iter, tol, refine, online, n_jobs, engine, random_state, verbose,
-    callbacks
+    n_components, init, n_init, inner, extrapolate, max_iter, tol, refine
         As in `LDA`.
+    online, n_jobs, engine, random_state, verbose, callbacks
+        As in `LDA`, too.
 
     Attributes
     ----------
@@ -375,9 +376,10 @@ class BayesianPoissonNMF(VariationalEstimator):
     ----------
     a, b, c, d
         Shapes and rates of the priors. `None` for b or d: such that the prior expects as many counts as there are.
-    n_components, init, n_init, inner, extrapolate, max_iter, tol, refine, online, n_jobs, engine, random_state, verbose,
-    callbacks
+    n_components, init, n_init, inner, extrapolate, max_iter, tol, refine
         As in `LDA`.
+    online, n_jobs, engine, random_state, verbose, callbacks
+        As in `LDA`, too.
 
     Attributes
     ----------
