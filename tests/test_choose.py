@@ -396,7 +396,10 @@ def test_the_picture_marks_the_suggestion_and_has_a_bar_for_every_number(chosen)
 
 def test_the_picture_of_a_single_number_and_of_equals_can_be_drawn():
     for choice in (made([-5.0], tried=[4]), made([-5.0, -5.0, -5.0])):
-        um.plot.choice(choice)[0].figure.draw_without_rendering()
+        curve = um.plot.choice(choice)[0]
+        curve.figure.draw_without_rendering()
+        points = next(line for line in curve.get_lines() if line.get_marker() == "o")
+        assert len(points.get_ydata()) == len(choice.table)
 
 
 def run(*arguments):
