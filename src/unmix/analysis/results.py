@@ -31,11 +31,37 @@ class Result:
     """Arrays of numbers, names, tables, and what JSON can say; subclasses are frozen dataclasses of such fields."""
 
     def advice(self) -> list[str]:
-        """One sentence for each thing that a person may want to know or do."""
+        """What a person may want to know or do, in words.
+
+        Returns
+        -------
+        list of str
+            A sentence for each thing; none if there is nothing to say.
+        """
         return []
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all of it to one file, atomically; the class's `load` reads it."""
+        """Write all of it to one file, atomically; the class's `load` reads it.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            Where to; by custom it ends in ".safetensors".
+
+        Raises
+        ------
+        OSError
+            If it cannot be written; what was there is then as it was.
+
+        Examples
+        --------
+        >>> import tempfile, unmix as um
+        >>> fit = um.PoissonNMF.from_factors([[8, 0], [2, 5], [0, 5]]).result_
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     um.compare(fit, fit).save(f"{folder}/comparison.safetensors")
+        ...     um.Comparison.load(f"{folder}/comparison.safetensors").table["cosine"].round(6).tolist()
+        [1.0, 1.0]
+        """
         tensors: Arrays = {}
         kinds: dict[str, str] = {}
         plain: Record = {}
@@ -53,7 +79,34 @@ class Result:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote."""
+        """Read what `save` wrote.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            The file.
+
+        Returns
+        -------
+        Self
+            A result of this class, as it was saved.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If it holds something else, is damaged, or was written by a later version.
+
+        Examples
+        --------
+        >>> import tempfile, unmix as um
+        >>> fit = um.PoissonNMF.from_factors([[8, 0], [2, 5], [0, 5]]).result_
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     um.compare(fit, fit).save(f"{folder}/comparison.safetensors")
+        ...     len(um.Comparison.load(f"{folder}/comparison.safetensors").table)
+        2
+        """
         if not Path(path).is_file():
             raise FileNotFoundError(f"{path}: no such file; give one written by {cls.__name__}.save")
         tensors, meta = read_tensors(path)
