@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from unmix import format
 from unmix.deprecation import warn
 from unmix.models.topics import poisson_to_topics
+from unmix.models.variational import restore
 from unmix.registry import MODELS
 from unmix.types import Factor, Floats, Record, Status
 
@@ -147,7 +148,7 @@ class Fit:
     @property
     def kkt(self) -> float:
         """float: the largest KKT residual at the end of the fit; NaN if it was not measured."""
-        known = self.trace["kkt"].dropna()
+        known = self.trace["kkt"].dropna() if "kkt" in self.trace else ()
         return float(known.iloc[-1]) if len(known) else float("nan")
 
     @property
@@ -379,7 +380,25 @@ def load(path: str | os.PathLike[str]) -> Fit:
     array([[1., 0.],
            [0., 1.]])
     """
-    return Fit(**format.read(path))
+    fit = Fit(**format.read(path))
+    try:
+        _check_posterior(fit)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise ValueError(f"{path}: damaged or foreign model file (its posterior is not one: {error})") from None
+    return fit
+
+
+def _check_posterior(fit: Fit) -> None:
+    """Raises if the model needs a posterior and has not that of a pair of priors. One row of each factor tells."""
+    if not fit.priors:
+        if fit.objective is not None:
+            raise ValueError(f"a fit of {fit.params['model']} has one, and this has none")
+        return
+    row = {name: array[:1] if array.ndim == 2 else array for name, array in fit.posterior.items()}
+    _, left, right = restore(fit.priors, row)
+    for name, belief in {"L": left, "F": right}.items():
+        if belief.parameters.shape != (1, fit.n_topics) or belief.geometric.shape != (1, fit.n_topics):
+            raise ValueError(f"that of {name} is not of {fit.n_topics} topics")
 
 
 def versions() -> dict[str, str]:

@@ -165,7 +165,7 @@ def outcome(fit: Fit) -> str:
     """How the fit ended, in one line."""
     from unmix.solvers.callbacks import brief
 
-    last = fit.trace.iloc[-1]
+    last = last_row(fit)
     maximised = f"{fit.objective} {last['objective']:,.1f}, " if fit.objective else ""
     verb = {"converged": "converged", "max_iter": "stopped", "interrupted": "interrupted"}[fit.status]
     left = "" if isnan(fit.remaining_gain) else f", about {brief(fit.remaining_gain)} left to gain"
@@ -173,6 +173,11 @@ def outcome(fit: Fit) -> str:
         f"{verb} after {plural(last['iteration'], 'iteration')}, {last['seconds']:.1f} s{left}: "
         f"{maximised}Poisson log-likelihood {fit.loglik:,.1f}{'' if isnan(fit.kkt) else f', KKT {brief(fit.kkt)}'}."
     )
+
+
+def last_row(fit: Fit) -> Mapping[str, Any]:
+    """Of the trace; as if nothing had been done where there is none, as of topics that were given."""
+    return fit.trace.iloc[-1] if len(fit.trace) else {"iteration": 0, "seconds": 0.0, "objective": float("nan")}
 
 
 def describe_counts(counts: Counts) -> dict[str, str]:
@@ -220,7 +225,7 @@ def describe_shards(shards: Shards) -> dict[str, str]:
 
 
 def describe_fit(fit: Fit) -> dict[str, str]:
-    model, last = fit.params.get("model", "Poisson NMF"), fit.trace.iloc[-1]
+    model, last = fit.params.get("model", "Poisson NMF"), last_row(fit)
     return {
         "model": f"{model} with {plural(fit.n_topics, 'topic')}",
         "samples": f"{len(fit.L):,}" + examples(fit.samples),
@@ -249,7 +254,7 @@ def shards_as_json(shards: Shards) -> dict[str, Any]:
 
 
 def fit_as_json(fit: Fit) -> dict[str, Any]:
-    last = fit.trace.iloc[-1]
+    last = last_row(fit)
     return {
         "model": fit.params.get("model"),
         "samples": len(fit.L),

@@ -143,6 +143,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             raise ValueError(f"the fit was made by {made_by}; use unmix.{made_by}.from_fit, or fit.transform")
         known = {name: value for name, value in fit.params.items() if name in cls._get_param_names()}
         model = cls(**known | {"n_components": fit.n_topics, "init": "auto"})
+        model._check_parameters()
         model.result_, model.n_features_in_ = fit, len(fit.F)
         return model
 

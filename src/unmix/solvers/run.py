@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar
+
+import numpy as np
 
 from unmix.deprecation import renamed_arguments
 from unmix.fit import Fit
@@ -15,6 +17,11 @@ from unmix.types import STATUSES, Record, Status
 
 S = TypeVar("S", bound=Iterate)
 T = TypeVar("T", bound=Task[Any])
+
+# what a damaged state may fail with, and what the fields of a sound one hold, by their annotations
+DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
+TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
+TYPES |= dict.fromkeys(("Factor", "Floats"), (np.ndarray,))
 
 
 @dataclass(frozen=True)
@@ -158,14 +165,29 @@ def restored(solver: Stepper[T, S], task: T, fit: Fit) -> S | None:
     if saved.get("solver") != repr(solver):
         return None
     try:
-        return solver.restore(task, {name: value for name, value in saved.items() if name not in ("solver", "session")})
-    except (KeyError, TypeError, ValueError, AttributeError):
+        state = solver.restore(task, {name: value for name, value in saved.items() if name not in ("solver", "session")})
+        check_types(state)
+    except DAMAGED:
         return None
+    return state
+
+
+def check_types(state: Any) -> None:
+    """Raises if a number, a word or an array of an iterate, or of what it carries along, is none."""
+    for field in fields(state):
+        value, kinds = getattr(state, field.name), TYPES.get(str(field.type), (object,))
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds and object not in kinds):
+            raise TypeError(f"{field.name} is {type(value).__name__}, not {field.type}")
+        if is_dataclass(value):
+            check_types(value)
 
 
 def resume(session: Session, phases: Sequence[Phase], fit: Fit) -> Any:
     """Make the session that of a fit that was left off; the iterate of the phase it was in."""
-    session.restore(fit)
+    try:
+        session.restore(fit)
+    except DAMAGED as error:
+        raise ValueError(f"the state of the fit to go on with is damaged ({error}); start anew") from error
     phase = next((phase for phase in phases if phase.name == session.counters.phase), phases[-1])
     state = restored(phase.solver, session.task, fit)
     if state is None:
