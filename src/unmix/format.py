@@ -159,7 +159,7 @@ def _factors(tensors: Arrays) -> Arrays:
     if missing := [name for name in ("L", "F") if name not in tensors]:
         raise ValueError(f"there is no {missing[0]!r} in it")
     L, F = tensors["L"], tensors["F"]
-    if L.ndim != 2 or F.ndim != 2 or L.shape[1] != F.shape[1] or min(*L.shape, *F.shape) < 1:
+    if L.ndim != 2 or F.ndim != 2 or L.shape[1] != F.shape[1] or min(F.shape) < 1:
         raise ValueError(f"L of shape {L.shape} does not go with F of shape {F.shape}")
     for name, array in tensors.items():
         if name not in ("L", "F") and not name.startswith("posterior."):
