@@ -126,9 +126,34 @@ class Shards:
 
     Parameters
     ----------
-    folder
+    folder : str or PathLike
         A folder of shards.
 
+    Attributes
+    ----------
+    shape : tuple of int
+        (n, m).
+    features : array of str, or None
+        Names.
+    text : dict or None
+        How words were counted, as in `Counts`.
+    rows_per_shard, rows_per_tile : int
+        How many samples a shard has, except the last, and a tile.
+    folder : Path or None
+        Where they are; None in memory.
+
+    Raises
+    ------
+    ValueError
+        If it is no such folder, unfinished, or a file does not have its size.
+
+    See Also
+    --------
+    shard : Make them.
+    engines.Local, engines.Dask : Who goes over them.
+
+    Examples
+    --------
     >>> Shards.of(Counts([[1, 0, 2], [0, 3, 0]]))
     Shards(2 samples × 3 features, 3 nonzeros, total 6, in 1 shard)
     """
@@ -152,7 +177,27 @@ class Shards:
 
     @classmethod
     def of(cls, counts: Counts, sample: int | None = None, sample_by: ArrayLike | None = None) -> Shards:
-        """The same in memory. `sample` and `sample_by` are as in `unmix.shard`."""
+        """The same in memory.
+
+        Parameters
+        ----------
+        counts : Counts
+            All of them.
+        sample : int, default=None
+            How many samples a fit shall start from, as in `unmix.shard`.
+        sample_by : array-like, default=None
+            A label for every sample, as in `unmix.shard`.
+
+        Returns
+        -------
+        Shards
+            Fits of them equal those of the shards on disk.
+
+        Examples
+        --------
+        >>> Shards.of(Counts([[1, 0, 2], [0, 3, 0]])).shape
+        (2, 3)
+        """
         shards = object.__new__(cls)
         shards.folder, shards.shape, shards.features, shards.text = None, counts.shape, counts.features, counts.text
         first = min(TILE, counts.shape[0])
@@ -172,20 +217,44 @@ class Shards:
 
     @property
     def n_shards(self) -> int:
+        """int: how many there are."""
         return -(-self.shape[0] // self.rows_per_shard)
 
     def bounds(self, i: int) -> tuple[int, int]:
-        """The numbers of the first sample of a shard, and of the first one after it."""
+        """Which samples a shard has.
+
+        Parameters
+        ----------
+        i : int
+            The shard, from 0.
+
+        Returns
+        -------
+        tuple of two int
+            The number of its first sample, and of the first one after it.
+
+        Raises
+        ------
+        IndexError
+            If there is no such shard.
+
+        Examples
+        --------
+        >>> Shards.of(Counts([[1, 0, 2], [0, 3, 0]])).bounds(0)
+        (0, 2)
+        """
         if not 0 <= i < self.n_shards:
             raise IndexError(f"shard {i} of {self.n_shards}")
         return i * self.rows_per_shard, min((i + 1) * self.rows_per_shard, self.shape[0])
 
     @cached_property
     def nnz(self) -> int:
+        """int: how many counts are not zero."""
         return sum(part.nonzeros for part in self._store.parts)
 
     @cached_property
     def total(self) -> float:
+        """float: the sum of all counts."""
         return float(sum(part.total for part in self._store.parts))
 
     @cached_property
@@ -195,18 +264,19 @@ class Shards:
 
     @cached_property
     def feature_totals(self) -> Floats:
+        """array, m: the sum of each feature."""
         return self._store.feature_totals()
 
     @cached_property
     def samples(self) -> Names | None:
-        """The names of all samples, read when first asked for."""
+        """array of str, or None: the names of all samples, read when first asked for."""
         if not self._store.named:
             return None
         return np.array([name for i in range(self.n_shards) for name in self._store.names(i)], dtype=str)
 
     @cached_property
     def facts(self) -> Record:
-        """What a fit remembers of its data: size, oddities, and a checksum by which to know them again, wherever they lie."""
+        """dict: what a fit remembers of its data: size, oddities, and a checksum by which to know them again, anywhere."""
         parts = self._store.parts
         return {
             "nonzeros": self.nnz,
@@ -220,11 +290,27 @@ class Shards:
 
     @cached_property
     def sample(self) -> Counts:
-        """The samples that a fit starts from, in memory: those whose numbers have the smallest hashes, in their order."""
+        """Counts: the samples that a fit starts from, in memory: those whose numbers have the smallest hashes, in their order."""
         return self._store.sample()
 
     def tiles(self, i: int) -> Iterator[Tile]:
-        """The samples of a shard, 4,096 at a time."""
+        """The samples of a shard, 4,096 at a time.
+
+        Parameters
+        ----------
+        i : int
+            The shard, from 0.
+
+        Yields
+        ------
+        Tile
+            A part of the shard.
+
+        Examples
+        --------
+        >>> len(list(Shards.of(Counts([[1, 0, 2], [0, 3, 0]])).tiles(0)))
+        1
+        """
         first, last = self.bounds(i)
         shard = self._store.shard(i)
         for start in range(0, last - first, self.rows_per_tile):
@@ -232,14 +318,51 @@ class Shards:
             yield Tile(first + start, (stop - start, self.shape[1]), shard.rows(start, stop))
 
     def shard(self, i: int) -> Counts:
-        """One shard, in memory, with names."""
+        """One shard, in memory, with names.
+
+        Parameters
+        ----------
+        i : int
+            The shard, from 0.
+
+        Returns
+        -------
+        Counts
+            Its samples.
+
+        Examples
+        --------
+        >>> Shards.of(Counts([[1, 0, 2], [0, 3, 0]])).shard(0)
+        Counts(2 samples × 3 features, 3 nonzeros, total 6)
+        """
         first, last = self.bounds(i)
         rows = _scipy(_wide(self._store.shard(i).rows(0, last - first)), (last - first, self.shape[1]))
         names = np.array(self._store.names(i), dtype=str) if self._store.named else None
         return Counts.trusted(rows, names, self.features, None, self.text)
 
     def take(self, rows: Integers) -> Counts:
-        """These samples, in this order, in memory; only the shards that hold them are read."""
+        """These samples, in this order, in memory; only the shards that hold them are read.
+
+        Parameters
+        ----------
+        rows : array of int
+            Numbers of samples, from 0.
+
+        Returns
+        -------
+        Counts
+            With names.
+
+        Raises
+        ------
+        IndexError
+            If there is no such sample.
+
+        Examples
+        --------
+        >>> Shards.of(Counts([[1, 0, 2], [0, 3, 0]])).take(np.array([1])).csr.toarray()
+        array([[0., 3., 0.]])
+        """
         rows = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows, dtype=np.int64)
         if len(rows) and not (rows.min() >= 0 and rows.max() < self.shape[0]):
             raise IndexError(f"sample {rows.min() if rows.min() < 0 else rows.max()} of {self.shape[0]}")
@@ -267,7 +390,17 @@ class Shards:
         )
 
     def verify(self) -> None:
-        """Read everything; raise ValueError at the first file that is not as it was built."""
+        """Read everything.
+
+        Raises
+        ------
+        ValueError
+            At the first file that is not as it was built.
+
+        Examples
+        --------
+        >>> Shards.of(Counts([[1, 0, 2], [0, 3, 0]])).verify()
+        """
         if isinstance(self._store, _OnDisk):
             self._store.verify(self.shape[1])
 

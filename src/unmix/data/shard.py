@@ -60,28 +60,71 @@ def shard(
     """Write counts of any size as shards: a folder of files of about three bytes a nonzero, which a fit goes through one by one.
 
     The source is read a part at a time, texts and tables more than once, and need not fit into memory. If the work is broken
-    off, by a full disk or a kill, the same call goes on after the last finished shard; if all is there and sound, it returns it;
-    if a shard was damaged since, it is written again. Counts that are not finite numbers >= 0 are refused with their row and
-    column, and leave nothing behind. Of what is known of the samples only their names are kept.
+    off, by a full disk or a kill, the same call goes on after the last finished shard; if all is there and sound, it returns
+    it; if a shard was damaged since, it is written again. Counts that are not finite numbers >= 0 are refused with their row
+    and column, and leave nothing behind. Of what is known of the samples only their names are kept.
 
     Parameters
     ----------
-    source
-        A file or folder, as `unmix.read` takes it, or a .zarr store of AnnData; `Counts`, an array, a sparse matrix, a DataFrame;
-        AnnData in memory, backed or lazy; a dask array; or any iterable of blocks of samples × features, sparse or dense.
-    folder
+    source : str, PathLike, Counts, array, sparse matrix, DataFrame, AnnData or iterable of blocks
+        A file or folder, as `unmix.read` takes it, or a .zarr store of AnnData; `Counts`, an array, a sparse matrix, a
+        DataFrame; AnnData in memory, backed or lazy; a dask array; or any iterable of blocks of samples × features, sparse or
+        dense.
+    folder : str or PathLike
         Where to write: a new folder, or one in which the same source was begun.
-    samples, features
+    samples, features : array-like of str, default=None
         Names, if the source has none or others are wanted.
-    layer, raw, transpose, text_column, id_column, title_column, encoding, skip_bad, min_df, max_df, stop_words, ngrams, like
-        As in `unmix.read`. `layer` and `raw` are for AnnData as well.
-    sample
+    layer : str, default=None
+        Where the counts are in an AnnData if not in X; of a 10x `.h5` file, which genome.
+    raw : bool, default=False
+        Whether the counts are in `raw` of an AnnData.
+    transpose : bool, default=None
+        True if the rows of a table or matrix are features, False if they are samples; None decides by the labels.
+    text_column, id_column, title_column : str, default=None
+        The columns or fields that hold texts, their names and their titles, as in `unmix.read`.
+    encoding : str, default=None
+        Of texts and tables, such as "latin-1" or "cp1252".
+    skip_bad : bool, default=False
+        Whether to go on without the files of a folder of texts that cannot be read.
+    min_df, max_df : int or float, default=None
+        Words in fewer or more documents than this are left out, as in `unmix.read`.
+    stop_words : str, list of str, PathLike or None, default="english"
+        Words not to count, as in `unmix.read`.
+    ngrams : int or tuple of two int, default=1
+        2 counts pairs of neighbouring words as well as words, (2, 2) pairs alone.
+    like : Fit, default=None
+        A fit made from texts, whose features are the columns, as in `unmix.read`.
+    sample : int, default=None
         How many samples a fit shall start from, in memory: 16,384 unless given. More of them show rarer topics.
-    sample_by
+    sample_by : array-like or str, default=None
         A label for every sample, or the name of a column of obs: the samples to start from have as many of every label as there
         are, or as fit. So rare ones are not missed.
-    progress
+    progress : callable, default=None
         Called with the number of samples written and of all, if that is known, after every shard.
+
+    Returns
+    -------
+    Shards
+        What every estimator can fit.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it cannot be read as counts, or the folder holds something else.
+
+    See Also
+    --------
+    Shards, engines.Local, engines.Dask
+
+    Examples
+    --------
+    >>> import tempfile, unmix as um
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     shards = um.shard(um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]), f"{folder}/animals.shards")
+    ...     um.TopicModel(2, tol=1e-3, random_state=0).fit(shards).result_.L.shape
+    (4, 2)
     """
     options = ReadOptions(
         layer=layer,

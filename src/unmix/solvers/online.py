@@ -30,9 +30,34 @@ from unmix.types import Factor, Floats, Record
 
 @dataclass(frozen=True)
 class Online:
-    """Mini-batches of `batch_size` samples; steps (offset + t)^−decay, decay in (0.5, 1].
+    """How online learning goes: mini-batches, and steps (offset + t)^−decay that shrink.
 
-    `total_samples`: how many samples a stream for `partial_fit` will have; None for as many as were seen so far.
+    Parameters
+    ----------
+    batch_size : int, default=2048
+        Samples of a mini-batch. Larger ones are steadier, smaller ones see the topics move sooner.
+    offset : float, default=10.0
+        Larger ones hold the first batches back.
+    decay : float, default=0.7
+        In (0.5, 1]: how fast steps shrink.
+    total_samples : float, default=None
+        How many samples a stream for `partial_fit` will have; None for as many as were seen so far.
+
+    Raises
+    ------
+    ValueError
+        If one of them is out of its range.
+
+    See Also
+    --------
+    LDA.partial_fit, TopicModel.partial_fit
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.datasets.correlated_topics("A")
+    >>> um.LDA(3, eta=0.1, online=um.Online(batch_size=20), max_iter=2, tol=0, random_state=0).fit(X).n_iter_
+    2
     """
 
     batch_size: int = 2048

@@ -87,7 +87,7 @@ def read(
     ngrams: int | tuple[int, int] = 1,
     like: Fit | None = None,
 ) -> Counts | Shards:
-    """Counts from a file or folder, samples × features; its name and contents tell the format.
+    r"""Counts from a file or folder, samples × features; its name and contents tell the format.
 
     Matrices
         `.npz` (saved by `scipy.sparse.save_npz`), `.npy` (two dimensions), `.mtx[.gz]` or `.mm` (MatrixMarket), `.ldac`
@@ -116,32 +116,66 @@ def read(
 
     Parameters
     ----------
-    transpose
+    path : str or PathLike
+        The file or folder.
+    layer : str, default=None
+        Of `.h5ad`, where the counts are if not in X; of a 10x `.h5` file, which genome.
+    raw : bool, default=False
+        Of `.h5ad`, whether the counts are in `raw`.
+    transpose : bool, default=None
         True if the rows of a table or matrix are features, False if they are samples; None decides by the labels.
-    metadata
+    metadata : str or PathLike, default=None
         A CSV or TSV file with more about the samples, matched by a column with their names, or else row by row.
-    text_column
+    text_column : str, default=None
         The column or field that holds the texts, if it is not called `text`.
-    id_column, title_column
+    id_column, title_column : str, default=None
         The columns or fields that name the texts and that hold their titles, if others are wanted than are found.
-    snippets
+    snippets : bool, default=False
         Whether to keep how each text begins, up to 200 letters, in a column `snippet` of the metadata.
-    encoding
+    encoding : str, default=None
         Of texts and tables, such as "latin-1" or "cp1252".
-    skip_bad
+    skip_bad : bool, default=False
         Whether to go on without the files of a folder of texts that cannot be read.
-    min_df, max_df
+    min_df, max_df : int or float, default=None
         Words in fewer or more documents than this are left out: numbers of documents, or shares if they are floats.
         By default none is too frequent, and a word must be in 1, 2 or 5 documents where there are fewer than 10, fewer
         than 100, or more.
-    stop_words
+    stop_words : str, list of str, PathLike or None, default="english"
         Words not to count: "english", another language ("german", …; it needs `pip install 'unmix[text]'`), None, a list,
         or a file with one word per line.
-    ngrams
+    ngrams : int or tuple of two int, default=1
         2 counts pairs of neighbouring words as well as words, (2, 2) pairs alone.
-    like
+    like : Fit, default=None
         A fit made from texts: new texts are counted in the same way, and the columns are the features of the fit.
         It has no effect on tables of counts and matrices.
+
+    Returns
+    -------
+    Counts or Shards
+        With names and metadata, as far as the file has them.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it cannot be read as counts; it names the file, the place and the remedy. Or if an option means nothing here.
+    ImportError
+        If the format needs a package that is not installed; it says which.
+
+    See Also
+    --------
+    read_texts : Texts in memory.
+    shard : What does not fit into memory.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, unmix as um
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "counts.csv")
+    ...     _ = path.write_text("sample,ant,bee\na,3,0\nb,1,2\n")
+    ...     um.read(path)
+    Counts(2 samples × 2 features, 3 nonzeros, total 6)
     """
     path = _existing(path)
     options = ReadOptions(
@@ -194,15 +228,42 @@ def read_texts(
 
     Parameters
     ----------
-    texts
+    texts : iterable of str
         A list of strings, a column of a DataFrame, …
-    samples
+    samples : array-like of str, default=None
         Names of the texts; of a column of a DataFrame, its index, unless that is a mere count of its rows.
-    metadata
+    metadata : DataFrame, default=None
         One row a text.
-    snippets, min_df, max_df, stop_words, ngrams, like
-        As in `unmix.read`.
+    snippets : bool, default=False
+        Whether to keep how each text begins, up to 200 letters, in a column `snippet` of the metadata.
+    min_df, max_df : int or float, default=None
+        Words in fewer or more documents than this are left out: numbers of documents, or shares if they are floats.
+        By default none is too frequent, and a word must be in 1, 2 or 5 documents where there are fewer than 10, fewer
+        than 100, or more.
+    stop_words : str, list of str, PathLike or None, default="english"
+        Words not to count: "english", another language ("german", …; it needs `pip install 'unmix[text]'`), None, a list,
+        or a file with one word per line.
+    ngrams : int or tuple of two int, default=1
+        2 counts pairs of neighbouring words as well as words, (2, 2) pairs alone.
+    like : Fit, default=None
+        A fit made from texts: new texts are counted in the same way, and the columns are the features of the fit.
 
+    Returns
+    -------
+    Counts
+        Its `text` remembers how words were counted.
+
+    Raises
+    ------
+    ValueError
+        If texts is one string, or an entry is none; or an option does not mean anything.
+
+    See Also
+    --------
+    read : Texts in files.
+
+    Examples
+    --------
     >>> import unmix as um
     >>> um.read_texts(["Red roses and red wine", "White wine", "White roses"]).features.tolist()
     ['red', 'roses', 'white', 'wine']
