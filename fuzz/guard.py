@@ -7,7 +7,6 @@ import resource
 import select
 import shutil
 import signal
-import sys
 import tempfile
 import time
 import traceback
@@ -86,7 +85,9 @@ def _peak() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def run(cases: Sequence[Case], subjects: dict[str, Subject], sound: dict[str, Path]) -> Iterator[tuple[Case, str | None]]:
+def run(
+    cases: Sequence[Case], subjects: dict[str, Subject], sound: dict[str, Path]
+) -> Iterator[tuple[Case, str | None]]:
     """Every case with what went wrong, in children of up to BATCH cases; one that dies or hangs is replaced."""
     rest = list(cases)
     while rest:
@@ -97,7 +98,9 @@ def run(cases: Sequence[Case], subjects: dict[str, Subject], sound: dict[str, Pa
         rest = rest[max(1, done) :]
 
 
-def _child(cases: Sequence[Case], subjects: dict[str, Subject], sound: dict[str, Path]) -> Iterator[tuple[Case, str | None]]:
+def _child(
+    cases: Sequence[Case], subjects: dict[str, Subject], sound: dict[str, Path]
+) -> Iterator[tuple[Case, str | None]]:
     reader, writer = os.pipe()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
         child = os.fork()
@@ -118,8 +121,8 @@ def _work(
     limit = 16 << 30
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    sys.stdin = open(os.devnull)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    os.dup2(0, 2)
     for place, case in enumerate(cases):
         room = scratch / str(place)
         room.mkdir()
@@ -141,7 +144,10 @@ def _watch(cases: Sequence[Case], reader: int, child: int) -> Iterator[tuple[Cas
         some = os.read(reader, 65536)
         if not some:
             _, status = os.waitpid(child, 0)
-            yield cases[place], f"the process died ({signal.Signals(status & 127).name if status & 127 else status >> 8})"
+            yield (
+                cases[place],
+                f"the process died ({signal.Signals(status & 127).name if status & 127 else status >> 8})",
+            )
             return
         *lines, line = (line + some).split(b"\n")
         for told in lines:

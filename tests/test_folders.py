@@ -189,7 +189,18 @@ def test_fits_killed_at_random_moments_leave_whole_results_and_nothing_hidden(tm
     X = um.Counts(np.random.default_rng(0).poisson(3, (300, 60)))
     write_counts(X, tmp_path / "x.npz")
     folder, rng = tmp_path / "results", random.Random(0)
-    command = ["fit", str(tmp_path / "x.npz"), "-k", "3", "-o", str(folder), "--quiet", "--checkpoint", "0", "--max-iter"]
+    command = [
+        "fit",
+        str(tmp_path / "x.npz"),
+        "-k",
+        "3",
+        "-o",
+        str(folder),
+        "--quiet",
+        "--checkpoint",
+        "0",
+        "--max-iter",
+    ]
     for attempt in range(5):
         more = [str(30 + attempt), "--tol", "0", *(["--resume"] if folder.exists() else [])]
         run = subprocess.Popen([sys.executable, "-c", textwrap.dedent(RUN), *command, *more], stdout=subprocess.PIPE)
@@ -200,6 +211,8 @@ def test_fits_killed_at_random_moments_leave_whole_results_and_nothing_hidden(tm
         run.communicate()
         for file in (folder / "model.safetensors", folder / CHECKPOINT_FILE):
             assert not file.exists() or um.load(file).n_topics == 3
-    subprocess.run([sys.executable, "-c", textwrap.dedent(RUN), *command, "40", "--tol", "0"], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(RUN), *command, "40", "--tol", "0"], check=True, capture_output=True
+    )
     assert um.load(folder / "model.safetensors").n_topics == 3
     assert not [path for place in (tmp_path, folder) for path in place.iterdir() if path.name.startswith(".")]

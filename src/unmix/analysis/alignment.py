@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from unmix.analysis.features import topic_names
-from unmix.analysis.results import Result
+from unmix.analysis.results import Layout, Result
 from unmix.fit import Fit
 from unmix.models.matching import hellinger_distances
 from unmix.types import Floats, Integers
@@ -44,6 +44,13 @@ class Alignment(Result):
     `flows` has a row for every flow from a fit to the next: `fit`, `topic`, `to` (the topic of the next), `flow`, `forward`,
     `backward`. `fits` are the names of the fits.
     """
+
+    LAYOUT: ClassVar = Layout(
+        columns={
+            "table": "fit topic name share path persistence refinement place",
+            "flows": "fit topic to flow forward backward",
+        }
+    )
 
     table: pd.DataFrame
     flows: pd.DataFrame

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from unmix.analysis.compare import cosine_similarities
-from unmix.analysis.results import Result
+from unmix.analysis.results import Layout, Result
 from unmix.analysis.topics import topic_order
 from unmix.data.catalogue import read_catalogue
 from unmix.fit import Fit
@@ -27,6 +28,10 @@ class CatalogueMatch(Result):
     `table` has a row a topic, the heaviest first: `topic`, `label`, `share`, the entry that is `best`, its `cosine`, and the
     `second` best with its `second_cosine`. `cosines` are all of them, topics in the order of the fit × `names` of the entries.
     """
+
+    LAYOUT: ClassVar = Layout(
+        shapes={"cosines": "Ks", "names": "s"},
+    )
 
     table: pd.DataFrame
     cosines: Floats

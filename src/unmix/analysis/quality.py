@@ -13,7 +13,7 @@ No number here says how many topics there are: coherence is the highest for few,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from scipy.stats import rankdata
 from unmix.analysis.coherence import By, checked_top, coherence, frequent_features
 from unmix.analysis.comparison import topic_distances
 from unmix.analysis.features import topic_names
-from unmix.analysis.results import Result
+from unmix.analysis.results import Layout, Result
 from unmix.counts import Counts, CountsLike
 from unmix.data.match import match_features
 from unmix.fit import Fit
@@ -41,6 +41,10 @@ class Quality(Result):
     `effective_samples`, `from_background` and `nearest` (Hellinger distances to the frequencies of all samples, and to the
     nearest other topic), and where counts were held back `lift` and its standard error `lift_error`. `diversity` is that of all.
     """
+
+    LAYOUT: ClassVar = Layout(
+        columns={"table": "topic name share"},
+    )
 
     table: pd.DataFrame
     diversity: Record
