@@ -20,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import unmix as um
 from unmix.cli import main
-from unmix.data.write import write_counts, write_fit
+from unmix.data.write import write_counts
 
 NAMES = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen"]
 TEXTS = [f"{NAMES[i % 8]} and {NAMES[(i * 3) % 8]} met {NAMES[(i * 5) % 8]} twice" for i in range(12)]

@@ -7,7 +7,6 @@ import resource
 import select
 import shutil
 import signal
-import sys
 import tempfile
 import time
 import traceback
@@ -23,6 +22,7 @@ from fuzz.mutate import ways
 SECONDS = 60  # that a case may take
 BYTES = 700 << 20  # more than before that it may take
 BATCH = 40  # cases a child does
+TRIES = 3  # of the things to do with a subject, by chance
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,15 @@ class Case:
 
 
 def attempt(case: Case, subject: Subject, sound: Path, scratch: Path) -> str | None:
-    """Spoil the file in a copy of a sound folder and do all there is to do with it; what broke a promise, or None."""
+    """Spoil the file in a copy of a sound folder and do some of what there is to do with it; what broke a promise, or None."""
     folder = scratch / "x"
     shutil.copytree(sound, folder)
     file = folder / case.file
     chance = Random(f"{case.file}:{case.way}:{case.seed}")
     file.write_bytes(ways(case.file)[case.way](file.read_bytes(), chance))
     before = _restart_peak()
-    for number, act in enumerate(subject.tries):
+    for number in sorted(chance.sample(range(len(subject.tries)), min(TRIES, len(subject.tries)))):
+        act = subject.tries[number]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -84,7 +85,9 @@ def _peak() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def run(cases: Sequence[Case], subjects: dict[str, Subject], sound: dict[str, Path]) -> Iterator[tuple[Case, str | None]]:
+def run(
+    cases: Sequence[Case], subjects: dict[str, Subject], sound: dict[str, Path]
+) -> Iterator[tuple[Case, str | None]]:
     """Every case with what went wrong, in children of up to BATCH cases; one that dies or hangs is replaced."""
     rest = list(cases)
     while rest:
@@ -95,7 +98,9 @@ def run(cases: Sequence[Case], subjects: dict[str, Subject], sound: dict[str, Pa
         rest = rest[max(1, done) :]
 
 
-def _child(cases: Sequence[Case], subjects: dict[str, Subject], sound: dict[str, Path]) -> Iterator[tuple[Case, str | None]]:
+def _child(
+    cases: Sequence[Case], subjects: dict[str, Subject], sound: dict[str, Path]
+) -> Iterator[tuple[Case, str | None]]:
     reader, writer = os.pipe()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
         child = os.fork()
@@ -116,8 +121,8 @@ def _work(
     limit = 16 << 30
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    sys.stdin = open(os.devnull)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    os.dup2(0, 2)
     for place, case in enumerate(cases):
         room = scratch / str(place)
         room.mkdir()
@@ -139,7 +144,10 @@ def _watch(cases: Sequence[Case], reader: int, child: int) -> Iterator[tuple[Cas
         some = os.read(reader, 65536)
         if not some:
             _, status = os.waitpid(child, 0)
-            yield cases[place], f"the process died ({signal.Signals(status & 127).name if status & 127 else status >> 8})"
+            yield (
+                cases[place],
+                f"the process died ({signal.Signals(status & 127).name if status & 127 else status >> 8})",
+            )
             return
         *lines, line = (line + some).split(b"\n")
         for told in lines:

@@ -37,7 +37,24 @@ ODD_VALUES: tuple[Any, ...] = (
     {"a": 1},
     {"columns": ["a"], "data": [[1]]},
 )
-DTYPES = ("BOOL", "U8", "I8", "U16", "I16", "F16", "BF16", "U32", "I32", "F32", "U64", "I64", "F64", "F8_E4M3", "F8_E5M2", "X")
+DTYPES = (
+    "BOOL",
+    "U8",
+    "I8",
+    "U16",
+    "I16",
+    "F16",
+    "BF16",
+    "U32",
+    "I32",
+    "F32",
+    "U64",
+    "I64",
+    "F64",
+    "F8_E4M3",
+    "F8_E5M2",
+    "X",
+)
 
 
 def spoil_bytes(data: bytes, rng: random.Random) -> bytes:
@@ -190,7 +207,10 @@ def _spoil_tensor(tensors: Tensors, name: str, rng: random.Random) -> bool:
             tensors[name] = told | {"dtype": dtype, "shape": [len(content) // width]}, content
         case 4:  # another shape of as many numbers, or none
             length = math.prod(told["shape"])
-            tensors[name] = told | {"shape": rng.choice(([length], [1, length], [length, 1], [*told["shape"], 1]))}, content
+            tensors[name] = (
+                told | {"shape": rng.choice(([length], [1, length], [length, 1], [*told["shape"], 1]))},
+                content,
+            )
         case 5:  # fewer rows
             shape = [0 if rng.random() < 0.3 else max(0, told["shape"][0] - 1), *told["shape"][1:]]
             tensors[name] = told | {"shape": shape}, content[: size * math.prod(shape)]

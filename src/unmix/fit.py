@@ -148,7 +148,7 @@ class Fit:
     @property
     def kkt(self) -> float:
         """float: the largest KKT residual at the end of the fit; NaN if it was not measured."""
-        known = self.trace["kkt"].dropna() if "kkt" in self.trace else ()
+        known = self.trace.get("kkt", pd.Series(dtype=float)).dropna()
         return float(known.iloc[-1]) if len(known) else float("nan")
 
     @property

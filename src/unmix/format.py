@@ -93,7 +93,9 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Arrays, Record]:
             header = (file.metadata() or {}).get("unmix")
             told = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
             if odd := [key for key, one in told.items() if one.get_dtype() not in DTYPES.values()]:
-                raise ValueError(f"{odd[0]} holds numbers of the type {told[odd[0]].get_dtype()}, which unmix never writes")
+                raise ValueError(
+                    f"{odd[0]} holds numbers of the type {told[odd[0]].get_dtype()}, which unmix never writes"
+                )
             sizes = {key: math.prod(one.get_shape()) for key, one in told.items()}
             tensors = {key: file.get_tensor(key) for key, size in sizes.items() if 8 * size <= LARGE}
     except (safetensors.SafetensorError, OSError, ValueError) as error:
@@ -144,14 +146,23 @@ def _record(meta: Record, tensors: Arrays) -> Record:
     schema.MODEL(meta, "the model")
     sizes = {"samples": len(L), "features": len(F), "names": L.shape[1]}
     names = {key: _names(tensors, key, size) for key, size in sizes.items()}
-    trace = table_from_json(meta["trace"]) if meta["trace"]["data"] else pd.DataFrame(columns=list(schema.TRACE))
-    trace = trace.astype({column: float for column in trace.columns if column not in ("iteration", "stage", "note")})
+    trace = _trace(meta["trace"])
     if meta.get("state") is not None and not len(trace):
         raise ValueError("there is a state to go on from, and no trace")
     plain = ("status", "params", "priors", "versions", "data", "text")
     record = {"L": L, "F": F, "trace": trace, "posterior": posterior, "state": meta.get("state")}
     record |= {name: meta[name] for name in plain} | {name: float(meta.get(name, np.nan)) for name in NUMBERS}
     return record | names | {"metadata": _metadata(tensors, len(L))}
+
+
+def _trace(told: Record) -> pd.DataFrame:
+    """With all columns that a trace has, whoever made the fit."""
+    trace = table_from_json(told)
+    blank = {"iteration": range(len(trace)), "seconds": 0.0, "stage": "", "note": ""}
+    for name in schema.TRACE:
+        if name not in trace:
+            trace[name] = blank.get(name, np.nan)
+    return trace.astype({column: float for column in trace.columns if column not in ("iteration", "stage", "note")})
 
 
 def _factors(tensors: Arrays) -> Arrays:
@@ -168,7 +179,9 @@ def _factors(tensors: Arrays) -> Arrays:
             raise ValueError(f"{name.replace('.', ' ')} has entries that are not finite numbers >= 0")
         factor = name.removeprefix("posterior.")
         if factor in ("L", "F") and array.shape != tensors[factor].shape:
-            raise ValueError(f"posterior {factor} of shape {array.shape} does not go with {factor} of {tensors[factor].shape}")
+            raise ValueError(
+                f"posterior {factor} of shape {array.shape} does not go with {factor} of {tensors[factor].shape}"
+            )
     return {"L": L, "F": F}
 
 

@@ -139,14 +139,20 @@ def table(known: Mapping[str, Check], *, needed: Sequence[str] = (), others: Che
     return check
 
 
-def rows(cell: Check = anything, columns: Mapping[str, Check] | None = None, needed: Sequence[str] = ()) -> Check:
+def rows(
+    cell: Check = anything,
+    columns: Mapping[str, Check] | None = None,
+    needed: Sequence[str] = (),
+    *,
+    unique: bool = False,
+) -> Check:
     """A table of rows as `format.table_to_json` writes it."""
     columns = columns or {}
 
     def check(value: Any, place: str) -> None:
         table({"columns": listed(text), "data": listed(listed(unseen))}, needed=("columns", "data"))(value, place)
         names = value["columns"]
-        if needed and len(set(names)) < len(names):
+        if (unique or needed) and len(set(names)) < len(names):
             raise ValueError(f"{place} has a column twice")
         if value["data"] and (missing := [name for name in needed if name not in names]):
             raise ValueError(f"{place} has no column {missing[0]!r}")
@@ -211,7 +217,7 @@ _trace = {"iteration": whole(), "seconds": at_least(0)} | dict.fromkeys(("stage"
 MODEL = table(
     {
         "format": whole(),
-        "trace": rows(_gap, _trace, TRACE),
+        "trace": rows(_gap, _trace, unique=True),
         "status": one_of(*STATUSES),
         "loglik": number,
         "remaining_gain": number,

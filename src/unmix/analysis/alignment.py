@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from unmix.analysis.features import topic_names
-from unmix.analysis.results import Result
+from unmix.analysis.results import Layout, Result
 from unmix.fit import Fit
 from unmix.models.matching import hellinger_distances
 from unmix.types import Floats, Integers
@@ -64,6 +64,13 @@ class Alignment(Result):
     >>> um.align(fits).flows[["fit", "topic", "to"]].values.tolist()
     [['1', 1, 1], ['1', 1, 2]]
     """
+
+    LAYOUT: ClassVar = Layout(
+        columns={
+            "table": "fit topic name share path persistence refinement place",
+            "flows": "fit topic to flow forward backward",
+        }
+    )
 
     table: pd.DataFrame
     flows: pd.DataFrame

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from unmix.analysis.compare import cosine_similarities
-from unmix.analysis.results import Result
+from unmix.analysis.results import Layout, Result
 from unmix.analysis.topics import topic_order
 from unmix.data.catalogue import read_catalogue
 from unmix.fit import Fit
@@ -43,6 +44,10 @@ class CatalogueMatch(Result):
     array([[1.  , 0.17],
            [0.17, 1.  ]])
     """
+
+    LAYOUT: ClassVar = Layout(
+        shapes={"cosines": "Ks", "names": "s"},
+    )
 
     table: pd.DataFrame
     cosines: Floats

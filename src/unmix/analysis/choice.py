@@ -11,11 +11,12 @@ delta is no further below zero than its error.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from unmix.analysis.results import Finished, Result
+from unmix.analysis.results import Finished, Layout, Result
 from unmix.types import Floats, Record
 
 FEW_SAMPLES = 30  # with fewer, errors are taken from folds
@@ -76,6 +77,11 @@ class Choice(Result):
     >>> choice.suggested, choice.table["topics"].tolist()
     (2, [1, 2, 3])
     """
+
+    LAYOUT: ClassVar = Layout(
+        shapes={"shares": "tk", "scores": "tn"},
+        columns={"table": "topics perplexity delta error gain loglik lightest converged seconds"},
+    )
 
     table: pd.DataFrame
     best: int

@@ -11,11 +11,12 @@ where the first looks at all features and the second at the most frequent ones.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from unmix.analysis.results import Result
+from unmix.analysis.results import Layout, Result
 from unmix.analysis.topics import topic_order
 from unmix.fit import Fit
 from unmix.models.matching import hellinger_distances, match_columns
@@ -50,6 +51,13 @@ class Comparison(Result):
     >>> um.compare(one, two).table[["topic", "other"]].values.tolist()
     [[1, 2], [2, 1]]
     """
+
+    LAYOUT: ClassVar = Layout(
+        columns={
+            "table": "topic label share other other_label other_share hellinger cosine difference",
+            "proportions": "sample topic other one two difference",
+        }
+    )
 
     table: pd.DataFrame
     proportions: pd.DataFrame

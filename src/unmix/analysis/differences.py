@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Any, Literal, overload
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from unmix.analysis.material import FEW_GROUPS, Known, Material, checked, column_of, material_of
-from unmix.analysis.results import Finished, Result, Tell, in_parts
+from unmix.analysis.results import Finished, Layout, Result, Tell, in_parts
 from unmix.analysis.topics import topic_place
 from unmix.counts import CountsLike
 from unmix.format import Arrays
@@ -102,6 +102,13 @@ class Differences(Result):
     >>> d.lfc.shape
     (3, 2)
     """
+
+    LAYOUT: ClassVar = Layout(
+        shapes=dict.fromkeys(("lfc", "lfc_raw", "sd", "z", "lfsr", "rate", "rival"), "mK")
+        | dict.fromkeys(("frequency", "counts", "dispersion", "features"), "m")
+        | dict.fromkeys(("shares", "likeness"), "K"),
+        places={"rival": "K"},
+    )
 
     lfc: Floats
     lfc_raw: Floats

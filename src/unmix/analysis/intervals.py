@@ -18,12 +18,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from numbers import Integral
 from time import perf_counter
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from unmix.analysis.results import Finished, Result, Tell
+from unmix.analysis.results import Finished, Layout, Result, Tell
 from unmix.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.kernels import sampling
@@ -82,6 +83,12 @@ class Intervals(Result):
     >>> found.low.shape, found.topics_low.shape, found.draws
     ((4, 2), (3, 2), 20)
     """
+
+    LAYOUT: ClassVar = Layout(
+        shapes=dict.fromkeys(("low", "high", "mean", "sd", "log_mean"), "nK")
+        | dict.fromkeys(("topics_low", "topics_high", "topics_mean", "topics_sd", "topics_log_mean"), "mK")
+        | {"alpha": "K", "eta": "m", "samples": "n"}
+    )
 
     low: Floats
     high: Floats

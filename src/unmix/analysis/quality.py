@@ -13,7 +13,7 @@ No number here says how many topics there are: coherence is the highest for few,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from scipy.stats import rankdata
 from unmix.analysis.coherence import By, checked_top, coherence, frequent_features
 from unmix.analysis.comparison import topic_distances
 from unmix.analysis.features import topic_names
-from unmix.analysis.results import Result
+from unmix.analysis.results import Layout, Result
 from unmix.counts import Counts, CountsLike
 from unmix.data.match import match_features
 from unmix.fit import Fit
@@ -60,6 +60,10 @@ class Quality(Result):
     >>> bool(found.table["effective_features"].between(1, 3).all())
     True
     """
+
+    LAYOUT: ClassVar = Layout(
+        columns={"table": "topic name share"},
+    )
 
     table: pd.DataFrame
     diversity: Record

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmix.analysis.results import Finished, Result
+from unmix.analysis.results import Finished, Layout, Result
 from unmix.analysis.topics import topic_place
 from unmix.fit import Fit
 from unmix.models.topics import topics_to_poisson
@@ -57,6 +57,20 @@ class Freedom(Result):
     >>> found.low.shape, found.topics_high.shape
     ((4, 2), (3, 2))
     """
+
+    LAYOUT: ClassVar = Layout(
+        shapes={
+            "low": "nK",
+            "high": "nK",
+            "proportions": "nK",
+            "topics_low": "mK",
+            "topics_high": "mK",
+            "shares": "K",
+            "changes": "K",
+            "transformations": "aKK",
+            "samples": "n",
+        }
+    )
 
     low: Floats
     high: Floats

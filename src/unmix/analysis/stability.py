@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from unmix.analysis.features import topic_names
-from unmix.analysis.results import Finished, Result
+from unmix.analysis.results import Finished, Layout, Result
 from unmix.analysis.runs import Noise, Topics, distances_between, in_order, repeated
 from unmix.counts import CountsLike
 from unmix.estimators.base import CountsEstimator
@@ -75,6 +75,12 @@ class Stability(Result):
     >>> found.similarity.shape, found.table["verdict"].tolist()
     ((4, 2), ['stable', 'stable'])
     """
+
+    LAYOUT: ClassVar = Layout(
+        shapes={"similarity": "rK", "distances": "tt"},
+        columns={"table": "topic name share stability margin recall floor verdict"},
+        words={"noise": ("halves", "bootstrap", "none")},
+    )
 
     table: pd.DataFrame
     similarity: Floats  # 1 − H of each run (rows) and topic (columns)

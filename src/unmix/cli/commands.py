@@ -82,15 +82,16 @@ def demo(
 ) -> None:
     """Fit 8 topics to the State of the Union addresses, 1790-2021, that come with unmix."""
     from unmix.data import datasets
-    from unmix.data.write import CHECKPOINT_FILE, check_folder
+    from unmix.data.write import CHECKPOINT_FILE, check_folder, claim
 
     show.speak(quiet=quiet, json=json)
     check_folder(output)
     counts = datasets.sotu()
     show.say(f"State of the Union addresses, 1790–2021: {show.described(counts)}")
     estimator = estimator_of("topics", n_components=8, random_state=0)
-    result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint_seconds=60)
-    tell_and_write(result, output, title="State of the Union 1790–2021", python="um.datasets.sotu()")
+    with claim(output):
+        result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint_seconds=60)
+        tell_and_write(result, output, title="State of the Union 1790–2021", python="um.datasets.sotu()")
 
 
 @app.command(
@@ -156,7 +157,7 @@ def fit(
     from there, or from the last checkpoint, and ends where the fit would have.
     """
     from unmix.data.read import name_of
-    from unmix.data.write import CHECKPOINT_FILE, check_folder
+    from unmix.data.write import CHECKPOINT_FILE, check_folder, claim
     from unmix.engines import Local
     from unmix.estimators.likelihood import make_solver
     from unmix.memory import parsed as parsed_memory
@@ -193,18 +194,19 @@ def fit(
     source, counts = counts_or_shards(input, reading, allowed)
     check_answerable(counts, topics, differences=differences, stability=stability)
     estimator.set_params(init=start)
-    earlier = to_resume_in(output, estimator, counts) if resume else None
-    try:
-        with Local(allowed, output / LOADINGS):
-            result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint, resume_from=earlier)
-    except ValueError as error:
-        raise ValueError(f"{input}: {error}") from error
     about = {"source": input.name, "title": title or name_of(input), "python": _in_python(source, reading)}
-    if result.status == "converged":
-        shutil.rmtree(output / LOADINGS, ignore_errors=True)
     asked = {"differences": differences, "stability": stability, "freedom": freedom}
-    found = answers_to(result, counts, estimator, **asked, runs=runs)
-    tell_and_write(result, output, force=force, answers=found, **about)
+    with claim(output):
+        earlier = to_resume_in(output, estimator, counts) if resume else None
+        try:
+            with Local(allowed, output / LOADINGS):
+                result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint, resume_from=earlier)
+        except ValueError as error:
+            raise ValueError(f"{input}: {error}") from error
+        if result.status == "converged":
+            shutil.rmtree(output / LOADINGS, ignore_errors=True)
+        found = answers_to(result, counts, estimator, **asked, runs=runs)
+        tell_and_write(result, output, force=force, answers=found, **about)
     if len(found) < sum(asked.values()):
         sys.exit(INTERRUPTED)
 

@@ -29,7 +29,7 @@ from unmix.counts import canonical
 from unmix.data.read import errors_about
 from unmix.data.read.blocks import blocks_of
 from unmix.data.read.raw_counts import RawCounts
-from unmix.files import write_durably
+from unmix.files import TEMPORARY, write_durably
 from unmix.memory import gigabytes
 from unmix.shard_files import FEATURES, MANIFEST, SAMPLE, Encoded, file_name
 from unmix.shards import JOURNAL, Making, Part, Shards
@@ -424,7 +424,8 @@ def _ours(name: str) -> bool:
 
 def _temporary(name: str) -> bool:
     """What `replacing` makes of one of our names, or scratch space."""
-    stem = name.removeprefix(".").rpartition("-")[0]
+    found = TEMPORARY.fullmatch(name)
+    stem = name.removeprefix(".").rpartition("-")[0] if found is None else found["stem"]
     known = (
         stem == "scratch" or stem.isdigit() or stem in {Path(one).stem for one in (FEATURES, SAMPLE, JOURNAL, MANIFEST)}
     )

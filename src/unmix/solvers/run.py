@@ -165,7 +165,9 @@ def restored(solver: Stepper[T, S], task: T, fit: Fit) -> S | None:
     if saved.get("solver") != repr(solver):
         return None
     try:
-        state = solver.restore(task, {name: value for name, value in saved.items() if name not in ("solver", "session")})
+        state = solver.restore(
+            task, {name: value for name, value in saved.items() if name not in ("solver", "session")}
+        )
         check_types(state)
     except DAMAGED:
         return None
