@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 WORDS_SHOWN = 8
 PARAMETERS = (
-    "layer raw transpose encoding text_column id_column title_column snippets skip_bad min_df max_df stop_words ngrams"
+    "layer raw transpose encoding text_column id_column title_column snippets skip_bad min_df max_df stop_words ngrams "
+    "n_components n_init random_state"
 )
+OTHERWISE_CALLED = {"n_components": "-k", "n_init": "--starts", "random_state": "--seed"}
 # a parameter, perhaps with its value, that is no part of a longer word, of the name of a file or of what stands in quotes
 PARAMETER = re.compile(
     rf"(?<![\w'./-])(?P<name>{'|'.join(PARAMETERS.split())})(?:=(?P<value>'[^']*'|[\w.]*\w))?(?![\w'/=]|\.\w)"
@@ -107,7 +109,7 @@ def in_terminal_words(text: str) -> str:
 
 def _option(found: re.Match[str]) -> str:
     name, value = found["name"], found["value"]
-    option = "--" + name.replace("_", "-")
+    option = OTHERWISE_CALLED.get(name, "--" + name.replace("_", "-"))
     if value is None:
         return option if "_" in name else found[0]  # "raw" is a word, too
     if value in ("True", "False"):

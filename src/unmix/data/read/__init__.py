@@ -55,6 +55,7 @@ READERS = {
     ".h5ad": Reader("AnnData file", h5ad.read_h5ad, frozenset({"layer", "raw"})),
     ".csv": Reader("CSV table", tables.read_csv, TABLE),
     ".tsv": Reader("TSV table", tables.read_tsv, TABLE),
+    ".all": Reader("TSV table of SigProfiler", tables.read_tsv, TABLE),
     ".parquet": Reader("Parquet table", tables.read_parquet, SHEET),
     ".xlsx": Reader("Excel table", excel.read_xlsx, SHEET),
     ".txt": Reader("text, one document a line", text.read_txt, LINES),
@@ -104,7 +105,8 @@ def read(
         columns of text are metadata. Where labels say for certain that rows are features (the header `gene`, mutation
         types, cell barcodes on top …) the table is transposed, with a warning. Long: three columns whose headers say
         sample, feature and count (or cell, gene, umi; doc, word, n; …). A `.txt` of numbers between tabs is a table too.
-        Where types of mutations stand in two columns, "C>A" and "ACA", they become A[C>A]A.
+        Where types of mutations stand in two columns, "C>A" and "ACA", they become A[C>A]A. SigProfiler's `.SBS96.all` and
+        the like are tables between tabs.
     Texts
         A folder of `.txt` files, or of folders of them; a `.txt[.gz]` with one document per line; `.jsonl[.gz]` with a
         field `text`; a table with a column `text`. A column such as `id` or `doc_id` names the documents, or else one
@@ -133,7 +135,7 @@ def read(
     snippets : bool, default=False
         Whether to keep how each text begins, up to 200 letters, in a column `snippet` of the metadata.
     encoding : str, default=None
-        Of texts and tables, such as "latin-1" or "cp1252".
+        Of texts and tables, such as "latin-1" or "cp1252". Files of a folder that are UTF-8 all the same are read as such.
     skip_bad : bool, default=False
         Whether to go on without the files of a folder of texts that cannot be read.
     min_df, max_df : int or float, default=None
