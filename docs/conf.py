@@ -26,6 +26,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "flowchart",
+    "gallery",
     "live_report",
     "plain_docstrings",
 ]

@@ -494,3 +494,12 @@ def test_of_shards_the_terminal_takes_the_samples_that_fits_start_from(counts, c
     assert run("choose", "all.shards", "-k", "2,3", "--folds", 2) == 0
     assert "choosing by 40 samples of them" in capsys.readouterr().out
     assert Path("all-choice/choice.html").is_file()
+
+
+@pytest.mark.parametrize("totals", [[-90, -20, 0, -30, -80], [-90, -60, -30, -10, 0], [0, -10, -30, -60, -90]])
+def test_the_legend_lies_on_no_number_of_topics(totals):
+    curve = um.plot.choice(made(totals))[0]
+    curve.figure.draw_without_rendering()
+    box = curve.get_legend().get_window_extent()
+    places = curve.transData.transform(curve.lines[1].get_xydata())
+    assert not [place for place in places if box.contains(*place)]

@@ -3,6 +3,8 @@
 import inspect
 import json
 import os
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -10,9 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from typer.main import get_command
 
 import unmix as um
-from unmix.cli import main
+from unmix.cli import app, help, main
 from unmix.cli.commands import fit as fit_command
 from unmix.registry import WORDS
 from unmix.solvers import Extrapolate
@@ -533,3 +536,48 @@ def test_help_has_examples_and_every_option_an_explanation(command, run):
 def test_shells_can_complete_commands(run):
     _, out, _ = run("--help")
     assert "--install-completion" in out
+
+
+# --- help -------------------------------------------------------------------------------------------------------------
+
+COMMANDS = sorted(get_command(app).commands)
+
+
+def test_help_of_all_commands_fits_a_screen_of_80_by_24(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = run("--help")
+    lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert len(lines) <= 23  # and the prompt
+    assert max(map(len, lines)) <= 80
+    assert sorted(name for names in help.COMMANDS.values() for name in names) == COMMANDS
+    for name in COMMANDS:
+        assert len([line for line in lines if line.startswith(f"  {name} ")]) == 1
+
+
+def test_without_arguments_the_help_is_shown(run):
+    assert run()[:2] == run("--help")[:2]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_names_every_option_once_in_its_group_and_explains_it(command, run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = run(command, "--help")
+    assert (code, err) == (0, "")
+    assert max(len(line.rstrip()) for line in out.split("Examples")[0].splitlines()) <= 80
+    for param in get_command(app).commands[command].params:
+        if param.param_type_name == "option":
+            assert param.rich_help_panel in help.GROUPS
+            assert param.is_flag or param.metavar
+            assert param.help
+            name = max(param.opts, key=len).replace("--", "--[no-]" if param.secondary_opts else "--")
+            assert len(re.findall(rf"^  (?:-\w, )?{re.escape(name)}(?= |$)", out, re.MULTILINE)) == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_examples_of_help_are_commands_that_parse(command):
+    known = get_command(app).commands[command]
+    for line in (known.epilog or "").splitlines():
+        program, name, *arguments = shlex.split(line)
+        assert program == "unmix"
+        get_command(app).commands[name].make_context(name, arguments)

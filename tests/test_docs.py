@@ -261,3 +261,45 @@ def test_every_file_and_room_is_on_the_map() -> None:
     guide = GUIDE.partition("## The map")[2].partition("\n## ")[0]
     rooms = [path.name for path in (ROOT / "src" / "unmix").iterdir() if not path.name.startswith(("_", "."))]
     assert not [name for name in rooms if f"`{name}" not in guide and name != "py.typed"]
+
+
+GALLERY = sorted(set((DOCS / "gallery").glob("*.md")) - {DOCS / "gallery" / "index.md"})
+MOST_LINES, WIDEST = 16, 92  # of an example, without imports
+QUICK = ("signatures", "stability", "intervals")
+
+
+def code_of(page: Path) -> str:
+    (cell,) = CELL.findall(page.read_text(encoding="utf-8"))
+    return cell
+
+
+def test_the_gallery_has_twelve_examples_and_its_page_shows_them_all() -> None:
+    text = (DOCS / "gallery" / "index.md").read_text(encoding="utf-8")
+    cards, contents = re.findall(
+        r"^```\{(?:gallery|toctree)\}\n(?::hidden:\n\n)?(.*?)^```$", text, re.MULTILINE | re.DOTALL
+    )
+    assert len(GALLERY) == 12
+    assert {f"{name}.md" for name in cards.split()} == {page.name for page in GALLERY}
+    assert cards == contents
+    assert DOCS / "gallery" / "index.md" in [(DOCS / target) for target in targets(DOCS / "index.md")]
+
+
+@pytest.mark.parametrize("page", GALLERY, ids=name_of)
+def test_an_example_is_short_asks_a_question_and_draws_once(page: Path) -> None:
+    text, code = page.read_text(encoding="utf-8"), code_of(page)
+    lines = [line for line in code.splitlines() if line and not re.match(r"import |from ", line)]
+    assert re.search(r"^# .*\?$", text, re.MULTILINE)
+    assert 3 <= len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= WIDEST
+    calls = [ast.unparse(node.func) for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    assert len([call for call in calls if re.match(r"um\.plot\.|um\.sc\.pl\.|plt\.subplots$", call)]) == 1
+    assert not [call for call in calls if "fetch" in call or "open" in call]  # nothing from elsewhere
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_an_example_draws_one_figure(name: str) -> None:
+    from matplotlib import pyplot as plt
+
+    plt.switch_backend("agg")
+    exec(compile(code_of(DOCS / "gallery" / f"{name}.md"), name, "exec"), {})
+    assert len(plt.get_fignums()) == 1

@@ -10,7 +10,19 @@ from typing import Annotated, Any, cast
 from unmix.cli import options, show
 from unmix.cli.commands import DEFAULT_MODEL, app, examples, read_counts
 from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed
-from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose, fitting, results
+from unmix.cli.options import (
+    InputPath,
+    Json,
+    Layer,
+    Quiet,
+    Raw,
+    TextColumn,
+    Transpose,
+    asking,
+    fitting,
+    results,
+    stopping,
+)
 
 CHOICE_FILE, FOLDS_FILE = "choice.safetensors", "folds.safetensors"
 FEW_TOPICS = "1-20"
@@ -18,19 +30,18 @@ FEW_TOPICS = "1-20"
 Numbers = Annotated[
     str, fitting("-k", "--topics", metavar="NUMBERS", help="Numbers of topics to try, such as 1-12,16,20.")
 ]
-Folds = Annotated[int, fitting(min=1, help="Parts of the counts, each foretold from the others.")]
+Folds = Annotated[int, asking(metavar="N", min=1, help="Parts of the counts, each foretold from the others.")]
 Overdispersion = Annotated[
     str | None,
-    fitting(metavar="B|estimate", help="For counts of variance μ + μ²/B.", show_default="Poisson counts"),
+    asking(metavar="B|estimate", help="For counts of variance μ + μ²/B.", show_default="Poisson counts"),
 ]
 ChoiceFolder = Annotated[
-    Path | None, results("-o", "--output", help="Folder of the results.", show_default="INPUT-choice")
+    Path | None, results("-o", "--output", metavar="DIR", help="Folder of the results.", show_default="INPUT-choice")
 ]
-ResumeFolds = Annotated[bool, fitting("--resume", help="Go on with the finished folds of the same command.")]
+ResumeFolds = Annotated[bool, stopping("--resume", help="Go on with the finished folds of the same command.")]
 
 
 @app.command(
-    rich_help_panel="Start here",
     epilog=examples(
         "unmix choose counts.npz",
         "unmix choose cells.h5ad -k 2-12,16,20 --layer counts --overdispersion estimate",

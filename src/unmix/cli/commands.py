@@ -26,6 +26,7 @@ from unmix.cli.fitting import (
     to_resume_in,
     write_proportions_of_shards,
 )
+from unmix.cli.help import App, examples
 from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose
 from unmix.registry import STARTS
 
@@ -35,14 +36,7 @@ if TYPE_CHECKING:
 
 LOADINGS = ".loadings"  # in the folder of results, what a fit of shards keeps on disk while it runs
 
-app = typer.Typer(
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    help="Take matrices of counts apart into topics.",
-    epilog="Start with [bold]unmix demo[/bold], then [bold]unmix fit --help[/bold].",
-)
-
-
+app = App(pretty_exceptions_enable=False, help="Take matrices of counts apart into topics.")
 DEFAULT_MODEL = Model("topics")
 
 
@@ -50,11 +44,6 @@ class Simulation(StrEnum):
     A = "A"
     B = "B"
     swimmer = "swimmer"
-
-
-def examples(*lines: str) -> str:
-    """For the end of a command's help, a line each."""
-    return "[bold]Examples[/bold]\n\n" + "\n\n".join(lines)
 
 
 def _version(wanted: bool) -> None:
@@ -74,13 +63,18 @@ def unmix(
     pass
 
 
-@app.command(rich_help_panel="Start here")
+@app.command()
 def demo(
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the results.")] = Path("sotu-k8"),
+    output: Annotated[Path, options.results("-o", "--output", metavar="DIR", help="Folder of the results.")] = Path(
+        "sotu-k8"
+    ),
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Fit 8 topics to the State of the Union addresses, 1790-2021, that come with unmix."""
+    """Fit the State of the Union addresses that come with unmix.
+
+    Eight topics of the addresses from 1790 to 2021.
+    """
     from unmix.data import datasets
     from unmix.data.write import CHECKPOINT_FILE, check_folder, claim
 
@@ -95,7 +89,6 @@ def demo(
 
 
 @app.command(
-    rich_help_panel="Start here",
     epilog=examples(
         "unmix fit counts.npz -k 10",
         "unmix fit cells.h5ad -k 12 --layer counts --refine 4 -o cells",
@@ -315,7 +308,7 @@ def shard(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write counts of any size as shards, which need not fit into memory.
+    """Write counts as shards, which need not fit into memory.
 
     Broken off, by Ctrl-C, a kill or a full disk, the same command goes on
     after the last finished shard.
@@ -363,8 +356,13 @@ def shard(
     epilog=examples("unmix info cells.h5ad", "unmix info counts-k10 --json", "unmix info cells.shards --verify")
 )
 def info(
-    file: Annotated[Path, typer.Argument(help="A data set, a model, a fit's folder, or a folder of shards.")],
-    verify: Annotated[bool, typer.Option("--verify", help="Read all of the shards, and check every checksum.")] = False,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="INPUT|MODEL", help="Counts or text, a model, a fit's folder, or a folder of shards."),
+    ],
+    verify: Annotated[
+        bool, options.reading("--verify", help="Read all of the shards, and check every checksum.")
+    ] = False,
     layer: Layer = None,
     raw: Raw = False,
     transpose: Transpose = None,
@@ -373,7 +371,10 @@ def info(
     skip_bad: options.SkipBad = False,
     json: Json = False,
 ) -> None:
-    """Describe a data set or a model, and say whether it looks like counts."""
+    """Describe counts, text, shards or a model.
+
+    Of data it also says whether they look like counts.
+    """
     from unmix.data.read import is_shards, kind_of
     from unmix.data.write import MODEL_FILE
     from unmix.shards import Shards
@@ -429,12 +430,15 @@ def info(
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A fit's folder, or its model.safetensors.")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="An .html file.", show_default="DIR/report.html")
+        Path | None,
+        options.results("-o", "--output", metavar="FILE", help="An .html file.", show_default="DIR/report.html"),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="Title of the page.", show_default="as before")] = None,
+    title: Annotated[
+        str | None, options.results(metavar="TEXT", help="Title of the page.", show_default="as before")
+    ] = None,
     names: Annotated[
         str | None,
-        typer.Option(
+        options.results(
             metavar="NAMES",
             help="Of the topics, for all results in DIR: clock,sun or 2=sun, or a .json or .csv file.",
             show_default="as before",
@@ -463,8 +467,8 @@ def report(
 
 @app.command(epilog=examples("unmix simulate A -o a.npz", "unmix simulate swimmer -o swimmer.npz"))
 def simulate(
-    name: Annotated[Simulation, typer.Argument(help="A, B: correlated topics; swimmer: images.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="A .npz file.")],
+    name: Annotated[Simulation, typer.Argument(metavar="NAME", help="A, B: correlated topics; swimmer: images.")],
+    output: Annotated[Path, options.results("-o", "--output", metavar="FILE", help="A .npz file.")],
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unmix.cli import show
+from unmix.cli import options, show
 from unmix.cli.commands import app, check_file, examples
 from unmix.cli.fitting import read_model
 from unmix.cli.options import Json, ModelPath, Quiet
@@ -22,7 +22,6 @@ SAMPLES_SHOWN = 5
 
 
 @app.command(
-    rich_help_panel="Ask a fit",
     epilog=examples(
         "unmix compare tumours-k5 tumours-k6",
         "unmix compare one.safetensors two.safetensors -o pairs.csv",
@@ -37,7 +36,9 @@ def compare(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="A .csv file of the table, or for two fits a .png of all pairs."),
+        options.results(
+            "-o", "--output", metavar="FILE", help="A .csv file of the table, or for two fits a .png of all pairs."
+        ),
     ] = None,
     quiet: Quiet = False,
     json: Json = False,

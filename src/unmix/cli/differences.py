@@ -23,34 +23,42 @@ WORDS_SHOWN = 6
 
 Against = Annotated[
     str,
-    options.fitting(
+    options.asking(
         metavar="next|least|rest|average|NUMBER",
         help="Compare each topic with the next that uses a feature most, with the one most alike, with all others, "
         "with all samples, or with one topic.",
     ),
 ]
 Errors = Annotated[
-    str, options.fitting(metavar="robust|poisson", help="Errors by how samples scatter, or of Poisson counts.")
+    str, options.asking(metavar="robust|poisson", help="Errors by how samples scatter, or of Poisson counts.")
 ]
 Groups = Annotated[
-    str | None, options.fitting(metavar="COLUMN", help="Metadata that tells which samples belong together: donors.")
+    str | None, options.asking(metavar="COLUMN", help="Metadata that tells which samples belong together: donors.")
 ]
 HeldOut = Annotated[
     float | None,
-    options.fitting(metavar="PART", help="Find topics in the other counts, and test these: 0.5. Takes another fit."),
+    options.asking(metavar="PART", help="Find topics in the other counts, and test these: 0.5. Takes another fit."),
 ]
-Pseudocount = Annotated[float, options.fitting(help="Counts of belief that topics use a feature alike.")]
+Pseudocount = Annotated[
+    float, options.asking(metavar="COUNTS", help="Counts of belief that topics use a feature alike.")
+]
 Folder = Annotated[
-    Path | None, options.results("-o", "--output", help="Folder of the results.", show_default="that of MODEL")
+    Path | None,
+    options.results("-o", "--output", metavar="DIR", help="Folder of the results.", show_default="that of MODEL"),
 ]
 Lfsr = Annotated[
     float,
-    options.results("--lfsr", min=0, max=1, help="Write rows of the table with a smaller false sign rate; 1 for all."),
+    options.results(
+        "--lfsr",
+        metavar="RATE",
+        min=0,
+        max=1,
+        help="Write rows of the table with a smaller false sign rate; 1 for all.",
+    ),
 ]
 
 
 @app.command(
-    rich_help_panel="Ask a fit",
     epilog=examples(
         "unmix differences cells-k12 cells.h5ad --layer counts --groups donor",
         "unmix differences speeches-k8 speeches/ --held-out 0.5 -o speeches-differences",
@@ -77,7 +85,7 @@ def differences(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """What sets topics apart: log fold changes with errors, feature by feature.
+    """What sets topics apart: log fold changes with errors.
 
     Writes differences.csv, differences.safetensors, a heat map and a volcano
     plot for each topic. In a fit's own folder its page is written again, with

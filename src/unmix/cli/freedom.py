@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from unmix.cli import options, show
 from unmix.cli.answers import write_page_again
 from unmix.cli.commands import app, check_file, read_counts
@@ -20,19 +18,23 @@ RangesFile = Annotated[
     options.results(
         "-o",
         "--output",
+        metavar="FILE",
         help="File of the ranges: .csv, a row a sample and topic; .safetensors for the page.",
     ),
 ]
 Picture = Annotated[Path | None, options.results(metavar="FILE", help="Draw them too: .png, .svg or .pdf.")]
-Loss = Annotated[float, typer.Option(min=0, help="Units of log-likelihood that ends may cost; needs --counts.")]
-CountsPath = Annotated[
-    Path | None, typer.Option("--counts", metavar="INPUT", help="The counts of the fit, for --loss.")
+Loss = Annotated[
+    float, options.asking(metavar="UNITS", min=0, help="Units of log-likelihood that ends may cost; needs --counts.")
 ]
-Probes = Annotated[int, typer.Option(min=1, help="Samples and features whose ends are sought one by one.")]
+CountsPath = Annotated[
+    Path | None, options.asking("--counts", metavar="INPUT", help="The counts of the fit, for --loss.")
+]
+Probes = Annotated[
+    int, options.asking(metavar="N", min=1, help="Samples and features whose ends are sought one by one.")
+]
 
 
 @app.command(
-    rich_help_panel="Ask a fit",
     epilog=examples(
         "unmix freedom counts-k10 -o ranges.csv",
         "unmix freedom counts-k10 -o counts-k10/freedom.safetensors",

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from unmix.cli import options, show
 from unmix.cli.commands import app, check_file, read_counts
 from unmix.cli.commands import examples as examples
@@ -15,18 +13,21 @@ from unmix.cli.fitting import INTERRUPTED, read_model
 from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose
 
 IntervalsFile = Annotated[
-    Path, options.results("-o", "--output", help="File of the intervals, .csv: a row a sample and topic.")
+    Path,
+    options.results("-o", "--output", metavar="FILE", help="File of the intervals, .csv: a row a sample and topic."),
 ]
-Level = Annotated[float, typer.Option(help="The probability with which each interval holds its number.")]
+Level = Annotated[
+    float, options.asking(metavar="PART", help="The probability with which each interval holds its number.")
+]
 Sweeps = Annotated[
-    int, typer.Option(min=5, help="Sweeps over all counts that are averaged, after as many as --burn-in.")
+    int,
+    options.asking(metavar="N", min=5, help="Sweeps over all counts that are averaged, after as many as --burn-in."),
 ]
-BurnIn = Annotated[int, typer.Option("--burn-in", min=0, help="Sweeps before those.")]
-Chains = Annotated[int, typer.Option(min=1, help="Independent chains, a thread each.")]
+BurnIn = Annotated[int, options.asking("--burn-in", metavar="N", min=0, help="Sweeps before those.")]
+Chains = Annotated[int, options.asking(metavar="N", min=1, help="Independent chains, a thread each.")]
 
 
 @app.command(
-    rich_help_panel="Ask a fit",
     epilog=examples(
         "unmix intervals counts-k10 counts.npz -o intervals.csv",
         "unmix intervals cells-k12 cells.h5ad --layer counts -o intervals.csv --level 0.95 --sweeps 2000",
@@ -40,7 +41,7 @@ def intervals(
     sweeps: Sweeps = 500,
     burn_in: BurnIn = 200,
     chains: Chains = 2,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the chains.")] = 0,
+    seed: Annotated[int, options.asking(metavar="N", min=0, help="Seed of the chains.")] = 0,
     layer: Layer = None,
     raw: Raw = False,
     transpose: Transpose = None,

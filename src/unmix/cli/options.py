@@ -9,12 +9,16 @@ from typing import Annotated
 import typer
 
 from unmix.cli.fitting import Model
-from unmix.registry import SOLVERS, STARTS
+from unmix.registry import SOLVERS, STARTS, WORDS
 
-# Options stand in these groups of the help.
+# Options stand in these groups of the help, by what people want to do.
+fitting = partial(typer.Option, rich_help_panel="What to fit")
+asking = partial(typer.Option, rich_help_panel="How to ask")
+stopping = partial(typer.Option, rich_help_panel="Where it stops")
+sizing = partial(typer.Option, rich_help_panel="What it may take")
 reading = partial(typer.Option, rich_help_panel="How to read INPUT")
 of_text = partial(typer.Option, rich_help_panel="If INPUT is text")
-fitting = partial(typer.Option, rich_help_panel="How to fit")
+questions = partial(typer.Option, rich_help_panel="Further questions")
 results = partial(typer.Option, rich_help_panel="Results")
 
 InputPath = Annotated[
@@ -27,20 +31,26 @@ InputPath = Annotated[
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A fit's folder, or its model.safetensors.")]
 
-Layer = Annotated[str | None, reading(help="Layer of an .h5ad file.", show_default="X")]
+Layer = Annotated[str | None, reading(metavar="NAME", help="Layer of an .h5ad file.", show_default="X")]
 Raw = Annotated[bool, reading("--raw", help="Take .raw of an .h5ad file.")]
 Transpose = Annotated[
     bool | None,
-    reading(
-        "--transpose/--no-transpose", help="Whether the rows of a table are features.", show_default="by its labels"
-    ),
+    reading("--transpose/--no-transpose", help="Whether rows of a table are features.", show_default="by its labels"),
 ]
-Encoding = Annotated[str | None, reading(help="Of texts and tables, such as latin-1.", show_default="utf-8")]
+Encoding = Annotated[
+    str | None, reading(metavar="NAME", help="Of texts and tables, such as latin-1.", show_default="utf-8")
+]
 Metadata = Annotated[Path | None, reading(metavar="FILE", help="A .csv or .tsv with a row a sample, found by name.")]
 
-TextColumn = Annotated[str | None, of_text(help="Column or field that holds the text.", show_default="by its name")]
-IdColumn = Annotated[str | None, of_text(help="Column or field that names the texts.", show_default="by its name")]
-TitleColumn = Annotated[str | None, of_text(help="Column or field with their titles.", show_default="by its name")]
+TextColumn = Annotated[
+    str | None, of_text(metavar="NAME", help="Column or field that holds the text.", show_default="by its name")
+]
+IdColumn = Annotated[
+    str | None, of_text(metavar="NAME", help="Column or field that names the texts.", show_default="by its name")
+]
+TitleColumn = Annotated[
+    str | None, of_text(metavar="NAME", help="Column or field with their titles.", show_default="by its name")
+]
 Snippets = Annotated[bool, of_text("--snippets", help="Keep how each text begins, for the page.")]
 SkipBad = Annotated[bool, of_text("--skip-bad", help="Go on without the files of a folder that cannot be read.")]
 MinDf = Annotated[
@@ -53,61 +63,74 @@ MinDf = Annotated[
 ]
 MaxDf = Annotated[str | None, of_text(metavar="N|PART", help="Words in more documents are left out.")]
 StopWords = Annotated[
-    str, of_text(metavar="LANGUAGE|none|FILE", help="Words to leave out: english, german, …; a file has one a line.")
+    str,
+    of_text(metavar="LANGUAGE|FILE", help="Words to leave out: of english, german, …, none, or a file, one a line."),
 ]
-Ngrams = Annotated[int, of_text(min=1, max=5, help="Count runs of up to so many words too.")]
+Ngrams = Annotated[int, of_text(metavar="N", min=1, max=5, help="Count runs of up to so many words too.")]
 
-Topics = Annotated[int, fitting("-k", "--topics", min=1, help="Number of topics.")]
-ModelName = Annotated[Model, fitting(help="What to fit.")]
+Topics = Annotated[int, fitting("-k", "--topics", metavar="K", min=1, help="Number of topics.")]
+*MOST_MODELS, LAST_MODEL = WORDS
+ModelName = Annotated[Model, fitting(metavar="NAME", help=f"{', '.join(MOST_MODELS)} or {LAST_MODEL}.")]
 Settings = Annotated[
     list[str] | None,
     fitting("--set", metavar="NAME=VALUE", help="A parameter of the model, such as alpha=0.1 or alpha=auto."),
 ]
 *MOST_SOLVERS, LAST_SOLVER = SOLVERS
-Solver = Annotated[str | None, fitting(help=f"{', '.join(MOST_SOLVERS)} or {LAST_SOLVER}.", show_default="newton")]
-Init = Annotated[str, fitting(help=f"{', '.join(STARTS)}, or a model to start from.")]
-Starts = Annotated[int | None, fitting("--starts", min=1, help="Fits to choose the best of.", show_default="1")]
-Refine = Annotated[
-    int | None, fitting(min=0, help="Moves to leave a poor optimum, after convergence.", show_default="0")
+Solver = Annotated[
+    str | None, fitting(metavar="NAME", help=f"{', '.join(MOST_SOLVERS)} or {LAST_SOLVER}.", show_default="newton")
 ]
-MaxIter = Annotated[int | None, fitting(min=1, help="Most iterations.", show_default="the model's")]
+Init = Annotated[str, fitting(metavar="NAME|MODEL", help=f"{', '.join(STARTS)}, or a model to start from.")]
+Starts = Annotated[
+    int | None, fitting("--starts", metavar="N", min=1, help="Fits to choose the best of.", show_default="1")
+]
+Refine = Annotated[
+    int | None, fitting(metavar="N", min=0, help="Moves to leave a poor optimum, after convergence.", show_default="0")
+]
+MaxIter = Annotated[int | None, stopping(metavar="N", min=1, help="Most iterations.", show_default="the model's")]
 Tol = Annotated[
     float | None,
-    fitting(min=0, help="Stop once no more is left to gain per count; 0 for never.", show_default="the model's"),
+    stopping(
+        metavar="GAIN",
+        min=0,
+        help="Stop once no more is left to gain per count; 0 for never.",
+        show_default="the model's",
+    ),
 ]
-Seed = Annotated[int, fitting(min=0, help="Seed of the random starts.")]
-Threads = Annotated[int | None, fitting(min=1, help="Threads.", show_default="all cores")]
+Seed = Annotated[int, fitting(metavar="N", min=0, help="Seed of the random starts.")]
+Threads = Annotated[int | None, sizing(metavar="N", min=1, help="Threads.", show_default="all cores")]
 DaskCluster = Annotated[
     str | None,
-    fitting(
+    sizing(
         "--dask",
         metavar="ADDRESS",
         help="A Dask cluster to fit shards on: tcp://…, tls://…, a scheduler file, or local:N for N processes.",
         show_default="this machine",
     ),
 ]
-Resume = Annotated[bool, fitting("--resume", help="Go on with an interrupted fit of the same command.")]
+Resume = Annotated[bool, stopping("--resume", help="Go on with an interrupted fit of the same command.")]
 Memory = Annotated[
     str | None,
-    fitting(
+    sizing(
         metavar="SIZE", help="What the fit may take, such as 4GB; counts that need more are made into shards first."
     ),
 ]
-CheckpointSeconds = Annotated[float, fitting(min=0, metavar="SECONDS", help="Time between two checkpoints.")]
+CheckpointSeconds = Annotated[float, stopping(min=0, metavar="SECONDS", help="Time between two checkpoints.")]
 
-FitFolder = Annotated[Path | None, results("-o", "--output", help="Folder of the results.", show_default="INPUT-kK")]
+FitFolder = Annotated[
+    Path | None, results("-o", "--output", metavar="DIR", help="Folder of the results.", show_default="INPUT-kK")
+]
 WithDifferences = Annotated[
-    bool, results("--differences", help="Also tell what sets topics apart, with errors; see unmix differences.")
+    bool, questions("--differences", help="Also tell what sets topics apart; see unmix differences.")
 ]
 WithStability = Annotated[
-    bool, results("--stability", help="Also tell which topics are found again in halves; see unmix stability.")
+    bool, questions("--stability", help="Also tell which topics are found again; see unmix stability.")
 ]
-Runs = Annotated[int, results("--stability-runs", min=2, help="Fits to halves of the counts, for --stability.")]
-WithFreedom = Annotated[
-    bool, results("--freedom", help="Also tell how far proportions can move at the same likelihood; see unmix freedom.")
+Runs = Annotated[
+    int, questions("--stability-runs", metavar="N", min=2, help="Fits to halves of the counts, for --stability.")
 ]
+WithFreedom = Annotated[bool, questions("--freedom", help="Also tell how far proportions can move; see unmix freedom.")]
 ShardsFolder = Annotated[
-    Path | None, results("-o", "--output", help="Folder of the shards.", show_default="INPUT.shards")
+    Path | None, results("-o", "--output", metavar="DIR", help="Folder of the shards.", show_default="INPUT.shards")
 ]
 Sample = Annotated[
     int | None, results(min=1, metavar="N", help="Samples that a fit starts from, in memory.", show_default="16384")
@@ -116,9 +139,15 @@ SampleBy = Annotated[
     str | None, results(metavar="COLUMN", help="Column of obs whose labels are to be alike in number among them.")
 ]
 ProportionsFile = Annotated[
-    Path, results("-o", "--output", help="File of the proportions: .csv, or .npy, which is better for many samples.")
+    Path,
+    results(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="File of the proportions: .csv, or .npy, for many samples.",
+    ),
 ]
-Title = Annotated[str | None, results(help="Title of the report.", show_default="INPUT")]
+Title = Annotated[str | None, results(metavar="TEXT", help="Title of the report.", show_default="INPUT")]
 Force = Annotated[bool, results("--force", help="Write into a folder that holds other things.")]
 Json = Annotated[bool, results("--json", help="Print one JSON object instead of words.")]
 Quiet = Annotated[bool, results("--quiet", "-q", help="Print nothing but notes and errors.")]

@@ -17,7 +17,7 @@ from unmix.cli import options, show
 from unmix.cli.answers import write_page_again
 from unmix.cli.commands import DEFAULT_MODEL, app, examples, read_counts
 from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed, read_model
-from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose, fitting, results
+from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose, asking, results, stopping
 from unmix.files import replacing
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ HALVES = Noise("halves")
 
 
 @app.command(
-    rich_help_panel="Ask a fit",
     epilog=examples(
         "unmix stability counts.npz -k 10",
         "unmix stability cells.h5ad -k 12 --layer counts --runs 40 -o cells-stability",
@@ -45,24 +44,28 @@ def stability(
     input: InputPath,
     topics: options.Topics,
     output: Annotated[
-        Path | None, results("-o", "--output", help="Folder of the results.", show_default="INPUT-kK-stability")
+        Path | None,
+        results("-o", "--output", metavar="DIR", help="Folder of the results.", show_default="INPUT-kK-stability"),
     ] = None,
-    runs: Annotated[int, fitting(min=2, help="Fits to compare.")] = 20,
+    runs: Annotated[int, asking(metavar="N", min=2, help="Fits to compare.")] = 20,
     noise: Annotated[
         Noise,
-        fitting(help="What each fit sees: a half of the counts, counts drawn anew, or all as they are (other starts)."),
+        asking(
+            metavar="halves|bootstrap|none",
+            help="What each fit sees: a half of the counts, counts drawn anew, or all as they are (other starts).",
+        ),
     ] = HALVES,
     reference: Annotated[
-        Path | None, fitting(metavar="MODEL", help="The fit to ask about.", show_default="a fit of all counts")
+        Path | None, asking(metavar="MODEL", help="The fit to ask about.", show_default="a fit of all counts")
     ] = None,
     consensus: Annotated[
-        bool, fitting("--consensus", help=f"Write {CONSENSUS_FILE} too: a model of the topics that runs agree on.")
+        bool, results("--consensus", help=f"Write {CONSENSUS_FILE} too: a model of the topics that runs agree on.")
     ] = False,
     model: options.ModelName = DEFAULT_MODEL,
     settings: options.Settings = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
-    resume: Annotated[bool, fitting("--resume", help="Go on with the runs of an interrupted command.")] = False,
+    resume: Annotated[bool, stopping("--resume", help="Go on with the runs of an interrupted command.")] = False,
     layer: Layer = None,
     raw: Raw = False,
     transpose: Transpose = None,
@@ -136,7 +139,6 @@ def stability(
 
 
 @app.command(
-    rich_help_panel="Ask a fit",
     epilog=examples(
         "unmix align counts-k8 counts-k10 counts-k12 -o alignment", "unmix align seed-1 seed-2 seed-3 -o seeds"
     ),
@@ -145,7 +147,7 @@ def align(
     models: Annotated[
         list[Path], typer.Argument(metavar="MODEL MODEL…", help="Fits' folders, or their model.safetensors.")
     ],
-    output: Annotated[Path, results("-o", "--output", help="Folder of the results.")],
+    output: Annotated[Path, results("-o", "--output", metavar="DIR", help="Folder of the results.")],
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

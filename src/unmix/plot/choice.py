@@ -90,7 +90,7 @@ def _curve(ax: Axes, choice: Choice) -> None:
     tidy(ax, grid="y")
     ax.set_ylabel("log-likelihood\nper 1,000 counts")
     _numbers(ax, choice)
-    ax.legend(frameon=False, fontsize=8, loc="lower right")
+    ax.legend(frameon=False, fontsize=8, loc="best")  # wherever the lines leave room
 
 
 def _mark(ax: Axes, choice: Choice, delta: Any) -> None:
