@@ -38,7 +38,7 @@ class Fit:
     F : array, m × K
         Factors: weights of features.
     trace : DataFrame
-        A row an iteration: `iteration`, `seconds`, `objective`, `loglik`, `kkt` (NaN where it was not measured), `stage`,
+        A row an iteration: `iteration`, `seconds`, `loglik`, `objective`, `kkt` (NaN where it was not measured), `stage`,
         `note`.
     status : str
         "converged", "max_iter", or "interrupted" by Ctrl-C or a callback.

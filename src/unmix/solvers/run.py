@@ -41,7 +41,34 @@ class Phase:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback is told after each iteration. It may fill in `row["kkt"]`, and return a status to end the fit."""
+    """What a callback is told after each iteration.
+
+    It may fill in `row["kkt"]`, and return a status to end the fit: "converged", "max_iter" or "interrupted".
+
+    Parameters
+    ----------
+    session : Session
+        The fit under way.
+    solver : Solver
+        What is at work.
+    state : State
+        Its last iterate.
+    gain : float
+        Of the objective in this iteration.
+
+    See Also
+    --------
+    solvers.StopAtKKT, solvers.Checkpoint
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> def enough(progress: um.solvers.Progress) -> str | None:
+    ...     return "converged" if progress.gain < 1e-3 and progress.row["stage"] == "fit" else None
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, tol=0, random_state=0, callbacks=[enough]).fit(X).result_.status
+    'converged'
+    """
 
     session: Session
     solver: AnyStepper
@@ -50,18 +77,40 @@ class Progress:
 
     @property
     def problem(self) -> AnyTask:
+        """Problem: what is optimised."""
         return self.session.task
 
     @property
     def trace(self) -> Trace:
+        """Trace: all rows so far."""
         return self.session.trace
 
     @property
     def row(self) -> Record:
+        """dict: the last row of the trace: `iteration`, `seconds`, `loglik`, `objective`, `kkt`, `stage`, `note`."""
         return self.trace.rows[-1]
 
     def fit(self, status: Status = "interrupted") -> Fit:
-        """The fit as it stands."""
+        """The fit as it stands.
+
+        Parameters
+        ----------
+        status : str, default="interrupted"
+            What it shall say of itself.
+
+        Returns
+        -------
+        Fit
+            That could be resumed.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> fits = []
+        >>> model = um.TopicModel(2, tol=0, max_iter=3, random_state=0, callbacks=[lambda progress: fits.append(progress.fit())])
+        >>> model.fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_.loglik == fits[-1].loglik
+        True
+        """
         return self.session.fit(self.solver, self.state, status)
 
 
@@ -83,9 +132,48 @@ def run(
 ) -> tuple[S, Status]:
     """Iterate until what is left to gain is at most `tol` per count, a callback says stop, Ctrl-C, or `max_iter`.
 
-    What is left is estimated as in `solvers.session`, from 20 iterations on. `tol=0` runs exactly `max_iter` iterations.
-    With `catch_interrupt=False` Ctrl-C is passed on, for runs that are part of another. Returns the last iterate and one of the
-    statuses of `Fit`; rows are added to the trace, if one is given.
+    What is left is estimated as in `solvers.session`, from 20 iterations on.
+
+    Parameters
+    ----------
+    task : Problem or Inference
+        What is optimised.
+    solver : Solver
+        How.
+    state : State
+        The first one, from `solver.start`.
+    trace : Trace, default=None
+        Rows are added to it, if one is given.
+    max_iter : int
+        Most iterations.
+    tol : float
+        Ends once so much per count is left to gain; 0 runs exactly `max_iter` iterations.
+    phase : str, default="fit"
+        What the rows of the trace call it.
+    catch_interrupt : bool, default=True
+        Whether Ctrl-C ends the run; if not it is passed on, for runs that are part of another.
+    callbacks : sequence of callables, default=()
+        Called with a `Progress` after every iteration.
+
+    Returns
+    -------
+    tuple of State and str
+        The last iterate, and "converged", "max_iter" or "interrupted".
+
+    Raises
+    ------
+    ValueError
+        If a callback returns something else than None or such a status.
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> problem, rng = um.solvers.Problem(um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7]]), 2), np.random.default_rng(0)
+    >>> solver = um.solvers.Alternate(um.solvers.Newton())
+    >>> first = solver.start(problem, rng.random((3, 2)), rng.random((3, 2)))
+    >>> last, status = um.solvers.run(problem, solver, first, max_iter=30, tol=0)
+    >>> last.loss < first.loss, status
+    (True, 'max_iter')
     """
     recording = trace is not None or bool(callbacks)
     session = Session(task, trace=Trace() if trace is None else trace, recording=recording)
