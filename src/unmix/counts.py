@@ -18,12 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from unmix.sides import Sides
-from unmix.types import CSR, Floats, Integers, Record
+from unmix.types import CSR, Floats, Integers, Names, Record, as_names
 
-Names = NDArray[np.str_]
 SMALLEST = np.finfo(float).tiny  # below it, numbers lose their digits
-# A name takes as much room as the longest: so many bytes are given in any case, and so many times what the names themselves take
-ROOM_FOR_NAMES, MOST_TIMES_AS_LONG = 1 << 28, 20
 CountsLike: TypeAlias = "ArrayLike | sp.sparray | sp.spmatrix | pd.DataFrame | Counts"
 
 
@@ -422,14 +419,7 @@ def _names(names: ArrayLike | None, expected: int, what: str) -> Names | None:
     texts = list(map(str, plain))
     if len(texts) != expected:
         raise ValueError(f"{len(texts)} names for {expected} {what}; give one name each")
-    lengths = [len(text) for text in texts]
-    longest = max(lengths, default=0)
-    if 4 * longest * len(texts) > ROOM_FOR_NAMES + 4 * MOST_TIMES_AS_LONG * sum(lengths):
-        name = texts[lengths.index(longest)]
-        raise ValueError(
-            f"the name {name[:20]!r}… among the {what} has {longest:,} letters, and all names would take as much room; shorten it"
-        )
-    return np.array(texts, dtype=str)
+    return as_names(texts)
 
 
 def canonical(matrix: Any, first: int = 0) -> sp.csr_array:

@@ -18,7 +18,7 @@ from unmix.deprecation import warn
 from unmix.models.topics import poisson_to_topics
 from unmix.models.variational import restore
 from unmix.registry import MODELS
-from unmix.types import Factor, Floats, Record, Status
+from unmix.types import Factor, Floats, Record, Status, as_names
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -205,7 +205,7 @@ class Fit:
             if unknown := [number for number in names if number not in range(1, self.n_topics + 1)]:
                 raise ValueError(f"there is no topic {unknown[0]!r}; this fit has topics 1 to {self.n_topics}")
             names = [names.get(k + 1, "") for k in range(self.n_topics)]
-        named = replace(self, names=np.array([str(name).strip() for name in names], dtype=str))
+        named = replace(self, names=as_names([str(name).strip() for name in names]))
         if isinstance(names, str) or len(names) != self.n_topics:
             raise ValueError(f"{len(names)} names for {self.n_topics} topics; give one each, or a mapping for some")
         labels = named.labels

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from unmix import schema
 from unmix.files import replacing
 from unmix.memory import LARGE
-from unmix.types import Record
+from unmix.types import Record, as_names
 
 FORMAT = 3
 DTYPES = {f"<{kind}{size}": f"{kind.upper()}{8 * size}" for kind in "fiu" for size in (2, 4, 8)}
@@ -262,7 +262,7 @@ def _names(tensors: Arrays, key: str, rows: int) -> NDArray[np.str_] | None:
     schema.listed(schema.text)(names, key)
     if len(names) != rows:
         raise ValueError(f"{len(names)} names for {rows} {'topics' if key == 'names' else key}")
-    return np.array(names, dtype=str)
+    return as_names(names)
 
 
 def _within(tensors: Arrays, prefix: str) -> Arrays:

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from unmix import kernels, shard_files
 from unmix.counts import Counts, Names, amount
 from unmix.shard_files import FEATURES, FILE_NAME, MANIFEST, SAMPLE, Encoded, file_name
-from unmix.types import CSR, Floats, Integers, Record
+from unmix.types import CSR, Floats, Integers, Record, as_names
 
 FORMAT = 1
 SHARD, TILE = 16_384, 4_096  # samples. Bits depend on them: they are no options
@@ -272,7 +272,7 @@ class Shards:
         """array of str, or None: the names of all samples, read when first asked for."""
         if not self._store.named:
             return None
-        return np.array([name for i in range(self.n_shards) for name in self._store.names(i)], dtype=str)
+        return as_names([name for i in range(self.n_shards) for name in self._store.names(i)])
 
     @cached_property
     def facts(self) -> Record:
@@ -337,7 +337,7 @@ class Shards:
         """
         first, last = self.bounds(i)
         rows = _scipy(_wide(self._store.shard(i).rows(0, last - first)), (last - first, self.shape[1]))
-        names = np.array(self._store.names(i), dtype=str) if self._store.named else None
+        names = as_names(self._store.names(i)) if self._store.named else None
         return Counts.trusted(rows, names, self.features, None, self.text)
 
     def take(self, rows: Integers) -> Counts:
@@ -383,7 +383,7 @@ class Shards:
         in_order = np.array_equal(place, np.arange(len(wanted)))
         return Counts.trusted(
             matrix if in_order else matrix[place],
-            np.array(names, dtype=str)[place] if self._store.named else None,
+            as_names(names)[place] if self._store.named else None,
             self.features,
             None,
             self.text,
@@ -541,7 +541,7 @@ class _OnDisk:
         self.totals = arrays["feature_totals"].astype(np.float64)
         self.features = None
         if "names" in arrays:
-            self.features = np.array(shard_files.names_of(arrays["names"].tobytes()), dtype=str)
+            self.features = as_names(shard_files.names_of(arrays["names"].tobytes()))
             if len(self.features) != self.m:
                 raise self.damaged(FEATURES, f"has {len(self.features):,} names for {self.m:,} features")
 
@@ -585,7 +585,7 @@ class _OnDisk:
         )
         names = None
         if self.named:
-            names = np.array(shard_files.names_of(arrays["names"].tobytes()) if "names" in arrays else [], dtype=str)
+            names = as_names(shard_files.names_of(arrays["names"].tobytes()) if "names" in arrays else [])
             if len(names) != rows:
                 raise self.damaged(SAMPLE, "lacks the names of its samples")
         return Counts.trusted(matrix, names, self.features, None, self.manifest["text"])

@@ -30,7 +30,7 @@ from unmix.analysis.features import topic_names
 from unmix.analysis.results import Layout, Result
 from unmix.fit import Fit
 from unmix.models.matching import hellinger_distances
-from unmix.types import Floats, Integers
+from unmix.types import Floats, Integers, as_names
 
 SWEEPS = 10  # down and up, of the order of topics
 
@@ -153,9 +153,7 @@ def align(fits: Iterable[Fit] | Mapping[Any, Fit]) -> Alignment:
             for k in range(fit.n_topics)
         ]
     columns = ["fit", "topic", "name", "share", "path", "persistence", "refinement", "place"]
-    return Alignment(
-        pd.DataFrame(rows, columns=columns), _flow_table(flows, names), np.array(names, dtype=str), left_out
-    )
+    return Alignment(pd.DataFrame(rows, columns=columns), _flow_table(flows, names), as_names(names), left_out)
 
 
 def transport(masses: Floats, others: Floats, costs: Floats) -> Floats:

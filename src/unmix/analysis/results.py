@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from unmix import schema
 from unmix.format import Arrays, as_bytes, read_tensors, table_from_json, table_to_json, write_tensors
-from unmix.types import Record
+from unmix.types import Record, as_names
 
 FORMAT = 1
 Finished = Literal["finished", "interrupted"]
@@ -83,7 +83,7 @@ class Result:
             value = getattr(self, one.name)
             if isinstance(value, pd.DataFrame):
                 tensors[one.name], kinds[one.name] = as_bytes(table_to_json(value)), "table"
-            elif isinstance(value, np.ndarray) and value.dtype.kind in "US":
+            elif isinstance(value, np.ndarray) and value.dtype.kind in "USO":
                 tensors[one.name], kinds[one.name] = as_bytes(value.tolist()), "names"
             elif isinstance(value, np.ndarray):
                 tensors[one.name] = value
@@ -175,7 +175,7 @@ def _read(array: NDArray[Any], name: str, kind: str, layout: Layout) -> Any:
     told = schema.parsed(array.tobytes())
     if kind == "names":
         schema.listed(schema.text)(told, name)
-        return np.array(told, dtype=str)
+        return as_names(told)
     needed = layout.columns.get(name, "").split()
     numbers = dict.fromkeys(set(needed) - {*NAMES}, schema.either(schema.nothing, schema.number))
     schema.rows(schema.plain, numbers, needed)(told, name)
@@ -186,18 +186,18 @@ def _check(found: Result) -> None:
     """Raises if a field is not of its type, or does not go with the others."""
     sizes: dict[str, int] = {}
     for one in fields(found):
-        value: Any = getattr(found, one.name)
-        told = str(one.type).split(" | ")
+        value, told = getattr(found, one.name), str(one.type).split(" | ")
+        array: Any = value
         kinds = tuple(kind for word in told for kind in TYPES.get(word, (type(None),) if word == "None" else (object,)))
         if not isinstance(value, kinds) or (isinstance(value, bool) and object not in kinds):
             raise ValueError(f"{one.name} is {schema.brief(value)}")
         shape = found.LAYOUT.shapes.get(one.name)
-        if shape is not None and value is not None and not _fits(value, shape, sizes):
-            raise ValueError(f"{one.name} has the shape {value.shape}")
+        if shape is not None and array is not None and not _fits(array, shape, sizes):
+            raise ValueError(f"{one.name} has the shape {array.shape}")
         letters = {"NDArray[np.str_]": "UO", "Floats": "f", "Integers": "iu"}.get(told[0])
-        if letters is not None and value is not None and value.dtype.kind not in letters:
-            raise ValueError(f"{one.name} is an array of {value.dtype}")
-        if (of := found.LAYOUT.places.get(one.name)) is not None and not ((value >= -1) & (value < sizes[of])).all():
+        if letters is not None and array is not None and array.dtype.kind not in letters:
+            raise ValueError(f"{one.name} is an array of {array.dtype}")
+        if (of := found.LAYOUT.places.get(one.name)) is not None and not ((array >= -1) & (array < sizes[of])).all():
             raise ValueError(f"{one.name} has a place beyond {sizes[of]}")
         words = ("finished", "interrupted") if "Finished" in told else found.LAYOUT.words.get(one.name)
         if words is not None and value not in words:

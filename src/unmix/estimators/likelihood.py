@@ -38,7 +38,7 @@ from unmix.solvers.run import Callback, Phase
 from unmix.solvers.search import Search, Searching, search
 from unmix.solvers.session import COLUMNS, Session
 from unmix.threads import use_threads
-from unmix.types import Factor, Floats, Pair, Seed
+from unmix.types import Factor, Floats, Pair, Seed, as_names
 
 PREFIT = Alternate(EM())
 
@@ -304,7 +304,7 @@ class PoissonNMF(CountsEstimator):
         nobody, F = check_factors((0, len(F)), np.empty((0, F.shape[1])), F)
         if (dead := np.flatnonzero(F.sum(axis=0) == 0)).size:
             raise ValueError(f"column {dead[0]} of F is all zero; a topic needs some weight")
-        names = None if features is None else np.array([str(name) for name in np.asarray(features, dtype=object)])
+        names = None if features is None else as_names([str(name) for name in np.asarray(features, dtype=object)])
         if names is not None and len(names) != len(F):
             raise ValueError(f"{len(names)} names for {len(F)} features; give one name each")
         model = cls(n_components=F.shape[1], **parameters)

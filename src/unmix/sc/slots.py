@@ -14,7 +14,7 @@ from unmix.fit import Fit
 from unmix.format import kinds_by_arrays
 from unmix.models.beliefs import Prior
 from unmix.plot import topic_colours
-from unmix.types import Factor, Floats, Integers
+from unmix.types import Factor, Floats, Integers, as_names
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -127,8 +127,8 @@ def to_fit(adata: AnnData, key: str = "topics") -> Fit:
         trace=record["trace"].reset_index(drop=True),
         status=record["status"],
         loglik=float(record["loglik"]),
-        samples=np.array(adata.obs_names, dtype=str),
-        features=np.array(adata.var_names[genes], dtype=str),
+        samples=as_names([str(name) for name in adata.obs_names]),
+        features=as_names([str(name) for name in adata.var_names[genes]]),
         metadata=adata.obs,
         posterior=posterior,
         priors=_plain(record["priors"]) if "priors" in record else kinds_by_arrays(posterior),
@@ -137,7 +137,7 @@ def to_fit(adata: AnnData, key: str = "topics") -> Fit:
         data=_plain(record["data"]),
         text=json.loads(record["text"]) if "text" in record else None,
         remaining_gain=float(record.get("remaining_gain", np.nan)),
-        names=np.array(record["names"], dtype=str) if "names" in record else None,
+        names=as_names([str(name) for name in record["names"]]) if "names" in record else None,
     )
     return _settled(fit, record["scales"])
 
