@@ -71,7 +71,7 @@ def check_wheel(wheel: Path, empty: Path) -> None:
     if "<html" not in (work / "demo" / "report.html").read_text(encoding="utf-8"):
         sys.exit("demo/report.html is no page")
 
-    pip_install(python, "pytest", "pytest-xdist", "hypothesis", "pyarrow", "anndata", "openpyxl", cwd=empty)
+    pip_install(python, f"{wheel}[test]", cwd=empty)
     shutil.copytree(ROOT / "tests", work / "tests")
     shutil.copy(ROOT / "pyproject.toml", work)
     run(python, "-m", "pytest", *(f"tests/{name}" for name in TESTS), cwd=work)
@@ -82,7 +82,15 @@ def check_wheel(wheel: Path, empty: Path) -> None:
 def check_sdist(sdist: Path, empty: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
-    wanted = ["LICENSE", "README.md", "CMakeLists.txt", "native/module.cpp", "src/unmix/py.typed", "tests/conftest.py", "PKG-INFO"]
+    wanted = [
+        "LICENSE",
+        "README.md",
+        "PKG-INFO",
+        "CMakeLists.txt",
+        "native/module.cpp",
+        "src/unmix/py.typed",
+        "tests/models/",
+    ]
     check_contents(names, wanted, [".so", ".git", "__pycache__", "docs/", "wheel-"])
     python = environment(empty / "env")
     run(python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", "built", sdist, cwd=empty)

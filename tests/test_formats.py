@@ -1,4 +1,4 @@
-"""Fits saved by earlier versions load, are used and are gone on with. `models/` has one of every kind of state, written by 0.1.0."""
+"""Fits saved by earlier versions load, are used and are gone on with. `models/` has one of every kind of state, all by 0.1.0."""
 
 from pathlib import Path
 from typing import Any
