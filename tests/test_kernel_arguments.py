@@ -169,12 +169,13 @@ WRITTEN = {
 }
 READ = {("gather_rows", "ratio"), ("box_step", "B"), ("box_step", "H"), ("posteriors", "labels")}
 STRIDED = {("em", "shape"), ("cd", "shape"), ("newton", "shape"), ("box_step", "shape"), ("log_means", "prior")}
-# What is other than in the good call, and as good: more memory; empty rows at the end of what is transposed, a column of it without
-# entries; a group without samples; other numbers of features and topics where no table says how many there are.
+# What is other than in the good call, and as good: more memory; empty rows at the end of what is transposed, a column of it
+# without entries; a group without samples; other numbers of features and topics where no table says how many there are.
 AS_GOOD = {
-    **dict.fromkeys(
-        ("em", "cd", "newton", "infer", "pass_rows", "gather_rows", "add_sums"), {("scratch", "a row more")}
-    ),
+    **{
+        name: {("scratch", "a row more")}
+        for name in ("em", "cd", "newton", "infer", "pass_rows", "gather_rows", "add_sums")
+    },
     "transpose": {("indptr", "a row more"), ("out_indptr", "a row more")},
     "posteriors": {("scratch", "a row more"), ("group_sums", "a row more")},
     "log_factorials": {("indptr", "a row more")},

@@ -133,7 +133,7 @@ import resource
 import threading
 from kernel_calls import CALLS, answer, problem
 from unmix.threads import use_threads
-p = problem(20_000, 40)
+p = problem(3_000, 40)
 def run(name, threads):
     with use_threads(threads):
         return answer(name, p)
