@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from conftest import examples, random_counts
@@ -346,3 +347,43 @@ def test_the_terminal_fits_shards_and_makes_them_of_what_would_not_fit(
     np.testing.assert_allclose(np.load("p.npy"), want, rtol=1e-6)
     np.testing.assert_allclose(np.loadtxt("p.csv", delimiter=",", skiprows=1, usecols=(1, 2, 3)), want, rtol=1e-6)
     assert not (tmp_path / "a-k3" / ".loadings").exists()
+
+
+def test_the_terminal_keeps_metadata_and_tells_of_features_that_shards_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from unmix.cli import main
+
+    def run(*words: str) -> str:
+        with pytest.raises(SystemExit) as exit:
+            main(list(words))
+        said = capsys.readouterr()
+        assert exit.value.code == 0, said.err
+        return said.out + said.err
+
+    monkeypatch.chdir(tmp_path)
+    counts = some_counts()
+    n, m = counts.shape
+    names = [f"s{i}" for i in range(n)], [f"f{j}" for j in range(m)]
+    pd.DataFrame(counts.csr.toarray(), *names).to_csv("a.csv")
+    new = np.delete(counts.csr.toarray(), [0, 1], axis=1)
+    new[5] = 0  # as one of them is already
+    pd.DataFrame(new, names[0], [*names[1][3:], "other"]).to_csv("b.csv")
+    pd.DataFrame({"sample": names[0], "sort": ["x", "y"] * (n // 2) + ["x"] * (n % 2)}).to_csv("t.csv", index=False)
+    run("shard", "a.csv", "--metadata", "t.csv", "-q")
+    assert "metadata" in (told := run("info", "a.shards"))
+    assert "sort" in told
+    run("fit", "a.shards", "-k", "2", "--max-iter", "5", "--tol", "0")
+    fit = um.load("a-k2/model.safetensors")
+    assert fit.metadata is not None
+    assert fit.metadata["sort"].tolist()[:2] == ["x", "y"]
+    assert '"sort"' in Path("a-k2/report.html").read_text()
+    run("shard", "b.csv", "-q")
+    run("fit", "b.shards", "-k", "2", "--max-iter", "5", "--tol", "0", "--metadata", "t.csv")
+    assert um.load("b-k2/model.safetensors").metadata is not None
+    from_file = " ".join(run("transform", "a-k2", "b.csv", "-o", "file.csv").split())
+    from_shards = " ".join(run("transform", "a-k2", "b.shards", "-o", "shards.csv").split())
+    for said in ("3 features of the model not in b", "1 feature of b", "2 samples without any counts"):
+        assert said in from_file
+        assert said in from_shards
+    assert Path("file.csv").read_text() == Path("shards.csv").read_text()

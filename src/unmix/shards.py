@@ -6,6 +6,7 @@ ends with depends on the counts alone: not on where they lie, on how much memory
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -16,12 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from unmix import kernels, shard_files
+from unmix import kernels, shard_files, shard_tables
 from unmix.counts import Counts, Names, amount
-from unmix.shard_files import FEATURES, FILE_NAME, MANIFEST, SAMPLE, Encoded, file_name
+from unmix.shard_files import FEATURES, FILE_NAME, MANIFEST, METADATA, SAMPLE, Encoded, file_name
 from unmix.types import CSR, Floats, Integers, Record, as_names
 
 FORMAT = 1
@@ -114,8 +116,9 @@ class Store(Protocol):
     def parts(self) -> list[Part]: ...
     def shard(self, i: int) -> Rows: ...
     def names(self, i: int) -> list[str]: ...
+    def metadata(self) -> pd.DataFrame | None: ...
     def feature_totals(self) -> Floats: ...
-    def sample(self) -> Counts: ...
+    def sample(self) -> tuple[Integers, Counts]: ...
 
 
 class Shards:
@@ -161,7 +164,6 @@ class Shards:
     shape: tuple[int, int]
     features: Names | None
     text: Record | None
-    metadata: None = None
     rows_per_shard: int
     rows_per_tile: int
     folder: Path | None
@@ -275,6 +277,19 @@ class Shards:
         return as_names([name for i in range(self.n_shards) for name in self._store.names(i)])
 
     @cached_property
+    def metadata(self) -> pd.DataFrame | None:
+        """A table with a row a sample, if there is one, read when first asked for."""
+        return self._store.metadata()
+
+    def with_metadata(self, table: pd.DataFrame | None) -> Shards:
+        """The same counts with another table."""
+        if table is not None and len(table) != len(self):
+            raise ValueError(f"metadata has {len(table):,} rows for {len(self):,} samples; give one row a sample")
+        other = copy.copy(self)
+        other.metadata = table
+        return other
+
+    @cached_property
     def facts(self) -> Record:
         """dict: what a fit remembers of its data: size, oddities, and a checksum by which to know them again, anywhere."""
         parts = self._store.parts
@@ -291,7 +306,8 @@ class Shards:
     @cached_property
     def sample(self) -> Counts:
         """Counts: the samples that a fit starts from, in memory: those whose numbers have the smallest hashes, in their order."""
-        return self._store.sample()
+        rows, counts = self._store.sample()
+        return self._described(counts, rows)
 
     def tiles(self, i: int) -> Iterator[Tile]:
         """The samples of a shard, 4,096 at a time.
@@ -338,7 +354,7 @@ class Shards:
         first, last = self.bounds(i)
         rows = _scipy(_wide(self._store.shard(i).rows(0, last - first)), (last - first, self.shape[1]))
         names = as_names(self._store.names(i)) if self._store.named else None
-        return Counts.trusted(rows, names, self.features, None, self.text)
+        return self._described(Counts.trusted(rows, names, self.features, None, self.text), slice(first, last))
 
     def take(self, rows: Integers) -> Counts:
         """These samples, in this order, in memory; only the shards that hold them are read.
@@ -381,13 +397,22 @@ class Shards:
                 names += [of_shard[row] for row in here.tolist()]
         matrix = sp.vstack(found, format="csr")
         in_order = np.array_equal(place, np.arange(len(wanted)))
-        return Counts.trusted(
-            matrix if in_order else matrix[place],
-            as_names(names)[place] if self._store.named else None,
-            self.features,
-            None,
-            self.text,
+        return self._described(
+            Counts.trusted(
+                matrix if in_order else matrix[place],
+                as_names(names)[place] if self._store.named else None,
+                self.features,
+                None,
+                self.text,
+            ),
+            rows,
         )
+
+    def _described(self, counts: Counts, rows: Integers | slice) -> Counts:
+        """With their rows of the table."""
+        if self.metadata is not None:
+            counts.metadata = self.metadata.iloc[rows].reset_index(drop=True)
+        return counts
 
     def verify(self) -> None:
         """Read everything.
@@ -501,9 +526,12 @@ class _InMemory:
             add_feature_totals(totals, self.shard(i), min(self.size, len(self.counts) - i * self.size), self.tile)
         return totals
 
-    def sample(self) -> Counts:
+    def metadata(self) -> pd.DataFrame | None:
+        return self.counts.metadata
+
+    def sample(self) -> tuple[Integers, Counts]:
         sample = self.counts if len(self.chosen) == len(self.counts) else self.counts.take(self.chosen)
-        return Counts.trusted(sample.csr, sample.samples, sample.features, None, sample.text)
+        return self.chosen, Counts.trusted(sample.csr, sample.samples, sample.features, None, sample.text)
 
 
 class _Slice(NamedTuple):
@@ -525,7 +553,7 @@ class _OnDisk:
         self.folder, self.manifest, self.seen = folder, manifest, set[int]()
         self.m, self.size, self.named = manifest["shape"][1], manifest["rows_per_shard"], manifest["named"]
         self.parts: list[Part] = manifest["shards"]
-        files = {FEATURES: manifest["features"]["size"], SAMPLE: manifest["sample"]["size"]}
+        files = {name: told["size"] for name, told in beside(manifest).items()}
         for i, part in enumerate(self.parts):
             files[file_name(i)] = part.size
         for name, size in files.items():
@@ -573,10 +601,18 @@ class _OnDisk:
             raise self.damaged(name, "lacks the names of its samples")
         return names
 
+    def metadata(self) -> pd.DataFrame | None:
+        if METADATA not in beside(self.manifest):
+            return None
+        try:
+            return shard_tables.decoded(self._file(METADATA), self.manifest["shape"][0])
+        except ValueError as error:
+            raise self.damaged(METADATA, f"is damaged: {error}") from None
+
     def feature_totals(self) -> Floats:
         return self.totals
 
-    def sample(self) -> Counts:
+    def sample(self) -> tuple[Integers, Counts]:
         rows, nonzeros = self.manifest["sample"]["rows"], self.manifest["sample"]["nonzeros"]
         arrays = self._file(SAMPLE)
         matrix = _scipy(
@@ -588,7 +624,10 @@ class _OnDisk:
             names = as_names(shard_files.names_of(arrays["names"].tobytes()) if "names" in arrays else [])
             if len(names) != rows:
                 raise self.damaged(SAMPLE, "lacks the names of its samples")
-        return Counts.trusted(matrix, names, self.features, None, self.manifest["text"])
+        chosen = arrays.get("rows", np.zeros(0, np.int64))
+        if len(chosen) != rows or not (chosen.min() >= 0 and chosen.max() < self.manifest["shape"][0]):
+            raise self.damaged(SAMPLE, "lacks the numbers of its samples")
+        return chosen, Counts.trusted(matrix, names, self.features, None, self.manifest["text"])
 
     def verify(self, m: int) -> None:
         """Besides checksums: that what the manifest says of the counts is so."""
@@ -606,6 +645,7 @@ class _OnDisk:
             raise self.damaged(FEATURES, "has other totals than the shards")
         self._file(FEATURES)
         self.sample()
+        self.metadata()
 
     def _encoded(self, name: str, arrays: shard_files.Arrays, rows: int, nonzeros: int, thoroughly: bool) -> Encoded:
         try:
@@ -627,6 +667,12 @@ class _OnDisk:
             raise self.damaged(name, f"cannot be read ({error.strerror})") from None
         except ValueError as error:
             raise self.damaged(name, f"is damaged: {error}") from None
+
+
+def beside(manifest: Record) -> dict[str, Record]:
+    """What is told of the files beside the shards. Folders of earlier versions have no table of the samples."""
+    files = {FEATURES: manifest["features"], SAMPLE: manifest["sample"]}
+    return files | ({METADATA: manifest["metadata"]} if manifest.get("metadata") is not None else {})
 
 
 def _manifest(folder: Path) -> Record:
@@ -653,7 +699,7 @@ def _manifest(folder: Path) -> Record:
 
 def _sound(manifest: Record) -> Record:
     (n, m), size, tile = manifest["shape"], manifest["rows_per_shard"], manifest["rows_per_tile"]
-    about = [manifest["features"], manifest["sample"], *manifest["shards"]]
+    about = [*beside(manifest).values(), *manifest["shards"]]
     numbers = [n, m, size, tile, *(entry["size"] for entry in about), manifest["sample"]["rows"]]
     if not all(type(number) is int and number > 0 for number in numbers) or m >= 2**31:
         raise ValueError("sizes that are not")

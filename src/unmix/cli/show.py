@@ -212,6 +212,7 @@ def describe_shards(shards: Shards) -> dict[str, str]:
     fractions = known["fractional"]
     assert shards.folder is not None
     size = sum(file.stat().st_size for file in shards.folder.glob("*.safetensors"))
+    metadata = {} if shards.metadata is None else {"metadata": ", ".join(map(str, shards.metadata))}
     return {
         "samples": f"{n:,}" + examples(few.samples),
         "features": f"{m:,}" + examples(shards.features),
@@ -222,6 +223,7 @@ def describe_shards(shards: Shards) -> dict[str, str]:
         "shards": f"{shards.n_shards:,} of up to {plural(shards.rows_per_shard, 'sample')}, {gigabytes(size)}, "
         f"{size / max(1, shards.nnz):.2f} bytes a nonzero",
         "fits start from": plural(len(shards.sample), "sample"),
+        **metadata,
         "checksum": known["checksum"],
     }
 
@@ -252,7 +254,9 @@ def counts_as_json(counts: Counts) -> dict[str, Any]:
 def shards_as_json(shards: Shards) -> dict[str, Any]:
     size = {"samples": shards.shape[0], "features": shards.shape[1]}
     start = {"rows_per_shard": shards.rows_per_shard, "start": len(shards.sample)}
-    return size | shards.facts | {"looks_like_counts": shards.facts["fractional"] == 0} | start
+    columns = [] if shards.metadata is None else [str(name) for name in shards.metadata]
+    whole = {"looks_like_counts": shards.facts["fractional"] == 0}
+    return size | shards.facts | whole | {"metadata": columns} | start
 
 
 def fit_as_json(fit: Fit) -> dict[str, Any]:

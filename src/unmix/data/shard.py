@@ -18,9 +18,8 @@ from numpy.typing import ArrayLike
 from unmix.counts import Counts, CountsLike
 from unmix.data import read as reading
 from unmix.data.build import Progress, build
-from unmix.data.read import h5ad
 from unmix.data.read.blocks import ROWS, ByRows
-from unmix.data.read.names import FEATURES_FILE, SAMPLES_FILE, VOCABULARY_FILE, make_unique
+from unmix.data.read.names import FEATURES_FILE, SAMPLES_FILE, VOCABULARY_FILE, join_metadata, make_unique
 from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords
 from unmix.data.read.text import about_empty
 from unmix.data.read.titles import number_texts
@@ -40,6 +39,7 @@ def shard(
     *,
     samples: ArrayLike | None = None,
     features: ArrayLike | None = None,
+    metadata: pd.DataFrame | str | os.PathLike[str] | None = None,
     layer: str | None = None,
     raw: bool = False,
     transpose: bool | None = None,
@@ -62,7 +62,7 @@ def shard(
     The source is read a part at a time, texts and tables more than once, and need not fit into memory. If the work is broken
     off, by a full disk or a kill, the same call goes on after the last finished shard; if all is there and sound, it returns
     it; if a shard was damaged since, it is written again. Counts that are not finite numbers >= 0 are refused with their row
-    and column, and leave nothing behind. Of what is known of the samples only their names are kept.
+    and column, and leave nothing behind.
 
     Parameters
     ----------
@@ -74,6 +74,8 @@ def shard(
         Where to write: a new folder, or one in which the same source was begun.
     samples, features : array-like of str, default=None
         Names, if the source has none or others are wanted.
+    metadata : DataFrame, str or PathLike, default=None
+        A table with a row a sample, or its file as in `unmix.read`, beside what the source itself says of them, such as obs.
     layer : str, default=None
         Where the counts are in an AnnData if not in X; of a 10x `.h5` file, which genome.
     raw : bool, default=False
@@ -97,8 +99,8 @@ def shard(
     sample : int, default=None
         How many samples a fit shall start from, in memory: 16,384 unless given. More of them show rarer topics.
     sample_by : array-like or str, default=None
-        A label for every sample, or the name of a column of obs: the samples to start from have as many of every label as there
-        are, or as fit. So rare ones are not missed.
+        A label for every sample, or the name of a column of the metadata: the samples to start from have as many of every label
+        as there are, or as fit. So rare ones are not missed.
     progress : callable, default=None
         Called with the number of samples written and of all, if that is known, after every shard.
 
@@ -146,20 +148,22 @@ def shard(
     if not isinstance(source, str | os.PathLike):
 
         def given() -> RawCounts:
-            return _renamed(_in_python(source, options), samples, features)
+            return _described(_renamed(_in_python(source, options), samples, features), metadata, encoding)
 
         return build(Path(folder), None, given, sample=sample, sample_by=sample_by, progress=progress)
     path, notes = Path(source), list[str]()
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file; check the name and the folder")
     choices = {"samples": samples, "features": features, "sample": sample, "sample_by": sample_by}
+    if isinstance(metadata, str | os.PathLike):
+        choices["metadata"] = [str(value) for value in _of_path(reading.existing(metadata)).values()]
+    elif metadata is not None:
+        choices["metadata"] = metadata.to_csv()
     fingerprint = _of_path(path) | {"options": _plain(options, choices)}
-    if isinstance(sample_by, str) and path.name.lower().endswith((".h5ad", ".zarr")):
-        with reading.errors_about(path):
-            sample_by = h5ad.obs_column(path, sample_by)
 
     def opened() -> RawCounts:
         found = _renamed(reading.load(path, options), samples, features)
+        _described(found, metadata, encoding)
         number_texts(found)
         make_unique(found)
         notes.extend(found.notes)
@@ -177,6 +181,19 @@ def _renamed(found: RawCounts, samples: ArrayLike | None, features: ArrayLike | 
     n, m = found.matrix.shape
     found.samples = found.samples if samples is None else _names(samples, n, "samples")
     found.features = found.features if features is None else _names(features, m, "features")
+    return found
+
+
+def _described(
+    found: RawCounts, metadata: pd.DataFrame | str | os.PathLike[str] | None, encoding: str | None
+) -> RawCounts:
+    if isinstance(metadata, str | os.PathLike):
+        with reading.errors_about(Path(metadata)):
+            join_metadata(found, Path(metadata), encoding)
+    elif metadata is not None:
+        fresh = metadata.reset_index(drop=True)
+        known = [] if found.metadata is None else [found.metadata.drop(columns=fresh.columns, errors="ignore")]
+        found.metadata = pd.concat([*known, fresh], axis=1)
     return found
 
 
@@ -234,13 +251,13 @@ def _in_python(source: Any, options: ReadOptions) -> RawCounts:
 def _of_object(source: Any) -> RawCounts:
     if isinstance(source, Counts):
         samples, features = (None if names is None else names.tolist() for names in (source.samples, source.features))
-        return RawCounts(source.csr, samples, features, source.metadata, source.text)
+        table = None if source.metadata is None else source.metadata.reset_index(drop=True)
+        return RawCounts(source.csr, samples, features, table, source.text)
     if isinstance(source, Shards):
         names = None if source.features is None else source.features.tolist()
         samples = None if source.samples is None else source.samples.tolist()
-        return RawCounts(
-            ByRows(source.shape, source.nnz, lambda start: _of_shards(source, start)), samples, names, None, source.text
-        )
+        blocks = ByRows(source.shape, source.nnz, lambda start: _of_shards(source, start))
+        return RawCounts(blocks, samples, names, source.metadata, source.text)
     if isinstance(source, pd.DataFrame):
         return RawCounts(source, [str(name) for name in source.index], [str(name) for name in source.columns])
     if is_dask(source):
@@ -314,8 +331,9 @@ def _of_anndata(adata: Any, options: ReadOptions) -> RawCounts:
         blocks = ByRows(
             (adata.n_obs, len(variables)), None, lambda start: _slices(matrix, adata.n_obs, start), ahead=False
         )
-    obs = adata.obs if isinstance(adata.obs, pd.DataFrame) else None
-    return RawCounts(blocks, [str(name) for name in adata.obs_names], [str(name) for name in variables], obs)
+    obs = adata.obs if isinstance(adata.obs, pd.DataFrame) else adata.obs.to_memory()  # the latter of a lazy one
+    names = [str(name) for name in adata.obs_names], [str(name) for name in variables]
+    return RawCounts(blocks, *names, obs.reset_index(drop=True))
 
 
 def _slices(matrix: Any, n: int, start: int) -> Iterator[Any]:

@@ -179,7 +179,7 @@ def read(
     ...     um.read(path)
     Counts(2 samples × 2 features, 3 nonzeros, total 6)
     """
-    path = _existing(path)
+    path = existing(path)
     options = ReadOptions(
         layer=layer,
         raw=raw,
@@ -197,9 +197,9 @@ def read(
         like=like,
     )
     if is_shards(path):
-        for name in [*options.given(*BY_FORMAT, *OF_TEXTS), *(["metadata"] if metadata is not None else [])]:
+        for name in options.given(*BY_FORMAT, *OF_TEXTS):
             raise ValueError(f"{path}: {name} means nothing for shards, which are as they were made; leave it out")
-        return Shards(path)
+        return Shards(path) if metadata is None else _described(Shards(path), Path(metadata), encoding)
     with errors_about(path):
         raw_counts = load(path, options)
     if metadata is not None:
@@ -212,6 +212,16 @@ def read(
     for note in raw_counts.notes:
         warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
     return counts
+
+
+def _described(shards: Shards, metadata: Path, encoding: str | None) -> Shards:
+    names = None if shards.samples is None else shards.samples.tolist()
+    raw = RawCounts(shards, names, metadata=shards.metadata)
+    with errors_about(metadata):
+        join_metadata(raw, metadata, encoding)
+    for note in raw.notes:
+        warnings.warn(f"{metadata}: {note}", UserWarning, stacklevel=3)
+    return shards.with_metadata(raw.metadata)
 
 
 def read_texts(
@@ -298,7 +308,7 @@ def is_shards(path: str | os.PathLike[str]) -> bool:
 def memory_for(path: str | os.PathLike[str], **asked: Any) -> float | None:
     """About how many bytes a fit of this file takes if it is read as a whole; None where only reading it would tell. The options
     are those of `read`."""
-    path = _existing(path)
+    path = existing(path)
     try:
         if _reader(path).kind not in SIZE_KNOWN:
             return None
@@ -327,13 +337,13 @@ def name_of(path: str | os.PathLike[str]) -> str:
 
 def kind_of(path: str | os.PathLike[str]) -> str:
     """What a file or folder is, in a few words; the matrix in it is not read."""
-    path = _existing(path)
+    path = existing(path)
     with errors_about(path):
         reader = _reader(path)
         return "TSV table" if reader.load is text.read_txt and text.is_table(path) else reader.kind
 
 
-def _existing(path: str | os.PathLike[str]) -> Path:
+def existing(path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file; check the name and the folder")

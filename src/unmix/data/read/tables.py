@@ -197,7 +197,7 @@ def _texts(header: list[str], table: pd.DataFrame, text: int, options: ReadOptio
     others = [column for column in range(len(header)) if column != text]
     named = naming({header[column]: as_names(table[column]) for column in others}, options)
     kept = [column for column in others if header[column] != "" and header[column] not in named.dropped]
-    metadata = pd.DataFrame({header[column]: _natural(table[column]) for column in kept})
+    metadata = pd.DataFrame({header[column]: natural(table[column]) for column in kept})
     return counted(as_names(table[text]), options, naming=named, metadata=metadata, column=header[text])
 
 
@@ -355,7 +355,7 @@ def stands_for_something(cell: object) -> bool:
     return str(cell).strip().lower() not in MISSING
 
 
-def _natural(cells: pd.Series) -> pd.Series:
+def natural(cells: pd.Series) -> pd.Series:
     """Numbers where all cells are numbers, whole ones if they are, otherwise as they are."""
     if pd.api.types.is_numeric_dtype(cells.dtype):
         return whole_numbers(cells)

@@ -84,11 +84,15 @@ def read_text_folder(folder: Path, files: list[Path], options: ReadOptions) -> R
         return stream_folder(folder, files, options)
     files, texts, notes = readable(folder, files, options)
     samples = [sample_name(folder, file) for file in files]
-    folders = [file.parent.relative_to(folder).as_posix() for file in files]
-    metadata = pd.DataFrame({"folder": folders}) if len(set(folders)) > 1 else None
-    raw = counted(texts, options, samples=samples, metadata=metadata)
+    raw = counted(texts, options, samples=samples, metadata=folders_of(folder, files))
     raw.notes += notes
     return raw
+
+
+def folders_of(folder: Path, files: list[Path]) -> pd.DataFrame | None:
+    """In which of several folders each document lies."""
+    folders = [file.parent.relative_to(folder).as_posix() for file in files]
+    return pd.DataFrame({"folder": folders}) if len(set(folders)) > 1 else None
 
 
 def readable(folder: Path, files: list[Path], options: ReadOptions) -> tuple[list[Path], list[str], list[str]]:
