@@ -241,8 +241,8 @@ class LDA(VariationalEstimator):
         Threads; None or −1 for all available cores. The result does not depend on it.
     engine : str, default=None
         Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of
-        its scheduler ("tcp://…", "tls://…"), its scheduler file (.json), or "local:2" for two processes here. The result does
-        not depend on it.
+        its scheduler (`"tcp://…"`, `"tls://…"`), its scheduler file (.json), or "local:2" for two processes here. The result
+        does not depend on it.
     random_state : int, Generator or RandomState, default=None
         Seed of all that is random; give a number for the same fit again.
     verbose : bool, default=False
@@ -391,8 +391,8 @@ class GammaPoisson(VariationalEstimator):
         Threads; None or −1 for all available cores. The result does not depend on it.
     engine : str, default=None
         Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of
-        its scheduler ("tcp://…", "tls://…"), its scheduler file (.json), or "local:2" for two processes here. The result does
-        not depend on it.
+        its scheduler (`"tcp://…"`, `"tls://…"`), its scheduler file (.json), or "local:2" for two processes here. The result
+        does not depend on it.
     random_state : int, Generator or RandomState, default=None
         Seed of all that is random; give a number for the same fit again.
     verbose : bool, default=False
@@ -532,8 +532,8 @@ class BayesianPoissonNMF(VariationalEstimator):
         Threads; None or −1 for all available cores. The result does not depend on it.
     engine : str, default=None
         Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of
-        its scheduler ("tcp://…", "tls://…"), its scheduler file (.json), or "local:2" for two processes here. The result does
-        not depend on it.
+        its scheduler (`"tcp://…"`, `"tls://…"`), its scheduler file (.json), or "local:2" for two processes here. The result
+        does not depend on it.
     random_state : int, Generator or RandomState, default=None
         Seed of all that is random; give a number for the same fit again.
     verbose : bool, default=False

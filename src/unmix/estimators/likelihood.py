@@ -84,8 +84,8 @@ class PoissonNMF(CountsEstimator):
         Threads; None or −1 for all available cores. The result does not depend on it.
     engine : str, default=None
         Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of
-        its scheduler ("tcp://…", "tls://…"), its scheduler file (.json), or "local:2" for two processes here. The result does
-        not depend on it.
+        its scheduler (`"tcp://…"`, `"tls://…"`), its scheduler file (.json), or "local:2" for two processes here. The result
+        does not depend on it.
     dtype : str, default="float64"
         "float64", or "float32" to store the factors in half the memory (sums and objective stay in double precision).
     random_state : int, Generator or RandomState, default=None
@@ -560,8 +560,8 @@ class TopicModel(PoissonNMF):
         Threads; None or −1 for all available cores. The result does not depend on it.
     engine : str, default=None
         Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of
-        its scheduler ("tcp://…", "tls://…"), its scheduler file (.json), or "local:2" for two processes here. The result does
-        not depend on it.
+        its scheduler (`"tcp://…"`, `"tls://…"`), its scheduler file (.json), or "local:2" for two processes here. The result
+        does not depend on it.
     dtype : str, default="float64"
         "float64", or "float32" to store the factors in half the memory (sums and objective stay in double precision).
     random_state : int, Generator or RandomState, default=None
