@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from inspect import signature
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
 from unmix.counts import Counts, CountsLike
@@ -35,6 +36,7 @@ from unmix.threads import use_threads
 from unmix.types import Floats, Record, Seed
 
 Init = str | tuple[ArrayLike, ArrayLike] | Fit
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 ALIKE = {"PoissonNMF", "TopicModel"}  # two ways to read one fit
 MOST_FRACTIONS = 0.5  # of the values; a matrix with more is no matrix of counts
@@ -610,6 +612,11 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         check_word(getattr(self, "engine", None))
         if not isinstance(getattr(self, "online", None), Online | None):
             raise ValueError(f"online={self.online!r}; give None or unmix.Online(batch_size=...)")
+
+
+def where_online(method: Method) -> Method:
+    """A method that an estimator has only where its parameters allow for online learning. `available_if` forgets its type."""
+    return available_if(lambda self: self._check_online() is None)(method)
 
 
 def check_smoothing(smoothing: float) -> None:

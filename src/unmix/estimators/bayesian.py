@@ -10,13 +10,12 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from unmix.counts import Counts, CountsLike
 from unmix.engines.using import engine
 from unmix.estimators import streamed
-from unmix.estimators.base import Init, generator
+from unmix.estimators.base import Init, generator, where_online
 from unmix.estimators.likelihood import PoissonNMF
 from unmix.estimators.posterior import PosteriorEstimator
 from unmix.fit import Fit
@@ -121,7 +120,7 @@ class VariationalEstimator(PosteriorEstimator):
         (L, F), note = self._first_factors(Problem(task.X, self.n_components), rng)
         return phases[0], solver.start(task, *task.model.start(task.sides, task.X, L, F)), note
 
-    @available_if(lambda self: self._check_online() is None)
+    @where_online
     def partial_fit(self, X: CountsLike | Shards, y: None = None) -> Self:
         """Learn from one more batch of samples (online variational inference).
 
@@ -241,8 +240,8 @@ class LDA(VariationalEstimator):
         Threads; None or −1 for all available cores. The result does not depend on it.
     engine : str, default=None
         Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of
-        its scheduler ("tcp://…", "tls://…"), its scheduler file (.json), or "local:2" for two processes here. The result does
-        not depend on it.
+        its scheduler (`"tcp://…"`, `"tls://…"`), its scheduler file (.json), or "local:2" for two processes here. The result
+        does not depend on it.
     random_state : int, Generator or RandomState, default=None
         Seed of all that is random; give a number for the same fit again.
     verbose : bool, default=False
@@ -391,8 +390,8 @@ class GammaPoisson(VariationalEstimator):
         Threads; None or −1 for all available cores. The result does not depend on it.
     engine : str, default=None
         Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of
-        its scheduler ("tcp://…", "tls://…"), its scheduler file (.json), or "local:2" for two processes here. The result does
-        not depend on it.
+        its scheduler (`"tcp://…"`, `"tls://…"`), its scheduler file (.json), or "local:2" for two processes here. The result
+        does not depend on it.
     random_state : int, Generator or RandomState, default=None
         Seed of all that is random; give a number for the same fit again.
     verbose : bool, default=False
@@ -532,8 +531,8 @@ class BayesianPoissonNMF(VariationalEstimator):
         Threads; None or −1 for all available cores. The result does not depend on it.
     engine : str, default=None
         Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of
-        its scheduler ("tcp://…", "tls://…"), its scheduler file (.json), or "local:2" for two processes here. The result does
-        not depend on it.
+        its scheduler (`"tcp://…"`, `"tls://…"`), its scheduler file (.json), or "local:2" for two processes here. The result
+        does not depend on it.
     random_state : int, Generator or RandomState, default=None
         Seed of all that is random; give a number for the same fit again.
     verbose : bool, default=False

@@ -12,14 +12,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from unmix import solvers
 from unmix.counts import Counts, CountsLike
 from unmix.engines.using import engine
 from unmix.estimators import streamed
-from unmix.estimators.base import SMOOTHING, CountsEstimator, Init, check_smoothing, generator
+from unmix.estimators.base import SMOOTHING, CountsEstimator, Init, check_smoothing, generator, where_online
 from unmix.fit import Fit
 from unmix.models.poisson import check_factors, logliks
 from unmix.models.priors import Dirichlet, Gamma
@@ -84,8 +83,8 @@ class PoissonNMF(CountsEstimator):
         Threads; None or −1 for all available cores. The result does not depend on it.
     engine : str, default=None
         Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of
-        its scheduler ("tcp://…", "tls://…"), its scheduler file (.json), or "local:2" for two processes here. The result does
-        not depend on it.
+        its scheduler (`"tcp://…"`, `"tls://…"`), its scheduler file (.json), or "local:2" for two processes here. The result
+        does not depend on it.
     dtype : str, default="float64"
         "float64", or "float32" to store the factors in half the memory (sums and objective stay in double precision).
     random_state : int, Generator or RandomState, default=None
@@ -206,7 +205,7 @@ class PoissonNMF(CountsEstimator):
             ]
         return phases
 
-    @available_if(lambda self: self._check_online() is None)
+    @where_online
     def partial_fit(self, X: CountsLike | Shards, y: None = None) -> Self:
         """Learn from one more batch of samples (online EM).
 
@@ -560,8 +559,8 @@ class TopicModel(PoissonNMF):
         Threads; None or −1 for all available cores. The result does not depend on it.
     engine : str, default=None
         Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of
-        its scheduler ("tcp://…", "tls://…"), its scheduler file (.json), or "local:2" for two processes here. The result does
-        not depend on it.
+        its scheduler (`"tcp://…"`, `"tls://…"`), its scheduler file (.json), or "local:2" for two processes here. The result
+        does not depend on it.
     dtype : str, default="float64"
         "float64", or "float32" to store the factors in half the memory (sums and objective stay in double precision).
     random_state : int, Generator or RandomState, default=None

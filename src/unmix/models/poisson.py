@@ -8,7 +8,7 @@ KKT    : gradients ∂loss/∂L = u − A, ∂loss/∂F = v − B are >= 0, and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +27,25 @@ def expected_total(L: Factor, F: Factor) -> float:
     return float(column_sums(L) @ column_sums(F))
 
 
+@overload
+def loglik(
+    X: CountsLike,
+    L: ArrayLike,
+    F: ArrayLike,
+    model: Literal["poisson", "multinomial"] = ...,
+    per_sample: Literal[False] = ...,
+    n_jobs: int | None = ...,
+) -> float: ...
+@overload
+def loglik(
+    X: CountsLike,
+    L: ArrayLike,
+    F: ArrayLike,
+    model: Literal["poisson", "multinomial"] = ...,
+    *,
+    per_sample: Literal[True],
+    n_jobs: int | None = ...,
+) -> Floats: ...
 def loglik(
     X: CountsLike,
     L: ArrayLike,
