@@ -419,6 +419,10 @@ def _names(names: ArrayLike | None, expected: int, what: str) -> Names | None:
     texts = list(map(str, plain))
     if len(texts) != expected:
         raise ValueError(f"{len(texts)} names for {expected} {what}; give one name each")
+    if nul := next((text for text in texts if "\0" in text), None):
+        raise ValueError(
+            f"the name {nul[:40]!r} among the {what} has a NUL character, which no file can hold; remove it"
+        )
     return as_names(texts)
 
 

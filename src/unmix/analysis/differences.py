@@ -180,7 +180,7 @@ class Differences(Result):
         each = {"counts": self.counts, "frequency": self.frequency, "dispersion": self.dispersion}
         return pd.DataFrame(
             {
-                "feature": np.tile(np.array(self.names), K),
+                "feature": np.tile(np.array(self.names, dtype=object), K),
                 "topic": np.repeat(np.arange(1, K + 1), m),
                 **{name: array.T.ravel() for name, array in columns.items()},
                 "rate": self.rate.T.ravel(),

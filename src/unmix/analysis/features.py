@@ -134,13 +134,13 @@ def top_features(fit: Fit, n: int = 10) -> pd.DataFrame:
     """
     best = distinctive_features(fit, n)
     topics, places = np.repeat(np.arange(fit.n_topics), [len(rows) for rows in best]), np.concatenate(best)
-    named = {} if fit.names is None else {"name": np.array(fit.labels)[topics]}
+    named = {} if fit.names is None else {"name": np.array(fit.labels, dtype=object)[topics]}
     return pd.DataFrame(
         {
             "topic": topics + 1,
             **named,
             "rank": np.concatenate([np.arange(1, len(rows) + 1) for rows in best]),
-            "feature": np.array(feature_names(fit))[places],
+            "feature": np.array(feature_names(fit), dtype=object)[places],
             "share": fit.topics[places, topics],
             "lift": lifts(fit)[places, topics],
         }

@@ -65,7 +65,8 @@ def lively() -> bool:
 def answer(content: Mapping[str, Any]) -> None:
     """One JSON object, if that was asked for."""
     if Invocation.json:
-        print(json_module.dumps(_finite(content), ensure_ascii=False, indent=2))
+        text = json_module.dumps(_finite(content), ensure_ascii=False, indent=2, default=str)
+        print("".join(c if c.isprintable() or c == "\n" else json_module.dumps(c)[1:-1] for c in text))
 
 
 def _finite(value: Any) -> Any:
@@ -301,7 +302,9 @@ def table(rows: pd.DataFrame) -> None:
         return
     shown = Table(box=None, pad_edge=False)
     for name in rows:
-        shown.add_column(Text(str(name).replace("_", " ")), justify="left" if rows[name].dtype == object else "right")
+        shown.add_column(
+            Text(printable(str(name).replace("_", " "))), justify="left" if rows[name].dtype == object else "right"
+        )
     for row in rows.itertuples(index=False):
         shown.add_row(*(Text(printable(_brief(value))) for value in row))
     console().print(shown)

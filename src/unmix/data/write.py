@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unmix.counts import Counts
+from unmix.data.spreadsheet import write_csv
 from unmix.files import is_temporary, replacing
 from unmix.fit import Fit
 from unmix.folders import claimed, replacing_folder
@@ -109,7 +110,7 @@ def proportions_file(
                 array[written : written + len(proportions)] = proportions
             else:
                 table = _by_topic(proportions, labels, samples, "sample", written)
-                table.to_csv(temporary, mode="a", header=not written, encoding="utf-8", lineterminator="\n")
+                write_csv(table, temporary, index=True, mode="a", header=not written)
             written += len(proportions)
 
         yield write
@@ -153,4 +154,4 @@ def write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
 
 def _write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
     with replacing(path) as temporary:
-        table.to_csv(temporary, encoding="utf-8", lineterminator="\n")
+        write_csv(table, temporary, index=True)

@@ -22,6 +22,7 @@ from unmix.data.read.names import as_names, whole_numbers
 from unmix.data.read.raw_counts import SMALLER, RawCounts, ReadOptions, listed
 from unmix.data.read.text import TEXT_FIELD, counted
 from unmix.data.read.titles import naming
+from unmix.data.spreadsheet import unguarded_table
 from unmix.memory import require
 
 MISSING = {"nan", "na", "n/a", "null", "none", "-", "."}
@@ -87,7 +88,7 @@ def _cells(path: Path, separators: str, encoding: str | None) -> tuple[list[str]
     """The first row as text, and the others as pandas understands them; what may be names stays text."""
     with _parsed(path, separators, encoding) as (header, separator, file, rules):
         table = pd.read_csv(file, **rules)
-    return _checked(path, separator, header, table, encoding), table
+    return unguarded_table(_checked(path, separator, header, table, encoding), table)
 
 
 def cells_of(path: Path, separators: str, encoding: str | None) -> Iterator[tuple[list[str], pd.DataFrame]]:
@@ -96,7 +97,7 @@ def cells_of(path: Path, separators: str, encoding: str | None) -> Iterator[tupl
         rows = max(16, CELLS // max(1, len(header)))
         with pd.read_csv(file, chunksize=rows, **rules) as tables:
             for table in tables:
-                yield _checked(path, separator, header, table, encoding), table
+                yield unguarded_table(_checked(path, separator, header, table, encoding), table)
 
 
 @contextmanager
