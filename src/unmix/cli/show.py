@@ -26,15 +26,17 @@ if TYPE_CHECKING:
     from unmix.shards import Shards
 
 WORDS_SHOWN = 8
+KKT_MEANS = "0 at an optimum"
 PARAMETERS = (
     "layer raw transpose encoding text_column id_column title_column snippets skip_bad min_df max_df stop_words ngrams "
-    "n_components n_init random_state"
+    "n_components n_init random_state max_iter"
 )
 OTHERWISE_CALLED = {"n_components": "-k", "n_init": "--starts", "random_state": "--seed"}
 # a parameter, perhaps with its value, that is no part of a longer word, of the name of a file or of what stands in quotes
 PARAMETER = re.compile(
     rf"(?<![\w'./-])(?P<name>{'|'.join(PARAMETERS.split())})(?:=(?P<value>'[^']*'|[\w.]*\w))?(?![\w'/=]|\.\w)"
 )
+QUESTION = re.compile(r"\bunmix\.(\w+)\(fit\)")  # about a fit, to the library
 
 
 class Invocation:
@@ -105,7 +107,7 @@ def in_terminal_words(text: str) -> str:
     >>> in_terminal_words("use layer='counts', raw=True or transpose=False; name the field with text_column")
     'use --layer counts, --raw or --no-transpose; name the field with --text-column'
     """
-    return PARAMETER.sub(_option, text)
+    return PARAMETER.sub(_option, QUESTION.sub(r"unmix \1", text))
 
 
 def _option(found: re.Match[str]) -> str:
@@ -172,9 +174,10 @@ def outcome(fit: Fit) -> str:
     maximised = f"{fit.objective} {last['objective']:,.1f}, " if fit.objective else ""
     verb = {"converged": "converged", "max_iter": "stopped", "interrupted": "interrupted"}[fit.status]
     left = "" if isnan(fit.remaining_gain) else f", about {brief(fit.remaining_gain)} left to gain"
+    residual = "" if isnan(fit.kkt) else f", KKT {brief(fit.kkt)} ({KKT_MEANS})"
     return (
         f"{verb} after {plural(last['iteration'], 'iteration')}, {last['seconds']:.1f} s{left}: "
-        f"{maximised}Poisson log-likelihood {fit.loglik:,.1f}{'' if isnan(fit.kkt) else f', KKT {brief(fit.kkt)}'}."
+        f"{maximised}Poisson log-likelihood {fit.loglik:,.1f}{residual}."
     )
 
 
@@ -237,7 +240,7 @@ def describe_fit(fit: Fit) -> dict[str, str]:
         "features": f"{len(fit.F):,}" + examples(fit.features),
         **({fit.objective: f"{last['objective']:,.2f}"} if fit.objective else {}),
         "log-likelihood": f"{fit.loglik:,.2f} (Poisson)",
-        "KKT residual": "none for this model" if isnan(fit.kkt) else f"{fit.kkt:.2g}",
+        "KKT residual": "none for this model" if isnan(fit.kkt) else f"{fit.kkt:.2g} ({KKT_MEANS})",
         "status": f"{fit.status} after {last['iteration']} iterations, {last['seconds']:.1f} s",
         "left to gain": "nobody can tell" if isnan(fit.remaining_gain) else f"about {fit.remaining_gain:.2g}",
         "parameters": ", ".join(f"{key}={value}" for key, value in fit.params.items() if key != "model"),

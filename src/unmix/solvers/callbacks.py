@@ -48,7 +48,7 @@ class StopAtKKT:
     def __call__(self, progress: Progress) -> str | None:
         if progress.row["iteration"] % self.every:
             return None
-        progress.row["kkt"] = progress.problem.kkt(progress.state)
+        progress.row["kkt"] = progress.problem.kkt(progress.state.point)
         return "converged" if progress.row["kkt"] <= self.threshold else None
 
 
@@ -83,7 +83,7 @@ class MeasureKKT:
             self._next = 1
         if iteration >= self._next:
             self._next = max(iteration + 1, round(self.growth * iteration))
-            progress.row["kkt"] = progress.problem.kkt(progress.state)
+            progress.row["kkt"] = progress.problem.kkt(progress.state.point)
 
 
 @dataclass

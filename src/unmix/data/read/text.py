@@ -122,8 +122,8 @@ def readable(folder: Path, files: list[Path], options: ReadOptions) -> tuple[lis
 
 
 def read_document(file: Path, encoding: str | None) -> str:
-    """The text of a file of a folder. Where the encoding has a byte a letter, some files may be UTF-8 all the same: letters
-    beyond ASCII that are valid as UTF-8 are nothing else."""
+    """The text of a file of a folder. Where an encoding has a byte a letter, some files may be UTF-8 all the same: letters beyond
+    ASCII that are valid as UTF-8 are nothing else."""
     if encoding is not None and BYTE_A_LETTER.match(codecs.lookup(checked_encoding(encoding)).name):
         with suppress(UnicodeError), opened(file) as raw:
             if not (text := raw.read().decode("utf-8-sig")).isascii():

@@ -11,7 +11,7 @@ function showFit() {
   const best = Math.max(...trace.values.filter((value) => value !== null));
   const gaps = trace.values.map((value, i) => ({ x: trace.seconds[i], y: value === null ? null : best - value }));
   const residuals = trace.kkt.map((value, i) => ({ x: trace.seconds[i], y: value }));
-  const charts = [chart(`${trace.name} below the best`, gaps, moves), chart("KKT residual", residuals, [])];
+  const charts = [chart(`${trace.name} below the best`, gaps, moves), chart("KKT residual, 0 at an optimum", residuals, [])];
   $("fit-charts").replaceChildren(...charts.filter(Boolean));
 
   unfolding("fit-table", () => {
@@ -39,7 +39,7 @@ function fitFacts(trace, moves) {
   add(starts.length, "started from", () => starts.join(", "));
   add(page.objective?.value, page.objective?.name, () => minus(grouped(page.objective.value, 2)));
   add(page.loglik !== null, "log-likelihood", () => minus(grouped(page.loglik, 2)));
-  add(kkt.length, "KKT residual", () => String(Number(kkt.at(-1).toPrecision(2))));
+  add(kkt.length, "KKT residual", () => `${Number(kkt.at(-1).toPrecision(2))} (0 at an optimum)`);
   add(moves.length, "moves to leave a poor optimum", () => `${moves.length} tried, ${kept.length} kept`);
   return known;
 }
