@@ -47,8 +47,9 @@ SANITIZED := $(addprefix tests/test_,kernels.py kernel_arguments.py kernel_threa
 sanitize-%: build/sanitize-%/installed
 	rm -f build/sanitize-$*/report*
 	LD_PRELOAD="$$($(CXX) -print-file-name=lib$(RUNTIME_$*).so) $$($(CXX) -print-file-name=libstdc++.so.6)" \
-	ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/build/sanitize-$*/report UBSAN_OPTIONS=print_stacktrace=1 \
-	TSAN_OPTIONS=ignore_noninstrumented_modules=1:die_after_fork=0:report_signal_unsafe=0:log_path=$(CURDIR)/build/sanitize-$*/report \
+	ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/build/sanitize-$*/report \
+	UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/build/sanitize-$*/report \
+	TSAN_OPTIONS=ignore_noninstrumented_modules=1:report_signal_unsafe=0:log_path=$(CURDIR)/build/sanitize-$*/report \
 		build/sanitize-$*/bin/python -m pytest $(SANITIZED)
 	! cat build/sanitize-$*/report* 2> /dev/null
 

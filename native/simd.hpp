@@ -86,10 +86,9 @@ inline double fast_log(double x) {
     constexpr double tiny = std::numeric_limits<double>::min();
     const bool subnormal = x < tiny;
     x = subnormal ? x * 0x1p54 : x;
-    const auto bits = std::bit_cast<int64_t>(x);
-    const auto shifted = static_cast<int64_t>(static_cast<uint64_t>(bits) - 0x3fe6a09e667f3bcd);     // bits of 1/sqrt 2
-    const int64_t exponent = shifted >> 52;
-    const double m = std::bit_cast<double>(bits - (exponent << 52));
+    const auto bits = std::bit_cast<uint64_t>(x);                 // unsigned, lest what is no logarithm overflow
+    const int64_t exponent = static_cast<int64_t>(bits - 0x3fe6a09e667f3bcd) >> 52;      // bits of 1/sqrt 2
+    const double m = std::bit_cast<double>(bits - (static_cast<uint64_t>(exponent) << 52));
     // int64 -> double by the 2^52 trick: plain conversions of 64-bit integers do not vectorise before AVX-512
     const double e = std::bit_cast<double>(exponent + 0x4338000000000000LL) - 0x1.8p52 - (subnormal ? 54.0 : 0.0);
     const double s = (m - 1.0) / (m + 1.0), q = s * s;
