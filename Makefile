@@ -1,4 +1,4 @@
-# The verbs: demo, test, lint, fuzz, test-lowest, test-newest, bench, docs, reproduce. Each makes its own virtual environment
+# The verbs: demo, test, lint, fuzz, kills, test-lowest, test-newest, bench, docs, reproduce. Each makes its own virtual environment
 # first, in .venv; test-lowest in .venv-lowest.
 PYTHON ?= python3
 VENV   := .venv
@@ -8,7 +8,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
 BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.21' ninja
 NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml
 
-.PHONY: demo test lint fuzz test-lowest test-newest bench docs reproduce reproduce-full clean
+.PHONY: demo test lint fuzz kills test-lowest test-newest bench docs reproduce reproduce-full clean
 
 demo: $(VENV)/installed
 	$(BIN)/unmix demo -o demo
@@ -26,6 +26,10 @@ lint: $(VENV)/developed
 FUZZ_EXAMPLES ?= 200
 fuzz: $(VENV)/developed
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest tests -m hypothesis --hypothesis-profile=search
+
+# The long form of what is tested of clusters: 20 kills at random moments, and a fit gone on with after every pass.
+kills: $(VENV)/developed
+	UNMIX_KILLS=20 $(BIN)/python -m pytest -n 1 tests/test_dask.py
 
 # With the lowest versions that pyproject.toml declares; what they depend on in turn is as new as can be, as with pip. All
 # tests but those of the browser and of the pages: the one drives a page that no library draws, the other reads text.
