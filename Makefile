@@ -1,5 +1,5 @@
-# The verbs: demo, test, lint, fuzz, sanitize, wheel, test-lowest, test-newest, bench, docs, reproduce. Each makes its own virtual
-# environment first, in .venv. wheel, test-lowest and test-newest leave that one alone, and take any Python:
+# The verbs: demo, test, lint, fuzz, sanitize, kills, wheel, test-lowest, test-newest, bench, docs, reproduce. Each makes its own
+# virtual environment first, in .venv. wheel, test-lowest and test-newest leave that one alone, and take any Python:
 # `make wheel PYTHON=python3.13`; sanitize is in build/sanitize-*.
 PYTHON ?= python3
 VENV   := .venv
@@ -20,7 +20,7 @@ BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.21' ninja
 NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml
 SOURCES := $(shell find src -type f -not -path '*/__pycache__/*')
 
-.PHONY: demo test lint fuzz sanitize wheel test-lowest test-newest bench docs reproduce reproduce-full clean
+.PHONY: demo test lint fuzz sanitize kills wheel test-lowest test-newest bench docs reproduce reproduce-full clean
 
 demo: $(VENV)/installed
 	$(BIN)/unmix demo -o demo
@@ -52,6 +52,10 @@ sanitize-%: build/sanitize-%/installed
 	TSAN_OPTIONS=ignore_noninstrumented_modules=1:report_signal_unsafe=0:log_path=$(CURDIR)/build/sanitize-$*/report \
 		build/sanitize-$*/bin/python -m pytest $(SANITIZED)
 	! cat build/sanitize-$*/report* 2> /dev/null
+
+# The long form of what is tested of clusters: 20 kills at random moments, and a fit gone on with after every pass.
+kills: $(VENV)/developed
+	UNMIX_KILLS=20 $(BIN)/python -m pytest -n 1 tests/test_dask.py
 
 # A wheel for machines without a compiler, and the sources that it can be built from; both are tried in environments and folders of
 # their own, far from this one.

@@ -387,3 +387,56 @@ def test_the_terminal_keeps_metadata_and_tells_of_features_that_shards_lack(
         assert said in from_file
         assert said in from_shards
     assert Path("file.csv").read_text() == Path("shards.csv").read_text()
+
+
+NEED_MEMORY: dict[str, Callable[[um.Fit, Any], Any]] = {
+    "choose_topics": lambda fit, X: um.choose_topics(X, [1, 2]),
+    "stability": lambda fit, X: um.stability(X, 2),
+    "consensus": lambda fit, X: um.consensus(X, 2),
+    "fit_path": lambda fit, X: um.fit_path(X, [1, 2]),
+    "differences": lambda fit, X: um.differences(fit, X),
+    "intervals": lambda fit, X: um.intervals(fit, X),
+    "coherence": lambda fit, X: um.coherence(fit, X),
+    "transform of a fit": lambda fit, X: fit.transform(X),
+    "loglik": lambda fit, X: um.loglik(X, fit.L, fit.F),
+    "deviance": lambda fit, X: um.deviance(X, fit.L, fit.F),
+    "kkt": lambda fit, X: um.kkt(X, fit.L, fit.F),
+    "Counts": lambda fit, X: um.Counts(X),
+}
+
+
+@pytest.mark.parametrize("name", NEED_MEMORY)
+def test_what_needs_counts_in_memory_says_so_of_shards_and_what_to_give(name: str) -> None:
+    shards = um.Shards.of(some_counts())
+    fit = um.TopicModel(2, random_state=0, max_iter=2, tol=0).fit(shards).result_
+    with pytest.raises(ValueError, match=r"shards\.sample"):
+        NEED_MEMORY[name](fit, shards)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["stability", "a.shards", "-k", "2"],
+        ["differences", "a-k2", "a.shards"],
+        ["intervals", "a-k2", "a.shards", "-o", "other.csv"],
+        ["freedom", "a-k2", "--loss", "0.1", "--counts", "a.shards", "-o", "other.csv"],
+        ["fit", "a.shards", "-k", "2", "-o", "other", "--stability"],
+        ["fit", "a.shards", "-k", "2", "-o", "other", "--differences"],
+    ],
+    ids=" ".join,
+)
+def test_the_terminal_refuses_shards_by_name_before_any_work(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from unmix.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    shards = um.shard(some_counts(), "a.shards")
+    Path("a-k2").mkdir()
+    um.TopicModel(2, random_state=0, max_iter=2, tol=0).fit(shards).result_.save("a-k2/model.safetensors")
+    with pytest.raises(SystemExit) as exit:
+        main(command)
+    said = " ".join(capsys.readouterr().err.split())
+    assert exit.value.code == 2, said
+    assert "shards" in said
+    assert not list(tmp_path.glob("other*"))

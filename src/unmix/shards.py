@@ -217,6 +217,13 @@ class Shards:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        """Whoever takes counts in memory alone asks for this."""
+        raise ValueError(
+            "these are shards, and counts are needed in memory; give shards.sample, the samples that fits start from, or "
+            "shards.take(rows)"
+        )
+
     @property
     def n_shards(self) -> int:
         """int: how many there are."""
@@ -332,6 +339,11 @@ class Shards:
         for start in range(0, last - first, self.rows_per_tile):
             stop = min(start + self.rows_per_tile, last - first)
             yield Tile(first + start, (stop - start, self.shape[1]), shard.rows(start, stop))
+
+    def soon(self, i: int) -> None:
+        """This shard will be asked for: it can be fetched meanwhile."""
+        if self.folder is not None:
+            shard_files.read_soon(self.folder / file_name(i))
 
     def shard(self, i: int) -> Counts:
         """One shard, in memory, with names.

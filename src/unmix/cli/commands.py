@@ -503,7 +503,9 @@ def read_counts(path: Path, *, aloud: bool = True, **reading: Any) -> Counts:
     with show.working(f"reading {path}"):
         counts = read(path, **reading)
     if isinstance(counts, Shards):
-        raise ValueError(f"{path}: a folder of shards, which this command does not take; give a file of counts")
+        raise ValueError(
+            f"{path}: a folder of shards, which this command does not take; give a file of counts, such as of some of the samples"
+        )
     if aloud:
         show.say(f"read {path}: {show.described(counts)}")
     return counts
