@@ -16,6 +16,7 @@ from unmix.registry import MODELS
 
 if TYPE_CHECKING:
     from unmix import analysis, engines, plot, solvers
+    from unmix import sc as sc
     from unmix.analysis.alignment import Alignment, align
     from unmix.analysis.catalogue import CatalogueMatch, match_catalogue
     from unmix.analysis.choice import Choice
