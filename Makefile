@@ -34,9 +34,12 @@ lint: $(VENV)/developed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Searches for examples that break a promise: FUZZ_EXAMPLES random ones for each of some thirty tests.
+# Spoils files of every kind for FUZZ_SECONDS, then searches for examples that break a promise: FUZZ_EXAMPLES random ones for
+# each of some thirty tests.
+FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 200
 fuzz: $(VENV)/developed
+	$(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS)
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest tests -m hypothesis --hypothesis-profile=search
 
 # The kernels compiled to watch themselves, for what is outside arrays or undefined and then for races of threads, and all tests that

@@ -11,7 +11,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -83,6 +83,26 @@ def _peak() -> int:
         return int(line.split()[1]) * 1024
     except (OSError, StopIteration):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def peak_of(act: Callable[[], None]) -> int:
+    """By how many bytes a process grows that does this; it must end well."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        before = _restart_peak()
+        try:
+            act()
+            os.write(writer, str(_peak() - before).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as told:
+        grown = told.read()
+    os.waitpid(child, 0)
+    if not grown:
+        raise AssertionError("it did not end well")
+    return int(grown)
 
 
 def run(

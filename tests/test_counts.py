@@ -283,8 +283,8 @@ def test_nullable_integers_without_missing_values_are_counts() -> None:
     np.testing.assert_array_equal(X.csr.toarray(), [[1, 1], [3, 2]])
 
 
-def test_a_sum_that_overflows_is_refused() -> None:
-    with pytest.raises(ValueError, match="sum overflows"):
+def test_counts_whose_squares_overflow_are_refused() -> None:
+    with pytest.raises(ValueError, match="the counts are too large, up to"):
         Counts([[1e308, 1e308], [1e308, 0]])
 
 

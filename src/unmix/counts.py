@@ -7,7 +7,7 @@ of float64 counts with names. Nothing behind this point checks data again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, Protocol, Self, TypeAlias
 
@@ -21,6 +21,7 @@ from unmix.sides import Sides
 from unmix.types import CSR, Floats, Integers, Names, Record, as_names
 
 SMALLEST = np.finfo(float).tiny  # below it, numbers lose their digits
+LARGEST = 1e150  # beyond it, squares are no numbers any more
 CountsLike: TypeAlias = "ArrayLike | sp.sparray | sp.spmatrix | pd.DataFrame | Counts"
 
 
@@ -132,8 +133,6 @@ class Counts:
             raise ValueError(f"metadata has {len(metadata)} rows for {n} samples; give one row a sample")
         self.metadata = metadata
         self.text = text
-        if not np.isfinite(self.total):
-            raise ValueError("the counts are too large: their sum overflows; divide them by a constant")
 
     def __repr__(self) -> str:
         n, m = self.shape
@@ -312,8 +311,7 @@ class Counts:
     @cached_property
     def total(self) -> float:
         """float: the sum of all counts."""
-        with np.errstate(over="ignore"):  # `__init__` refuses an infinite total
-            return float(self.rows.data.sum())
+        return float(self.rows.data.sum())
 
     @property
     def csr(self) -> sp.csr_array:
@@ -450,6 +448,8 @@ def canonical(matrix: Any, first: int = 0) -> sp.csr_array:
         csr.eliminate_zeros()
     if csr.nnz and (least := csr.data.min()) < SMALLEST:
         raise ValueError(f"the smallest count is {least:g}, too small to work with; multiply all of them by a constant")
+    if csr.nnz and (most := csr.data.max()) > LARGEST:
+        raise ValueError(f"the counts are too large, up to {most:g}; divide all of them by a constant")
     return csr
 
 
@@ -472,7 +472,7 @@ def _to_csr(matrix: Any) -> sp.csr_array:
         )
     if hasattr(matrix, "toarray") and not isinstance(matrix, np.ndarray):
         matrix = matrix.toarray()
-    if isinstance(matrix, Iterator | Mapping):
+    if isinstance(matrix, Iterator | Mapping | Set):
         raise ValueError(f"the matrix is a {type(matrix).__name__}; give an array, a sparse matrix or a DataFrame")
     dense = np.asarray(matrix)
     if dense.dtype == object:

@@ -1,9 +1,9 @@
 """Cells that a spreadsheet would take for a formula: written so that it shows them, read as they were.
 
 A text that begins with = + - @, a tab or a line's end is computed by a program that opens the file, and may start others
-(CWE-1236; OWASP, "CSV Injection"). It is written after an apostrophe, which makes it text, and our readers take that away again. Numbers are
-left alone, and so are texts that are numbers, such as +1 and -0.5. A text that begins with apostrophes before such a letter gets
-another one: what was written is what is read.
+(CWE-1236; OWASP, "CSV Injection"). It is written after an apostrophe, which makes it text, and our readers take that away
+again. Numbers are left alone, and so are texts that are numbers, such as +1 and -0.5. A text that begins with apostrophes
+before such a letter gets another one: what was written is what is read.
 """
 
 from __future__ import annotations
