@@ -48,6 +48,15 @@ def test_what_was_saved_transforms_as_what_was_fitted(name, tmp_path):
     np.testing.assert_allclose(fit.transform(new).sum(axis=1), 1)
 
 
+def test_a_fit_of_the_embedded_speeches_takes_new_texts():
+    fit = um.TopicModel(2, random_state=0, max_iter=3, init="random", prefit=0, tol=0).fit(um.datasets.sotu()).result_
+    words = ["silver", "gold", "coinage"]
+    new = um.Counts([[2, 1, 1]], features=words)
+    with pytest.warns(UserWarning, match="features of the fit are missing"):
+        want = fit.transform(new)
+    np.testing.assert_allclose(fit.transform(["Gold, and silver: the SILVER coinage of us."]), want)
+
+
 def test_features_are_found_by_name_in_any_order_and_what_is_not_there_is_told():
     fit = um.TopicModel(3, random_state=0).fit(X).result_
     want = fit.transform(um.Counts(NEW, features=FEATURES))

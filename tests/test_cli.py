@@ -106,7 +106,7 @@ def test_without_arguments_it_helps(run):
 def test_demo_fits_the_embedded_data_and_says_where_to_look(run):
     code, out, err = run("demo", "-o", "demo")
     assert (code, err) == (0, "")
-    assert "233 samples × 10,065 features" in out
+    assert "233 documents × 10,065 words" in out
     assert "(0 at an optimum)." in out, "what KKT means"
     assert out.count("■") == 8
     assert "converged after" in out

@@ -124,3 +124,5 @@ def test_bad_names_are_refused(case: str) -> None:
 
 def test_completion_shows_the_public_names_alone() -> None:
     assert set(dir(um)) == {*um.__all__, "sc"}
+    for room in (um.datasets, pytest.importorskip("unmix.sc").tl, um.sc.pl):
+        assert dir(room) == sorted(room.__all__)

@@ -104,7 +104,7 @@ def test_the_python_of_the_readme_runs_as_it_stands(folder):
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 def test_what_the_table_of_the_readme_says_to_write_can_be_written(folder):
     X = um.Counts(cells().X, features=WORDS)
-    um.TopicModel(2, random_state=0).fit(um.read(folder / "speeches")).result_.save("speeches.safetensors")
+    um.TopicModel(2, random_state=0, max_iter=5).fit(um.datasets.sotu()).result_.save("speeches.safetensors")
     model = um.TopicModel(2, random_state=0, callbacks=[um.solvers.Checkpoint("run.safetensors")]).fit(X)
     shutil.rmtree(folder / "atlas.shards", ignore_errors=True)
     rows = [re.findall(r"`([^`]+)`", row) for row in TABLE.splitlines()[2:]]

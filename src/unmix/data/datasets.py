@@ -9,6 +9,8 @@ import pandas as pd
 import scipy.sparse as sp
 
 from unmix.counts import Counts
+from unmix.data.read.raw_counts import ReadOptions
+from unmix.data.read.words import settings_of
 from unmix.data.simulate import Cells, correlated_topics, swimmer
 
 __all__ = ["Cells", "correlated_topics", "digits", "sotu", "swimmer"]
@@ -24,7 +26,7 @@ def sotu() -> Counts:
     -------
     Counts
         `metadata` has year, president and party (d democratic, r republican, w whig, f federalist, dr democratic-republican,
-        nu national union, wd whig and democratic, n none).
+        nu national union, wd whig and democratic, n none); `text` says how words are counted, so that a fit takes new texts.
 
     Examples
     --------
@@ -39,7 +41,8 @@ def sotu() -> Counts:
         metadata = pd.read_csv(table, keep_default_na=False)
     names = [f"{year} {president}" for year, president in zip(metadata["year"], metadata["president"], strict=True)]
     words = folder.joinpath("features.txt").read_text(encoding="utf-8").split()
-    return Counts(matrix, samples=names, features=words, metadata=metadata)
+    text = settings_of(ReadOptions(), len(names), None, None)  # by which new texts are counted
+    return Counts(matrix, samples=names, features=words, metadata=metadata, text=text)
 
 
 def digits() -> Counts:
@@ -61,3 +64,7 @@ def digits() -> Counts:
     bunch = load_digits()
     pixels = [f"row {r} column {c}" for r in range(8) for c in range(8)]
     return Counts(bunch.data, features=pixels, metadata=pd.DataFrame({"digit": np.asarray(bunch.target)}))
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -175,3 +175,7 @@ def convergence(
     if show:
         pyplot.show()
     return axes
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -336,3 +336,7 @@ def _written(
         adata = adata.to_memory() if adata.isbacked else adata.copy()
     write(adata, fit, key, places, {name: value for name, value in source.items() if value is not None}, colours)
     return adata if copy else None
+
+
+def __dir__() -> list[str]:
+    return __all__
