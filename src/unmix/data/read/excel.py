@@ -24,7 +24,7 @@ def read_xlsx(path: Path, options: ReadOptions) -> RawCounts:
         require(BYTES_A_BYTE * size, "its sheets", SMALLER)
         with pd.ExcelFile(path, engine="openpyxl") as book:
             sheets = [str(name) for name in book.sheet_names]
-            cells = book.parse(0, header=None, **ONLY_EMPTY_IS_MISSING)
+            cells = pd.read_excel(book, sheet_name=0, header=None, **ONLY_EMPTY_IS_MISSING)
     header, table = _table(cells)
     raw = from_table(header, table, options)
     if len(sheets) > 1:
