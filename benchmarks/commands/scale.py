@@ -8,6 +8,7 @@ import resource
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,10 @@ def measured(n: int, folder: Path, arguments: Namespace) -> dict[str, Any]:
     row["drawn and written, M nonzeros / s"] = np.nan if there else shards.nnz / (time.perf_counter() - began) / 1e6
 
     def passes(engine: str) -> tuple[float, float, float]:
-        with get_context("spawn").Pool(1) as alone:
-            return alone.apply(a_pass, (engine, path, cells.topics, arguments))
+        with ProcessPoolExecutor(
+            1, get_context("spawn")
+        ) as alone:  # a process that may start others, unlike those of a Pool
+            return alone.submit(a_pass, engine, path, cells.topics, arguments).result()
 
     seconds, processor, peak = passes("disk")
     row |= {
