@@ -191,6 +191,8 @@ def _check(found: Result) -> None:
         kinds = tuple(kind for word in told for kind in TYPES.get(word, (type(None),) if word == "None" else (object,)))
         if not isinstance(value, kinds) or (isinstance(value, bool) and object not in kinds):
             raise ValueError(f"{one.name} is {schema.brief(value)}")
+        if told[0] == "list[int]":
+            schema.listed(schema.whole())(value, one.name)
         shape = found.LAYOUT.shapes.get(one.name)
         if shape is not None and array is not None and not _fits(array, shape, sizes):
             raise ValueError(f"{one.name} has the shape {array.shape}")
