@@ -48,10 +48,13 @@ def test_a_folder_holds_the_fit_in_tables(fit, tmp_path):
     write_fit(fit, folder)
     names = ["exposures.csv", "model.safetensors", "proportions.csv", "top_features.csv", "topics.csv", "trace.csv"]
     assert sorted(path.name for path in folder.iterdir()) == names
-    table = partial(pd.read_csv, float_precision="round_trip")
-    np.testing.assert_array_equal(table(folder / "proportions.csv", index_col="sample"), fit.proportions)
-    np.testing.assert_array_equal(table(folder / "topics.csv", index_col="feature"), fit.topics)
-    pd.testing.assert_series_equal(table(folder / "trace.csv")["loglik"], fit.trace["loglik"])
+    texts = partial(
+        pd.read_csv, dtype=str
+    )  # and Python's own float: versions of pandas differ in the last digit of theirs
+    for name, index, expected in (("proportions", "sample", fit.proportions), ("topics", "feature", fit.topics)):
+        written = texts(folder / f"{name}.csv", index_col=index).to_numpy(object)
+        np.testing.assert_array_equal([[float(number) for number in row] for row in written], expected)
+    assert [float(number) for number in texts(folder / "trace.csv")["loglik"]] == fit.trace["loglik"].tolist()
     assert set(pd.read_csv(folder / "top_features.csv")["topic"]) == {1, 2}
     assert um.load(folder / "model.safetensors").loglik == fit.loglik
 
