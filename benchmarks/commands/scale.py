@@ -108,7 +108,7 @@ def timed(engine: Any, shards: Any, start: Any, arguments: Namespace) -> tuple[f
             before = time.perf_counter(), processor_seconds()
             state = solver.step(task, state)
             seconds.append((time.perf_counter() - before[0], processor_seconds() - before[1]))
-    clock, processor = np.median(seconds[1:] or seconds, axis=0)
+    clock, processor = np.maximum(np.median(seconds[1:] or seconds, axis=0), 1e-9)
     return float(clock), float(processor), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 

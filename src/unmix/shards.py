@@ -221,7 +221,7 @@ class Shards:
         """Whoever takes counts in memory alone asks for this."""
         raise ValueError(
             "these are shards, and counts are needed in memory; give shards.sample, the samples that fits start from, or "
-            "shards.take(rows)"
+            "shards.take(rows), and where a fit of the same samples is needed, a fit of those"
         )
 
     @property

@@ -56,7 +56,7 @@ def checked(fit: Known, X: CountsLike) -> tuple[int, Counts]:
     """The number of topics, and the counts, of the same samples."""
     if isinstance(X, Shards):
         raise ValueError(
-            "X is shards; differences are found in memory: give shards.sample, or counts of some of the features or samples"
+            "X is shards; differences are found in memory: fit shards.sample, or shards.take(rows), and ask with that fit"
         )
     counts = X if isinstance(X, Counts) else Counts(X)
     return proportions_of(fit, counts).shape[1], counts
