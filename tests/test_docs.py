@@ -215,6 +215,11 @@ def test_docstrings_mean_what_they_say() -> None:
     assert rewritten(also) == [*also[:2], links, *also[3:]]
 
 
+def test_the_type_of_a_property_stands_before_what_it_is() -> None:
+    with_type_first = extension("plain_docstrings").with_type_first
+    assert with_type_first(["int: how many: K.", "", "More."]) == ["", "*int* – how many: K.", "", "More."]
+
+
 def test_only_what_a_person_constructs_has_the_signature_of_its_constructor() -> None:
     signature = extension("plain_docstrings").signature
     assert signature(None, "class", "unmix.Choice", um.Choice, None, "(table)", "") == ("", "")

@@ -3,6 +3,7 @@
 - outside of code, stars, bars and trailing underscores mean themselves: `L*` is a name, not the start of emphasis;
 - `names` in backquotes become links where there is such a name; other code in backquotes is just code;
 - names of classes, also in types, and those of "See Also" are links to what they name in `unmix`;
+- the type of a property stands before what it is;
 - indented blocks that follow a blank line are code or equations, as they stand;
 - what nobody constructs, as a function makes it, is shown without the signature of its constructor.
 """
@@ -78,8 +79,16 @@ def rewritten(lines: list[str]) -> list[str]:
     return out
 
 
+def with_type_first(lines: list[str]) -> list[str]:
+    """Of a property, `type: what it is` in one line; napoleon, which would put the type below, sees none in an empty line."""
+    kind, _, meaning = lines[0].partition(": ")
+    return ["", f"*{kind}* – {meaning}", *lines[1:]] if meaning else lines
+
+
 def process(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     lines[:] = rewritten(lines)
+    if what == "property":
+        lines[:] = with_type_first(lines)
 
 
 def signature(
