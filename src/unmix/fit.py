@@ -18,6 +18,7 @@ from unmix.deprecation import warn
 from unmix.models.topics import poisson_to_topics
 from unmix.registry import MODELS
 from unmix.types import Factor, Floats, Record, Status
+from unmix.words import ENDS, brief, objective, plural, size
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -33,7 +34,7 @@ class Fit:
     >>> import unmix as um
     >>> fit = um.TopicModel(3, random_state=0).fit(um.datasets.digits()).result_
     >>> fit
-    Fit(1797 samples × 64 features, 3 topics, converged, about ... left to gain, log-likelihood -...)
+    Fit(1,797 samples × 64 features, 3 topics, converged, about ... left to gain, Poisson log-likelihood -...)
     >>> bool(np.allclose(fit.proportions.sum(axis=1), 1))
     True
     """
@@ -61,9 +62,10 @@ class Fit:
     names: NDArray[np.str_] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
-        (n, k), m = self.L.shape, len(self.F)
-        left = "" if np.isnan(self.remaining_gain) else f", about {self.remaining_gain:.2g} left to gain"
-        return f"Fit({n} samples × {m} features, {k} topics, {self.status}{left}, log-likelihood {self.loglik:,.2f})"
+        left = "" if np.isnan(self.remaining_gain) else f", about {brief(self.remaining_gain)} left to gain"
+        reached = f"Poisson log-likelihood {objective(self.loglik)}"
+        shape = size(len(self.L), len(self.F), text=bool(self.text))
+        return f"Fit({shape}, {plural(self.n_topics, 'topic')}, {ENDS[self.status]}{left}, {reached})"
 
     @property
     def n_topics(self) -> int:
