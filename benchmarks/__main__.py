@@ -33,6 +33,7 @@ COMMANDS = {
     "stops": ("data-folder", "threads"),
     "ends": ("data-folder", "threads"),
     "scale": ("threads",),
+    "million": ("data-folder", "threads"),
     "cluster": (),
     "choose": ("data", "data-folder", "threads"),
     "suggests": ("data-folder", "threads"),

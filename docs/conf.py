@@ -13,7 +13,6 @@ import unmix
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
-import plain_docstrings  # noqa: E402 - found only now
 
 project = "unmix"
 author = "The unmix developers"
@@ -33,6 +32,7 @@ extensions = [
 exclude_patterns = ["_build", "_ext", "_kernel"]
 source_suffix = {".md": "myst-nb"}
 language = "en-gb"
+smartquotes_action = "De"  # quotes stay as they are typed: those around "auto" belong to Python
 
 # Pages
 html_theme = "furo"
@@ -48,13 +48,13 @@ pygments_style, pygments_dark_style = "default", "native"
 
 # Reference
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # the types are in the source, one click away; here they would hide the names
-maximum_signature_line_length = 90
+autodoc_typehints = "none"  # docstrings have them, in words
 napoleon_google_docstring = False
 napoleon_attr_annotations = False
-napoleon_custom_sections = list(plain_docstrings.AS_TEXT.values())
+napoleon_custom_sections = [("Attributes", "params_style"), "See Also"]  # a list as parameters are, and one of links
+napoleon_use_rtype = False  # the type stands before what it is
 default_role = "py:obj"  # a link where there is such a name, plain code otherwise
-toc_object_entries = False
+toc_object_entries_show_parents = "hide"
 
 # Tutorials
 nb_execution_mode = "force"  # results are those of the library as it is, not of an earlier one

@@ -1,4 +1,5 @@
-// What the bindings share: the array types they take, and the checks before anything is computed.
+// What the bindings share: the array types they take, and the checks before anything is computed. Whatever the arrays hold, no kernel
+// reads or writes outside them; that nobody else changes them meanwhile is the caller's part.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -29,11 +30,37 @@ inline void require(bool ok, const char* what) {
     if (!ok) throw std::invalid_argument(what);
 }
 
+// NumPy allows numbers at any address; the compiler counts on multiples of their size.
+template <class Array> bool is_aligned(const Array& array) {
+    return reinterpret_cast<std::uintptr_t>(array.data()) % (array.dtype().bits / 8) == 0;
+}
+template <class Array> bool is_aligned(const std::optional<Array>& array) { return !array || is_aligned(*array); }
+template <class... Arrays> void require_aligned(const Arrays&... arrays) {
+    require((is_aligned(arrays) && ...), "an array does not begin at a multiple of its item size; give a copy of it");
+}
+
+// The number of topics: small enough that nothing computed from it, their products in `posteriors` apart, overflows an int.
+inline int topics_of(std::size_t columns) {
+    require(columns >= 1 && columns <= std::size_t(1) << 24, "give at least one topic, and at most 2^24");
+    return static_cast<int>(columns);
+}
+
+// Rows that follow each other from the first to the last of `nonzeros`.
+inline void require_rows(const Indptr& indptr, std::size_t nonzeros) {
+    require(indptr.shape(0) >= 1, "indptr is empty; it needs a number more than there are rows");
+    const int64_t *at = indptr.data(), *last = at + indptr.shape(0) - 1;
+    require(*at == 0 && *last == static_cast<int64_t>(nonzeros), "indptr does not lead from 0 to the number of nonzeros");
+    bool falls = false;
+    for (; at < last; ++at) falls |= at[1] < at[0];
+    require(!falls, "indptr falls");
+}
+
 template <class Array> Sparse sparse(const Indptr& indptr, const Indices& indices, const Array& values) {
-    require(indptr.shape(0) >= 1 && indices.shape(0) == values.shape(0), "indptr, indices and data do not fit together");
-    require(indptr.data()[indptr.shape(0) - 1] == static_cast<int64_t>(values.shape(0)), "indptr does not end at the number of nonzeros");
+    require(indices.shape(0) == values.shape(0), "indptr, indices and data do not fit together");
     const bool wide = values.dtype() == nb::dtype<double>();
     require(wide || values.dtype() == nb::dtype<uint16_t>(), "counts are float64 or uint16");
+    require_aligned(indptr, indices, values);
+    require_rows(indptr, values.shape(0));
     const void* first = values.data();
     return {indptr.data(), indices.data(), wide ? static_cast<const double*>(first) : nullptr,
             wide ? nullptr : static_cast<const uint16_t*>(first), static_cast<int64_t>(indptr.shape(0)) - 1};
@@ -45,7 +72,7 @@ inline void require_indices(const Indices& indices, std::size_t rows) {
         low = std::min(low, indices.data()[p]);
         high = std::max(high, indices.data()[p]);
     }
-    require(low >= 0 && high < static_cast<int64_t>(rows), "the matrix has more columns than the fixed factor has rows");
+    require(low >= 0 && high < static_cast<int64_t>(rows), "an index is negative, or beyond the rows of the fixed factor");
 }
 
 // Where in `scratch` a padded factor begins: at a cache line, as loads of whole vectors need it.
@@ -54,8 +81,6 @@ template <class S> inline S* room_in(const Scratch& scratch, std::size_t rows, i
     const auto address = reinterpret_cast<std::uintptr_t>(scratch.data());
     return reinterpret_cast<S*>((address + cache_line - 1) / cache_line * cache_line);
 }
-
-template <int N> struct Number { static constexpr int value = N; };
 
 // Calls f(Number<V>) with the number of 4-topic vectors as a constant for up to 16 topics, and 0 (known at run time) for more.
 template <class F> inline void with_vectors(int topics, F&& f) {

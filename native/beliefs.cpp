@@ -7,11 +7,13 @@ namespace unmix {
 static void log_means_of(In2<double> shape, In1<double> offset, Strided2 prior, Out2<double> geometric, Out1<double> shift,
                          Out1<double> term, int threads) {
     const auto n = shape.shape(0), K = shape.shape(1);
-    require(K >= 1 && offset.shape(0) == K, "offset needs a number a topic");
+    const int topics = topics_of(K);
+    require_aligned(shape, offset, prior, geometric, shift, term);
+    require(offset.shape(0) == K, "offset needs a number a topic");
     require(prior.shape(0) == n && prior.shape(1) == K, "the prior has another shape than the parameters");
     require(geometric.shape(0) == n && geometric.shape(1) == K && shift.shape(0) == n && term.shape(0) == n, "the results have the wrong shape");
     nb::gil_scoped_release release;
-    log_means(shape.data(), n, static_cast<int>(K), offset.data(), {prior.data(), prior.stride(0), prior.stride(1)}, geometric.data(),
+    log_means(shape.data(), n, topics, offset.data(), {prior.data(), prior.stride(0), prior.stride(1)}, geometric.data(),
               shift.data(), term.data(), threads);
 }
 
@@ -19,17 +21,16 @@ static void infer_rows(Scratch scratch, Indptr indptr, Indices indices, Values d
                        In2<double> start, Out2<double> out, In1<double> prior, int steps, double enough, int threads) {
     const Sparse X = sparse(indptr, indices, data);
     require_indices(indices, fixed.shape(0));
+    require_aligned(fixed, scale, start, out, prior);
     const auto n = static_cast<std::size_t>(X.rows), K = fixed.shape(1);
     require(start.shape(0) == n && out.shape(0) == n, "the parameters have another number of rows than the matrix");
-    require(K >= 1 && start.shape(1) == K && out.shape(1) == K && scale.shape(0) == K && prior.shape(0) == K,
+    require(start.shape(1) == K && out.shape(1) == K && scale.shape(0) == K && prior.shape(0) == K,
             "the arrays differ in their number of topics");
-    const int topics = static_cast<int>(K), padded = padded_topics(topics);
+    const int topics = topics_of(K), padded = padded_topics(topics);
     double* room = room_in<double>(scratch, fixed.shape(0), padded);
     nb::gil_scoped_release release;
-    with_vectors(topics, [&](auto v) {
-        infer<decltype(v)::value>(X, fixed.data(), fixed.shape(0), scale.data(), start.data(), out.data(), topics, padded, room,
-                                  prior.data(), steps, enough, threads);
-    });
+    infer(X, fixed.data(), fixed.shape(0), scale.data(), start.data(), out.data(), topics, padded, room, prior.data(), steps, enough,
+          threads);
 }
 
 void bind_beliefs(nb::module_& m) {

@@ -47,23 +47,23 @@ inline void log_means(const double* shape, int64_t rows, int topics, const doubl
 }
 
 // One row of the loop  g_k <- prior_k + b_k sum_p x_p m_pk / (m_p . b),  b = exp(digamma(g)),  until it stands still.
-template <int V> struct Inference : Regression<double, V> {
+struct Inference final : Regression<double> {
     Buffer<double> g;
-    Inference(const double* fixed, int vectors, int topics, int64_t longest) : Regression<double, V>(fixed, vectors, topics, longest) {
+    Inference(const double* fixed, int vectors, int topics, int64_t longest) : Regression<double>(fixed, vectors, topics, longest) {
         g.reserve(4 * vectors + 8);
         for (int k = 0; k < 4 * vectors; ++k) g[k] = 1;     // padding: any number that digamma takes
     }
-    void solve(const double* prior, int steps, double enough) {
-        const int padded = 4 * this->v_count(), topics = this->topics;
+    void infer(const double* prior, int steps, double enough) {
+        const int padded = 4 * vectors;
         double *b = this->b.data(), *numerator = this->numerator.data();
         for (int s = 0; s < steps; ++s) {
             for (int k = 0; k < padded; ++k) b[k] = digamma(g[k]);
             const double highest = *std::max_element(b, b + topics);
             for (int k = 0; k < padded; ++k) b[k] = fast_exp(b[k] - highest);
             for (int k = topics; k < padded; ++k) b[k] = 0;
-            s == 0 ? this->template rates<true>() : this->template rates<>();
-            for (int64_t p = 0; p < this->count; ++p) this->ratio[p] = this->y[p] / this->rate[p];
-            this->numerators();
+            s == 0 ? first_rates() : rates();
+            for (int64_t p = 0; p < count; ++p) ratio[p] = y[p] / rate[p];
+            numerators();
             double change = 0, size = 0;
             for (int k = 0; k < topics; ++k) {
                 const double next = prior[k] + b[k] * numerator[k];
@@ -77,13 +77,12 @@ template <int V> struct Inference : Regression<double, V> {
 };
 
 // Rows without counts get the prior. `scale` multiplies the columns of `fixed`; `room` is for its padded rows.
-template <int V>
-void infer(const Sparse& X, const double* fixed, int64_t fixed_rows, const double* scale, const double* start, double* out, int topics,
+inline void infer(const Sparse& X, const double* fixed, int64_t fixed_rows, const double* scale, const double* start, double* out, int topics,
            int padded, double* room, const double* prior, int steps, double enough, int threads) {
     pad(fixed, fixed_rows, topics, padded, scale, room, threads);
     const int64_t longest = X.longest_row();
     for_row_blocks(row_blocks(X.indptr, X.rows), threads, [&] {
-        return [&, row = Inference<V>(room, padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
+        return [&, row = Inference(room, padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
             row.index_end = X.indices + X.indptr[X.rows];
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t first = X.indptr[i];
@@ -95,7 +94,7 @@ void infer(const Sparse& X, const double* fixed, int64_t fixed_rows, const doubl
                 }
                 X.read(first, row.count, row.y.data());
                 std::copy_n(start + i * topics, topics, row.g.data());
-                row.solve(prior, steps, enough);
+                row.infer(prior, steps, enough);
                 std::copy_n(row.g.data(), topics, out + i * topics);
             }
         };

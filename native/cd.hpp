@@ -12,7 +12,7 @@ namespace unmix {
 
 enum class Rule : int { scd = 0, ccd = 1, sn = 2 };
 
-template <class S, int V> struct CD : Regression<S, V> {
+template <class S> struct CD final : Regression<S> {
     int sweeps;
     Rule rule;
     Buffer<double> columns;                               // m transposed: column k of the row's nonzeros
@@ -20,13 +20,13 @@ template <class S, int V> struct CD : Regression<S, V> {
     int64_t stride = 0;
 
     CD(const S* fixed, int vectors, int topics, int64_t longest, int sweeps, int rule)
-        : Regression<S, V>(fixed, vectors, topics, longest), sweeps(sweeps), rule(static_cast<Rule>(rule)) {
-        columns.reserve(static_cast<std::size_t>(round_up(longest, 4)) * 4 * vectors);
+        : Regression<S>(fixed, vectors, topics, longest), sweeps(sweeps), rule(static_cast<Rule>(rule)) {
+        columns.reserve(round_up(longest, 4) * 4 * vectors);
         resting.reserve(topics);
     }
 
-    void solve() {
-        this->template em_step<true>();
+    void solve() override {
+        this->em_step(true);
         gather();
         this->rates();
         pad();
@@ -38,13 +38,15 @@ template <class S, int V> struct CD : Regression<S, V> {
                 if (!resting[k]) coordinate(k, smallest);
     }
 
+    const S* m(int64_t p) const { return this->fixed + static_cast<int64_t>(this->index[p]) * (4 * this->vectors); }
+
     // whole vectors of nonzeros: the padding has y = 0 and rate = 1, so it adds nothing
     void gather() {
         stride = round_up(this->count, 4);
         for (int64_t p = 0; p < stride; p += 4) {
-            for (int v = 0; v < this->v_count(); ++v) {
+            for (int v = 0; v < this->vectors; ++v) {
                 Vec<double> rows[4];
-                for (int q = 0; q < 4; ++q) rows[q] = p + q < this->count ? load4(this->m(p + q) + 4 * v) : Vec<double>{};
+                for (int q = 0; q < 4; ++q) rows[q] = p + q < this->count ? load4(m(p + q) + 4 * v) : Vec<double>{};
                 for (int k = 0; k < 4; ++k)
                     store(columns.data() + (4 * v + k) * stride + p, Vec<double>{rows[0][k], rows[1][k], rows[2][k], rows[3][k]});
             }

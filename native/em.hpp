@@ -4,12 +4,12 @@
 
 namespace unmix {
 
-template <class S, int V> struct EM : Regression<S, V> {
+template <class S> struct EM final : Regression<S> {
     int steps;
     EM(const S* fixed, int vectors, int topics, int64_t longest, int steps)
-        : Regression<S, V>(fixed, vectors, topics, longest), steps(steps) {}
-    void solve() {
-        for (int s = 0; s < steps; ++s) s == 0 ? this->template em_step<true>() : this->template em_step<>();
+        : Regression<S>(fixed, vectors, topics, longest), steps(steps) {}
+    void solve() override {
+        for (int s = 0; s < steps; ++s) this->em_step(s == 0);
     }
 };
 

@@ -9,11 +9,4 @@ NB_MODULE(UNMIX_MODULE, m) {
     unmix::bind_sums(m);
     unmix::bind_special(m);
     unmix::bind_posterior(m);
-    m.def("cpu_supports", [](const std::string& isa) {
-#if defined(__x86_64__)
-        if (isa == "avx2") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-        if (isa == "avx512") return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-#endif
-        return isa == "baseline";
-    });
 }

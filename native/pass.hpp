@@ -4,19 +4,21 @@
 //
 // and, from the stored ratios, B_jk = sum_i ratio l_ik by walking the transpose (`order` maps its entries to those of X).
 #pragma once
+#include <stdexcept>
+
 #include "regression.hpp"
 
 namespace unmix {
 
 // Any of `numerators` (n x K), `xlog` (n) and `ratio` (nonzeros) may be null. `room` is for the padded rows of `right`.
-template <class S, int V>
+template <class S>
 void pass(const Sparse& X, const S* left, const S* right, int64_t right_rows, int topics, int padded, S* room, double* numerators,
           double* xlog, double* ratio, int threads) {
     const std::vector<double> ones(topics, 1.0);
     pad(right, right_rows, topics, padded, ones.data(), room, threads);
     const int64_t longest = X.longest_row();
     for_row_blocks(row_blocks(X.indptr, X.rows), threads, [&] {
-        return [&, row = Regression<S, V>(room, padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
+        return [&, row = Regression<S>(room, padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
             row.index_end = X.indices + X.indptr[X.rows];
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t start = X.indptr[i];
@@ -24,7 +26,7 @@ void pass(const Sparse& X, const S* left, const S* right, int64_t right_rows, in
                 row.count = X.indptr[i + 1] - start;
                 for (int k = 0; k < padded; ++k) row.b[k] = k < topics ? left[i * topics + k] : 0;
                 X.read(start, row.count, row.y.data());
-                row.template rates<true>();
+                row.first_rates();
                 if (xlog) xlog[i] = row.sum_y_log_rate();
                 for (int64_t p = 0; p < row.count; ++p) row.ratio[p] = row.y[p] / row.rate[p];
                 if (ratio) std::copy_n(row.ratio.data(), row.count, ratio + start);
@@ -37,19 +39,24 @@ void pass(const Sparse& X, const S* left, const S* right, int64_t right_rows, in
     });
 }
 
-template <class S, int V>
+template <class S>
 void gather_ratios(const Sparse& Xt, const int64_t* order, const double* ratio, const S* left, int64_t left_rows, int topics,
                    int padded, S* room, double* numerators, int threads) {
     const std::vector<double> ones(topics, 1.0);
     pad(left, left_rows, topics, padded, ones.data(), room, threads);
     const int64_t longest = Xt.longest_row();
+    const auto nonzeros = static_cast<uint64_t>(Xt.indptr[Xt.rows]);
     for_row_blocks(row_blocks(Xt.indptr, Xt.rows), threads, [&] {
-        return [&, row = Regression<S, V>(room, padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
+        return [&, row = Regression<S>(room, padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
             for (int64_t j = begin; j < end; ++j) {
                 const int64_t start = Xt.indptr[j];
                 row.index = Xt.indices + start;
                 row.count = Xt.indptr[j + 1] - start;
-                for (int64_t p = 0; p < row.count; ++p) row.ratio[p] = ratio[order[start + p]];
+                const int64_t* from = order + start;
+                bool outside = false;                     // looked for here, while `from` is in the cache, not beforehand
+                for (int64_t p = 0; p < row.count; ++p) outside |= static_cast<uint64_t>(from[p]) >= nonzeros;
+                if (outside) throw std::invalid_argument("order has a number that is not one of a nonzero");
+                for (int64_t p = 0; p < row.count; ++p) row.ratio[p] = ratio[from[p]];
                 row.numerators();
                 std::copy_n(row.numerator.data(), topics, numerators + j * topics);
             }

@@ -9,7 +9,8 @@ static void pass_rows(Scratch scratch, Indptr indptr, Indices indices, Values da
                       std::optional<Out2<double>> numerators, std::optional<Out1<double>> xlog, std::optional<Out1<double>> ratio,
                       int threads) {
     const Sparse X = sparse(indptr, indices, data);
-    const int topics = static_cast<int>(left.shape(1));
+    require_aligned(left, right, numerators, xlog, ratio);
+    const int topics = topics_of(left.shape(1));
     const auto n = static_cast<std::size_t>(X.rows);
     require(left.shape(0) == n && right.shape(1) == left.shape(1), "the factors do not fit the matrix");
     require_indices(indices, right.shape(0));
@@ -19,28 +20,23 @@ static void pass_rows(Scratch scratch, Indptr indptr, Indices indices, Values da
     const int padded = padded_topics(topics);
     S* room = room_in<S>(scratch, right.shape(0), padded);
     nb::gil_scoped_release release;
-    with_vectors(topics, [&](auto v) {
-        pass<S, decltype(v)::value>(X, left.data(), right.data(), right.shape(0), topics, padded, room,
-                                    numerators ? numerators->data() : nullptr, xlog ? xlog->data() : nullptr,
-                                    ratio ? ratio->data() : nullptr, threads);
-    });
+    pass(X, left.data(), right.data(), right.shape(0), topics, padded, room, numerators ? numerators->data() : nullptr,
+         xlog ? xlog->data() : nullptr, ratio ? ratio->data() : nullptr, threads);
 }
 
 template <class S>
 static void gather_rows(Scratch scratch, Indptr indptr, Indices indices, In1<int64_t> order, In1<double> ratio, In2<S> left,
                         Out2<double> numerators, int threads) {
     const Sparse Xt = sparse(indptr, indices, ratio);
-    const int topics = static_cast<int>(left.shape(1));
+    require_aligned(order, left, numerators);
+    const int topics = topics_of(left.shape(1));
     require(order.shape(0) == ratio.shape(0), "order needs a number a nonzero");
     require_indices(indices, left.shape(0));
     require(numerators.shape(0) == static_cast<std::size_t>(Xt.rows) && numerators.shape(1) == left.shape(1), "numerators must be shaped like the right factor");
     const int padded = padded_topics(topics);
     S* room = room_in<S>(scratch, left.shape(0), padded);
     nb::gil_scoped_release release;
-    with_vectors(topics, [&](auto v) {
-        gather_ratios<S, decltype(v)::value>(Xt, order.data(), ratio.data(), left.data(), left.shape(0), topics, padded, room,
-                                              numerators.data(), threads);
-    });
+    gather_ratios(Xt, order.data(), ratio.data(), left.data(), left.shape(0), topics, padded, room, numerators.data(), threads);
 }
 
 template <class S> static void bind(nb::module_& m) {

@@ -12,8 +12,10 @@ static void posteriors_of(Scratch scratch, Indptr indptr, Indices indices, Value
     const Sparse Xt = sparse(indptr, indices, data);
     require_indices(indices, weights.shape(0));
     const auto m = static_cast<std::size_t>(Xt.rows), K = weights.shape(1), packed = K * (K + 1) / 2;
-    const int topics = static_cast<int>(K);
-    require(K >= 1 && sums.shape(0) == K && rates.shape(0) == m && shape > 0, "the prior does not fit the weights and the matrix");
+    const int topics = topics_of(K);
+    require(K < std::size_t(1) << 15, "matrices of topics by topics are for fewer than 32,768 topics");
+    require_aligned(weights, sums, rates, gram, labels, group_sums, modes, covariances, thirds, robust, pearson, rounds);
+    require(sums.shape(0) == K && rates.shape(0) == m && shape > 0, "the prior does not fit the weights and the matrix");
     require(modes.shape(0) == m && modes.shape(1) == K && thirds.shape(0) == m && thirds.shape(1) == K && covariances.shape(0) == m &&
             covariances.shape(1) == packed && pearson.shape(0) == m && rounds.shape(0) == m, "the results have the wrong shape");
     Spread how;

@@ -6,6 +6,7 @@
 // s_k = (shape of the prior - 1) / t_i. Shares make the floor, the step rules and single precision curvature independent of scale.
 #pragma once
 #include <cmath>
+#include <memory>
 
 #include "rows.hpp"
 
@@ -37,7 +38,7 @@ inline double sum_y_log(Buffer<double>& y, Buffer<double>& rate, int64_t count) 
     return ((total[0] + total[4]) + (total[1] + total[5])) + ((total[2] + total[6]) + (total[3] + total[7]));
 }
 
-// What a row update is given.
+// What a row update is given, and what a method does with it.
 struct Row {
     int topics;
     const int32_t* index = nullptr;        // the row's nonzeros
@@ -54,73 +55,35 @@ struct Row {
             std::fill_n(buffer->data(), padded, 0.0);
         }
     }
+    virtual ~Row() = default;
+    virtual void solve() {}                // moves b
+    virtual double xlog() { return 0; }    // sum_p x_p log(rate_p) at b
 };
 
-// A row with its fixed factor in padded rows of m. S is the storage type of the factors; V the number of 4-topic vectors in a
-// padded row (0: known only at run time).
-template <class S, int V> struct Regression : Row {
+// A row with its fixed factor in padded rows of m. S is the storage type of the factors. The loops over nonzeros and topics are
+// compiled in regression.cpp, for every number of topics up to 16 and for more, once for all that use them.
+template <class S> struct Regression : Row {
+    struct Loops { void (*rates)(Regression&), (*first_rates)(Regression&), (*numerators)(Regression&); };
+
     const S* fixed;
-    int vectors;
+    int vectors;                           // of 4 topics in a padded row
     Buffer<double> rate, ratio, numerator;
+    Loops loops;
 
     Regression(const S* fixed, int vectors, int topics, int64_t longest)
-        : Row(topics, 4 * vectors, longest), fixed(fixed), vectors(vectors) {
+        : Row(topics, 4 * vectors, longest), fixed(fixed), vectors(vectors), loops(loops_for(vectors)) {
         for (auto* buffer : {&rate, &ratio}) buffer->reserve(longest + 8);
         numerator.reserve(4 * vectors + 8);
     }
-    int v_count() const { return V ? V : vectors; }
-    const S* m(int64_t p) const { return fixed + static_cast<int64_t>(index[p]) * (4 * v_count()); }
+    static Loops loops_for(int vectors);
 
-    // rate_p = m_p . b; the first visit of a row fetches later rows of `fixed` ahead of need
-    template <bool first_visit = false> void rates() {
-        constexpr int ahead = 12;
-        Vec<double> bv[V ? V : 1];
-        if constexpr (V > 0) for (int v = 0; v < V; ++v) bv[v] = load(b.data() + 4 * v);
-        auto dot = [&](int64_t p) {
-            if constexpr (first_visit) {
-                if (index + p + ahead < index_end) {
-                    const char* next = reinterpret_cast<const char*>(m(p + ahead));
-                    const int bytes = 4 * v_count() * static_cast<int>(sizeof(S));
-                    for (int line = 0; line < bytes; line += 64) __builtin_prefetch(next + line);
-                }
-            }
-            const S* row = m(p);
-            Vec<double> total{};
-            if constexpr (V > 0) {
-                for (int v = 0; v < V; ++v) total += load4(row + 4 * v) * bv[v];
-            } else {
-                for (int v = 0; v < vectors; ++v) total += load4(row + 4 * v) * load(b.data() + 4 * v);
-            }
-            return total;
-        };
-        int64_t p = 0;
-        for (; p + 4 <= count; p += 4) store(rate.data() + p, sums(dot(p), dot(p + 1), dot(p + 2), dot(p + 3)));
-        for (; p < count; ++p) rate[p] = sum(dot(p));
-    }
-
-    // numerator_k = sum_p ratio_p m_pk, up to four vectors of topics at a time, their sums in registers
-    void numerators() {
-        if constexpr (V > 0) {
-            numerators_of<V>(0);
-        } else {
-            int v = 0;
-            for (; v + 4 <= vectors; v += 4) numerators_of<4>(v);
-            for (; v < vectors; ++v) numerators_of<1>(v);
-        }
-    }
-    template <int N> void numerators_of(int first) {
-        Vec<double> total[N] = {};
-        for (int64_t p = 0; p < count; ++p) {
-            const S* row = m(p) + 4 * first;
-            const double r = ratio[p];
-            for (int v = 0; v < N; ++v) total[v] += r * load4(row + 4 * v);
-        }
-        for (int v = 0; v < N; ++v) store(numerator.data() + 4 * (first + v), total[v]);
-    }
+    void rates() { loops.rates(*this); }                  // rate_p = m_p . b
+    void first_rates() { loops.first_rates(*this); }      // the same on the first visit of a row: fetches ahead of need
+    void numerators() { loops.numerators(*this); }        // numerator_k = sum_p ratio_p m_pk
 
     // One EM step: b_k <- b_k sum_p y_p m_pk / rate_p + s_k, clipped at the floor (the exact minimiser of EM's bound there).
-    template <bool first_visit = false> void em_step() {
-        rates<first_visit>();
+    void em_step(bool first_visit = false) {
+        first_visit ? first_rates() : rates();
         for (int64_t p = 0; p < count; ++p) ratio[p] = y[p] / rate[p];
         numerators();
         for (int k = 0; k < topics; ++k) b[k] = std::max(share_floor, b[k] * numerator[k] + prior[k]);
@@ -128,33 +91,27 @@ template <class S, int V> struct Regression : Row {
 
     double sum_y_log_rate() { return sum_y_log(y, rate, count); }
 
-    // sum_p x_p log(rate_p) at b
-    double xlog() {
+    double xlog() override {
         rates();
         return total * (sum_y_log_rate() + std::log(total));
     }
 };
 
-// Rates and numerators of a row in double precision, straight from the fixed factor: its rows are neither padded nor aligned, so
-// the last vector of topics overlaps the one before, with weights of zero where it does.
-template <class S> struct Exact {
-    const S* fixed;
+// Rates and numerators of a row in double precision, straight from the fixed factor, whatever it is stored in. Its rows are neither
+// padded nor aligned, so the last vector of topics overlaps the one before, with weights of zero where it does.
+struct Exact {
     int topics, vectors;
     Buffer<double> weights, rate, ratio, numerator;
 
-    Exact(const S* fixed, int topics, int64_t longest) : fixed(fixed), topics(topics), vectors((topics + 3) / 4) {
+    Exact(int topics, int64_t longest) : topics(topics), vectors((topics + 3) / 4) {
         for (auto* buffer : {&rate, &ratio}) buffer->reserve(longest + 8);
         for (auto* buffer : {&weights, &numerator}) buffer->reserve(4 * vectors);
     }
-    int first(int v) const { return std::min(4 * v, std::max(0, topics - 4)); }
-    const S* row(int32_t j) const { return fixed + static_cast<int64_t>(j) * topics; }
-    Vec<double> four(const S* p) const {
-        if (topics >= 4) return load4_anywhere(p);
-        Vec<double> v{};
-        for (int k = 0; k < topics; ++k) v[k] = p[k];
-        return v;
-    }
+    virtual ~Exact() = default;
+    virtual void rates(const int32_t* index, const int32_t* index_end, int64_t count) = 0;       // rate_p = f_p . weights
+    virtual void numerators(const int32_t* index, const double* y, int64_t count) = 0;           // numerator_k = sum_p y_p f_pk / rate_p
 
+    int first(int v) const { return std::min(4 * v, std::max(0, topics - 4)); }
     template <class Weight> void weigh(const Weight& weight) {
         for (int v = 0; v < vectors; ++v)
             for (int k = 0; k < 4; ++k) {
@@ -162,51 +119,8 @@ template <class S> struct Exact {
                 weights[4 * v + k] = topic >= 4 * v && topic < topics ? weight(topic) : 0;
             }
     }
-    // rate_p = f_p . weights
-    void rates(const int32_t* index, const int32_t* index_end, int64_t count) {
-        switch (vectors) {
-            case 2: return rates_of<2>(index, index_end, count);
-            case 3: return rates_of<3>(index, index_end, count);
-            case 4: return rates_of<4>(index, index_end, count);
-            case 5: return rates_of<5>(index, index_end, count);
-            default: return rates_of<0>(index, index_end, count);
-        }
-    }
-    template <int V> void rates_of(const int32_t* index, const int32_t* index_end, int64_t count) {
-        constexpr int ahead = 24;
-        const int bytes = (V ? 4 * V : topics) * static_cast<int>(sizeof(S));
-        for (int64_t p = 0; p < count; p += 4) {
-            const S* rows[4];
-            Vec<double> total[4] = {};
-            for (int q = 0; q < 4; ++q) {
-                rows[q] = row(index[std::min(p + q, count - 1)]);
-                if (index_end - index >= p + ahead + 4) {
-                    const char* next = reinterpret_cast<const char*>(row(index[p + q + ahead]));
-                    for (int line = 0; line < bytes; line += 64) __builtin_prefetch(next + line);
-                }
-            }
-            for (int v = 0; v < (V ? V : vectors); ++v) {
-                const Vec<double> w = load(weights.data() + 4 * v);
-                for (int q = 0; q < 4; ++q) total[q] += (V ? load4_anywhere(rows[q] + first(v)) : four(rows[q] + first(v))) * w;
-            }
-            store(rate.data() + p, sums(total[0], total[1], total[2], total[3]));
-        }
-    }
-    // numerator_k = sum_p y_p f_pk / rate_p
-    void numerators(const int32_t* index, const double* y, int64_t count) {
-        for (int64_t p = 0; p < count; ++p) ratio[p] = y[p] / rate[p];
-        for (int v = 0; v < vectors; v += 4) {
-            const int some = std::min(4, vectors - v);
-            Vec<double> total[4] = {};
-            for (int64_t p = 0; p < count; ++p) {
-                const S* from = row(index[p]);
-                for (int u = 0; u < some; ++u) total[u] += ratio[p] * four(from + first(v + u));
-            }
-            for (int u = 0; u < some; ++u)
-                for (int k = 0; k < std::min(4, topics); ++k) numerator[first(v + u) + k] = total[u][k];
-        }
-    }
 };
+template <class S> std::unique_ptr<Exact> exact_rows(const S* fixed, int topics, int64_t longest);
 
 // Strided view of the prior's (shape - 1), broadcast with zero strides; data == nullptr means no prior.
 struct Shape {
@@ -215,7 +129,7 @@ struct Shape {
     double operator()(int64_t i, int k) const { return data[i * row_stride + k * column_stride]; }
 };
 
-// Applies a method (a Row with members solve() and xlog()) to every row; make_method(longest) makes one for a thread.
+// Applies a method to every row; make_method(longest) makes one for a thread, a unique_ptr<Row>.
 // `cost` holds c and `inverse` 1 / c; `out` may be `moving` itself. With `xlog`, also writes sum_p x_p log(rate_p) of each new row.
 template <class S, class MakeMethod>
 void update_rows(const Sparse& X, const S* moving, S* out, int topics, const double* cost, const double* inverse,
@@ -224,7 +138,8 @@ void update_rows(const Sparse& X, const S* moving, S* out, int topics, const dou
     const int32_t* index_end = X.indices + X.indptr[X.rows];
     const bool has_prior = shape.data != nullptr;
     for_row_blocks(row_blocks(X.indptr, X.rows), threads, [&] {
-        return [&, method = make_method(longest)](int64_t begin, int64_t end) mutable {
+        return [&, owned = make_method(longest)](int64_t begin, int64_t end) {
+            Row& method = *owned;
             method.index_end = index_end;
             method.has_prior = has_prior;
             for (int64_t i = begin; i < end; ++i) {

@@ -117,14 +117,16 @@ void pad(const T* source, int64_t rows, int topics, int stride, const double* sc
 }
 
 // The length of a padded row: whole vectors of four for most kernels, whole blocks of topics in vectors of eight for Newton.
-inline int padded_topics(int topics) { return round_up(topics, 4); }
+inline int padded_topics(int topics) { return static_cast<int>(round_up(topics, 4)); }
 constexpr int largest_block = 64;
 struct TopicBlocks {
     int count, size;
     explicit TopicBlocks(int topics)
-        : count(std::max(1, (topics + largest_block - 1) / largest_block)), size(round_up((topics + count - 1) / count, 8)) {}
+        : count(std::max(1, (topics + largest_block - 1) / largest_block)), size(static_cast<int>(round_up((topics + count - 1) / count, 8))) {}
     int padded() const { return count * size; }
 };
+
+template <int N> struct Number { static constexpr int value = N; };      // a number of vectors, known when compiling
 
 // Bytes of memory that hold a padded factor wherever in a cache line they begin.
 constexpr std::size_t cache_line = 64;

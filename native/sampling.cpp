@@ -13,12 +13,34 @@ using Generators = Out2<uint64_t>;     // chains x 4
 
 namespace {
 
+int label_topics(std::size_t topics) {
+    require(topics >= 1 && topics < std::size_t(1) << 16, "labels are numbers of 16 bits; give between 1 and 65,535 topics");
+    return static_cast<int>(topics);
+}
+
+// Labels of every token of X, and each the number of a topic.
+void require_labels(const Sparse& X, int topics, const Labels& labels) {
+    double tokens = 0;
+    bool whole = true;
+    for (int64_t p = 0; p < X.indptr[X.rows]; ++p) {
+        const double x = X.data[p];
+        const bool counts = x >= 0 && x <= std::numeric_limits<int32_t>::max();
+        whole &= counts && static_cast<double>(static_cast<int64_t>(counts ? x : 0)) == x;
+        tokens += x;
+    }
+    require(whole, "labels are given to whole numbers of tokens, none below 0 and none above 2,147,483,647");
+    require(static_cast<double>(labels.shape(1)) == tokens, "give a label to every token");
+    uint16_t highest = 0;
+    for (std::size_t q = 0; q < labels.size(); ++q) highest = std::max(highest, labels.data()[q]);
+    require(highest < topics, "a label is not the number of a topic");
+}
+
 struct Model {
     std::vector<double> beta;
     Prior prior;
     int topics, stride;
-    Model(const In1<double>& alpha, const In1<double>& beta_) : topics(static_cast<int>(beta_.shape(0))), stride(round_up(topics, 4)) {
-        require(topics >= 1 && topics < 1 << 16, "labels are numbers of 16 bits; give between 1 and 65,535 topics");
+    Model(const In1<double>& alpha, const In1<double>& beta_) : topics(label_topics(beta_.shape(0))), stride(padded_topics(topics)) {
+        require_aligned(alpha, beta_);
         beta.assign(stride, 0.0);
         std::copy_n(beta_.data(), topics, beta.begin());
         double sum = 0;
@@ -33,18 +55,14 @@ struct Chains {
     ByTopic by_topic;
     int topics, stride;
     Chains(const Sparse& X, const Indices& indices, std::size_t columns, int topics, Labels& z, ByMember& c, ByMember& r, ByTopic& t)
-        : labels(z), by_column(c), by_row(r), by_topic(t), topics(topics), stride(round_up(topics, 4)) {
+        : labels(z), by_column(c), by_row(r), by_topic(t), topics(topics), stride(padded_topics(topics)) {
         const auto width = static_cast<std::size_t>(stride);
         require_indices(indices, columns);
-        double tokens = 0;
-        for (int64_t p = 0; p < X.indptr[X.rows]; ++p) tokens += static_cast<double>(static_cast<int64_t>(X.data[p]));
-        require(static_cast<double>(z.shape(1)) == tokens, "give a label to every token");
+        require_aligned(z, c, r, t);
+        require_labels(X, topics, z);
         require(c.shape(1) == columns && c.shape(2) == width && r.shape(1) == static_cast<std::size_t>(X.rows) && r.shape(2) == width && t.shape(1) == width,
                 "the tables do not fit the matrix");
         require(c.shape(0) == count() && r.shape(0) == count() && t.shape(0) == count(), "give tables to every chain");
-        uint16_t highest = 0;
-        for (std::size_t q = 0; q < z.size(); ++q) highest = std::max(highest, z.data()[q]);
-        require(highest < topics, "a label is not the number of a topic");
     }
     std::size_t count() const { return labels.shape(0); }
     uint16_t* label(int64_t c) const { return labels.data() + c * static_cast<int64_t>(labels.shape(1)); }
@@ -61,6 +79,7 @@ void gibbs(Indptr indptr, Indices indices, Data data, In1<double> alpha, In1<dou
     const Sparse X = sparse(indptr, indices, data);
     const Model model(alpha, beta);
     const Chains chains(X, indices, alpha.shape(0), model.topics, labels, by_column, by_row, by_topic);
+    require_aligned(random);
     require(random.shape(0) == chains.count() && random.shape(1) == 4, "give a generator to every chain");
     nb::gil_scoped_release release;
     with_vectors(model.topics, [&](auto v) {
@@ -86,6 +105,7 @@ void greedy_start(Indptr indptr, Indices indices, Data data, In1<double> alpha, 
     const Sparse X = sparse(indptr, indices, data);
     const Model model(alpha, beta);
     const Chains chains(X, indices, alpha.shape(0), model.topics, labels, by_column, by_row, by_topic);
+    require_aligned(order);
     require(order.shape(0) == data.shape(0), "order needs a number a nonzero");
     std::vector<int64_t> row(data.shape(0)), first(data.shape(0));
     int64_t tokens = 0;
@@ -95,23 +115,30 @@ void greedy_start(Indptr indptr, Indices indices, Data data, In1<double> alpha, 
             first[p] = tokens;
             tokens += static_cast<int64_t>(X.data[p]);
         }
-    for (std::size_t q = 0; q < order.shape(0); ++q)
-        require(order.data()[q] >= 0 && order.data()[q] < static_cast<int64_t>(row.size()), "order must be a permutation of the nonzeros");
+    std::vector<bool> met(row.size());
+    for (std::size_t q = 0; q < order.shape(0); ++q) {
+        const auto p = static_cast<uint64_t>(order.data()[q]);
+        require(p < met.size() && !met[p], "order must be a permutation of the nonzeros");
+        met[p] = true;
+    }
     nb::gil_scoped_release release;
     for_each_chain(chains.count(), 1, [&](int64_t c, auto& poll) {
         greedy(X, model.prior, order.data(), row.data(), first.data(), chains.label(c), chains.tables(c), poll);
     });
 }
 
-void tally_labels(Indptr indptr, Indices indices, Data data, int topics, Labels labels, ByMember by_column, ByMember by_row, ByTopic by_topic, int threads) {
+void tally_labels(Indptr indptr, Indices indices, Data data, std::size_t topics, Labels labels, ByMember by_column, ByMember by_row, ByTopic by_topic, int threads) {
     const Sparse X = sparse(indptr, indices, data);
-    const Chains chains(X, indices, by_column.shape(1), topics, labels, by_column, by_row, by_topic);
+    const Chains chains(X, indices, by_column.shape(1), label_topics(topics), labels, by_column, by_row, by_topic);
     nb::gil_scoped_release release;
     for_each_chain(chains.count(), threads, [&](int64_t c, auto&) { tally(X, chains.label(c), chains.tables(c)); });
 }
 
-void sum_log_factorials(Indptr indptr, Indices indices, Data data, int topics, Labels labels, Out1<double> out, int threads) {
+void sum_log_factorials(Indptr indptr, Indices indices, Data data, std::size_t columns, Labels labels, Out1<double> out, int threads) {
     const Sparse X = sparse(indptr, indices, data);
+    const int topics = label_topics(columns);
+    require_aligned(labels, out);
+    require_labels(X, topics, labels);
     require(out.shape(0) == labels.shape(0), "give a number to every chain");
     nb::gil_scoped_release release;
     for_each_chain(out.shape(0), threads, [&](int64_t c, auto&) {
@@ -122,6 +149,8 @@ void sum_log_factorials(Indptr indptr, Indices indices, Data data, int topics, L
 void filter(In1<int64_t> rows, In1<int32_t> columns, In1<double> alpha, In1<double> beta, Generators random, Out1<double> out, int particles, int threads) {
     const Model model(alpha, beta);
     require(particles >= 1, "give one particle or more");
+    require_aligned(rows, columns, random, out);
+    if (alpha.shape(0) > (std::size_t(1) << 48) / static_cast<std::size_t>(particles) / model.stride) throw std::bad_alloc();
     require(rows.shape(0) == columns.shape(0), "give a row and a column to every token");
     require(random.shape(0) == out.shape(0) && random.shape(1) == 4, "give a generator to every run");
     require_indices(columns, alpha.shape(0));

@@ -91,8 +91,8 @@ inline void prefetch_row(const Sparse& X, int64_t p, const Tables& n) {
 // Running sums of four numbers:  x0,  x0 + x1,  (x1 + x2) + x0,  (x2 + x3) + (x0 + x1).
 inline Vec<double> running(Vec<double> x) {
     const Vec<double> none = {0, 0, 0, 0};
-    x += __builtin_shufflevector(none, x, 0, 4, 5, 6);
-    return x + __builtin_shufflevector(none, x, 0, 0, 4, 5);
+    x += shuffled<0, 4, 5, 6>(none, x);
+    return x + shuffled<0, 0, 4, 5>(none, x);
 }
 
 // Up to 16 topics: V vectors, in registers. The topic drawn stays a mask (`placed`), and its count is added to the tables of the
@@ -128,14 +128,14 @@ template <int V> struct Few {
             const Vec<double> w = (alpha + of_column[v]) * (placed[v] ? with : without);
             const Vec<double> sums = running(w);
             cumulated[v] = before + sums;
-            before += __builtin_shufflevector(sums, sums, 3, 3, 3, 3);
+            before += shuffled<3, 3, 3, 3>(sums, sums);
         }
         const Vec<double> u = before * uniform;
         cumulated[V - 1] = cumulated[V - 1] > guard ? cumulated[V - 1] : guard;
         Mask4 passed_before = {-1, -1, -1, -1}, count = {0, 0, 0, 0};
         for (int v = 0; v < V; ++v) {
             const Mask4 passed = cumulated[v] <= u;
-            placed[v] = __builtin_shufflevector(passed_before, passed, 3, 4, 5, 6) & ~passed;
+            placed[v] = shuffled<3, 4, 5, 6>(passed_before, passed) & ~passed;
             passed_before = passed;
             count -= passed;
         }

@@ -6,6 +6,7 @@ namespace unmix {
 
 template <double (*function)(double)> static void elementwise(In1<double> x, Out1<double> out, int threads) {
     require(x.shape(0) == out.shape(0), "x and out must be of one length");
+    require_aligned(x, out);
     constexpr int64_t block = 1 << 13;
     const auto size = static_cast<int64_t>(x.shape(0));
     std::vector<int64_t> cuts;

@@ -16,7 +16,7 @@ inline double fast_exp(double x) {
     p = p * r + 1.0 / 40320.0;     p = p * r + 1.0 / 5040.0;     p = p * r + 1.0 / 720.0;     p = p * r + 1.0 / 120.0;
     p = p * r + 1.0 / 24.0;        p = p * r + 1.0 / 6.0;        p = p * r + 0.5;             p = p * r + 1.0;
     p = p * r + 1.0;
-    const auto scale = std::bit_cast<double>((std::bit_cast<int64_t>(shifted) + 1023) << 52);
+    const auto scale = std::bit_cast<double>((std::bit_cast<uint64_t>(shifted) + 1023) << 52);
     return x < -708.0 ? 0.0 : p * scale;
 }
 

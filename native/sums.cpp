@@ -9,9 +9,10 @@ static void add_sums_of(Scratch scratch, Indptr indptr, Indices indices, Values 
                         Out2<float> H, int threads) {
     const Sparse Xt = sparse(indptr, indices, data);
     require_indices(indices, left.shape(0));
+    require_aligned(left, right, B, H);
     const auto m = static_cast<std::size_t>(Xt.rows), K = left.shape(1);
-    const int topics = static_cast<int>(K);
-    require(K >= 1 && right.shape(0) == m && right.shape(1) == K, "the factors do not fit the matrix");
+    const int topics = topics_of(K);
+    require(right.shape(0) == m && right.shape(1) == K, "the factors do not fit the matrix");
     require(B.shape(0) == m && B.shape(1) == K && H.shape(0) == m && H.shape(1) == static_cast<std::size_t>(curvature_size(topics)),
             "the sums have the wrong shape");
     const TopicBlocks blocks(topics);
@@ -19,23 +20,15 @@ static void add_sums_of(Scratch scratch, Indptr indptr, Indices indices, Values 
     nb::gil_scoped_release release;
     const std::vector<double> ones(K, 1.0);
     pad_units(left.data(), left.shape(0), topics, blocks.padded(), ones.data(), room, threads);
-    auto call = [&](auto n) {
-        add_sums<S, decltype(n)::value>(Xt, left.data(), room, right.data(), topics, blocks, B.data(), H.data(), threads);
-    };
-    switch (blocks.padded() / 8) {
-        case 1: return call(Number<1>{});
-        case 2: return call(Number<2>{});
-        case 3: return call(Number<3>{});
-        case 4: return call(Number<4>{});
-        default: return call(Number<0>{});
-    }
+    add_sums(Xt, room, right.data(), topics, blocks, B.data(), H.data(), threads);
 }
 
 template <class S>
 static void box_step_of(In2<S> F, Out2<S> out, In2<double> B, In2<float> H, In1<double> cost, In1<double> totals,
                         std::optional<Strided2> shape, int threads) {
     const auto m = F.shape(0), K = F.shape(1);
-    const int topics = static_cast<int>(K);
+    const int topics = topics_of(K);
+    require_aligned(F, out, B, H, cost, totals, shape);
     require(out.shape(0) == m && out.shape(1) == K && B.shape(0) == m && B.shape(1) == K && cost.shape(0) == K && totals.shape(0) == m &&
             H.shape(0) == m && H.shape(1) == static_cast<std::size_t>(curvature_size(topics)), "the sums do not fit the factor");
     Shape prior{nullptr, 0, 0};
@@ -51,9 +44,9 @@ template <class T>
 static void transpose_of(Indptr indptr, Indices indices, In1<T> data, Out1<int64_t> out_indptr, Out1<int32_t> out_indices, Out1<T> out_data,
                          int threads) {
     const auto rows = static_cast<int64_t>(indptr.shape(0)) - 1, columns = static_cast<int64_t>(out_indptr.shape(0)) - 1;
-    require(rows >= 0 && columns >= 0 && indices.shape(0) == data.shape(0), "indptr, indices and data do not fit together");
-    require(indptr.data()[0] == 0 && indptr.data()[rows] == static_cast<int64_t>(data.shape(0)), "indptr does not end at the number of nonzeros");
-    for (int64_t i = 0; i < rows; ++i) require(indptr.data()[i] <= indptr.data()[i + 1], "indptr falls");
+    require(columns >= 0 && indices.shape(0) == data.shape(0), "indptr, indices and data do not fit together");
+    require_aligned(indptr, indices, data, out_indptr, out_indices, out_data);
+    require_rows(indptr, data.shape(0));
     require(out_indices.shape(0) == indices.shape(0) && out_data.shape(0) == data.shape(0), "the results have the wrong shape");
     require_indices(indices, static_cast<std::size_t>(columns));
     nb::gil_scoped_release release;
@@ -72,7 +65,7 @@ void bind_sums(nb::module_& m) {
     using namespace nb::literals;
     bind<double>(m);
     bind<float>(m);
-    m.def("curvature_size", &curvature_size, "topics"_a);
+    m.def("curvature_size", [](std::size_t topics) { return curvature_size(topics_of(topics)); }, "topics"_a);
     m.def("transpose", &transpose_of<double>, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "out_indptr"_a.noconvert(),
           "out_indices"_a.noconvert(), "out_data"_a.noconvert(), "threads"_a);
     m.def("transpose", &transpose_of<uint16_t>, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "out_indptr"_a.noconvert(),

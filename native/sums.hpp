@@ -23,13 +23,14 @@ inline int64_t curvature_size(int topics) {
     return total;
 }
 
-template <class S, int N>
-void add_sums(const Sparse& Xt, const S* left, const float* units, const S* right, int topics, const TopicBlocks& blocks, double* B,
-              float* H, int threads) {
+template <class S>
+void add_sums(const Sparse& Xt, const float* units, const S* right, int topics, const TopicBlocks& blocks, double* B, float* H,
+              int threads) {
     const int64_t longest = Xt.longest_row(), packed = curvature_size(topics);
     const std::vector<double> ones(topics, 1.0);
     for_row_blocks(row_blocks(Xt.indptr, Xt.rows), threads, [&] {
-        return [&, row = Newton<S, N>(units, left, ones.data(), topics, blocks, longest, 1, 0.0)](int64_t begin, int64_t end) mutable {
+        return [&, owned = newton_row(units, nullptr, ones.data(), topics, longest, 1, 0.0)](int64_t begin, int64_t end) {
+            Newton& row = *owned;
             row.index_end = Xt.indices + Xt.indptr[Xt.rows];
             for (int64_t j = begin; j < end; ++j) {
                 const int64_t start = Xt.indptr[j];
@@ -40,8 +41,7 @@ void add_sums(const Sparse& Xt, const S* left, const float* units, const S* righ
                 if (row.count == 0 || !(largest > 0)) continue;
                 for (int k = 0; k < topics; ++k) row.b[k] = f[k] / largest;
                 Xt.read(start, row.count, row.y.data());
-                row.fill_up();
-                if (!row.one_block()) row.rates();
+                row.look();
                 float* h = H + j * packed;
                 for (int first = 0; first < topics; first += blocks.size) {
                     const int active = std::min(blocks.size, topics - first);

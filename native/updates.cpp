@@ -18,11 +18,12 @@ template <class S>
 static Rows rows(const Indptr& indptr, const Indices& indices, const Values& data, const In2<S>& fixed, const In2<S>& moving,
                  const Out2<S>& out, const In1<double>& cost, const std::optional<Strided2>& shape,
                  const std::optional<Out1<double>>& xlog) {
-    Rows r{sparse(indptr, indices, data), static_cast<int64_t>(fixed.shape(0)), static_cast<int>(fixed.shape(1))};
+    Rows r{sparse(indptr, indices, data), static_cast<int64_t>(fixed.shape(0)), topics_of(fixed.shape(1))};
     require_indices(indices, fixed.shape(0));
+    require_aligned(fixed, moving, out, cost, shape, xlog);
     const auto n = static_cast<std::size_t>(r.X.rows), K = static_cast<std::size_t>(r.topics);
     require(moving.shape(0) == n && out.shape(0) == n, "the moving factor has another number of rows than the matrix");
-    require(K >= 1 && moving.shape(1) == K && out.shape(1) == K && cost.shape(0) == K, "the factors differ in their number of topics");
+    require(moving.shape(1) == K && out.shape(1) == K && cost.shape(0) == K, "the factors differ in their number of topics");
     if (shape) {
         require(shape->shape(0) == n && shape->shape(1) == K, "the prior has another shape than the moving factor");
         r.shape = {shape->data(), shape->stride(0), shape->stride(1)};
@@ -48,7 +49,7 @@ static std::vector<double> inverses(const In1<double>& cost) {
     return inverse;
 }
 
-// A method that reads padded rows of the fixed factor; make(Number<V>, longest) makes one.
+// A method that reads padded rows of the fixed factor; make(room, vectors, longest) makes one.
 template <class S, class Make>
 static void update(const Rows& r, const Scratch& scratch, const In2<S>& fixed, const In2<S>& moving, const Out2<S>& out,
                    const In1<double>& cost, int threads, const Make& make) {
@@ -57,23 +58,22 @@ static void update(const Rows& r, const Scratch& scratch, const In2<S>& fixed, c
     nb::gil_scoped_release release;
     const std::vector<double> inverse = inverses(cost);
     pad(fixed.data(), r.fixed_rows, r.topics, padded, inverse.data(), room, threads);
-    with_vectors(r.topics, [&](auto v) {
-        update_rows(r.X, moving.data(), out.data(), r.topics, cost.data(), inverse.data(), r.shape, r.xlog, threads,
-                    [&](int64_t longest) { return make(v, room, padded / 4, longest); });
-    });
+    update_rows(r.X, moving.data(), out.data(), r.topics, cost.data(), inverse.data(), r.shape, r.xlog, threads,
+                [&](int64_t longest) -> std::unique_ptr<Row> { return make(room, padded / 4, longest); });
 }
 
 template <class S> static void em(ROW_ARGS, int steps) {
     const Rows r = rows<S>(indptr, indices, data, fixed, moving, out, cost, shape, xlog);
-    update<S>(r, scratch, fixed, moving, out, cost, threads, [&](auto v, const S* room, int vectors, int64_t longest) {
-        return EM<S, decltype(v)::value>(room, vectors, r.topics, longest, steps);
+    update<S>(r, scratch, fixed, moving, out, cost, threads, [&](const S* room, int vectors, int64_t longest) {
+        return std::make_unique<EM<S>>(room, vectors, r.topics, longest, steps);
     });
 }
 
 template <class S> static void cd(ROW_ARGS, int sweeps, int rule) {
+    require(rule >= 0 && rule <= static_cast<int>(Rule::sn), "the rule is 0, 1 or 2");
     const Rows r = rows<S>(indptr, indices, data, fixed, moving, out, cost, shape, xlog);
-    update<S>(r, scratch, fixed, moving, out, cost, threads, [&](auto v, const S* room, int vectors, int64_t longest) {
-        return CD<S, decltype(v)::value>(room, vectors, r.topics, longest, sweeps, rule);
+    update<S>(r, scratch, fixed, moving, out, cost, threads, [&](const S* room, int vectors, int64_t longest) {
+        return std::make_unique<CD<S>>(room, vectors, r.topics, longest, sweeps, rule);
     });
 }
 
@@ -84,19 +84,10 @@ template <class S> static void newton(ROW_ARGS, int rounds, double enough) {
     nb::gil_scoped_release release;
     const std::vector<double> inverse = inverses(cost);
     pad_units(fixed.data(), r.fixed_rows, r.topics, blocks.padded(), inverse.data(), room, threads);
-    auto call = [&](auto n) {
-        update_rows(r.X, moving.data(), out.data(), r.topics, cost.data(), inverse.data(), r.shape, r.xlog, threads,
-                    [&](int64_t longest) {
-                        return Newton<S, decltype(n)::value>(room, fixed.data(), inverse.data(), r.topics, blocks, longest, rounds, enough);
-                    });
+    auto make = [&](int64_t longest) -> std::unique_ptr<Row> {
+        return newton_row(room, exact_rows(fixed.data(), r.topics, longest), inverse.data(), r.topics, longest, rounds, enough);
     };
-    switch (blocks.padded() / 8) {
-        case 1: return call(Number<1>{});
-        case 2: return call(Number<2>{});
-        case 3: return call(Number<3>{});
-        case 4: return call(Number<4>{});
-        default: return call(Number<0>{});
-    }
+    update_rows(r.X, moving.data(), out.data(), r.topics, cost.data(), inverse.data(), r.shape, r.xlog, threads, make);
 }
 
 template <class S> static void bind(nb::module_& m) {
@@ -111,7 +102,8 @@ void bind_updates(nb::module_& m) {
     bind<double>(m);
     bind<float>(m);
     // enough for every kernel: whoever keeps one array for all of them asks once
-    m.def("scratch_bytes", [](std::size_t rows, int topics, std::size_t item) {
+    m.def("scratch_bytes", [](std::size_t rows, std::size_t columns, std::size_t item) {
+        const int topics = topics_of(columns);
         return std::max(padded_bytes(rows, padded_topics(topics), item), padded_bytes(rows, TopicBlocks(topics).padded(), sizeof(float)));
     }, "rows"_a, "topics"_a, "item"_a);
 }

@@ -20,6 +20,10 @@ from unmix.solvers import Problem
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# Away from a checkout, where wheels are tried, there are no pages to read and no papers to reproduce.
+if not (ROOT / "docs").is_dir():
+    collect_ignore_glob = ["test_docs.py", "test_readme.py", "test_release.py", "test_reproduce_*.py"]
+
 # Two ways to run the tests that are given examples: "fixed", few and the same every time, for `make test`, and "search",
 # FUZZ_EXAMPLES random ones a test, for `make fuzz` (--hypothesis-profile=search), which keeps what failed in .hypothesis
 # and prints how to see it again.

@@ -8,8 +8,9 @@ import pytest
 from conftest import random_counts
 
 import unmix as um
-from unmix.solvers import MeasureKKT, ProgressBar
+from unmix.solvers import MeasureKKT, ProgressBar, StopAtKKT
 from unmix.solvers.callbacks import time_left
+from unmix.solvers.run import Callback
 from unmix.solvers.session import Counters
 
 X = random_counts(n=30, m=25, seed=2)
@@ -26,6 +27,15 @@ def test_kkt_is_measured_ever_more_rarely_and_is_the_residual_of_its_iteration()
     assert (np.diff(known[:-1]) >= 0.3 * np.array(known[:-2])).all()
     short = um.TopicModel(3, init="random", random_state=0, max_iter=known[-3] - 10, tol=0).fit(X).result_
     assert trace["kkt"][known[-3]] == short.kkt
+
+
+@pytest.mark.parametrize("callback", [MeasureKKT(growth=1), StopAtKKT(0, every=1)], ids=["measured", "awaited"])
+def test_kkt_is_known_during_moves_too(callback: Callback) -> None:
+    fit = um.TopicModel(3, refine=2, random_state=0, max_iter=60, callbacks=[callback]).fit(X).result_
+    moves = fit.trace[fit.trace["stage"] == "refine"]
+    assert len(moves) == 2
+    assert moves["kkt"].notna().all()
+    assert fit.kkt == moves["kkt"].iloc[-1] or fit.trace["stage"].iloc[-1] != "refine"
 
 
 def test_a_model_without_kkt_conditions_has_none_in_its_trace() -> None:

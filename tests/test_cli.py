@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 from pathlib import Path
@@ -89,6 +90,13 @@ def test_version(run):
     assert run("--version") == (0, f"unmix {um.__version__}\n", "")
 
 
+def test_the_package_is_the_program_too(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["unmix", "--version"])
+    with pytest.raises(SystemExit) as exit:
+        runpy.run_module("unmix", run_name="__main__")
+    assert (exit.value.code, capsys.readouterr().out) == (0, f"unmix {um.__version__}\n")
+
+
 def test_without_arguments_it_helps(run):
     code, out, err = run()
     assert (code, err) == (0, "")
@@ -99,6 +107,7 @@ def test_demo_fits_the_embedded_data_and_says_where_to_look(run):
     code, out, err = run("demo", "-o", "demo")
     assert (code, err) == (0, "")
     assert "233 samples × 10,065 features" in out
+    assert "(0 at an optimum)." in out, "what KKT means"
     assert out.count("■") == 8
     assert "converged after" in out
     assert f"open {Path('demo/report.html')} in a browser" in out
@@ -219,9 +228,11 @@ def test_notes_are_single_lines_without_python_in_them(run):
     assert code == 0
     assert "note: 2 samples without any counts" in err
     assert "note: 100.0% of the values are not whole numbers" in err
-    assert "note: --topics 5 is more than" in err
+    assert "note: -k 5 is more than" in err
     assert all(line.startswith("note: ") for line in err.splitlines())
+    assert "; unmix freedom gives the ranges" in err
     assert ".py" not in err
+    assert "(fit)" not in err
 
 
 def test_names_that_look_like_markup_or_escapes_are_shown_harmlessly(run):

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from unmix.engines import Local
 distributed = pytest.importorskip("distributed", reason="the extra unmix[dask] is not installed")
 
 import dask  # noqa: E402
-from distributed import Client, LocalCluster, Status, Worker, WorkerPlugin  # noqa: E402
+from distributed import Client, LocalCluster, Security, Status, Worker, WorkerPlugin  # noqa: E402
 
 from unmix.engines import Dask, facts, files, naming, passes, tasks  # noqa: E402
 from unmix.solvers import Checkpoint  # noqa: E402
@@ -74,11 +75,11 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
 def whole(cluster: LocalCluster, client: Client) -> None:
     """Both workers are there; a nanny whose worker was killed while it started does not start another one."""
     try:
-        client.wait_for_workers(2, timeout=10)
+        client.wait_for_workers(2, timeout=30)
     except distributed.TimeoutError:
         cluster.scale(0)
         cluster.scale(2)
-        client.wait_for_workers(2, timeout=30)
+        client.wait_for_workers(2, timeout=120)
 
 
 @pytest.fixture(autouse=True)
@@ -244,15 +245,45 @@ def test_a_task_that_ends_several_workers_is_tried_again(
     assert struck() == 4
 
 
-@pytest.mark.skipif(KILLS < 20, reason="waits for nannies that may not start workers again; UNMIX_KILLS=20 runs it")
-def test_a_task_that_ends_all_workers_is_named(
-    folder: Path, client: Client, cluster: LocalCluster, tmp_path: Path, fault: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole(cluster, client)
+@contextmanager
+def processes(file: Path, workers: int = 1) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """A scheduler and workers that nobody starts again, the scheduler first."""
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1", "PYTHONPATH": path}
+
+    def started(what: str, *more: str) -> subprocess.Popen[bytes]:
+        command = [
+            sys.executable,
+            "-m",
+            f"distributed.cli.dask_{what}",
+            "--scheduler-file",
+            str(file),
+            "--no-dashboard",
+        ]
+        return subprocess.Popen([*command, *more], env=environment, stderr=subprocess.DEVNULL)
+
+    there = [started("scheduler", "--port", "0")]
+    try:
+        there += [started("worker", "--nthreads", "1", "--no-nanny") for _ in range(workers)]
+        deadline = time.monotonic() + 120
+        while not file.is_file():
+            assert time.monotonic() < deadline, "the scheduler did not come"
+            time.sleep(0.1)
+        yield there
+    finally:
+        for process in there:
+            process.kill()
+            process.wait()
+
+
+def test_a_task_that_ends_all_workers_is_named(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "TRIES", 1)
-    fault("before read", times=2, after=0, shard=3)
-    with pytest.raises(ConnectionError, match=r"visit to shards from 3 on ended 2 workers.*memory.*resume"):
-        fitted(folder, Dask(client, tmp_path / "run", patience=5))
+    file = tmp_path / "scheduler.json"
+    with processes(file, 2), Client(scheduler_file=str(file), set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=120)
+        client.register_plugin(Fault("before read", tmp_path / "fault", times=2, after=0, shard=3))
+        with pytest.raises(ConnectionError, match=r"visit to shards from 3 on ended 2 workers.*memory.*resume"):
+            fitted(folder, Dask(client, tmp_path / "run"))
 
 
 def test_a_worker_that_hangs_is_done_without(
@@ -324,28 +355,18 @@ def test_a_fit_whose_client_and_scheduler_were_killed_is_resumed_with_the_same_b
 
 def test_a_scheduler_that_is_gone_is_said_and_the_fit_resumed(folder: Path, expected: um.Fit, tmp_path: Path) -> None:
     file, checkpoint = tmp_path / "scheduler.json", tmp_path / "checkpoint.safetensors"
-    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--scheduler-file", str(file)]
-    scheduler = subprocess.Popen([*command, "--port", "0", "--no-dashboard"], stderr=subprocess.DEVNULL)
-    command = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file), "--nthreads", "1"]
-    worker = subprocess.Popen([*command, "--no-nanny", "--no-dashboard"], stderr=subprocess.DEVNULL)
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "2s"}),
+        processes(file) as (scheduler, _),
+        Client(scheduler_file=str(file), set_as_default=False) as client,
+    ):
 
-    def kill(progress: Any) -> None:
-        if progress.row["iteration"] == 4:
-            scheduler.kill()
+        def kill(progress: Any) -> None:
+            if progress.row["iteration"] == 4:
+                scheduler.kill()
 
-    try:
-        with dask.config.set({"distributed.comm.timeouts.connect": "2s"}):
-            while not file.is_file():
-                time.sleep(0.1)
-            with (
-                Client(scheduler_file=str(file), set_as_default=False) as client,
-                pytest.raises(ConnectionError, match=r"scheduler is gone.*resume"),
-            ):
-                fitted(folder, Dask(client, tmp_path / "run"), callbacks=[Checkpoint(checkpoint, 0), kill])
-    finally:
-        for process in (scheduler, worker):
-            process.kill()
-            process.wait()
+        with pytest.raises(ConnectionError, match=r"scheduler is gone.*resume"):
+            fitted(folder, Dask(client, tmp_path / "run"), callbacks=[Checkpoint(checkpoint, 0), kill])
     assert_same(fitted(folder, Local(), resume=um.load(checkpoint)), expected)
 
 
@@ -447,6 +468,30 @@ def test_an_engine_is_a_parameter_that_changes_nothing(folder: Path, cluster: Lo
     shutil.rmtree(run)
     model(engine=cluster.scheduler_address, max_iter=200, tol=1e-3).fit(um.Shards(folder))
     assert not run.exists()
+
+
+def test_an_encrypted_cluster_is_reached_with_the_certificates_of_dasks_configuration(
+    folder: Path, expected: um.Fit, tmp_path: Path
+) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make a certificate with")
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=unmix"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    known: dict[str, Any] = {"ca-file": certificate}
+    for role in ("client", "scheduler", "worker"):
+        known |= {f"{role}.cert": certificate, f"{role}.key": key}
+    known = {f"distributed.comm.tls.{name}": str(file) for name, file in known.items()}
+    known["distributed.comm.require-encryption"] = True
+    with (
+        dask.config.set(SETTINGS | known),
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, protocol="tls://", security=Security(), dashboard_address=":0"
+        ) as cluster,
+    ):
+        assert cluster.scheduler_address.startswith("tls://")
+        assert_same(model(engine=cluster.scheduler_address).fit(um.Shards(folder)).result_, expected)
+    shutil.rmtree(folder.with_name(f"{folder.name}.run"))
 
 
 def test_an_engine_goes_over_shards_on_disk_only(cluster: LocalCluster) -> None:

@@ -202,23 +202,23 @@ def extension(name: str) -> ModuleType:
 def test_docstrings_mean_what_they_say() -> None:
     rewritten = extension("plain_docstrings").rewritten
     assert rewritten(["L* and `F*`, alpha_ and x_ij"]) == [r"L\* and ``F*``, alpha\_ and x_ij"]
-    given = ["Parameters", "----------", "size_", "    Its size*.", "", "All of it.", "", ">>> 2 ** 2"]
-    assert rewritten(given) == [*given[:3], r"    Its size\*.", "", "Notes", "-----", "All of it.", "", ">>> 2 ** 2"]
-    assert rewritten(["`.npz`, `Fit`, `tol=0`, ``F*``"]) == ["``.npz``, `Fit`, ``tol=0``, ``F*``"]
-    assert rewritten(["Where:", "", "    L* = L", "", "and `F`*"]) == [
-        "Where:",
-        "",
-        "::",
-        "",
-        "    L* = L",
-        "",
-        r"and `F`\*",
-    ]
-    returns = rewritten(["Returns", "-------", "None."])
-    assert returns == ["What it returns", "---------------", "None."]
-    attributes = rewritten(["Attributes", "----------", "sum_ : of", "    l*", "a_, b_ : two", "", ">>> 1"])
-    listed = ["- ``sum_``: of", r"  l\*", "- ``a_``, ``b_``: two"]
-    assert attributes == ["After a fit", "-----------", *listed, "", "Example", "-------", ">>> 1"]
+    assert rewritten(["`.npz`, `save`, `tol=0`, ``F*``"]) == ["``.npz``, `save`, ``tol=0``, ``F*``"]
+    assert rewritten(["`Fit.save`"]) == [":py:obj:`Fit.save <unmix.Fit.save>`"]
+    equation = ["Where:", "", "    L* = L", "", "and `F`*"]
+    assert rewritten(equation) == ["Where:", "", "::", "", "    L* = L", "", r"and `F`\*"]
+    parameters = ["Parameters", "----------", "size_ : int, default=1", "    Its size*."]
+    assert rewritten(parameters) == [*parameters[:3], r"    Its size\*."]
+    returns = ["Returns", "-------", "Fit or None", "    L*."]
+    assert rewritten(returns) == [*returns[:2], ":py:obj:`Fit <unmix.Fit>` or None", r"    L\*."]
+    also = ["See Also", "--------", "load, Fit.save : Files*.", "", "Examples", "--------", ">>> 2 ** 2"]
+    links = r"- :py:obj:`load <unmix.load>`, :py:obj:`Fit.save <unmix.Fit.save>`: Files\*."
+    assert rewritten(also) == [*also[:2], links, *also[3:]]
+
+
+def test_only_what_a_person_constructs_has_the_signature_of_its_constructor() -> None:
+    signature = extension("plain_docstrings").signature
+    assert signature(None, "class", "unmix.Choice", um.Choice, None, "(table)", "") == ("", "")
+    assert signature(None, "class", "unmix.Counts", um.Counts, None, "(matrix)", "") is None
 
 
 def test_the_diagram_of_the_family_has_every_box_and_every_arrow() -> None:

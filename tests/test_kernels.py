@@ -5,17 +5,13 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-import signal
 import subprocess
 import sys
-import threading
-import time
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from conftest import ROOT, awkward_counts, random_counts, random_start
+from conftest import awkward_counts, random_counts, random_start
 
 from unmix import kernels
 from unmix.counts import Counts
@@ -199,9 +195,7 @@ np.savez(sys.argv[2], isa=kernels.isa, out=out)
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 def test_every_instruction_set_this_cpu_runs_agrees(isa: str, tmp_path) -> None:
-    from unmix.kernels import _baseline
-
-    if not _baseline.cpu_supports(isa):
+    if not kernels.runs(isa):
         pytest.skip(f"this CPU does not run {isa}")
     X = awkward_counts()
     L, F = random_start(*X.shape, 10)
@@ -395,139 +389,3 @@ def test_a_scratch_array_that_is_too_small_is_refused() -> None:
     for call in calls:
         with pytest.raises(ValueError, match="scratch array is too small"):
             call()
-
-
-def test_threads_that_share_a_workspace_do_not_disturb_each_other() -> None:
-    workspace = kernels.Workspace()
-    problems = [Counts(random_counts(400, 300, seed=seed)) for seed in range(3)]
-    wants = [every_kernel(X, 10) for X in problems]
-    together = threading.Barrier(len(problems))
-
-    def run(X: Counts) -> list[list[bytes]]:
-        together.wait()
-        return [every_kernel(X, 10, workspace=workspace) for _ in range(10)]
-
-    with ThreadPoolExecutor(len(problems)) as pool:
-        for want, gots in zip(wants, pool.map(run, problems), strict=True):
-            assert all(got == want for got in gots)
-    assert len(workspace._spare) == 1
-
-
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of this kind are POSIX")
-def test_a_signal_handler_may_run_kernels_during_a_kernel() -> None:
-    rng = np.random.default_rng(0)
-    X, other = Counts(rng.poisson(1.0, (5_000, 200))), Counts(random_counts(30, 200, seed=4))
-    L, F = random_start(*X.shape, 10)
-    cost, workspace, handled = F.sum(axis=0), kernels.Workspace(), []
-
-    def handler(*_) -> None:
-        handled.append(every_kernel(other, 10, workspace=workspace))
-        signal.setitimer(signal.ITIMER_REAL, 0.02)
-
-    def run(steps: int) -> np.ndarray:
-        return kernels.em(X.rows, F, L, cost, None, steps=steps, workspace=workspace)[0]
-
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
-        for steps in (300, 1_000, 10_000):  # until it lasts long enough, for kernels look for signals every 100 ms
-            want = run(steps)
-            handled.clear()
-            signal.setitimer(signal.ITIMER_REAL, 0.02)
-            got = run(steps)
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            np.testing.assert_array_equal(got, want)
-            if len(handled) > 2:  # the first may have come before the kernel began, and the last when it was done
-                break
-        assert len(handled) > 2
-        assert all(result == every_kernel(other, 10) for result in handled)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-# --- signals and threads ---------------------------------------------------------------------------------------------
-
-
-INTERRUPTED_PROGRAM = """
-import numpy as np
-from unmix import kernels
-from unmix.counts import Counts
-rng = np.random.default_rng(0)
-X = Counts(rng.poisson(1.0, (30_000, 200)))
-L, F = rng.random((30_000, 10)), rng.random((200, 10))
-print("ready", flush=True)
-kernels.em(X.rows, F, L, F.sum(axis=0), None, steps=2_000)
-print("finished", flush=True)
-"""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="signals of this kind are POSIX")
-def test_ctrl_c_interrupts_a_long_kernel() -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED_PROGRAM],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        cwd=ROOT,
-    )
-    try:
-        assert process.stdout.readline().strip() == "ready"
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=30)
-    finally:
-        process.kill()
-    assert process.returncode != 0
-    assert "finished" not in rest
-    assert "KeyboardInterrupt" in errors
-
-
-# In stacks of 256 MB: room for two and a half of them, so that some of the 63 threads asked for start and the next one cannot.
-FEW_THREADS_PROGRAM = """
-import resource
-import threading
-import numpy as np
-from unmix import kernels
-from unmix.counts import Counts
-from unmix.threads import use_threads
-rng = np.random.default_rng(0)
-X = Counts(rng.poisson(1.0, (20_000, 100)))
-L, F = rng.random((20_000, 10)), rng.random((100, 10))
-def run(threads):
-    with use_threads(threads):
-        return kernels.em(X.rows, F, L, F.sum(axis=0), None, steps=5)[0]
-want = run(1)
-with open("/proc/self/statm") as file:
-    now = int(file.read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (now + (640 << 20), resource.RLIM_INFINITY))
-done, waiting = threading.Event(), []
-try:
-    for _ in range(63):
-        waiting.append(threading.Thread(target=done.wait))
-        waiting[-1].start()
-except RuntimeError:
-    print("started", len(waiting) - 1, flush=True)
-    waiting.pop()
-done.set()
-for thread in waiting:
-    thread.join()
-print("same", np.array_equal(run(64), want), flush=True)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="limits of this kind are Linux's")
-def test_threads_that_cannot_be_started_are_done_without() -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(
-        ["sh", "-c", 'ulimit -s 262144 && exec "$@"', "sh", sys.executable, "-c", FEW_THREADS_PROGRAM],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if "ulimit" in done.stderr:
-        pytest.skip("stacks of this size are not allowed here")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["started", "2", "same", "True"]

@@ -122,7 +122,7 @@ def test_further_answers_are_told_in_the_same_words(run):
 
 
 def test_parameters_are_called_as_the_terminal_calls_them():
-    assert in_terminal_words("n_components=50 is more than the 30 samples") == "--topics 50 is more than the 30 samples"
+    assert in_terminal_words("n_components=50 is more than the 30 samples") == "-k 50 is more than the 30 samples"
     assert in_terminal_words("random_state=None") == "--seed none"
 
 

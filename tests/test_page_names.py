@@ -175,6 +175,34 @@ def test_samples_are_found_by_their_titles_and_cards_show_title_and_snippet(tab,
 
 
 @in_browser
+def test_a_name_that_is_its_title_stands_once(tab) -> None:
+    titles = [f"Story {i % 7}" for i in range(21)]
+    names = [title if i < 7 else f"{title}-{i // 7}" for i, title in enumerate(titles)]
+    page = tab(made(21, 4, samples=names, metadata=pd.DataFrame({"title": titles})))
+    shown = page.locator(".topic-card .typical button").all_inner_texts()
+    assert shown
+    assert set(shown) <= set(names)
+
+
+@in_browser
+def test_numbers_on_the_map_stand_in_circles_that_hold_them_or_beside(tab) -> None:
+    rng = np.random.default_rng(0)
+    L, F = 200 * rng.dirichlet(np.geomspace(3, 0.3, 40), 60), rng.dirichlet(np.full(50, 0.3), 40).T
+    page = tab(um.Fit(L, F, pd.DataFrame(), "converged", 0.0))
+    numbers = page.evaluate(
+        """() => [...document.querySelectorAll("#map-places text")].map((text) => {
+          const box = text.getBBox(), [x, y] = ["x", "y"].map((name) => Number(text.getAttribute(name)));
+          const circles = [...document.querySelectorAll("#map-places circle")].map((circle) => circle.getBBox());
+          const around = circles.filter((c) => Math.abs(c.x + c.width / 2 - x) < 0.1 && Math.abs(c.y + c.height / 2 - y) < 0.1);
+          return { beside: text.classList.contains("beside"), fits: around.some((c) => c.width >= box.width) };
+        })"""
+    )
+    assert len(numbers) == 40
+    assert len({number["beside"] for number in numbers}) == 2
+    assert all(number["fits"] != number["beside"] for number in numbers)
+
+
+@in_browser
 def test_suggestions_for_features_stay_inside_the_window(tab) -> None:
     page = tab(made(60, 40))
     page.locator("#feature").fill("feature")

@@ -93,7 +93,7 @@ def test_a_failing_write_leaves_the_previous_results_intact(fit, tmp_path):
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_a_failing_swap_puts_the_previous_results_back(fit, tmp_path, monkeypatch):
+def test_a_failing_swap_leaves_the_previous_results(fit, tmp_path, monkeypatch):
     folder = tmp_path / "results"
     write_fit(fit, folder)
     (folder / "trace.csv").write_text("old")
@@ -104,11 +104,16 @@ def test_a_failing_swap_puts_the_previous_results_back(fit, tmp_path, monkeypatc
             raise OSError("cannot rename")
         return rename(self, target)
 
+    def fail(one, other):
+        raise OSError("cannot exchange")
+
     monkeypatch.setattr(type(folder), "rename", stubborn)
-    with pytest.raises(OSError, match="cannot rename"):
-        write_fit(fit, folder)
-    assert (folder / "trace.csv").read_text() == "old"
-    assert list(tmp_path.iterdir()) == [folder]
+    for exchange, problem in ((fail, "cannot exchange"), (lambda one, other: False, "cannot rename")):
+        monkeypatch.setattr("unmix.folders.exchange", exchange)
+        with pytest.raises(OSError, match=problem):
+            write_fit(fit, folder)
+        assert (folder / "trace.csv").read_text() == "old"
+        assert list(tmp_path.iterdir()) == [folder]
 
 
 def test_a_folder_with_other_things_is_refused_unless_forced(fit, tmp_path):

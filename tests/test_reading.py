@@ -17,7 +17,7 @@ from test_read import MATRIX, TABLE, read_quietly, save_10x, write
 import unmix as um
 from unmix.cli import main
 from unmix.cli.show import in_terminal_words
-from unmix.data.read import name_of
+from unmix.data.read import kind_of, name_of
 from unmix.data.read.languages import WIDESPREAD, guessed_language
 from unmix.data.read.words import without_addresses, words_but_addresses
 
@@ -226,12 +226,26 @@ def test_an_encoding_can_be_given(name, tmp_path):
     }[name]
     path.mkdir() if name == "folder" else None
     (path / "1.txt" if name == "folder" else path).write_text(content, encoding="cp1252")
-    with pytest.raises(ValueError, match=r"is not UTF-8; say what it is, such as encoding='cp1252'"):
+    with pytest.raises(ValueError, match=r"is not UTF-8\)?; say what it is, such as encoding='cp1252'"):
         um.read(path)
     assert um.read(path, encoding="latin-1").features.tolist() == ["bee", "café"]
     assert um.shard(path, tmp_path / "shards", encoding="latin-1").features.tolist() == ["bee", "café"]
     with pytest.raises(ValueError, match="encoding='klingon' is unknown; give utf-8, latin-1"):
         um.read(path, encoding="klingon")
+
+
+def test_a_folder_may_hold_utf8_beside_another_encoding(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for name, encoding in {"1": "latin-1", "2": "utf-8", "3": "utf-8-sig", "4": "ascii"}.items():
+        (folder / f"{name}.txt").write_bytes(("Bienenstöcke" if name < "4" else "Biene").encode(encoding))
+    for counts in (um.read(folder, encoding="latin-1"), um.shard(folder, tmp_path / "shards", encoding="cp1252")):
+        assert counts.features.tolist() == ["biene", "bienenstöcke"]
+        assert counts.shape == (4, 2)
+    with pytest.raises(ValueError, match="encoding='klingon' is unknown"):
+        um.read(folder, encoding="klingon")
+    (folder / "5.txt").write_bytes("Ähre".encode("utf-16"))
+    assert read_quietly(folder, encoding="utf-16", skip_bad=True)[0].samples.tolist() == ["5"], "taken at its word"
 
 
 def test_utf16_is_recognised_by_its_mark(tmp_path):
@@ -246,8 +260,9 @@ def test_all_files_that_cannot_be_read_are_named_at_once_and_can_be_skipped(tmp_
     folder.mkdir()
     for name, text in {"1": "bee bee", "2": "café", "3": "wasp", "4": "dé"}.items():
         (folder / f"{name}.txt").write_bytes(text.encode("latin-1"))
-    bad = r"2 of 4 files cannot be read: 2\.txt \(line 1 is not UTF-8.*\), 4\.txt \(.*\)"
-    with pytest.raises(ValueError, match=bad + "; mend them, or go on without them with skip_bad=True"):
+    bad = r"2 of 4 files cannot be read: 2\.txt \(line 1 is not UTF-8\), 4\.txt \(line 1 is not UTF-8\)"
+    remedy = "; say what it is, such as encoding='cp1252', or save the file again as UTF-8; or go on without them"
+    with pytest.raises(ValueError, match=f"{bad}{remedy} with skip_bad=True$"):
         um.read(folder)
     counts, said = read_quietly(folder, skip_bad=True)
     assert counts.samples.tolist() == ["1", "3"]
@@ -275,6 +290,12 @@ def test_the_two_columns_of_sigprofiler_become_types_of_mutations(tmp_path):
         assert len(said) == 1
     with pytest.warns(UserWarning, match="transposed"):
         assert um.shard(tmp_path / "m.csv", tmp_path / "shards").features.tolist() == types
+    for name in ("m.txt", "breast.SBS96.all"):
+        (tmp_path / name).write_text(f"Mutation type,Trinucleotide,S1,S2\n{rows}".replace(",", "\t"))
+        assert read_quietly(tmp_path / name)[0].features.tolist() == types
+        assert kind_of(tmp_path / name).startswith("TSV table")
+    (tmp_path / "m.txt").write_text("a line of words\nC>A\tin words, or in other\t5\n")
+    assert kind_of(tmp_path / "m.txt") == "text, one document a line"
     (tmp_path / "m.csv").write_text("type,context,joined,S1\nC>A,ACA,A[C>A]A,1\nT>G,GTT,G[T>G]T,2\n")
     assert read_quietly(tmp_path / "m.csv")[0].features.tolist() == [types[0], types[2]]
     (tmp_path / "m.csv").write_text("type,context,S1,S2\nC>A,ATA,1,1\nT>G,GTT,2,2\n")  # no such mutation: left as it is
@@ -444,6 +465,7 @@ def test_messages_in_the_terminal_speak_of_its_options(tmp_path, capsys):
     )
     assert said == "raw holds layer 'raw=True'; use --layer 'a b', --stop-words none, --encoding cp1252 or --min-df"
     assert in_terminal_words("min_df.csv: my_text_column, 'text_column'") == "min_df.csv: my_text_column, 'text_column'"
+    assert in_terminal_words("n_components=40 is more; n_init=2, n_components") == "-k 40 is more; --starts 2, -k"
     (tmp_path / "a.jsonl").write_text('{"body": "bee"}\n')
     code, _, err = run(capsys, "info", tmp_path / "a.jsonl")
     assert code == 2

@@ -26,6 +26,7 @@ import unmix as um
 from unmix import shards
 from unmix.data import build
 from unmix.data.read import blocks, h5ad, market, table_blocks, tables, text_blocks
+from unmix.format import table_to_json
 from unmix.shards import Shards
 
 N, M = 37, 11
@@ -208,6 +209,13 @@ def same(disk: Shards, counts: um.Counts | Shards) -> None:
     for mine, theirs in ((disk.samples, counts.samples), (disk.features, counts.features)):
         assert (None if mine is None else mine.tolist()) == (None if theirs is None else theirs.tolist())
     assert all(map(np.array_equal, disk.sample.rows, memory.sample.rows))
+    assert told(disk.metadata) == told(counts.metadata)
+    assert told(disk.sample.metadata) == told(memory.sample.metadata)
+
+
+def told(table: pd.DataFrame | None) -> Any:
+    """What a file of a fit would say of it."""
+    return None if table is None else (table_to_json(table), [str(dtype) for dtype in table.dtypes])
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -514,10 +522,11 @@ def test_a_finished_shard_that_was_damaged_since_is_written_again(tmp_path: Path
     assert contents(tmp_path / "out") == contents(tmp_path / "undisturbed")
 
 
-@pytest.mark.parametrize("file", ["000003.safetensors", "features.safetensors", "sample.safetensors"])
+@pytest.mark.parametrize("file", [f"{name}.safetensors" for name in ("000003", "features", "sample", "metadata")])
 @pytest.mark.parametrize("damage", ["changed", "gone"])
 def test_the_same_command_mends_damaged_shards(file: str, damage: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", matrix())
+    pd.DataFrame({"place": range(N)}).to_csv(tmp_path / "samples.csv", index=False)
     um.shard(tmp_path / "x.npy", tmp_path / "out")
     sound = contents(tmp_path / "out")
     kept = (tmp_path / "out" / "000002.safetensors").stat().st_mtime_ns

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from conftest import awkward_counts, examples, random_counts
@@ -16,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unmix as um
-from unmix import shard_files, shards
+from unmix import shard_files, shard_tables, shards
+from unmix.data.write import write_counts
 from unmix.shards import Shards
 from unmix.sides import Sides
 
@@ -73,7 +75,7 @@ def counts(request: pytest.FixtureRequest) -> um.Counts:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    um.shard(named(random_counts(21, 7)), tmp_path / "cells.shards")
+    um.shard(named(random_counts(21, 7)), tmp_path / "cells.shards", metadata=pd.DataFrame({"place": range(21)}))
     return tmp_path / "cells.shards"
 
 
@@ -302,7 +304,7 @@ def test_swapped_shards_are_told(folder: Path) -> None:
         visit(folder)
 
 
-@pytest.mark.parametrize("name", ["features.safetensors", "sample.safetensors"])
+@pytest.mark.parametrize("name", ["features.safetensors", "sample.safetensors", "metadata.safetensors"])
 def test_damage_beside_the_shards_is_told_as_well(name: str, folder: Path) -> None:
     flip(folder / name, -3)
     with pytest.raises(ValueError, match=rf"{name} is damaged: its checksum"):
@@ -391,7 +393,7 @@ def test_a_shard_that_would_lead_a_kernel_astray_is_refused_whatever_its_checksu
         "no count": {"exception_at": None, "exception": None, "values": values.astype("<f8") * np.nan},
         "it holds zeros": {"values": np.where(np.arange(nnz) == 2, 0, values).astype("u1")},
         "features are out of order": {"indices": np.concatenate([indices[1::-1], indices[2:]])},
-        "header is damaged": {"values": values.astype("<i4")},
+        "header is damaged": {"values": values.astype("<i2")},
     }
     assert indptr[1] > 1
     for said, arrays in bad.items():
@@ -438,9 +440,102 @@ def test_read_opens_shards_and_refuses_options_that_come_too_late(folder: Path) 
     disk = um.read(folder)
     assert isinstance(disk, Shards)
     assert disk.shape == (21, 7)
-    for options in ({"layer": "counts"}, {"transpose": True}, {"metadata": "samples.csv"}, {"min_df": 2}):
+    for options in ({"layer": "counts"}, {"transpose": True}, {"snippets": True}, {"min_df": 2}):
         with pytest.raises(ValueError, match="means nothing for shards"):
             um.read(folder, **options)
+
+
+TABLE = pd.DataFrame(
+    {
+        "type": pd.Categorical(["B", None, "T"] * 7, categories=["T", "B", "NK"]),
+        "donor": ["anne", "", None] * 7,
+        "depth": np.arange(21) / 3,
+        "genes": np.arange(21),
+        "doublet": [True, False, False] * 7,
+        "year": pd.array([1984, None, 2001] * 7, dtype="Int64"),
+        "mixed": ["x", 1, 2.5] * 7,
+        "day": pd.to_datetime(["2020-01-01", "2021-02-03", None] * 7),
+    }
+)
+
+
+def test_what_describes_the_samples_comes_along_and_becomes_that_of_a_fit(tmp_path: Path) -> None:
+    counts = um.Counts(random_counts(21, 7), metadata=TABLE)
+    disk = um.shard(counts, tmp_path / "out")
+    found = disk.metadata
+    assert found is not None
+    assert list(found) == list(TABLE)
+    assert found["day"].tolist() == ["2020-01-01 00:00:00", "2021-02-03 00:00:00", None] * 7
+    pd.testing.assert_frame_equal(found.drop(columns="day"), TABLE.drop(columns="day"))
+    rows = np.array([20, 0, 9])
+    pd.testing.assert_frame_equal(disk.take(rows).metadata, found.iloc[rows].reset_index(drop=True))  # type: ignore[arg-type]
+    part = disk.shard(1).metadata
+    assert part is not None
+    assert part["genes"].tolist() == list(range(*disk.bounds(1)))
+    fit = um.PoissonNMF(2, max_iter=2, tol=0).fit(disk).result_
+    assert fit.metadata is not None
+    assert fit.metadata["donor"].tolist() == TABLE["donor"].tolist()
+    um.plot.structure(fit, group="type")
+    pd.testing.assert_frame_equal(um.shard(disk, tmp_path / "again").metadata, found)  # type: ignore[arg-type]
+
+
+def test_a_table_can_be_given_with_the_counts_or_once_there_are_shards(tmp_path: Path) -> None:
+    counts = named(random_counts(21, 7))
+    assert counts.samples is not None
+    file = tmp_path / "samples.csv"
+    pd.DataFrame({"sample": counts.samples[::-1], "place": np.arange(21)[::-1]}).to_csv(file, index=False)
+    disk = um.shard(counts, tmp_path / "out", metadata=file)
+    assert disk.metadata is not None
+    assert disk.metadata["place"].tolist() == list(range(21))
+    bare = um.shard(counts, tmp_path / "bare")
+    assert bare.metadata is None
+    read = um.read(tmp_path / "bare", metadata=file)
+    assert read.metadata is not None
+    assert read.metadata["place"].tolist() == list(range(21))
+    given = um.shard(counts, tmp_path / "given", metadata=TABLE)
+    assert given.metadata is not None
+    assert list(given.metadata) == list(TABLE)
+    with pytest.raises(ValueError, match="metadata has 3 rows for 21 samples"):
+        um.shard(counts, tmp_path / "short", metadata=TABLE[:3])
+    assert not (tmp_path / "short").exists()
+    with pytest.raises(ValueError, match="metadata has 3 rows for 21 samples"):
+        bare.with_metadata(TABLE[:3])
+
+
+def test_shards_without_a_word_of_metadata_open_and_the_same_command_adds_it(tmp_path: Path) -> None:
+    counts = um.Counts(random_counts(21, 7), metadata=TABLE)
+    write_counts(counts, tmp_path / "counts.npz")
+    out = tmp_path / "out"
+    um.shard(tmp_path / "counts.npz", out)
+    kept = {file.name: file.stat().st_mtime_ns for file in out.glob("0*.safetensors")}
+    manifest = json.loads((out / "shards.json").read_text())
+    del manifest["metadata"]  # as an earlier version wrote it
+    (out / "shards.json").write_text(json.dumps(manifest))
+    (out / "metadata.safetensors").unlink()
+    assert Shards(out).metadata is None
+    Shards(out).verify()
+    again = um.shard(tmp_path / "counts.npz", out)
+    assert again.metadata is not None
+    assert again.metadata["genes"].tolist() == list(range(21))
+    assert {file.name: file.stat().st_mtime_ns for file in out.glob("0*.safetensors")} == kept
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"columns": b"[]]"},
+        {"columns": b'[["type", "category"]]', "0000": np.zeros(20, "<i4"), "0000.values": b'["B"]'},
+        {"columns": b'[["type", "category"]]', "0000": np.ones(21, "<i4"), "0000.values": b'["B"]'},
+        {"columns": b'[["type", "float"]]', "0000": np.zeros(21, "<i4")},
+        {"columns": b'[["type", "sort"]]', "0000": np.zeros(21, "<i4")},
+        {"columns": b"[3]"},
+        {},
+    ],
+)
+def test_a_table_that_is_none_is_refused_whatever_its_checksum(change: dict[str, Any]) -> None:
+    arrays = {k: np.frombuffer(v, np.uint8) if isinstance(v, bytes) else v for k, v in change.items()}
+    with pytest.raises(ValueError, match=r"holds no table|its column 0000|Extra data"):
+        shard_tables.decoded(arrays, 21)
 
 
 def test_sample_names_are_read_only_when_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from conftest import examples, random_counts
@@ -346,3 +347,96 @@ def test_the_terminal_fits_shards_and_makes_them_of_what_would_not_fit(
     np.testing.assert_allclose(np.load("p.npy"), want, rtol=1e-6)
     np.testing.assert_allclose(np.loadtxt("p.csv", delimiter=",", skiprows=1, usecols=(1, 2, 3)), want, rtol=1e-6)
     assert not (tmp_path / "a-k3" / ".loadings").exists()
+
+
+def test_the_terminal_keeps_metadata_and_tells_of_features_that_shards_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from unmix.cli import main
+
+    def run(*words: str) -> str:
+        with pytest.raises(SystemExit) as exit:
+            main(list(words))
+        said = capsys.readouterr()
+        assert exit.value.code == 0, said.err
+        return said.out + said.err
+
+    monkeypatch.chdir(tmp_path)
+    counts = some_counts()
+    n, m = counts.shape
+    names = [f"s{i}" for i in range(n)], [f"f{j}" for j in range(m)]
+    pd.DataFrame(counts.csr.toarray(), *names).to_csv("a.csv")
+    new = np.delete(counts.csr.toarray(), [0, 1], axis=1)
+    new[5] = 0  # as one of them is already
+    pd.DataFrame(new, names[0], [*names[1][3:], "other"]).to_csv("b.csv")
+    pd.DataFrame({"sample": names[0], "sort": ["x", "y"] * (n // 2) + ["x"] * (n % 2)}).to_csv("t.csv", index=False)
+    run("shard", "a.csv", "--metadata", "t.csv", "-q")
+    assert "metadata" in (told := run("info", "a.shards"))
+    assert "sort" in told
+    run("fit", "a.shards", "-k", "2", "--max-iter", "5", "--tol", "0")
+    fit = um.load("a-k2/model.safetensors")
+    assert fit.metadata is not None
+    assert fit.metadata["sort"].tolist()[:2] == ["x", "y"]
+    assert '"sort"' in Path("a-k2/report.html").read_text()
+    run("shard", "b.csv", "-q")
+    run("fit", "b.shards", "-k", "2", "--max-iter", "5", "--tol", "0", "--metadata", "t.csv")
+    assert um.load("b-k2/model.safetensors").metadata is not None
+    from_file = " ".join(run("transform", "a-k2", "b.csv", "-o", "file.csv").split())
+    from_shards = " ".join(run("transform", "a-k2", "b.shards", "-o", "shards.csv").split())
+    for said in ("3 features of the model not in b", "1 feature of b", "2 samples without any counts"):
+        assert said in from_file
+        assert said in from_shards
+    assert Path("file.csv").read_text() == Path("shards.csv").read_text()
+
+
+NEED_MEMORY: dict[str, Callable[[um.Fit, Any], Any]] = {
+    "choose_topics": lambda fit, X: um.choose_topics(X, [1, 2]),
+    "stability": lambda fit, X: um.stability(X, 2),
+    "consensus": lambda fit, X: um.consensus(X, 2),
+    "fit_path": lambda fit, X: um.fit_path(X, [1, 2]),
+    "differences": lambda fit, X: um.differences(fit, X),
+    "intervals": lambda fit, X: um.intervals(fit, X),
+    "coherence": lambda fit, X: um.coherence(fit, X),
+    "transform of a fit": lambda fit, X: fit.transform(X),
+    "loglik": lambda fit, X: um.loglik(X, fit.L, fit.F),
+    "deviance": lambda fit, X: um.deviance(X, fit.L, fit.F),
+    "kkt": lambda fit, X: um.kkt(X, fit.L, fit.F),
+    "Counts": lambda fit, X: um.Counts(X),
+}
+
+
+@pytest.mark.parametrize("name", NEED_MEMORY)
+def test_what_needs_counts_in_memory_says_so_of_shards_and_what_to_give(name: str) -> None:
+    shards = um.Shards.of(some_counts())
+    fit = um.TopicModel(2, random_state=0, max_iter=2, tol=0).fit(shards).result_
+    with pytest.raises(ValueError, match=r"shards\.sample"):
+        NEED_MEMORY[name](fit, shards)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["stability", "a.shards", "-k", "2"],
+        ["differences", "a-k2", "a.shards"],
+        ["intervals", "a-k2", "a.shards", "-o", "other.csv"],
+        ["freedom", "a-k2", "--loss", "0.1", "--counts", "a.shards", "-o", "other.csv"],
+        ["fit", "a.shards", "-k", "2", "-o", "other", "--stability"],
+        ["fit", "a.shards", "-k", "2", "-o", "other", "--differences"],
+    ],
+    ids=" ".join,
+)
+def test_the_terminal_refuses_shards_by_name_before_any_work(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from unmix.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    shards = um.shard(some_counts(), "a.shards")
+    Path("a-k2").mkdir()
+    um.TopicModel(2, random_state=0, max_iter=2, tol=0).fit(shards).result_.save("a-k2/model.safetensors")
+    with pytest.raises(SystemExit) as exit:
+        main(command)
+    said = " ".join(capsys.readouterr().err.split())
+    assert exit.value.code == 2, said
+    assert "shards" in said
+    assert not list(tmp_path.glob("other*"))

@@ -1,13 +1,19 @@
-"""`scale`: fits of shards: bytes a nonzero, seconds a pass from disk, in memory and on Dask, growth with the cells."""
+"""`scale`: fits of shards: bytes a nonzero, seconds a pass from disk, in memory and on Dask, growth with the cells.
+
+Every engine runs in a process of its own. Seconds by the clock mean something on an idle machine only; seconds of processors, of
+that process and all that it started, mean something on a busy one as well.
+"""
 
 import resource
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from benchmarks.table import publish
 
@@ -22,59 +28,94 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=int, default=2, help="of Dask, one thread each; 0 to leave it out (default 2)"
     )
-    parser.add_argument("--folder", type=Path, help="where to write shards (default: a temporary folder)")
+    parser.add_argument(
+        "--in-memory", type=int, default=100_000, help="most cells to go over in memory as well (default 100000)"
+    )
+    parser.add_argument("--folder", type=Path, help="where shards are kept (default: a temporary folder)")
 
 
 def main(arguments: Namespace) -> None:
-    import unmix as um
-
     rows = []
-    for n in arguments.cells:
-        with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-            cells = um.datasets.Cells(n, n_genes=arguments.genes, n_topics=arguments.k)
-            began = time.perf_counter()
-            shards = um.shard(cells, Path(folder) / "shards", features=cells.features)
-            built = time.perf_counter() - began
-            size = sum(file.stat().st_size for file in (Path(folder) / "shards").glob("0*.safetensors"))
-            start = np.maximum(cells.topics, 1e-12)
-            row: dict[str, Any] = {
-                "cells": n,
-                "nonzeros": shards.nnz,
-                "bytes / nonzero": size / shards.nnz,
-                "drawn and written, M nonzeros / s": shards.nnz / built / 1e6,
-            }
-            row["pass from disk, s"] = a_pass(um.engines.Local(memory=2e9), shards, start, arguments)
-            row["pass in memory, s"] = a_pass(um.engines.Local(memory=1e12), shards, start, arguments)
-            row["disk ÷ memory"] = row["pass from disk, s"] / row["pass in memory, s"]
-            if arguments.workers:
-                from distributed import Client, LocalCluster
-
-                with (
-                    LocalCluster(n_workers=arguments.workers, threads_per_worker=1, dashboard_address=":0") as cluster,
-                    Client(cluster, set_as_default=False) as client,
-                ):
-                    engine = um.engines.Dask(client, Path(folder) / "run")
-                    row[f"Dask, {arguments.workers} × 1, s"] = a_pass(engine, shards, start, arguments)
-                    row["Dask ÷ disk"] = row[f"Dask, {arguments.workers} × 1, s"] / row["pass from disk, s"]
-            row["ns / nonzero"] = row["pass from disk, s"] / shards.nnz * 1e9
-            row["peak MB so far"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-            rows.append(row)
-            print({name: float(f"{value:.4g}") for name, value in row.items()}, flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        for n in arguments.cells:
+            rows.append(measured(n, arguments.folder or Path(temporary), arguments))
+            print({name: float(f"{value:.4g}") for name, value in rows[-1].items()}, flush=True)
     publish(rows, f"Shards, K = {arguments.k}", "scale", arguments.out)
 
 
-def a_pass(engine: Any, shards: Any, start: Any, arguments: Namespace) -> float:
-    """Seconds of a pass: the median of some, after the first."""
+def measured(n: int, folder: Path, arguments: Namespace) -> dict[str, Any]:
+    import unmix as um
+
+    path, row = folder / f"cells-{n}-{arguments.genes}-{arguments.k}.shards", dict[str, Any]()
+    cells, began = um.datasets.Cells(n, n_genes=arguments.genes, n_topics=arguments.k), time.perf_counter()
+    there = (path / "shards.json").is_file()
+    shards = um.Shards(path) if there else um.shard(cells, path, features=cells.features)
+    size = sum(file.stat().st_size for file in path.glob("0*.safetensors"))
+    row |= {"cells": n, "nonzeros": shards.nnz, "bytes / nonzero": size / shards.nnz}
+    row["drawn and written, M nonzeros / s"] = np.nan if there else shards.nnz / (time.perf_counter() - began) / 1e6
+
+    def passes(engine: str) -> tuple[float, float, float]:
+        with get_context("spawn").Pool(1) as alone:
+            return alone.apply(a_pass, (engine, path, cells.topics, arguments))
+
+    seconds, processor, peak = passes("disk")
+    row |= {
+        "disk, s": seconds,
+        "disk, processor s": processor,
+        "ns of a processor / nonzero": processor / shards.nnz * 1e9,
+    }
+    row["disk, peak MB"] = peak
+    row["memory, s"] = row["disk ÷ memory"] = row["disk ÷ memory, processor"] = np.nan
+    if n <= arguments.in_memory:
+        row["memory, s"], in_memory, _ = passes("memory")
+        row |= {"disk ÷ memory": seconds / row["memory, s"], "disk ÷ memory, processor": processor / in_memory}
+    if arguments.workers:
+        name = f"Dask {arguments.workers} × 1"
+        row[f"{name}, s"], on_dask, _ = passes("dask")
+        row |= {"Dask ÷ disk": row[f"{name}, s"] / seconds, "Dask ÷ disk, processor": on_dask / processor}
+    return row
+
+
+def a_pass(engine: str, path: Path, topics: Any, arguments: Namespace) -> tuple[float, float, float]:
+    """Seconds of a pass, and of processors: medians of some, after the first; and the peak of memory in MB."""
+    import unmix as um
+    from unmix.threads import use_threads
+
+    shards, start = um.Shards(path), np.maximum(topics, 1e-12)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder, use_threads(arguments.threads):
+        if engine == "dask":
+            from distributed import Client
+
+            from unmix.engines.naming import local_cluster
+
+            with local_cluster(arguments.workers) as cluster, Client(cluster, set_as_default=False) as client:
+                return timed(um.engines.Dask(client, folder), shards, start, arguments)
+        return timed(um.engines.Local(memory=2e9 if engine == "disk" else 1e12), shards, start, arguments)
+
+
+def timed(engine: Any, shards: Any, start: Any, arguments: Namespace) -> tuple[float, float, float]:
     from unmix.models.streaming import StreamedProblem
     from unmix.solvers import Newton
     from unmix.solvers.streamed import Streamed
-    from unmix.threads import use_threads
 
-    with engine, use_threads(arguments.threads):
+    with engine:
         task, solver = StreamedProblem(shards, arguments.k, engine), Streamed(Newton())
         state, seconds = solver.start(task, None, start), []
         for _ in range(arguments.passes):
-            began = time.perf_counter()
+            before = time.perf_counter(), processor_seconds()
             state = solver.step(task, state)
-            seconds.append(time.perf_counter() - began)
-    return float(np.median(seconds[1:]))
+            seconds.append((time.perf_counter() - before[0], processor_seconds() - before[1]))
+    clock, processor = np.median(seconds[1:] or seconds, axis=0)
+    return float(clock), float(processor), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+def processor_seconds() -> float:
+    """Of this process and of all that it started and that live."""
+    this, spent = psutil.Process(), 0.0
+    for process in (this, *this.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        spent += times.user + times.system
+    return spent

@@ -18,12 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from unmix.sides import Sides
-from unmix.types import CSR, Floats, Integers, Record
+from unmix.types import CSR, Floats, Integers, Names, Record, as_names
 
-Names = NDArray[np.str_]
 SMALLEST = np.finfo(float).tiny  # below it, numbers lose their digits
-# A name takes as much room as the longest: so many bytes are given in any case, and so many times what the names themselves take
-ROOM_FOR_NAMES, MOST_TIMES_AS_LONG = 1 << 28, 20
 CountsLike: TypeAlias = "ArrayLike | sp.sparray | sp.spmatrix | pd.DataFrame | Counts"
 
 
@@ -57,20 +54,45 @@ class Data(Protocol):
 
 
 class Counts:
-    """n samples × m features of non-negative counts, with names.
+    """n samples × m features of non-negative counts, with names: what every function here makes of the data it is given.
 
     Parameters
     ----------
-    matrix
+    matrix : array-like, sparse matrix, DataFrame or Counts
         Dense array, scipy sparse matrix or array, DataFrame (its index and columns become the names), or `Counts`.
-    samples, features
+    samples, features : array-like of str, default=None
         Names; by default those of the DataFrame, or none.
-    metadata
+    metadata : DataFrame, default=None
         A table with one row a sample, carried along untouched.
-    text
+    text : dict, default=None
         If the counts are of words in texts: how they were counted (as `unmix.read` says it), so that new texts can be
         treated alike.
 
+    Attributes
+    ----------
+    shape : tuple of int
+        (n, m).
+    samples, features : array of str, or None
+        Names.
+    metadata : DataFrame or None
+        A row a sample.
+    text : dict or None
+        How words were counted.
+
+    Raises
+    ------
+    ValueError
+        If a count is negative or not finite, there are no samples or features, or too few or too many names; the place is
+        named.
+
+    See Also
+    --------
+    read : Counts from a file.
+    read_texts : Counts of words.
+    Shards : Counts larger than memory.
+
+    Examples
+    --------
     >>> Counts([[1, 0, 2], [0, 3, 0]], features=["ant", "bee", "cat"])
     Counts(2 samples × 3 features, 3 nonzeros, total 6)
     """
@@ -140,11 +162,23 @@ class Counts:
 
         Parameters
         ----------
-        rows
+        rows : array-like of int or bool, default=None
             Places of samples, or a truth value for each; all of them by default.
-        features
+        features : array-like of str, int or bool, default=None
             Names of features, their places, or a truth value for each; all of them by default.
 
+        Returns
+        -------
+        Self
+            A copy.
+
+        Raises
+        ------
+        ValueError
+            If there is no such feature.
+
+        Examples
+        --------
         >>> Counts([[1, 0, 2], [0, 3, 0]], features=["ant", "bee", "cat"]).take(features=["cat", "ant"]).csr.toarray()
         array([[2., 1.],
                [0., 0.]])
@@ -201,12 +235,28 @@ class Counts:
 
         Parameters
         ----------
-        shares
+        shares : int or sequence of float
             Probabilities of the parts, which are made to sum to one, or a number of parts of equal shares.
-        rng
+        rng : Generator
             What draws.
-        overdispersion
+        overdispersion : float or array, default=None
             b, for all features or one each; None for Poisson counts.
+
+        Returns
+        -------
+        list of Self
+            One a part, with the same names.
+
+        Raises
+        ------
+        ValueError
+            If counts are not whole numbers.
+
+        Examples
+        --------
+        >>> fitted, held_out = Counts([[4, 0, 2], [0, 6, 0]]).thinned(2, np.random.default_rng(0))
+        >>> fitted.total + held_out.total
+        12.0
         """
         self.require_whole("thinning")
         weights = np.ones(shares) if isinstance(shares, int) else np.asarray(shares, dtype=float)
@@ -256,16 +306,18 @@ class Counts:
 
     @property
     def nnz(self) -> int:
+        """int: how many counts are not zero."""
         return len(self.rows.data)
 
     @cached_property
     def total(self) -> float:
+        """float: the sum of all counts."""
         with np.errstate(over="ignore"):  # `__init__` refuses an infinite total
             return float(self.rows.data.sum())
 
     @property
     def csr(self) -> sp.csr_array:
-        """The counts as a scipy CSR array that shares this object's memory."""
+        """csr_array: the counts as a scipy CSR array that shares this object's memory."""
         return self.with_data(self.rows.data)
 
     def with_data(self, data: NDArray[Any]) -> sp.csr_array:
@@ -294,15 +346,17 @@ class Counts:
 
     @cached_property
     def sample_totals(self) -> Floats:
+        """array, n: the sum of each sample."""
         return np.asarray(self.csr.sum(axis=1)).ravel()
 
     @cached_property
     def feature_totals(self) -> Floats:
+        """array, m: the sum of each feature."""
         return np.asarray(self.csr.sum(axis=0)).ravel()
 
     @cached_property
     def facts(self) -> Record:
-        """What a fit remembers of its data: size, oddities, and a checksum by which to know them again."""
+        """dict: what a fit remembers of its data: size, oddities, and a checksum by which to know them again."""
         checksum = hashlib.sha256(repr(self.shape).encode())
         for array in self.rows:
             checksum.update(np.ascontiguousarray(array).view(np.uint8).data)
@@ -365,14 +419,11 @@ def _names(names: ArrayLike | None, expected: int, what: str) -> Names | None:
     texts = list(map(str, plain))
     if len(texts) != expected:
         raise ValueError(f"{len(texts)} names for {expected} {what}; give one name each")
-    lengths = [len(text) for text in texts]
-    longest = max(lengths, default=0)
-    if 4 * longest * len(texts) > ROOM_FOR_NAMES + 4 * MOST_TIMES_AS_LONG * sum(lengths):
-        name = texts[lengths.index(longest)]
+    if nul := next((text for text in texts if "\0" in text), None):
         raise ValueError(
-            f"the name {name[:20]!r}… among the {what} has {longest:,} letters, and all names would take as much room; shorten it"
+            f"the name {nul[:40]!r} among the {what} has a NUL character, which no file can hold; remove it"
         )
-    return np.array(texts, dtype=str)
+    return as_names(texts)
 
 
 def canonical(matrix: Any, first: int = 0) -> sp.csr_array:

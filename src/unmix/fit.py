@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from unmix import format
 from unmix.deprecation import warn
 from unmix.models.topics import poisson_to_topics
+from unmix.models.variational import restore
 from unmix.registry import MODELS
-from unmix.types import Factor, Floats, Record, Status
+from unmix.types import Factor, Floats, Record, Status, as_names
 from unmix.words import ENDS, brief, objective, plural, size
 
 if TYPE_CHECKING:
@@ -29,14 +30,58 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A Poisson NMF X ≈ L Fᵀ, also read as a topic model.
+    """A Poisson NMF X ≈ L Fᵀ, also read as a topic model: what every model here leaves, `load` reads and `unmix.analysis` asks.
 
+    Attributes
+    ----------
+    L : array, n × K
+        Loadings of samples.
+    F : array, m × K
+        Factors: weights of features.
+    trace : DataFrame
+        A row an iteration: `iteration`, `seconds`, `loglik`, `objective`, `kkt` (NaN where it was not measured), `stage`,
+        `note`.
+    status : str
+        "converged", "max_iter", or "interrupted" by Ctrl-C or a callback.
+    loglik : float
+        The Poisson log-likelihood, all constants included.
+    samples, features : array of str, or None
+        Names.
+    metadata : DataFrame or None
+        A row a sample.
+    posterior : mapping of str to array
+        A Bayesian model's parameters, topics on the last axis; empty otherwise.
+    priors : dict
+        The kinds of its priors on "L" and "F".
+    params : dict
+        The "model", and the parameters of its estimator.
+    versions : dict
+        Of unmix, python, numpy and scipy.
+    data : dict
+        `Counts.facts`, and where the counts came from.
+    text : dict or None
+        How words were counted, as in `Counts`.
+    state : dict or None
+        What is needed to go on exactly where the fit stopped; None once it has converged.
+    remaining_gain : float
+        An estimate of what the objective would still gain if the fit went on, in its units; NaN where nobody can tell.
+    names : array of str, or None
+        What people call the topics, "" for those without a name; see `with_names`.
+
+    See Also
+    --------
+    load : Read a fit from a file.
+    analysis.top_features, analysis.transform, differences, write_report
+
+    Examples
+    --------
     >>> import unmix as um
-    >>> fit = um.TopicModel(3, random_state=0).fit(um.datasets.digits()).result_
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
     >>> fit
-    Fit(1,797 samples × 64 features, 3 topics, converged, about ... left to gain, Poisson log-likelihood -...)
-    >>> bool(np.allclose(fit.proportions.sum(axis=1), 1))
-    True
+    Fit(4 samples × 3 features, 2 topics, converged, about ... left to gain, Poisson log-likelihood -...)
+    >>> fit.proportions.sum(axis=1).round(12)
+    array([1., 1., 1., 1.])
     """
 
     L: Factor
@@ -69,6 +114,7 @@ class Fit:
 
     @property
     def n_topics(self) -> int:
+        """int: the number of topics K."""
         return int(self.L.shape[1])
 
     @cached_property
@@ -77,53 +123,56 @@ class Fit:
 
     @property
     def proportions(self) -> Floats:
-        """L*: n × K, rows sum to one."""
+        """array, n × K: the proportions of topics in samples, L*; rows sum to one."""
         return self._topics[0]
 
     @property
     def topics(self) -> Floats:
-        """F*: m × K, columns sum to one."""
+        """array, m × K: the topics as distributions over features, F*; columns sum to one."""
         return self._topics[1]
 
     @property
     def sizes(self) -> Floats:
-        """s: the expected total of each sample."""
+        """array, n: the expected total of each sample, s."""
         return self._topics[2]
 
     @property
     def exposures(self) -> Floats:
-        """s l*: n × K, how many of a sample's counts each topic accounts for; the exposures, or activities, of signatures."""
+        """array, n × K: how many of a sample's counts each topic accounts for; of signatures, the exposures or activities."""
         return self.sizes[:, None] * self.proportions
 
     @property
     def labels(self) -> list[str]:
-        """What stands over a topic's column in every table: its name, or "topic 3" if it has none."""
+        """list of str: what stands over a topic's column in every table: its name, or "topic 3" if it has none."""
         names = [""] * self.n_topics if self.names is None else self.names.tolist()
         return [name or f"topic {k + 1}" for k, name in enumerate(names)]
 
     @property
     def kkt(self) -> float:
-        """The largest KKT residual at the end of the fit."""
-        known = self.trace["kkt"].dropna()
+        """float: the largest KKT residual at the end of the fit; NaN if it was not measured."""
+        known = self.trace.get("kkt", pd.Series(dtype=float)).dropna()
         return float(known.iloc[-1]) if len(known) else float("nan")
 
     @property
     def objective(self) -> str | None:
-        """What the model maximises, in words, if it is not the likelihood (with a prior, perhaps)."""
+        """str or None: what the model maximises, in words, if it is not the likelihood (with a prior, perhaps)."""
         known = MODELS.get(str(self.params.get("model")))
         return None if known is None else known.objective
 
     @property
     def starts(self) -> pd.DataFrame:
-        """Of a fit that is the best of several (`n_init`): `objective`, `loglik`, `iterations`, `status` of each start, and the
-        `difference` of its proportions from those of the best, the mean absolute one over samples and matched topics."""
+        """DataFrame: the starts of a fit that is the best of several (`n_init`), one a row; without rows otherwise.
+
+        Columns: `objective`, `loglik`, `iterations`, `status`, and `difference`, that of its proportions from those of the
+        best: the mean absolute one over samples and matched topics.
+        """
         columns = ["objective", "loglik", "iterations", "status", "difference"]
         table = pd.DataFrame(dict(self.data.get("starts", {})), columns=columns)
         return table.set_axis(pd.RangeIndex(1, len(table) + 1, name="start"), axis=0)
 
     @property
     def shares(self) -> Floats:
-        """The part of all expected counts that each topic explains."""
+        """array, K: the part of all expected counts that each topic explains; sums to one."""
         weights = self.sizes @ self.proportions
         return weights / weights.sum() if weights.sum() > 0 else np.full(self.n_topics, 1 / self.n_topics)
 
@@ -132,11 +181,23 @@ class Fit:
 
         Parameters
         ----------
-        names
+        names : list of str, mapping of int to str, or None
             One for each topic, or those of some by their numbers, from 1; None to take all names away.
 
+        Returns
+        -------
+        Fit
+            A copy; this fit is left as it is.
+
+        Raises
+        ------
+        ValueError
+            If there is no such topic, too few or too many names, or two that are alike.
+
+        Examples
+        --------
         >>> import unmix as um
-        >>> fit = um.PoissonNMF(3, random_state=0).fit(um.datasets.digits()).result_
+        >>> fit = um.PoissonNMF.from_factors([[8, 0, 1], [2, 5, 0], [0, 5, 9]]).result_
         >>> fit.with_names({2: "round"}).labels
         ['topic 1', 'round', 'topic 3']
         """
@@ -146,7 +207,7 @@ class Fit:
             if unknown := [number for number in names if number not in range(1, self.n_topics + 1)]:
                 raise ValueError(f"there is no topic {unknown[0]!r}; this fit has topics 1 to {self.n_topics}")
             names = [names.get(k + 1, "") for k in range(self.n_topics)]
-        named = replace(self, names=np.array([str(name).strip() for name in names], dtype=str))
+        named = replace(self, names=as_names([str(name).strip() for name in names]))
         if isinstance(names, str) or len(names) != self.n_topics:
             raise ValueError(f"{len(names)} names for {self.n_topics} topics; give one each, or a mapping for some")
         labels = named.labels
@@ -155,25 +216,97 @@ class Fit:
         return named
 
     def top_features(self, n: int = 10) -> pd.DataFrame:
-        """The n most distinctive features of each topic: `unmix.analysis.top_features`."""
+        """The most distinctive features of each topic: `unmix.analysis.top_features`.
+
+        Parameters
+        ----------
+        n : int, default=10
+            How many of each topic.
+
+        Returns
+        -------
+        DataFrame
+            A row a feature: `topic`, `rank`, `feature`, its `share` of the topic, and its `lift` over the other topics.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+        >>> um.TopicModel(2, random_state=0).fit(X).result_.top_features(1)["feature"].tolist()
+        ['ant', 'cat']
+        """
         import unmix
 
         return unmix.analysis.top_features(self, n)
 
     def transform(self, X: Any) -> Floats:
-        """Proportions of the topics in new samples, counts or texts, by the model's own inference: `unmix.analysis.transform`."""
+        """Proportions of the topics in new samples, counts or texts, by the model's own inference: `unmix.analysis.transform`.
+
+        Parameters
+        ----------
+        X : Counts, array-like, AnnData or iterable of str
+            New samples. Features are found by name where both sides have names; texts are counted as those of the fit were.
+
+        Returns
+        -------
+        array, n × K
+            Rows sum to one.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> fit = um.TopicModel.from_factors([[1, 0], [0, 1], [0, 1]]).result_
+        >>> fit.transform([[6, 1, 1], [0, 4, 4]]).round(2)
+        array([[0.75, 0.25],
+               [0.  , 1.  ]])
+        """
         import unmix
 
         return unmix.analysis.transform(self, X)
 
     def quality(self, X: CountsLike, top: int = 10, held_out: CountsLike | None = None) -> Quality:
-        """How coherent, exclusive, wide and unlike the others each topic is: `unmix.analysis.quality`."""
+        """How coherent, exclusive, wide and unlike the others each topic is: `unmix.analysis.quality`.
+
+        Parameters
+        ----------
+        X : Counts or array-like
+            The samples to count co-occurrences in.
+        top : int, default=10
+            How many features of each topic.
+        held_out : Counts or array-like, default=None
+            Counts of the fit's samples that it has not seen, which say whether a topic is more than noise.
+
+        Returns
+        -------
+        Quality
+            A row a topic in its `table`.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+        >>> um.TopicModel(2, random_state=0).fit(X).result_.quality(X, top=2).table["topic"].tolist()
+        [1, 2]
+        """
         import unmix
 
         return unmix.analysis.quality(self, X, top, held_out=held_out)
 
     def advice(self) -> list[str]:
-        """What a person may want to know or do about this fit: `unmix.analysis.advice`."""
+        """What a person may want to know or do about this fit: `unmix.analysis.advice`.
+
+        Returns
+        -------
+        list of str
+            A sentence for each thing; none if there is nothing to say.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> fit = um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_
+        >>> all(isinstance(sentence, str) for sentence in fit.advice())
+        True
+        """
         import unmix
 
         return unmix.analysis.advice(self)
@@ -186,15 +319,88 @@ class Fit:
         return unmix.sc.from_fit(self, key_added)
 
     def save(self, path: str | os.PathLike[str], *, resumable: bool = False) -> None:
-        """Write the fit to one file, atomically. `resumable` adds what is needed to go on with it (nothing, once it has
-        converged), so that a warm start from the loaded fit goes on exactly where this one stopped."""
+        """Write the fit to one file, atomically, which `unmix.load` reads.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            Where to; by custom it ends in ".safetensors".
+        resumable : bool, default=False
+            Whether to add what is needed to go on with it (nothing, once it has converged), so that a warm start from the
+            loaded fit goes on exactly where this one stopped. It makes the file larger.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written; what was there is then as it was.
+
+        Examples
+        --------
+        >>> import tempfile, unmix as um
+        >>> fit = um.PoissonNMF.from_factors([[8, 0], [2, 5], [0, 5]]).result_
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     fit.save(f"{folder}/signatures.safetensors")
+        ...     um.load(f"{folder}/signatures.safetensors").n_topics
+        2
+        """
         record = {field.name: getattr(self, field.name) for field in fields(self)}
         format.write(path, record if resumable else record | {"state": None})
 
 
 def load(path: str | os.PathLike[str]) -> Fit:
-    """Read a fit written by `Fit.save`."""
-    return Fit(**format.read(path))
+    """Read a fit written by `Fit.save`. Nothing is unpickled or run.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The file.
+
+    Returns
+    -------
+    Fit
+        As it was saved; fits of earlier versions are read too.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it holds something else, is damaged, or was written by a later version.
+
+    See Also
+    --------
+    Fit.save, Fit.transform
+    TopicModel.from_fit : An estimator of a fit.
+
+    Examples
+    --------
+    >>> import tempfile, unmix as um
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     um.TopicModel.from_factors([[8, 0], [2, 5], [0, 5]]).result_.save(f"{folder}/topics.safetensors")
+    ...     fit = um.load(f"{folder}/topics.safetensors")
+    >>> fit.transform([[8, 2, 0], [0, 3, 3]]).round(2)
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    fit = Fit(**format.read(path))
+    try:
+        _check_posterior(fit)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise ValueError(f"{path}: damaged or foreign model file (its posterior is not one: {error})") from None
+    return fit
+
+
+def _check_posterior(fit: Fit) -> None:
+    """Raises if the model needs a posterior and has not that of a pair of priors. One row of each factor tells."""
+    if not fit.priors:
+        if fit.objective is not None:
+            raise ValueError(f"a fit of {fit.params['model']} has one, and this has none")
+        return
+    row = {name: array[:1] if array.ndim == 2 else array for name, array in fit.posterior.items()}
+    _, left, right = restore(fit.priors, row)
+    for name, belief in {"L": left, "F": right}.items():
+        if belief.parameters.shape != (1, fit.n_topics) or belief.geometric.shape != (1, fit.n_topics):
+            raise ValueError(f"that of {name} is not of {fit.n_topics} topics")
 
 
 def versions() -> dict[str, str]:

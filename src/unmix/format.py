@@ -10,7 +10,6 @@ import math
 import os
 import re
 from collections.abc import Mapping, Set
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,15 @@ import pandas as pd
 import safetensors
 from numpy.typing import NDArray
 
+from unmix import schema
 from unmix.files import replacing
 from unmix.memory import LARGE
-from unmix.types import STATUSES, Record
+from unmix.types import Record, as_names
 
 FORMAT = 3
 DTYPES = {f"<{kind}{size}": f"{kind.upper()}{8 * size}" for kind in "fiu" for size in (2, 4, 8)}
 DTYPES |= {"|i1": "I8", "|u1": "U8", "|b1": "BOOL"}
+NUMBERS = ("loglik", "remaining_gain")
 BLOCK = 1 << 24  # numbers that are written at a time
 
 Arrays = dict[str, NDArray[Any]]
@@ -81,7 +82,7 @@ def read(path: str | os.PathLike[str]) -> Record:
         raise ValueError(f"{path}: not a model but what unmix.{kind} found; read it with unmix.{kind}.load")
     try:
         return _record(meta, tensors)
-    except (KeyError, TypeError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"{path}: damaged or foreign model file ({error})") from None
 
 
@@ -90,7 +91,12 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Arrays, Record]:
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             header = (file.metadata() or {}).get("unmix")
-            sizes = {key: math.prod(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 - not a mapping
+            told = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+            if odd := [key for key, one in told.items() if one.get_dtype() not in DTYPES.values()]:
+                raise ValueError(
+                    f"{odd[0]} holds numbers of the type {told[odd[0]].get_dtype()}, which unmix never writes"
+                )
+            sizes = {key: math.prod(one.get_shape()) for key, one in told.items()}
             tensors = {key: file.get_tensor(key) for key, size in sizes.items() if 8 * size <= LARGE}
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise ValueError(
@@ -100,7 +106,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Arrays, Record]:
         raise ValueError(f"{path}: a safetensors file, but not a model of unmix")
     tensors |= _mapped(Path(path), sizes.keys() - tensors.keys())
     try:
-        meta = json.loads(header)
+        meta = schema.parsed(header)
     except ValueError as error:
         raise ValueError(f"{path}: damaged or foreign model file ({error})") from None
     if not isinstance(meta, dict):
@@ -129,51 +135,76 @@ def _mapped(path: Path, keys: Set[str]) -> Arrays:
 
 
 def _record(meta: Record, tensors: Arrays) -> Record:
-    if meta["format"] not in (2, FORMAT):
-        raise ValueError(f"format {meta['format']}, this version of unmix reads up to {FORMAT}; upgrade unmix")
-    L, F = tensors["L"], tensors["F"]
-    if L.ndim != 2 or F.ndim != 2 or L.shape[1] != F.shape[1] or L.shape[1] < 1:
-        raise ValueError(f"L of shape {L.shape} does not go with F of shape {F.shape}")
-    posterior = _within(tensors, "posterior.")
-    factors: Arrays = {"L": L, "F": F} | {f"posterior {name}": array for name, array in posterior.items()}
-    for name, array in factors.items():
-        if array.dtype.kind != "f" or not np.isfinite(array).all() or (array < 0).any():
-            raise ValueError(f"{name} has entries that are not finite numbers >= 0")
+    if meta.get("format") not in (2, FORMAT):
+        raise ValueError(f"format {meta.get('format')}, this version of unmix reads up to {FORMAT}; upgrade unmix")
+    factors = _factors(tensors)
+    L, F, posterior = factors["L"], factors["F"], _within(tensors, "posterior.")
+    if meta.get("state") is not None:
+        _add_arrays(meta["state"], _within(tensors, "state."))
+    if meta["format"] == 2:
+        meta = _of_format_2(meta, posterior)
+    schema.MODEL(meta, "the model")
     sizes = {"samples": len(L), "features": len(F), "names": L.shape[1]}
     names = {key: _names(tensors, key, size) for key, size in sizes.items()}
-    if meta["status"] not in STATUSES:
-        raise ValueError(f"unknown status {meta['status']!r}")
-    trace = table_from_json(meta["trace"])
-    trace = trace.astype({column: float for column in trace.columns if column not in ("iteration", "stage", "note")})
-    metadata = table_from_json(json.loads(tensors["metadata"].tobytes())) if "metadata" in tensors else None
-    if metadata is not None and len(metadata) != len(L):
-        raise ValueError(f"{len(metadata)} rows of metadata for {len(L)} samples")
-    state = meta.get("state")
-    for key, array in _within(tensors, "state.").items() if state is not None else ():
+    trace = _trace(meta["trace"])
+    if meta.get("state") is not None and not len(trace):
+        raise ValueError("there is a state to go on from, and no trace")
+    plain = ("status", "params", "priors", "versions", "data", "text")
+    record = {"L": L, "F": F, "trace": trace, "posterior": posterior, "state": meta.get("state")}
+    record |= {name: meta[name] for name in plain} | {name: float(meta.get(name, np.nan)) for name in NUMBERS}
+    return record | names | {"metadata": _metadata(tensors, len(L))}
+
+
+def _trace(told: Record) -> pd.DataFrame:
+    """With all columns that a trace has, whoever made the fit."""
+    trace = table_from_json(told)
+    blank = {"iteration": range(len(trace)), "seconds": 0.0, "stage": "", "note": ""}
+    for name in schema.TRACE:
+        if name not in trace:
+            trace[name] = blank.get(name, np.nan)
+    return trace.astype({column: float for column in trace.columns if column not in ("iteration", "stage", "note")})
+
+
+def _factors(tensors: Arrays) -> Arrays:
+    """L and F, once they and what is known of their posterior are numbers >= 0 that go together."""
+    if missing := [name for name in ("L", "F") if name not in tensors]:
+        raise ValueError(f"there is no {missing[0]!r} in it")
+    L, F = tensors["L"], tensors["F"]
+    if L.ndim != 2 or F.ndim != 2 or L.shape[1] != F.shape[1] or min(F.shape) < 1:
+        raise ValueError(f"L of shape {L.shape} does not go with F of shape {F.shape}")
+    for name, array in tensors.items():
+        if name not in ("L", "F") and not name.startswith("posterior."):
+            continue
+        if array.dtype.kind != "f" or not np.isfinite(array).all() or (array < 0).any():
+            raise ValueError(f"{name.replace('.', ' ')} has entries that are not finite numbers >= 0")
+        factor = name.removeprefix("posterior.")
+        if factor in ("L", "F") and array.shape != tensors[factor].shape:
+            raise ValueError(
+                f"posterior {factor} of shape {array.shape} does not go with {factor} of {tensors[factor].shape}"
+            )
+    return {"L": L, "F": F}
+
+
+def _metadata(tensors: Arrays, n: int) -> pd.DataFrame | None:
+    if "metadata" not in tensors:
+        return None
+    told = schema.parsed(tensors["metadata"].tobytes())
+    schema.rows()(told, "metadata")
+    if len(told["data"]) != n:
+        raise ValueError(f"{len(told['data'])} rows of metadata for {n} samples")
+    return table_from_json(told)
+
+
+def _add_arrays(state: Any, arrays: Arrays) -> None:
+    """Put arrays where they were taken from, under names like "search.parts"."""
+    for key, array in arrays.items():
         *path, name = key.split(".")
-        reduce(lambda inner, part: inner.setdefault(part, {}), path, state)[name] = array
-    record = {
-        "L": L,
-        "F": F,
-        "trace": trace,
-        "status": meta["status"],
-        "loglik": float(meta["loglik"]),
-        "params": dict(meta["params"]),
-        "priors": dict(meta["priors"]) if meta["format"] == FORMAT else kinds_by_arrays(posterior),
-        "versions": dict(meta["versions"]),
-        "data": dict(meta["data"]),
-        "text": None if meta["text"] is None else dict(meta["text"]),
-        "posterior": posterior,
-        "metadata": metadata,
-        "state": state,
-        "remaining_gain": float(meta.get("remaining_gain", np.nan)),
-    }
-    if meta["format"] == 2:
-        if record["params"].get("model") in ("LDA", "GammaPoisson", "BayesianPoissonNMF"):
-            record["params"].setdefault("extrapolate", False)  # as all inference was then
-        if state is not None:
-            record["state"] = _state_of_format_2(state, record["params"])
-    return record | names
+        inner: Any = state
+        for part in path:
+            inner = inner.setdefault(part, {}) if isinstance(inner, dict) else None
+        if not isinstance(inner, dict):
+            raise ValueError(f"its state has no place for {key!r}")
+        inner[name] = array
 
 
 def kinds_by_arrays(posterior: Mapping[str, NDArray[Any]]) -> dict[str, str]:
@@ -183,6 +214,19 @@ def kinds_by_arrays(posterior: Mapping[str, NDArray[Any]]) -> dict[str, str]:
     left = "Gammas" if "L_prior_rate" in posterior else "DirichletRows"
     right = "DirichletColumns" if "F_prior" in posterior else "PointTopics"
     return {"L": left, "F": "Gammas" if "F_prior_rate" in posterior else right}
+
+
+def _of_format_2(meta: Record, posterior: Arrays) -> Record:
+    """As it would be written today."""
+    try:
+        params = dict(meta["params"])
+        if params.get("model") in ("LDA", "GammaPoisson", "BayesianPoissonNMF"):
+            params.setdefault("extrapolate", False)  # as all inference was then
+        state = meta.get("state")
+        state = state if state is None else _state_of_format_2(dict(state), params)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise ValueError(f"what format 2 has in it is not there: {error}") from None
+    return meta | {"params": params, "priors": kinds_by_arrays(posterior), "state": state}
 
 
 def _state_of_format_2(state: Record, params: Record) -> Record:
@@ -214,10 +258,11 @@ def _state_of_format_2(state: Record, params: Record) -> Record:
 def _names(tensors: Arrays, key: str, rows: int) -> NDArray[np.str_] | None:
     if key not in tensors:
         return None
-    names = np.array(json.loads(tensors[key].tobytes()), dtype=str)
+    names = schema.parsed(tensors[key].tobytes())
+    schema.listed(schema.text)(names, key)
     if len(names) != rows:
         raise ValueError(f"{len(names)} names for {rows} {'topics' if key == 'names' else key}")
-    return names
+    return as_names(names)
 
 
 def _within(tensors: Arrays, prefix: str) -> Arrays:

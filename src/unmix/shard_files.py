@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -30,8 +32,11 @@ from unmix.types import CSR, Floats
 Arrays = dict[str, NDArray[Any]]
 
 MANIFEST, FEATURES, SAMPLE = "shards.json", "features.safetensors", "sample.safetensors"
+METADATA = "metadata.safetensors"
 FILE_NAME = re.compile(r"\d{6}\.safetensors")
-DTYPES = {name: np.dtype(code) for name, code in {"U8": "u1", "U16": "<u2", "U32": "<u4", "I64": "<i8"}.items()}
+DTYPES = {
+    name: np.dtype(code) for name, code in {"U8": "u1", "U16": "<u2", "U32": "<u4", "I32": "<i4", "I64": "<i8"}.items()
+}
 DTYPES |= {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
 COUNTED = (
     "indptr",
@@ -112,10 +117,10 @@ def serialized(arrays: Arrays) -> bytes:
     return safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
 
-def tensors(buffer: bytes) -> Arrays:
+def tensors(buffer: bytes | memoryview) -> Arrays:
     """The arrays in the bytes of a file, which they share. Whatever the header says, none reaches beyond them."""
     size = int.from_bytes(buffer[:8], "little")
-    header, start = _header(buffer[8 : 8 + size] if size <= LARGEST_HEADER else b""), 8 + size
+    header, start = _header(bytes(buffer[8 : 8 + size]) if size <= LARGEST_HEADER else b""), 8 + size
     arrays = {}
     for name, (dtype, length, first) in header.items():
         if start + first + length * dtype.itemsize > len(buffer):
@@ -225,10 +230,20 @@ def narrowed(data: NDArray[Any]) -> NDArray[Any]:
     return narrow if np.array_equal(narrow, data) else data
 
 
-def read_bytes(path: Path, expected: int) -> bytes:
-    """A file that should have so many bytes."""
-    with path.open("rb") as file:
-        content = file.read(expected + 1)
-    if len(content) != expected:
-        raise ValueError(f"it has {'more than' if len(content) > expected else 'but'} {len(content):,} bytes")
-    return content
+def read_bytes(path: Path, expected: int) -> memoryview:
+    """A file that should have so many bytes. NumPy asks for large pages, of which few have to be touched for the first time."""
+    content = np.empty(expected + 1, np.uint8).data
+    with path.open("rb", buffering=0) as file:
+        length = 0
+        while some := file.readinto(content[length:]):
+            length += some
+    if length != expected:
+        raise ValueError(f"it has {'more than' if length > expected else 'but'} {length:,} bytes")
+    return content[:expected]
+
+
+def read_soon(path: Path) -> None:
+    """Let the system fetch a file while there is other work, where it can."""
+    if hasattr(os, "posix_fadvise"):
+        with suppress(OSError), path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)

@@ -6,6 +6,7 @@ ends with depends on the counts alone: not on where they lie, on how much memory
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -16,13 +17,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from unmix import kernels, shard_files
+from unmix import kernels, shard_files, shard_tables
 from unmix.counts import Counts, Names, amount
-from unmix.shard_files import FEATURES, FILE_NAME, MANIFEST, SAMPLE, Encoded, file_name
-from unmix.types import CSR, Floats, Integers, Record
+from unmix.shard_files import FEATURES, FILE_NAME, MANIFEST, METADATA, SAMPLE, Encoded, file_name
+from unmix.types import CSR, Floats, Integers, Record, as_names
 
 FORMAT = 1
 SHARD, TILE = 16_384, 4_096  # samples. Bits depend on them: they are no options
@@ -114,8 +116,9 @@ class Store(Protocol):
     def parts(self) -> list[Part]: ...
     def shard(self, i: int) -> Rows: ...
     def names(self, i: int) -> list[str]: ...
+    def metadata(self) -> pd.DataFrame | None: ...
     def feature_totals(self) -> Floats: ...
-    def sample(self) -> Counts: ...
+    def sample(self) -> tuple[Integers, Counts]: ...
 
 
 class Shards:
@@ -126,9 +129,34 @@ class Shards:
 
     Parameters
     ----------
-    folder
+    folder : str or PathLike
         A folder of shards.
 
+    Attributes
+    ----------
+    shape : tuple of int
+        (n, m).
+    features : array of str, or None
+        Names.
+    text : dict or None
+        How words were counted, as in `Counts`.
+    rows_per_shard, rows_per_tile : int
+        How many samples a shard has, except the last, and a tile.
+    folder : Path or None
+        Where they are; None in memory.
+
+    Raises
+    ------
+    ValueError
+        If it is no such folder, unfinished, or a file does not have its size.
+
+    See Also
+    --------
+    shard : Make them.
+    engines.Local, engines.Dask : Who goes over them.
+
+    Examples
+    --------
     >>> Shards.of(Counts([[1, 0, 2], [0, 3, 0]]))
     Shards(2 samples × 3 features, 3 nonzeros, total 6, in 1 shard)
     """
@@ -136,7 +164,6 @@ class Shards:
     shape: tuple[int, int]
     features: Names | None
     text: Record | None
-    metadata: None = None
     rows_per_shard: int
     rows_per_tile: int
     folder: Path | None
@@ -152,7 +179,27 @@ class Shards:
 
     @classmethod
     def of(cls, counts: Counts, sample: int | None = None, sample_by: ArrayLike | None = None) -> Shards:
-        """The same in memory. `sample` and `sample_by` are as in `unmix.shard`."""
+        """The same in memory.
+
+        Parameters
+        ----------
+        counts : Counts
+            All of them.
+        sample : int, default=None
+            How many samples a fit shall start from, as in `unmix.shard`.
+        sample_by : array-like, default=None
+            A label for every sample, as in `unmix.shard`.
+
+        Returns
+        -------
+        Shards
+            Fits of them equal those of the shards on disk.
+
+        Examples
+        --------
+        >>> Shards.of(Counts([[1, 0, 2], [0, 3, 0]])).shape
+        (2, 3)
+        """
         shards = object.__new__(cls)
         shards.folder, shards.shape, shards.features, shards.text = None, counts.shape, counts.features, counts.text
         first = min(TILE, counts.shape[0])
@@ -170,22 +217,53 @@ class Shards:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        """Whoever takes counts in memory alone asks for this."""
+        raise ValueError(
+            "these are shards, and counts are needed in memory; give shards.sample, the samples that fits start from, or "
+            "shards.take(rows)"
+        )
+
     @property
     def n_shards(self) -> int:
+        """int: how many there are."""
         return -(-self.shape[0] // self.rows_per_shard)
 
     def bounds(self, i: int) -> tuple[int, int]:
-        """The numbers of the first sample of a shard, and of the first one after it."""
+        """Which samples a shard has.
+
+        Parameters
+        ----------
+        i : int
+            The shard, from 0.
+
+        Returns
+        -------
+        tuple of two int
+            The number of its first sample, and of the first one after it.
+
+        Raises
+        ------
+        IndexError
+            If there is no such shard.
+
+        Examples
+        --------
+        >>> Shards.of(Counts([[1, 0, 2], [0, 3, 0]])).bounds(0)
+        (0, 2)
+        """
         if not 0 <= i < self.n_shards:
             raise IndexError(f"shard {i} of {self.n_shards}")
         return i * self.rows_per_shard, min((i + 1) * self.rows_per_shard, self.shape[0])
 
     @cached_property
     def nnz(self) -> int:
+        """int: how many counts are not zero."""
         return sum(part.nonzeros for part in self._store.parts)
 
     @cached_property
     def total(self) -> float:
+        """float: the sum of all counts."""
         return float(sum(part.total for part in self._store.parts))
 
     @cached_property
@@ -195,18 +273,32 @@ class Shards:
 
     @cached_property
     def feature_totals(self) -> Floats:
+        """array, m: the sum of each feature."""
         return self._store.feature_totals()
 
     @cached_property
     def samples(self) -> Names | None:
-        """The names of all samples, read when first asked for."""
+        """array of str, or None: the names of all samples, read when first asked for."""
         if not self._store.named:
             return None
-        return np.array([name for i in range(self.n_shards) for name in self._store.names(i)], dtype=str)
+        return as_names([name for i in range(self.n_shards) for name in self._store.names(i)])
+
+    @cached_property
+    def metadata(self) -> pd.DataFrame | None:
+        """A table with a row a sample, if there is one, read when first asked for."""
+        return self._store.metadata()
+
+    def with_metadata(self, table: pd.DataFrame | None) -> Shards:
+        """The same counts with another table."""
+        if table is not None and len(table) != len(self):
+            raise ValueError(f"metadata has {len(table):,} rows for {len(self):,} samples; give one row a sample")
+        other = copy.copy(self)
+        other.metadata = table
+        return other
 
     @cached_property
     def facts(self) -> Record:
-        """What a fit remembers of its data: size, oddities, and a checksum by which to know them again, wherever they lie."""
+        """dict: what a fit remembers of its data: size, oddities, and a checksum by which to know them again, anywhere."""
         parts = self._store.parts
         return {
             "nonzeros": self.nnz,
@@ -220,26 +312,85 @@ class Shards:
 
     @cached_property
     def sample(self) -> Counts:
-        """The samples that a fit starts from, in memory: those whose numbers have the smallest hashes, in their order."""
-        return self._store.sample()
+        """Counts: the samples that a fit starts from, in memory: those whose numbers have the smallest hashes, in their order."""
+        rows, counts = self._store.sample()
+        return self._described(counts, rows)
 
     def tiles(self, i: int) -> Iterator[Tile]:
-        """The samples of a shard, 4,096 at a time."""
+        """The samples of a shard, 4,096 at a time.
+
+        Parameters
+        ----------
+        i : int
+            The shard, from 0.
+
+        Yields
+        ------
+        Tile
+            A part of the shard.
+
+        Examples
+        --------
+        >>> len(list(Shards.of(Counts([[1, 0, 2], [0, 3, 0]])).tiles(0)))
+        1
+        """
         first, last = self.bounds(i)
         shard = self._store.shard(i)
         for start in range(0, last - first, self.rows_per_tile):
             stop = min(start + self.rows_per_tile, last - first)
             yield Tile(first + start, (stop - start, self.shape[1]), shard.rows(start, stop))
 
+    def soon(self, i: int) -> None:
+        """This shard will be asked for: it can be fetched meanwhile."""
+        if self.folder is not None:
+            shard_files.read_soon(self.folder / file_name(i))
+
     def shard(self, i: int) -> Counts:
-        """One shard, in memory, with names."""
+        """One shard, in memory, with names.
+
+        Parameters
+        ----------
+        i : int
+            The shard, from 0.
+
+        Returns
+        -------
+        Counts
+            Its samples.
+
+        Examples
+        --------
+        >>> Shards.of(Counts([[1, 0, 2], [0, 3, 0]])).shard(0)
+        Counts(2 samples × 3 features, 3 nonzeros, total 6)
+        """
         first, last = self.bounds(i)
         rows = _scipy(_wide(self._store.shard(i).rows(0, last - first)), (last - first, self.shape[1]))
-        names = np.array(self._store.names(i), dtype=str) if self._store.named else None
-        return Counts.trusted(rows, names, self.features, None, self.text)
+        names = as_names(self._store.names(i)) if self._store.named else None
+        return self._described(Counts.trusted(rows, names, self.features, None, self.text), slice(first, last))
 
     def take(self, rows: Integers) -> Counts:
-        """These samples, in this order, in memory; only the shards that hold them are read."""
+        """These samples, in this order, in memory; only the shards that hold them are read.
+
+        Parameters
+        ----------
+        rows : array of int
+            Numbers of samples, from 0.
+
+        Returns
+        -------
+        Counts
+            With names.
+
+        Raises
+        ------
+        IndexError
+            If there is no such sample.
+
+        Examples
+        --------
+        >>> Shards.of(Counts([[1, 0, 2], [0, 3, 0]])).take(np.array([1])).csr.toarray()
+        array([[0., 3., 0.]])
+        """
         rows = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows, dtype=np.int64)
         if len(rows) and not (rows.min() >= 0 and rows.max() < self.shape[0]):
             raise IndexError(f"sample {rows.min() if rows.min() < 0 else rows.max()} of {self.shape[0]}")
@@ -258,16 +409,35 @@ class Shards:
                 names += [of_shard[row] for row in here.tolist()]
         matrix = sp.vstack(found, format="csr")
         in_order = np.array_equal(place, np.arange(len(wanted)))
-        return Counts.trusted(
-            matrix if in_order else matrix[place],
-            np.array(names, dtype=str)[place] if self._store.named else None,
-            self.features,
-            None,
-            self.text,
+        return self._described(
+            Counts.trusted(
+                matrix if in_order else matrix[place],
+                as_names(names)[place] if self._store.named else None,
+                self.features,
+                None,
+                self.text,
+            ),
+            rows,
         )
 
+    def _described(self, counts: Counts, rows: Integers | slice) -> Counts:
+        """With their rows of the table."""
+        if self.metadata is not None:
+            counts.metadata = self.metadata.iloc[rows].reset_index(drop=True)
+        return counts
+
     def verify(self) -> None:
-        """Read everything; raise ValueError at the first file that is not as it was built."""
+        """Read everything.
+
+        Raises
+        ------
+        ValueError
+            At the first file that is not as it was built.
+
+        Examples
+        --------
+        >>> Shards.of(Counts([[1, 0, 2], [0, 3, 0]])).verify()
+        """
         if isinstance(self._store, _OnDisk):
             self._store.verify(self.shape[1])
 
@@ -368,9 +538,12 @@ class _InMemory:
             add_feature_totals(totals, self.shard(i), min(self.size, len(self.counts) - i * self.size), self.tile)
         return totals
 
-    def sample(self) -> Counts:
+    def metadata(self) -> pd.DataFrame | None:
+        return self.counts.metadata
+
+    def sample(self) -> tuple[Integers, Counts]:
         sample = self.counts if len(self.chosen) == len(self.counts) else self.counts.take(self.chosen)
-        return Counts.trusted(sample.csr, sample.samples, sample.features, None, sample.text)
+        return self.chosen, Counts.trusted(sample.csr, sample.samples, sample.features, None, sample.text)
 
 
 class _Slice(NamedTuple):
@@ -392,7 +565,7 @@ class _OnDisk:
         self.folder, self.manifest, self.seen = folder, manifest, set[int]()
         self.m, self.size, self.named = manifest["shape"][1], manifest["rows_per_shard"], manifest["named"]
         self.parts: list[Part] = manifest["shards"]
-        files = {FEATURES: manifest["features"]["size"], SAMPLE: manifest["sample"]["size"]}
+        files = {name: told["size"] for name, told in beside(manifest).items()}
         for i, part in enumerate(self.parts):
             files[file_name(i)] = part.size
         for name, size in files.items():
@@ -408,7 +581,7 @@ class _OnDisk:
         self.totals = arrays["feature_totals"].astype(np.float64)
         self.features = None
         if "names" in arrays:
-            self.features = np.array(shard_files.names_of(arrays["names"].tobytes()), dtype=str)
+            self.features = as_names(shard_files.names_of(arrays["names"].tobytes()))
             if len(self.features) != self.m:
                 raise self.damaged(FEATURES, f"has {len(self.features):,} names for {self.m:,} features")
 
@@ -440,10 +613,18 @@ class _OnDisk:
             raise self.damaged(name, "lacks the names of its samples")
         return names
 
+    def metadata(self) -> pd.DataFrame | None:
+        if METADATA not in beside(self.manifest):
+            return None
+        try:
+            return shard_tables.decoded(self._file(METADATA), self.manifest["shape"][0])
+        except ValueError as error:
+            raise self.damaged(METADATA, f"is damaged: {error}") from None
+
     def feature_totals(self) -> Floats:
         return self.totals
 
-    def sample(self) -> Counts:
+    def sample(self) -> tuple[Integers, Counts]:
         rows, nonzeros = self.manifest["sample"]["rows"], self.manifest["sample"]["nonzeros"]
         arrays = self._file(SAMPLE)
         matrix = _scipy(
@@ -452,10 +633,13 @@ class _OnDisk:
         )
         names = None
         if self.named:
-            names = np.array(shard_files.names_of(arrays["names"].tobytes()) if "names" in arrays else [], dtype=str)
+            names = as_names(shard_files.names_of(arrays["names"].tobytes()) if "names" in arrays else [])
             if len(names) != rows:
                 raise self.damaged(SAMPLE, "lacks the names of its samples")
-        return Counts.trusted(matrix, names, self.features, None, self.manifest["text"])
+        chosen = arrays.get("rows", np.zeros(0, np.int64))
+        if len(chosen) != rows or not (chosen.min() >= 0 and chosen.max() < self.manifest["shape"][0]):
+            raise self.damaged(SAMPLE, "lacks the numbers of its samples")
+        return chosen, Counts.trusted(matrix, names, self.features, None, self.manifest["text"])
 
     def verify(self, m: int) -> None:
         """Besides checksums: that what the manifest says of the counts is so."""
@@ -473,6 +657,7 @@ class _OnDisk:
             raise self.damaged(FEATURES, "has other totals than the shards")
         self._file(FEATURES)
         self.sample()
+        self.metadata()
 
     def _encoded(self, name: str, arrays: shard_files.Arrays, rows: int, nonzeros: int, thoroughly: bool) -> Encoded:
         try:
@@ -494,6 +679,12 @@ class _OnDisk:
             raise self.damaged(name, f"cannot be read ({error.strerror})") from None
         except ValueError as error:
             raise self.damaged(name, f"is damaged: {error}") from None
+
+
+def beside(manifest: Record) -> dict[str, Record]:
+    """What is told of the files beside the shards. Folders of earlier versions have no table of the samples."""
+    files = {FEATURES: manifest["features"], SAMPLE: manifest["sample"]}
+    return files | ({METADATA: manifest["metadata"]} if manifest.get("metadata") is not None else {})
 
 
 def _manifest(folder: Path) -> Record:
@@ -520,7 +711,7 @@ def _manifest(folder: Path) -> Record:
 
 def _sound(manifest: Record) -> Record:
     (n, m), size, tile = manifest["shape"], manifest["rows_per_shard"], manifest["rows_per_tile"]
-    about = [manifest["features"], manifest["sample"], *manifest["shards"]]
+    about = [*beside(manifest).values(), *manifest["shards"]]
     numbers = [n, m, size, tile, *(entry["size"] for entry in about), manifest["sample"]["rows"]]
     if not all(type(number) is int and number > 0 for number in numbers) or m >= 2**31:
         raise ValueError("sizes that are not")

@@ -20,8 +20,30 @@ from unmix.types import CSR, Factor, Floats, Integers
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One side of the data: X ≈ moving fixedᵀ, a row of `moving` for each row of X (or of its transpose), and the prior on
-    `moving`, if any."""
+    """One side of the data: X ≈ moving fixedᵀ, a row of `moving` for each row of X (or of its transpose), and its prior, if any.
+
+    Parameters
+    ----------
+    rows : CSR
+        The counts, as kernels take them.
+    shape : array, default=None
+        Shape − 1 of the Gamma prior on `moving`, broadcast.
+    rate : array, default=None
+        Its rate.
+    workspace : Workspace, default=Workspace()
+        Scratch space of the kernels.
+
+    See Also
+    --------
+    solvers.HalfStep, solvers.Problem
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> left = um.Counts([[2, 4]]).sides().left
+    >>> left.xlogs(np.array([[2.0]]), np.array([[1.0], [2.0]])).round(3)
+    array([6.931])
+    """
 
     rows: CSR
     shape: Floats | None = None  # shape − 1 of the Gamma prior, broadcast

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ Floats = NDArray[np.float64]
 Factor = NDArray[np.floating[Any]]  # loadings or factors, stored in double or single precision
 Integers = NDArray[np.intp]
 Pair = tuple[Factor, Factor]  # L and F
+Names = NDArray[np.str_]  # or of Python's strings, where one is much longer than the others
 Record = dict[str, Any]  # arrays and plain values by name, as a file keeps them
 Seed = int | np.random.Generator | np.random.RandomState | None
 
@@ -25,3 +27,21 @@ class CSR(NamedTuple):
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
     data: Floats
+
+
+ROOM_FOR_NAMES = 1 << 24  # bytes that names may take in any case
+
+
+def as_names(texts: Sequence[str]) -> Names:
+    """An array of names. In an array of numpy's own text each takes as much room as the longest: where that would be many times
+    what they need, they stay Python's.
+
+    >>> as_names(["ant", "bee"])
+    array(['ant', 'bee'], dtype='<U3')
+    """
+    lengths = [len(text) for text in texts]
+    if 4 * max(lengths, default=0) * len(lengths) <= ROOM_FOR_NAMES + 16 * sum(lengths):
+        return np.array(texts, dtype=str)
+    names: Any = np.empty(len(texts), dtype=object)
+    names[:] = texts
+    return names

@@ -13,7 +13,7 @@ ALIKE = (
     *("skip_bad", "min_df", "max_df", "stop_words", "ngrams", "max_iter", "burn_in", "sweeps", "held_out"),
 )
 OPTIONS = {name: "--" + name.replace("_", "-") for name in ALIKE} | {
-    "n_components": "--topics",
+    "n_components": "-k",
     "n_init": "--starts",
     "n_jobs": "--threads",
     "random_state": "--seed",

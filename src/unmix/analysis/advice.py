@@ -14,7 +14,26 @@ ALIKE = 0.01  # units of the objective
 
 
 def advice(fit: Fit) -> list[str]:
-    """One sentence for each thing that a person may want to know or do about this fit."""
+    """One sentence for each thing that a person may want to know or do about this fit.
+
+    Parameters
+    ----------
+    fit : Fit
+        Of any model.
+
+    Returns
+    -------
+    list of str
+        None if there is nothing to say.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> fit = um.TopicModel(2, tol=0, max_iter=3, random_state=0).fit(X).result_
+    >>> all(isinstance(sentence, str) for sentence in um.analysis.advice(fit))
+    True
+    """
     said = []
     if empty := fit.data.get("empty_samples", 0):
         said.append(f"{empty:,} sample{'s' * (empty > 1)} without any counts; all topics get the same proportion there")

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -27,23 +27,50 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from unmix.analysis.features import topic_names
-from unmix.analysis.results import Result
+from unmix.analysis.results import Layout, Result
 from unmix.fit import Fit
 from unmix.models.matching import hellinger_distances
-from unmix.types import Floats, Integers
+from unmix.types import Floats, Integers, as_names
 
 SWEEPS = 10  # down and up, of the order of topics
 
 
 @dataclass(frozen=True, eq=False)
 class Alignment(Result):
-    """What `align` found.
+    """What `align` found: every topic of every fit, and what flows from each to those of the next.
 
-    `table` has a row for every topic of every fit: `fit` and `topic`, `name` (its top features), `share`, `path` (the number of a
-    topic of the last fit), `persistence`, `refinement` (NaN in the last fit), and its `place` in a picture, from 0 at the top.
-    `flows` has a row for every flow from a fit to the next: `fit`, `topic`, `to` (the topic of the next), `flow`, `forward`,
-    `backward`. `fits` are the names of the fits.
+    Attributes
+    ----------
+    table : DataFrame
+        A row for every topic of every fit: `fit` and `topic`, `name` (its top features), `share`, `path` (the number of a
+        topic of the last fit), `persistence`, `refinement` (NaN in the last fit), and its `place` in a picture, from 0 at the
+        top.
+    flows : DataFrame
+        A row for every flow from a fit to the next: `fit`, `topic`, `to` (the topic of the next), `flow`, `forward`,
+        `backward`.
+    fits : array of str
+        The names of the fits.
+    left_out : list of int
+        How many features of each fit are not in all of them, and so do not count.
+
+    See Also
+    --------
+    align, plot.alignment
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> fits = um.fit_path([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], range(1, 3), random_state=0)
+    >>> um.align(fits).flows[["fit", "topic", "to"]].values.tolist()
+    [['1', 1, 1], ['1', 1, 2]]
     """
+
+    LAYOUT: ClassVar = Layout(
+        columns={
+            "table": "fit topic name share path persistence refinement place",
+            "flows": "fit topic to flow forward backward",
+        }
+    )
 
     table: pd.DataFrame
     flows: pd.DataFrame
@@ -51,6 +78,20 @@ class Alignment(Result):
     left_out: list[int]  # features of each fit that others do not have
 
     def advice(self) -> list[str]:
+        """Which topics of the last fit last most and least, and which features were left aside.
+
+        Returns
+        -------
+        list of str
+            A sentence for each thing; none if there is nothing to say.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> fits = um.fit_path([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], range(1, 3), random_state=0)
+        >>> all(isinstance(sentence, str) for sentence in um.align(fits).advice())
+        True
+        """
         last = self.table[self.table["fit"] == self.fits[-1]].sort_values("persistence", kind="stable")
         least, most = last.iloc[0], last.iloc[-1]
         said = [f"of the last fit, topic {most['name']} lasts most (persistence {most['persistence']:.2f})"]
@@ -67,14 +108,32 @@ def align(fits: Iterable[Fit] | Mapping[Any, Fit]) -> Alignment:
 
     Parameters
     ----------
-    fits
-        At least two, in order; a mapping, as `fit_path` gives it, says their names. They may have different numbers of topics and
-        different samples. Features are found by name, and those that all fits have count; without names they must be the same.
+    fits : iterable or mapping of Fit
+        At least two, in order; a mapping, as `fit_path` gives it, says their names. They may have different numbers of topics
+        and different samples. Features are found by name, and those that all fits have count; without names they must be the
+        same.
 
+    Returns
+    -------
+    Alignment
+        Its `table` has a row a topic, its `flows` one for each pair of topics between which something flows.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two fits, or they have no features in common.
+
+    See Also
+    --------
+    fit_path : Fits of many numbers of topics.
+    plot.alignment : The picture.
+
+    Examples
+    --------
     >>> import unmix as um
-    >>> alignment = um.align(um.fit_path(um.datasets.digits(), range(1, 5), random_state=0))
+    >>> alignment = um.align(um.fit_path([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], range(1, 4), random_state=0))
     >>> alignment.table.groupby("fit", sort=False)["share"].sum().round(6).tolist()
-    [1.0, 1.0, 1.0, 1.0]
+    [1.0, 1.0, 1.0]
     """
     named = _named(fits)
     topics, left_out = common_topics(list(named.values()))
@@ -94,9 +153,7 @@ def align(fits: Iterable[Fit] | Mapping[Any, Fit]) -> Alignment:
             for k in range(fit.n_topics)
         ]
     columns = ["fit", "topic", "name", "share", "path", "persistence", "refinement", "place"]
-    return Alignment(
-        pd.DataFrame(rows, columns=columns), _flow_table(flows, names), np.array(names, dtype=str), left_out
-    )
+    return Alignment(pd.DataFrame(rows, columns=columns), _flow_table(flows, names), as_names(names), left_out)
 
 
 def transport(masses: Floats, others: Floats, costs: Floats) -> Floats:

@@ -16,16 +16,38 @@ from unmix.types import Floats
 
 
 def transform(fit: Fit, X: CountsLike | Iterable[str]) -> Floats:
-    """Proportions of the topics of a fit in new samples, n × K; rows sum to one.
+    """Proportions of the topics of a fit in new samples.
 
     Parameters
     ----------
-    fit
+    fit : Fit
         Of any model, such as one that `unmix.load` read.
-    X
+    X : Counts, array-like, AnnData or iterable of str
         Counts: anything that `Counts` takes, or an AnnData. Features are found by name where both sides have names: those that
         the fit does not know are left out, missing ones count as 0, and a warning says how many there are. Or texts, a list of
         strings or a column of a DataFrame, whose words are counted as those of the fit were.
+
+    Returns
+    -------
+    array, n × K
+        Rows sum to one.
+
+    Raises
+    ------
+    ValueError
+        If texts are given to a fit that was not made from texts, or no feature has a name that the fit knows.
+
+    See Also
+    --------
+    Fit.transform, TopicModel.transform, sc.tl.project
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> texts = ["red roses red wine", "red wine wine", "white snow", "white snow snow roses"]
+    >>> fit = um.TopicModel(2, random_state=0).fit(um.read_texts(texts)).result_
+    >>> um.analysis.transform(fit, ["wine and snow"]).sum(axis=1).round(6)
+    array([1.])
     """
     counts = _counted(fit, X)
     matched = match_features(counts, fit)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from unmix.analysis.compare import cosine_similarities
-from unmix.analysis.results import Result
+from unmix.analysis.results import Layout, Result
 from unmix.analysis.topics import topic_order
 from unmix.data.catalogue import read_catalogue
 from unmix.fit import Fit
@@ -24,16 +25,49 @@ LIKE = 0.85  # cosines below leave it open which signature it is
 class CatalogueMatch(Result):
     """What `match_catalogue` found.
 
-    `table` has a row a topic, the heaviest first: `topic`, `label`, `share`, the entry that is `best`, its `cosine`, and the
-    `second` best with its `second_cosine`. `cosines` are all of them, topics in the order of the fit × `names` of the entries.
+    Attributes
+    ----------
+    table : DataFrame
+        A row a topic, the heaviest first: `topic`, `label`, `share`, the entry that is `best`, its `cosine`, and the `second`
+        best with its `second_cosine`.
+    cosines : array, K × entries
+        All of them, topics in the order of the fit.
+    names : array of str
+        Of the entries.
+
+    Examples
+    --------
+    >>> import pandas as pd, unmix as um
+    >>> known = pd.DataFrame({"one": [8, 2, 0], "two": [0, 5, 5]}, index=["a", "b", "c"])
+    >>> fit = um.PoissonNMF.from_factors(known).result_
+    >>> um.match_catalogue(fit, known).cosines.round(2)
+    array([[1.  , 0.17],
+           [0.17, 1.  ]])
     """
+
+    LAYOUT: ClassVar = Layout(
+        shapes={"cosines": "Ks", "names": "s"},
+    )
 
     table: pd.DataFrame
     cosines: Floats
     names: NDArray[np.str_]
 
     def advice(self) -> list[str]:
-        """Which topics are like nothing in the catalogue, and which are like the same entry."""
+        """Which topics are like nothing in the catalogue, and which are like the same entry.
+
+        Returns
+        -------
+        list of str
+            A sentence for each thing; none if there is nothing to say.
+
+        Examples
+        --------
+        >>> import pandas as pd, unmix as um
+        >>> known = pd.DataFrame({"one": [8, 2, 0], "two": [0, 5, 5]}, index=["a", "b", "c"])
+        >>> um.match_catalogue(um.PoissonNMF.from_factors(known).result_, known).advice()
+        []
+        """
         said = []
         if len(unlike := self.table.loc[self.table["cosine"] < LIKE, "topic"]):
             said.append(
@@ -50,12 +84,29 @@ def match_catalogue(fit: Fit, catalogue: pd.DataFrame | str | os.PathLike[str]) 
 
     Parameters
     ----------
-    fit
+    fit : Fit
         With names of features.
-    catalogue
+    catalogue : DataFrame, str or PathLike
         Features × known factors, such as COSMIC's signatures: a DataFrame, or a .csv or tab-separated file. Features are found
         by name, in any order; what only one side has counts as 0 on the other.
 
+    Returns
+    -------
+    CatalogueMatch
+        Its `table` has the best and the second best entry for each topic.
+
+    Raises
+    ------
+    ValueError
+        If the features of the fit have no names, or no name is in both.
+
+    See Also
+    --------
+    PoissonNMF.from_factors : Loadings of the entries of a catalogue in samples.
+    plot.signature : The picture.
+
+    Examples
+    --------
     >>> import pandas as pd, unmix as um
     >>> known = pd.DataFrame({"one": [8, 2, 0], "two": [0, 5, 5]}, index=["a", "b", "c"])
     >>> fit = um.PoissonNMF.from_factors([[0.1, 1], [1, 0.2], [0.9, 0]], features=["a", "b", "c"]).result_

@@ -11,11 +11,12 @@ delta is no further below zero than its error.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from unmix.analysis.results import Finished, Result
+from unmix.analysis.results import Finished, Layout, Result
 from unmix.types import Floats, Record
 
 FEW_SAMPLES = 30  # with fewer, errors are taken from folds
@@ -26,20 +27,61 @@ OVERDISPERSED = 1.2  # φ from which it is said
 class Choice(Result):
     """How well every number of topics foretells held-out counts; made by `choose_topics`.
 
-    `best` foretells them best; `suggested` is the least number within one standard error of it; `worthwhile`, None where that is
-    none of those tried, the number after which one more topic gains less than the part `worth` of what the first one gained.
+    Attributes
+    ----------
+    table : DataFrame
+        A row for every number of `topics`: `perplexity` of held-out counts, exp(−mean log probability), lower is better;
+        `delta`, their log probability less that of the best, and its standard `error`, paired by sample; the `gain` by each
+        topic more than in the row before, per 1,000 held-out counts; `loglik` of the counts that were fitted, the mean of the
+        folds; the share of the `lightest` topic; the part of the fits that `converged`; `seconds` of all folds; of an
+        `AllocationModel` and few counts also `evidence` and `evidence_error`, log p(X) of all counts and its standard error.
+    best : int
+        The number that foretells held-out counts best.
+    suggested : int
+        The least number within one standard error of the best.
+    worthwhile : int or None
+        The number after which one more topic gains less than the part `worth` of what the first one gained; None where that
+        is none of those tried.
+    worth : float
+        That part.
+    shares : array, rows of the table × largest K
+        Shares of topics, the heaviest first.
+    scores : array, rows of the table × samples
+        Log probability of the held-out counts of each sample.
+    held_out : float
+        How many counts were foretold.
+    folds, folds_done : int
+        How many there were to be, and how many are in the table.
+    status : str
+        "finished", or "interrupted" by Ctrl-C.
+    dispersion : float
+        How many times as much counts vary as Poisson ones would.
+    overdispersion : float or None
+        The b with which counts were dealt, given or estimated.
+    model : str
+        The name of the estimator.
+    samples : int
+        How many have counts.
+    seed : int
+        By which counts were dealt.
 
-    `table` has a row for every number of topics:
+    See Also
+    --------
+    choose_topics, plot.choice, report.write_choice
 
-    - perplexity: of held-out counts, exp(−mean log probability); lower is better
-    - delta: their log probability, less that of the best; error: its standard error, paired by sample
-    - gain: by each topic more than in the row before, per 1,000 held-out counts
-    - loglik: of the counts that were fitted, the mean of the folds
-    - lightest: the least share of a topic
-    - converged: part of the fits that were
-    - seconds: of all folds
-    - evidence, evidence_error: log p(X) of all counts and its standard error, of an `AllocationModel` and few counts
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]] * 5
+    >>> choice = um.choose_topics(X, range(1, 4), folds=2, random_state=0)
+    >>> choice.suggested, choice.table["topics"].tolist()
+    (2, [1, 2, 3])
     """
+
+    LAYOUT: ClassVar = Layout(
+        shapes={"shares": "tk", "scores": "tn"},
+        columns={"table": "topics perplexity delta error gain loglik lightest converged seconds"},
+    )
 
     table: pd.DataFrame
     best: int
@@ -66,7 +108,20 @@ class Choice(Result):
         )
 
     def advice(self) -> list[str]:
-        """What the table says, and what it cannot say."""
+        """What the table says, and what it cannot say.
+
+        Returns
+        -------
+        list of str
+            The suggestion first, then a sentence for each thing to know about it.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]] * 5
+        >>> len(um.choose_topics(X, range(1, 4), folds=2, random_state=0).advice()) > 0
+        True
+        """
         return [
             sentence
             for sentence in (

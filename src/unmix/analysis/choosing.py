@@ -62,35 +62,53 @@ def choose_topics(
 ) -> Choice:
     """How well fits with more and more topics foretell counts that they have not seen, and which number that suggests.
 
-    Parameters
-    ----------
-    X
-        Counts: anything that `Counts` takes; whole numbers.
-    topics
-        Numbers of topics to try, in any order.
-    estimator
-        `TopicModel(tol=1e-5)` by default: fits need not be finer than errors. The answer is one for this model: one with smooth
-        topics, such as `LDA(eta=0.1)`, bears more.
-    folds
-        Parts into which the counts are dealt, each foretold from the others. With 1, a fifth of the counts is foretold, once.
-    overdispersion
-        b, if the variance of a count of mean μ is μ + μ²/b: without it, what such counts have in common in all folds passes for
-        topics. "estimate" finds b from samples and features that no fit has seen. None for Poisson counts.
-    worth
-        `worthwhile` is the number after which one more topic gains less than this part of what the first gained.
-    random_state
-        Seed, Generator or RandomState.
-    n_jobs
-        Threads; None or −1 for all available cores. The result does not depend on it.
-    keep
-        A file in which finished folds are kept, so that the same call goes on with the rest.
-    verbose
-        Show a progress bar.
-
     Of an `AllocationModel` the table has the evidence log p(X) too, where counts are few enough for it to be worked out.
-
     Ctrl-C ends it with what the finished folds say; `status` is then "interrupted".
 
+    Parameters
+    ----------
+    X : Counts or array-like
+        Counts: anything that `Counts` takes; whole numbers.
+    topics : iterable of int, default=range(1, 21)
+        Numbers of topics to try, in any order.
+    estimator : estimator, default=None
+        None is `TopicModel(tol=1e-5)`: fits need not be finer than errors. The answer is one for this model: one with smooth
+        topics, such as `LDA(eta=0.1)`, bears more.
+    folds : int, default=5
+        Parts into which the counts are dealt, each foretold from the others. With 1, a fifth of the counts is foretold, once.
+    overdispersion : float or "estimate", default=None
+        b, if the variance of a count of mean μ is μ + μ²/b: without it, what such counts have in common in all folds passes for
+        topics. "estimate" finds b from samples and features that no fit has seen. None for Poisson counts.
+    worth : float, default=0.01
+        `worthwhile` is the number after which one more topic gains less than this part of what the first gained.
+    random_state : int, Generator or RandomState, default=None
+        Seed of how counts are dealt and of the fits.
+    n_jobs : int, default=None
+        Threads; None or −1 for all available cores. The result does not depend on it.
+    keep : str or PathLike, default=None
+        A file in which finished folds are kept, so that the same call goes on with the rest.
+    verbose : bool, default=False
+        Show a progress bar.
+
+    Returns
+    -------
+    Choice
+        `suggested`, `best`, `table`, and `advice()` in words.
+
+    Raises
+    ------
+    ValueError
+        If counts are not whole numbers, a number of topics is not one, or `keep` has no seed to go on with, or holds other
+        folds.
+
+    See Also
+    --------
+    plot.choice : The picture.
+    stability : Which of the topics hold.
+    fit_path : The fits themselves.
+
+    Examples
+    --------
     >>> import unmix as um
     >>> choice = um.choose_topics(um.datasets.correlated_topics("A"), range(4, 9), folds=2, random_state=0)
     >>> choice.suggested, choice.best

@@ -29,26 +29,41 @@ By = Literal["frequency", "distinctive"]
 
 
 def coherence(fit: Fit, X: CountsLike, top: int = 10, by: By = "frequency") -> pd.DataFrame:
-    """How often the top features of each topic are together in the same samples; a row a topic.
-
-    Columns: `topic`, `u_mass`, `npmi`, `cv_documents`, the number of `pairs`, how many of the top features no sample has
-    (`unseen`, which are left out), and the part of pairs that nearly every sample has (`everywhere`), which say little.
+    """How often the top features of each topic are together in the same samples.
 
     Parameters
     ----------
-    fit
+    fit : Fit
         Whose topics.
-    X
+    X : Counts or array-like
         The samples to count in: those of the fit, or better others; features are found by name where both have names.
-    top
+    top : int, default=10
         How many features of each topic.
-    by
+    by : str, default="frequency"
         "frequency": those of the largest share in the topic, as in the literature. "distinctive": those of `top_features`.
 
+    Returns
+    -------
+    DataFrame
+        A row a topic: `topic`, `u_mass`, `npmi`, `cv_documents`, the number of `pairs`, how many of the top features no
+        sample has (`unseen`, which are left out), and the part of pairs that nearly every sample has (`everywhere`), which
+        say little.
+
+    Raises
+    ------
+    ValueError
+        If `top` or `by` does not mean anything.
+
+    See Also
+    --------
+    analysis.quality : This and more.
+
+    Examples
+    --------
     >>> import unmix as um
-    >>> X = um.datasets.sotu()
-    >>> fit = um.TopicModel(4, random_state=0).fit(X).result_
-    >>> um.coherence(fit, X)[["topic", "npmi"]].round(1).shape
+    >>> X = um.datasets.correlated_topics("A")
+    >>> fit = um.TopicModel(4, tol=1e-4, random_state=0).fit(X).result_
+    >>> um.coherence(fit, X)[["topic", "npmi"]].shape
     (4, 2)
     """
     top = checked_top(fit, top)

@@ -11,11 +11,12 @@ where the first looks at all features and the second at the most frequent ones.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from unmix.analysis.results import Result
+from unmix.analysis.results import Layout, Result
 from unmix.analysis.topics import topic_order
 from unmix.fit import Fit
 from unmix.models.matching import hellinger_distances, match_columns
@@ -31,11 +32,32 @@ Row = tuple[int | None, int | None, float, float, float]  # two columns, their d
 class Comparison(Result):
     """What `compare` found.
 
-    `table` has a row a pair of topics, the heaviest first, then those without a partner: `topic`, `label` and `share` in the one
-    fit, `other`, `other_label` and `other_share` in the other, `hellinger` and `cosine`, and `difference`, the mean absolute
-    difference of their proportions over the samples of both fits. `proportions` lists the samples and topics in which these
-    differ most. Without samples in common it is empty, and the differences are NaN.
+    Attributes
+    ----------
+    table : DataFrame
+        A row a pair of topics, the heaviest first, then those without a partner: `topic`, `label` and `share` in the one fit,
+        `other`, `other_label` and `other_share` in the other, `hellinger` and `cosine`, and `difference`, the mean absolute
+        difference of their proportions over the samples of both fits; NaN without samples in common.
+    proportions : DataFrame
+        The samples and topics whose proportions differ most; empty without samples in common.
+    samples : int
+        How many the two have in common.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> one = um.PoissonNMF.from_factors([[8, 0], [2, 5], [0, 5]]).result_
+    >>> two = um.PoissonNMF.from_factors([[0, 9], [4, 1], [6, 0]]).result_
+    >>> um.compare(one, two).table[["topic", "other"]].values.tolist()
+    [[1, 2], [2, 1]]
     """
+
+    LAYOUT: ClassVar = Layout(
+        columns={
+            "table": "topic label share other other_label other_share hellinger cosine difference",
+            "proportions": "sample topic other one two difference",
+        }
+    )
 
     table: pd.DataFrame
     proportions: pd.DataFrame
@@ -43,11 +65,24 @@ class Comparison(Result):
 
     @property
     def mean_difference(self) -> float:
-        """Of all proportions of matched topics, in absolute value."""
+        """float: the mean of all differences of proportions of matched topics, in absolute value."""
         return float(self.table["difference"].dropna().mean()) if self.samples else float("nan")
 
     def advice(self) -> list[str]:
-        """Which topics have no like in the other fit."""
+        """Which topics have no like in the other fit.
+
+        Returns
+        -------
+        list of str
+            A sentence for each thing; none if there is nothing to say.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> fit = um.PoissonNMF.from_factors([[8, 0], [2, 5], [0, 5]]).result_
+        >>> um.compare(fit, fit).advice()
+        []
+        """
         said = []
         alone = self.table[self.table[["topic", "other"]].isna().any(axis=1)]
         for column, fit in (("topic", "first"), ("other", "second")):
@@ -61,13 +96,29 @@ def compare(one: Fit, two: Fit) -> Comparison:
 
     Parameters
     ----------
-    one, two
+    one, two : Fit
         Of the same or other data, models and numbers of topics. Features, and samples, are found by name where both have names,
         and by place otherwise.
 
+    Returns
+    -------
+    Comparison
+        Its `table` has a row a pair of topics.
+
+    Raises
+    ------
+    ValueError
+        If the two have no features in common.
+
+    See Also
+    --------
+    analysis.match_topics, plot.loadings_scatter, align
+
+    Examples
+    --------
     >>> import unmix as um
-    >>> X = um.datasets.digits()
-    >>> one, two = (um.TopicModel(3, init="random", random_state=seed).fit(X).result_ for seed in (0, 1))
+    >>> X = um.datasets.correlated_topics("A")
+    >>> one, two = (um.TopicModel(3, init="random", tol=1e-4, random_state=seed).fit(X).result_ for seed in (0, 1))
     >>> list(um.compare(one, two).table["topic"])
     [1, 2, 3]
     """

@@ -12,9 +12,38 @@ from unmix.types import Floats
 
 
 def match_topics(one: Fit, two: Fit, by: Literal["samples", "features"] = "features") -> dict[int, int]:
-    """For columns of topics of fit one their partners in fit two, one to one; of the larger fit some have none.
+    """Which topic of fit two is which of fit one.
 
-    By the features of topics, or by the proportions of samples, Σ √(p q) over all pairs is the largest there is.
+    Σ √(p q) over all pairs is the largest there is.
+
+    Parameters
+    ----------
+    one, two : Fit
+        Of the same features, or samples, in the same order.
+    by : str, default="features"
+        By the "features" of topics, or by the proportions of "samples".
+
+    Returns
+    -------
+    dict of int to int
+        For columns of topics of fit one their partners in fit two, one to one; of the larger fit some have none.
+
+    Raises
+    ------
+    ValueError
+        If the features, or samples, are not the same.
+
+    See Also
+    --------
+    compare : The same with distances, by names.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> one = um.PoissonNMF.from_factors([[8, 0], [2, 5], [0, 5]]).result_
+    >>> two = um.PoissonNMF.from_factors([[0, 9], [4, 1], [6, 0]]).result_
+    >>> um.analysis.match_topics(one, two)
+    {0: 1, 1: 0}
     """
     _check_same(one, two, by)
     if by == "samples":
@@ -23,7 +52,32 @@ def match_topics(one: Fit, two: Fit, by: Literal["samples", "features"] = "featu
 
 
 def topic_distances(one: Fit, two: Fit | None = None) -> Floats:
-    """Hellinger distances, 0 to 1, between each topic of fit one (rows) and each of fit two (columns), or of fit one itself."""
+    """Hellinger distances between topics.
+
+    Parameters
+    ----------
+    one : Fit
+        Its topics are the rows.
+    two : Fit, default=None
+        Its topics are the columns; None for those of fit one.
+
+    Returns
+    -------
+    array, K × K of the other
+        0 for the same, 1 for topics without a feature in common.
+
+    Raises
+    ------
+    ValueError
+        If the features are not the same.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> um.analysis.topic_distances(um.PoissonNMF.from_factors([[8, 0], [2, 0], [0, 5]]).result_)
+    array([[0., 1.],
+           [1., 0.]])
+    """
     if two is not None:
         _check_same(one, two, "features")
         return hellinger_distances(one.topics, two.topics)

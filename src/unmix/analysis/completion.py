@@ -29,7 +29,44 @@ def perplexity(
     smoothing: float = 0.0,
     rng: np.random.Generator,
 ) -> float:
-    """Of counts, perhaps in parts, each of which is held out with probability `held_out`; lower is better. `smoothing` is ε."""
+    """Held-out perplexity of counts, perhaps in parts, by document completion; `perplexity` of estimators calls it.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted one.
+    X : Counts or iterable of Counts
+        Whole numbers.
+    held_out : float
+        The probability with which a count is held out.
+    smoothing : float, default=0.0
+        The share ε of the overall frequencies of features in every prediction.
+    rng : Generator
+        Decides what is held out.
+
+    Returns
+    -------
+    float
+        exp(−mean log probability of held-out counts); lower is better.
+
+    Raises
+    ------
+    ValueError
+        If `held_out` is not between 0 and 1, or counts are not whole numbers.
+
+    See Also
+    --------
+    TopicModel.perplexity, choose_topics
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]])
+    >>> model = um.TopicModel(2, random_state=0).fit(X)
+    >>> rng = np.random.default_rng(0)
+    >>> um.analysis.perplexity(model, X, held_out=0.5, smoothing=0.001, rng=rng) > 1
+    True
+    """
     if not isinstance(held_out, Real) or not 0 < held_out < 1:
         raise ValueError(f"held_out={held_out!r}; give a probability between 0 and 1")
     parts = [X] if isinstance(X, Counts) else X

@@ -50,38 +50,54 @@ def consensus(
 ) -> Fit:
     """A fit of K topics that were found again and again, in halves of the counts.
 
-    `fit.data["consensus"]` says of each topic how many runs make up its centre (`kept`), its `stability` in all of them,
-    and the log-likelihoods of the fit to all counts that centres begin with, of the consensus, and of the polished fit.
     Ctrl-C keeps the runs that are finished.
 
     Parameters
     ----------
-    X
+    X : Counts or array-like
         Counts: anything that `Counts` takes.
-    K
+    K : int
         Number of topics.
-    runs
+    runs : int, default=20
         How many fits.
-    noise
+    noise : str, default="halves"
         "halves", "bootstrap" or "none", as in `stability`.
-    estimator
-        What to fit; `TopicModel()` by default.
-    polish
+    estimator : estimator, default=None
+        What to fit; None is `TopicModel()`.
+    polish : bool, default=True
         Whether to fit the model to all counts from the consensus on. If not, topics are the consensus itself, and loadings the
         most likely ones given these: less likely, and the mean of what runs have found.
-    random_state
-        Seed, by default the estimator's.
-    n_jobs
+    random_state : int, Generator or RandomState, default=None
+        Seed; None is the estimator's.
+    n_jobs : int, default=None
         Threads of each fit. The result does not depend on it.
-    keep
+    keep : str or PathLike, default=None
         A file for the runs that are finished, so that the same call goes on with the rest; `stability` uses the same runs.
-    verbose
+    verbose : bool, default=False
         Tell on stderr how many are done, and how long the others will take.
 
+    Returns
+    -------
+    Fit
+        `fit.data["consensus"]` says of each topic how many runs make up its centre (`kept`), its `stability` in all of them,
+        and the log-likelihoods of the fit to all counts that centres begin with, of the consensus, and of the polished fit.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two runs or samples, or halves are asked of fractions.
+
+    See Also
+    --------
+    stability : Which topics hold.
+
+    Examples
+    --------
     >>> import unmix as um
-    >>> fit = um.consensus(um.datasets.digits(), 3, runs=4, random_state=0)
+    >>> X = [[90, 10, 0], [80, 20, 10], [0, 10, 70], [10, 0, 80]]
+    >>> fit = um.consensus(X, 2, runs=4, random_state=0)
     >>> fit.status, fit.data["consensus"]["kept"]
-    ('converged', [4, 4, 4])
+    ('converged', [4, 4])
     """
     counts = checked_counts(X, runs, noise)
     done = repeated(

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Any, Literal, overload
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from unmix.analysis.material import FEW_GROUPS, Known, Material, checked, column_of, material_of
-from unmix.analysis.results import Finished, Result, Tell, in_parts
+from unmix.analysis.results import Finished, Layout, Result, Tell, in_parts
 from unmix.analysis.topics import topic_place
 from unmix.counts import CountsLike
 from unmix.format import Arrays
@@ -43,11 +43,72 @@ Errors = Literal["robust", "poisson"]
 
 @dataclass(frozen=True, eq=False)
 class Differences(Result):
-    """Log₂ fold changes of features (rows) in topics (columns); NaN where there is nothing to tell.
+    """Log₂ fold changes of features (rows) in topics (columns); NaN where there is nothing to tell. Made by `differences`.
 
-    `lfc` is shrunk, `lfc_raw` is not, `sd` is the error of the latter and `z` their ratio. `lfsr` is the local false sign rate:
-    how probable it is that a change has not the sign it seems to have.
+    Attributes
+    ----------
+    lfc : array, m × K
+        Changes, shrunk by as much as all of them together say is right.
+    lfc_raw : array, m × K
+        Changes as estimated.
+    sd : array, m × K
+        The error of `lfc_raw`.
+    z : array, m × K
+        `lfc_raw` / `sd`.
+    lfsr : array, m × K
+        The local false sign rate: how probable it is that a change has not the sign it seems to have.
+    rate : array, m × K
+        Of the feature in the topic: exp E log f.
+    frequency : array, m
+        Of the feature in all samples.
+    counts : array, m
+        Of the feature.
+    dispersion : array, m
+        Pearson's φ of the feature: 1 for Poisson counts.
+    rival : array of int, m × K
+        The column of the topic compared with; −1 where it is not one.
+    shares : array, K
+        Of the topics.
+    features : array of str, or None
+        Names.
+    against : str or int
+        What topics are compared with; a topic by its number.
+    errors : str
+        "robust" or "poisson".
+    groups : int
+        How many groups of samples had their residuals added up; 0 for none.
+    held_out : float or None
+        The part of the counts that were kept from finding the topics.
+    likeness : array, K, or None
+        How like the topics found without what is held out are to those of the fit, 0 to 1.
+    pseudocount : float
+        How many counts' worth of belief there was that all topics use a feature alike.
+    fractional : float
+        The part of the values that are not whole numbers.
+    status : str
+        "finished", or "interrupted" by Ctrl-C.
+
+    See Also
+    --------
+    differences, plot.volcano, plot.differences, write_report
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> d = um.differences(um.TopicModel(2, random_state=0).fit(X), X)
+    >>> d
+    Differences(3 features × 2 topics against next, ... with lfsr < 0.05, counts used twice)
+    >>> d.lfc.shape
+    (3, 2)
     """
+
+    LAYOUT: ClassVar = Layout(
+        shapes=dict.fromkeys(("lfc", "lfc_raw", "sd", "z", "lfsr", "rate", "rival"), "mK")
+        | dict.fromkeys(("frequency", "counts", "dispersion", "features"), "m")
+        | dict.fromkeys(("shares", "likeness"), "K"),
+        places={"rival": "K"},
+    )
 
     lfc: Floats
     lfc_raw: Floats
@@ -78,16 +139,20 @@ class Differences(Result):
 
     @property
     def n_topics(self) -> int:
+        """int: the number of topics K."""
         return self.lfc.shape[1]
 
     @property
     def used_twice(self) -> bool:
-        """Whether the counts that are tested may have taken part in finding the topics."""
+        """bool: whether the counts that are tested may have taken part in finding the topics."""
         return self.held_out is None
 
     @cached_property
     def svalue(self) -> Floats:
-        """The mean of all lfsr of a topic that are not larger: the part of wrong signs among what is at least as sure."""
+        """array, m × K: the part of wrong signs among what is at least as sure.
+
+        That is the mean of all lfsr of the topic that are not larger.
+        """
         order = np.argsort(self.lfsr, axis=0, kind="stable")
         means = np.cumsum(np.take_along_axis(self.lfsr, order, axis=0), axis=0) / np.arange(1, len(order) + 1)[:, None]
         svalue = np.empty_like(means)
@@ -96,12 +161,15 @@ class Differences(Result):
 
     @cached_property
     def names(self) -> list[str]:
-        """Of the features; "feature 0", "feature 1", ... where they have none."""
+        """list of str: of the features; "feature 0", "feature 1", ... where they have none."""
         return [f"feature {j}" for j in range(len(self.lfc))] if self.features is None else self.features.tolist()
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """All of it, a row for each feature in each topic, topic by topic; `low` and `high` are the 90% interval of `lfc_raw`."""
+        """DataFrame: all of it, a row for each feature in each topic, topic by topic.
+
+        `low` and `high` are the 90% interval of `lfc_raw`.
+        """
         m, K = self.lfc.shape
         wide = float(ndtri((1 + LEVEL) / 2)) * self.sd
         rivals = np.where(self.rival < 0, self.against if isinstance(self.against, str) else "", self.rival + 1)
@@ -112,7 +180,7 @@ class Differences(Result):
         each = {"counts": self.counts, "frequency": self.frequency, "dispersion": self.dispersion}
         return pd.DataFrame(
             {
-                "feature": np.tile(np.array(self.names), K),
+                "feature": np.tile(np.array(self.names, dtype=object), K),
                 "topic": np.repeat(np.arange(1, K + 1), m),
                 **{name: array.T.ravel() for name, array in columns.items()},
                 "rate": self.rate.T.ravel(),
@@ -122,14 +190,55 @@ class Differences(Result):
         )
 
     def top(self, topic: int, n: int | None = 20, lfsr: float = SURE) -> pd.DataFrame:
-        """The features that a topic uses more, with an lfsr below the given one, the largest change first."""
+        """The features that a topic uses more, the largest change first.
+
+        Parameters
+        ----------
+        topic : int
+            Its number, from 1.
+        n : int, default=20
+            At most so many; None for all.
+        lfsr : float, default=0.05
+            Only those with a local false sign rate below it.
+
+        Returns
+        -------
+        DataFrame
+            Rows of `table`.
+
+        Raises
+        ------
+        ValueError
+            If there is no such topic.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+        >>> d = um.differences(um.TopicModel(2, random_state=0).fit(X), X)
+        >>> d.top(1, n=1, lfsr=0.5)["feature"].tolist()
+        ['ant']
+        """
         k = topic_place(self, topic)
         rows = self.table.iloc[k * len(self.lfc) : (k + 1) * len(self.lfc)]
         rows = rows[(rows["lfsr"] < lfsr) & (rows["lfc"] > 0)]
         return rows.sort_values(["lfc", "z"], ascending=False, kind="stable").head(n).reset_index(drop=True)
 
     def advice(self) -> list[str]:
-        """One sentence for each thing that a person may want to know or do about these differences."""
+        """One sentence for each thing that a person may want to know or do about these differences.
+
+        Returns
+        -------
+        list of str
+            Whether counts were used twice, groups are few, something was broken off, and the like.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+        >>> len(um.differences(um.TopicModel(2, random_state=0).fit(X), X).advice()) > 0
+        True
+        """
         said = []
         if self.status == "interrupted":
             undone = int((np.isnan(self.dispersion) & (self.counts > 0)).sum())
@@ -211,45 +320,63 @@ def differences(
 ) -> Differences | dict[str | int, Differences]:
     """How much more, or less, each topic uses each feature than others do, with errors and local false sign rates.
 
-    Parameters
-    ----------
-    fit
-        A `Fit`, a fitted estimator, or proportions of topics (samples × topics, rows that sum to one), which are taken as known.
-    X
-        Counts of the same samples. Features may be others than those of the fit: topics may be found in some and tested in all.
-    against
-        What each topic is compared with, feature by feature: "next", the other topic that uses the feature most; "least", the one
-        that uses it most alike; "rest", all others by their shares; "average", all samples; or one topic, by its number. Several
-        of these in a list cost little more than one, and come back as a dictionary.
-    errors
-        "robust": as large as residuals of samples say, but no smaller than those of Poisson counts. "poisson": those alone.
-    groups
-        A group for each sample, such as its donor or author, or the column of metadata that tells it: residuals are then added
-        up by group, as samples of one group are not independent of each other.
-    held_out
-        Part of the counts (0.5 is usual) that are kept from finding the topics and alone are tested. The same kind of model is
-        fitted to the rest, from the beginning; its topics take the numbers of those of `fit` that they are most like.
-    sizes
-        Of samples, to which expected counts are proportional; by default the totals of X. Samples of size 0 are left out.
-    pseudocount
-        How many counts' worth of belief there is, before any is seen, that all topics use a feature alike.
-    random_state
-        Seed, Generator or RandomState, for `held_out`.
-    n_jobs
-        Threads; by default all cores. Results do not depend on them.
-    tell
-        Called with the parts of the work that are done, their number, and the seconds left as far as is known.
-
     Ctrl-C keeps the features that are finished; of the others nothing is said.
 
+    Parameters
+    ----------
+    fit : Fit, estimator or array
+        A `Fit`, a fitted estimator, or proportions of topics (samples × topics, rows that sum to one), which are taken as
+        known.
+    X : Counts or array-like
+        Counts of the same samples. Features may be others than those of the fit: topics may be found in some and tested in all.
+    against : str, int or list of these, default="next"
+        What each topic is compared with, feature by feature: "next", the other topic that uses the feature most; "least", the
+        one that uses it most alike; "rest", all others by their shares; "average", all samples; or one topic, by its number.
+        Several of these in a list cost little more than one, and come back as a dictionary.
+    errors : str, default="robust"
+        "robust": as large as residuals of samples say, but no smaller than those of Poisson counts. "poisson": those alone.
+    groups : array-like or str, default=None
+        A group for each sample, such as its donor or author, or the column of metadata that tells it: residuals are then added
+        up by group, as samples of one group are not independent of each other.
+    held_out : float, default=None
+        Part of the counts (0.5 is usual) that are kept from finding the topics and alone are tested. The same kind of model is
+        fitted to the rest, from the beginning; its topics take the numbers of those of `fit` that they are most like.
+    sizes : array-like, default=None
+        Of samples, to which expected counts are proportional; by default the totals of X. Samples of size 0 are left out.
+    pseudocount : float, default=1.0
+        How many counts' worth of belief there is, before any is seen, that all topics use a feature alike.
+    random_state : int, Generator or RandomState, default=None
+        Decides what is held out.
+    n_jobs : int, default=None
+        Threads; None or −1 for all available cores. The result does not depend on it.
+    tell : callable, default=None
+        Called with the parts of the work that are done, their number, and the seconds left as far as is known.
+
+    Returns
+    -------
+    Differences or dict of Differences
+        A dictionary, by what was compared with, if `against` is a list.
+
+    Raises
+    ------
+    ValueError
+        If there is one topic only, samples are not those of the fit, or an option does not mean anything.
+
+    See Also
+    --------
+    plot.volcano, plot.differences : Pictures.
+    analysis.top_features : The most distinctive features, without errors.
+    sc.tl.differences : The same for AnnData.
+
+    Examples
+    --------
     >>> import unmix as um
-    >>> X = um.datasets.sotu()
-    >>> fit = um.TopicModel(8, random_state=0).fit(X).result_
-    >>> d = um.differences(fit, X)
-    >>> d
-    Differences(... features × 8 topics against next, ... with lfsr < 0.05, counts used twice)
-    >>> d.top(1, n=3)[["feature", "lfc", "lfsr"]]
-      feature ...
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> um.differences(fit, X).top(2, n=1, lfsr=0.5)["feature"].tolist()
+    ['cat']
+    >>> sorted(um.differences(fit, X, against=["rest", "average"]))
+    ['average', 'rest']
     """
     kinds: list[str | int] = [*against] if isinstance(against, list) else [against]
     _check(errors, groups, pseudocount)

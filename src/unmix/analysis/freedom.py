@@ -44,21 +44,38 @@ def freedom(
 
     Parameters
     ----------
-    fit
-        A `Fit`. Only its rates count: where a prior or a penalty decided between answers, this says what it had to decide.
-    X
+    fit : Fit
+        Only its rates count: where a prior or a penalty decided between answers, this says what it had to decide.
+    X : Counts or array-like, default=None
         The counts of the fit; needed for a `loss`.
-    loss
+    loss : float, default=0.0
         How much log-likelihood ends may cost. 0: none, which needs no counts; 2 is about what a 95% interval for one number
         allows. Ends at a price are those where all samples move together; what single samples may do is for `intervals`.
-    probes
+    probes : int, default=24
         How many samples, and features, have both ends of every topic sought: those that differ most. All others get the ends
         of the same transformations.
-    keep
+    keep : str or PathLike, default=None
         A file in which finished topics are kept, so that the same call goes on with the rest after Ctrl-C.
-    tell
+    tell : callable, default=None
         Called with topics done, of how many, and seconds left.
 
+    Returns
+    -------
+    Freedom
+        `low` and `high` of every proportion, and a `table` with a row a topic.
+
+    Raises
+    ------
+    ValueError
+        If an option does not mean anything, or a `loss` comes without the counts of the fit.
+
+    See Also
+    --------
+    intervals : How sure the rest is.
+    plot.freedom : The picture.
+
+    Examples
+    --------
     >>> import numpy as np, unmix as um
     >>> rng = np.random.default_rng(0)
     >>> X = rng.poisson(500 * rng.dirichlet([3, 3], 20) @ (rng.dirichlet(np.ones(30), 2) + 0.01))
@@ -68,9 +85,6 @@ def freedom(
     True
     >>> freedom.table.columns.to_list()
     ['topic', 'share', 'mean_width', 'widest', 'sample', 'change']
-    >>> other = freedom.end(fit, sample=0, topic=1, end="high")
-    >>> bool(np.allclose(other.L @ other.F.T, fit.L @ fit.F.T))
-    True
     """
     if probes < 1:
         raise ValueError(f"probes={probes!r}; give a whole number >= 1")

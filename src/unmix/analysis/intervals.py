@@ -18,12 +18,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from numbers import Integral
 from time import perf_counter
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from unmix.analysis.results import Finished, Result, Tell
+from unmix.analysis.results import Finished, Layout, Result, Tell
 from unmix.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.kernels import sampling
@@ -44,29 +45,50 @@ AGREE = 1.1  # up to this R̂ chains agree
 
 @dataclass(frozen=True, eq=False)
 class Intervals(Result):
-    """Credible intervals. Arrays are in the order of the columns of the fit.
+    """Credible intervals, made by `intervals`. Arrays are in the order of the columns of the fit.
 
     Attributes
     ----------
-    low, high
-        n × K, of proportions: ends of the central intervals.
-    mean, sd, log_mean
-        n × K, of proportions: mean, standard deviation, and mean of the logarithm, by the posterior.
-    topics_low, topics_high, topics_mean, topics_sd, topics_log_mean
-        m × K: the same of features in topics.
-    level
+    low, high : array, n × K
+        Of proportions: ends of the central intervals.
+    mean, sd, log_mean : array, n × K
+        Of proportions: mean, standard deviation, and mean of the logarithm, by the posterior.
+    topics_low, topics_high, topics_mean, topics_sd, topics_log_mean : array, m × K
+        The same of features in topics.
+    level : float
         The probability with which each interval holds its number.
-    alpha, eta
-        The priors: of the proportions, one a topic, and of the topics, one a feature.
-    rhat
+    alpha : array, K
+        The prior of the proportions, one number a topic.
+    eta : array, m
+        The prior of the topics, one number a feature.
+    rhat : float
         How much chains differ beyond what they differ from themselves, of proportions; near 1 where they agree.
-    draws
+    draws : int
         Sweeps averaged, over all chains.
-    samples
+    samples : array of str, or None
         Their names, if they have any.
-    status
-        "interrupted" if Ctrl-C ended the sampling.
+    status : str
+        "finished", or "interrupted" if Ctrl-C ended the sampling.
+
+    See Also
+    --------
+    intervals, freedom, LDA.credible_intervals
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> found = um.intervals(fit, X, sweeps=50, burn_in=20, random_state=0)
+    >>> found.low.shape, found.topics_low.shape, found.draws
+    ((4, 2), (3, 2), 20)
     """
+
+    LAYOUT: ClassVar = Layout(
+        shapes=dict.fromkeys(("low", "high", "mean", "sd", "log_mean"), "nK")
+        | dict.fromkeys(("topics_low", "topics_high", "topics_mean", "topics_sd", "topics_log_mean"), "mK")
+        | {"alpha": "K", "eta": "m", "samples": "n"}
+    )
 
     low: Floats
     high: Floats
@@ -93,8 +115,11 @@ class Intervals(Result):
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row a topic: mean proportion, mean and largest width of its intervals, and the mean width of those of its features,
-        as a part of their means, weighted by these."""
+        """DataFrame: a row a topic.
+
+        Mean proportion, mean and largest width of its intervals, and the mean width of those of its features, as a part of
+        their means, weighted by these.
+        """
         width, topics_width = self.high - self.low, self.topics_high - self.topics_low
         return pd.DataFrame(
             {
@@ -108,7 +133,7 @@ class Intervals(Result):
 
     @property
     def by_sample(self) -> pd.DataFrame:
-        """One row a sample and topic: mean and standard deviation of the proportion, and its interval."""
+        """DataFrame: a row a sample and topic: mean and standard deviation of the proportion, and its interval."""
         n, K = self.low.shape
         names = np.arange(1, n + 1) if self.samples is None else self.samples
         values = {"mean": self.mean, "sd": self.sd, "low": self.low, "high": self.high}
@@ -118,11 +143,49 @@ class Intervals(Result):
         )
 
     def at(self, level: float) -> Intervals:
-        """The same posterior at another level."""
+        """The same posterior at another level.
+
+        Parameters
+        ----------
+        level : float
+            The probability with which each interval shall hold its number.
+
+        Returns
+        -------
+        Intervals
+            A copy; nothing is sampled again.
+
+        Raises
+        ------
+        ValueError
+            If the level is not between 0 and 1.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+        >>> found = um.intervals(um.TopicModel(2, random_state=0).fit(X).result_, X, sweeps=50, burn_in=20, random_state=0)
+        >>> bool((found.at(0.5).high <= found.high).all())
+        True
+        """
         return _with_ends(self, _checked_level(level))
 
     def advice(self) -> list[str]:
-        """Whether the chains can be trusted."""
+        """Whether the chains can be trusted.
+
+        Returns
+        -------
+        list of str
+            A sentence for each thing; none if there is nothing to say.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+        >>> found = um.intervals(um.TopicModel(2, random_state=0).fit(X).result_, X, sweeps=50, burn_in=20, random_state=0)
+        >>> all(isinstance(sentence, str) for sentence in found.advice())
+        True
+        """
         said = []
         if self.status == "interrupted":
             said.append(f"interrupted after {self.draws} draws; intervals are rough")
@@ -156,25 +219,48 @@ def intervals(
 
     Parameters
     ----------
-    fit
+    fit : Fit
         Where chains start, and what names topics. Of any model: a Bayesian one gives its priors too.
-    X
+    X : Counts or array-like
         The counts of the fit: whole numbers.
-    level
+    level : float, default=0.9
         The probability.
-    alpha
+    alpha : float or array-like, default=None
         Dirichlet prior of proportions: a number, or one a topic. By default the fit's, or learned if it has none.
-    eta
+    eta : float or array-like, default=None
         Dirichlet prior of topics: a number, or one a feature. By default the fit's, or learned if it has none.
-    sweeps, burn_in, thin, chains
-        After `burn_in` sweeps over all counts `sweeps` more, of which every `thin`-th is averaged, in each of `chains` chains.
-    n_jobs
+    sweeps : int, default=500
+        Over all counts, in each chain, after those of `burn_in`. More make ends steadier.
+    burn_in : int, default=200
+        Sweeps of each chain before any counts.
+    thin : int, default=5
+        Every so many sweeps, one is averaged.
+    chains : int, default=2
+        How many; with two or more, `rhat` tells whether they agree.
+    n_jobs : int, default=None
         Threads, at most one a chain; None or −1 for all available cores. The result does not depend on it.
-    random_state
-        Seed, Generator or RandomState.
-    tell
+    random_state : int, Generator or RandomState, default=None
+        Seed of the chains.
+    tell : callable, default=None
         Called with sweeps done, of how many, and seconds left.
 
+    Returns
+    -------
+    Intervals
+        `low` and `high` of every proportion, and a `table` with a row a topic.
+
+    Raises
+    ------
+    ValueError
+        If X is not the counts of the fit, has fractions, or an option does not mean anything.
+
+    See Also
+    --------
+    freedom : What the data do not decide at all.
+    LDA.credible_intervals : Quicker, and too short.
+
+    Examples
+    --------
     >>> import unmix as um
     >>> X = um.datasets.correlated_topics("A").csr[:40]
     >>> fit = um.TopicModel(3, random_state=0).fit(X).result_

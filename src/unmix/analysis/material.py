@@ -55,7 +55,9 @@ class Material(NamedTuple):
 def checked(fit: Known, X: CountsLike) -> tuple[int, Counts]:
     """The number of topics, and the counts, of the same samples."""
     if isinstance(X, Shards):
-        raise ValueError("X is shards; differences are found in memory: give counts of some of the features or samples")
+        raise ValueError(
+            "X is shards; differences are found in memory: give shards.sample, or counts of some of the features or samples"
+        )
     counts = X if isinstance(X, Counts) else Counts(X)
     return proportions_of(fit, counts).shape[1], counts
 

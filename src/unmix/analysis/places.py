@@ -23,6 +23,23 @@ def similarity_order(proportions: Floats) -> Integers:
 
     A fair part of them, the landmarks, stand as the leaves of a tree, turned so that neighbours are as near as they can be.
     Every other sample stands with its nearest landmark, on the side of the neighbour that it leans to.
+
+    Parameters
+    ----------
+    proportions : array, n × K
+        As `Fit.proportions`.
+
+    Returns
+    -------
+    array of int, n
+        Places of samples.
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> order = um.analysis.similarity_order(np.array([[1, 0], [0, 1], [0.9, 0.1], [0.1, 0.9]]))
+    >>> sorted(order[:2].tolist()) in ([0, 2], [1, 3])
+    True
     """
     points = np.sqrt(proportions)
     landmarks = fair_sample(proportions.argmax(axis=1), LANDMARKS)
@@ -39,10 +56,27 @@ def similarity_order(proportions: Floats) -> Integers:
 
 
 def topic_map(distances: Floats) -> Floats:
-    """Places of the topics in the plane, K × 2, whose distances are near the given ones (metric multidimensional scaling).
+    """Places of the topics in the plane whose distances are near the given ones (metric multidimensional scaling).
 
     From the two leading axes of the centred squared distances, by rounds of stress majorisation (de Leeuw 1977): each
     topic moves to the average of the places where the others would have it.
+
+    Parameters
+    ----------
+    distances : array, K × K
+        As `topic_distances` gives them.
+
+    Returns
+    -------
+    array, K × 2
+        Places.
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> places = um.analysis.topic_map(np.array([[0, 3, 4], [3, 0, 5], [4, 5, 0]]))
+    >>> float(np.linalg.norm(places[1] - places[2]).round(3))
+    5.0
     """
     K = len(distances)
     centring = np.eye(K) - 1 / K

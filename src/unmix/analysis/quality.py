@@ -13,7 +13,7 @@ No number here says how many topics there are: coherence is the highest for few,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from scipy.stats import rankdata
 from unmix.analysis.coherence import By, checked_top, coherence, frequent_features
 from unmix.analysis.comparison import topic_distances
 from unmix.analysis.features import topic_names
-from unmix.analysis.results import Result
+from unmix.analysis.results import Layout, Result
 from unmix.counts import Counts, CountsLike
 from unmix.data.match import match_features
 from unmix.fit import Fit
@@ -37,16 +37,54 @@ EVERYWHERE = 0.5  # of the pairs: beyond that co-occurrence says little
 class Quality(Result):
     """What `quality` found.
 
-    `table` has a row a topic: `topic`, `name`, `share`, the columns of `coherence`, `exclusivity`, `effective_features`,
-    `effective_samples`, `from_background` and `nearest` (Hellinger distances to the frequencies of all samples, and to the
-    nearest other topic), and where counts were held back `lift` and its standard error `lift_error`. `diversity` is that of all.
+    Attributes
+    ----------
+    table : DataFrame
+        A row a topic: `topic`, `name`, `share`, the columns of `coherence`, `exclusivity`, `effective_features`,
+        `effective_samples`, `from_background` and `nearest` (Hellinger distances to the frequencies of all samples, and to
+        the nearest other topic), and where counts were held back `lift` and its standard error `lift_error`.
+    diversity : dict
+        That of all topics, as `diversity` says it.
+    top : int
+        How many features of each topic it is about.
+
+    See Also
+    --------
+    analysis.quality, plot.quality
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> found = um.TopicModel(2, random_state=0).fit(X).result_.quality(X, top=2)
+    >>> bool(found.table["effective_features"].between(1, 3).all())
+    True
     """
+
+    LAYOUT: ClassVar = Layout(
+        columns={"table": "topic name share"},
+    )
 
     table: pd.DataFrame
     diversity: Record
     top: int
 
     def advice(self) -> list[str]:
+        """Which topics are not coherent, or like another one or all samples; what the table says, in words.
+
+        Returns
+        -------
+        list of str
+            A sentence for each thing; none if there is nothing to say.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+        >>> found = um.TopicModel(2, random_state=0).fit(X).result_.quality(X, top=2)
+        >>> all(isinstance(sentence, str) for sentence in found.advice())
+        True
+        """
         said = []
         if self.table["everywhere"].mean() > EVERYWHERE:
             said.append(
@@ -68,20 +106,36 @@ def quality(
 
     Parameters
     ----------
-    fit
+    fit : Fit
         Whose topics.
-    X
+    X : Counts or array-like
         The samples to count co-occurrences in, as in `coherence`.
-    top
+    top : int, default=10
         How many features of each topic.
-    by
+    by : str, default="frequency"
         "frequency" or "distinctive": which features, as in `coherence`.
-    held_out
+    held_out : Counts or array-like, default=None
         Counts of the fit's samples that it has not seen: `fitted, held_out = X.thinned(2, rng)`.
 
+    Returns
+    -------
+    Quality
+        Its `table` has a row a topic.
+
+    Raises
+    ------
+    ValueError
+        If `top` or `by` does not mean anything, or `held_out` is of other samples.
+
+    See Also
+    --------
+    coherence, diversity, analysis.exclusivity, analysis.held_out_lift, plot.quality
+
+    Examples
+    --------
     >>> import unmix as um
-    >>> X = um.datasets.sotu()
-    >>> fit = um.TopicModel(4, random_state=0).fit(X).result_
+    >>> X = um.datasets.correlated_topics("A")
+    >>> fit = um.TopicModel(4, tol=1e-4, random_state=0).fit(X).result_
     >>> um.analysis.quality(fit, X).table[["topic", "npmi", "exclusivity", "effective_features"]].shape
     (4, 4)
     """
@@ -99,19 +153,30 @@ def quality(
 
 
 def exclusivity(fit: Fit, top: int = 10) -> Floats:
-    """For each topic the mean FREX score of its heaviest features, between 0 and 1: high where they are frequent in the topic and
-    rare in others.
+    """For each topic the mean FREX score of its heaviest features: high where they are frequent in the topic and rare in others.
 
     Parameters
     ----------
-    fit
+    fit : Fit
         Whose topics.
-    top
+    top : int, default=10
         How many features of each topic.
 
+    Returns
+    -------
+    array, K
+        Between 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        If `top` is not a whole number of features, at least 2.
+
+    Examples
+    --------
     >>> import unmix as um
-    >>> fit = um.TopicModel(3, random_state=0).fit(um.datasets.digits()).result_
-    >>> bool((um.analysis.exclusivity(fit) > 0).all())
+    >>> fit = um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_
+    >>> bool((um.analysis.exclusivity(fit, top=2) > 0.3).all())
     True
     """
     top = checked_top(fit, top)
@@ -127,20 +192,31 @@ def exclusivity(fit: Fit, top: int = 10) -> Floats:
 def diversity(fit: Fit, top: int = 25) -> dict[str, float]:
     """How unlike the topics of a fit are, all together.
 
-    `distinct`: the part of all K · top features that are different ones; `inverted_rbo`: one less the mean rank-biased overlap
-    of two lists; `mean_distance` and `least_distance` of two topics, by Hellinger. All but the first are NaN for a single topic.
-
     Parameters
     ----------
-    fit
+    fit : Fit
         Whose topics.
-    top
+    top : int, default=25
         How many features of each topic.
 
+    Returns
+    -------
+    dict of str to float
+        `distinct`: the part of all K · top features that are different ones; `inverted_rbo`: one less the mean rank-biased
+        overlap of two lists; `mean_distance` and `least_distance` of two topics, by Hellinger. All but the first are NaN for
+        a single topic.
+
+    Raises
+    ------
+    ValueError
+        If `top` is not a whole number of features, at least 2.
+
+    Examples
+    --------
     >>> import unmix as um
-    >>> fit = um.TopicModel(3, random_state=0).fit(um.datasets.digits()).result_
-    >>> sorted(um.diversity(fit, top=10))
-    ['distinct', 'inverted_rbo', 'least_distance', 'mean_distance']
+    >>> fit = um.PoissonNMF.from_factors([[8, 0], [2, 0], [0, 3], [0, 7]]).result_
+    >>> um.diversity(fit, top=2)["distinct"]
+    1.0
     """
     top = checked_top(fit, top)
     lists, (one, two) = frequent_features(fit, top), np.triu_indices(fit.n_topics, 1)
@@ -163,22 +239,35 @@ class Lift(NamedTuple):
 
 
 def held_out_lift(fit: Fit, held_out: CountsLike, top: int = 10) -> Lift:
-    """How many times as often, in logarithms, the top features of a topic are among counts that the fit has not seen, in the
-    samples that have the topic. About zero for a topic that is made of noise.
+    """How many times as often a topic's top features are among counts that the fit has not seen, in samples that have it.
+
+    In logarithms: about zero for a topic that is made of noise.
 
     Parameters
     ----------
-    fit
+    fit : Fit
         A fit to a part of the counts.
-    held_out
+    held_out : Counts or array-like
         Other counts of the same samples: `fitted, held_out = X.thinned(2, rng)`.
-    top
+    top : int, default=10
         How many features of each topic.
 
+    Returns
+    -------
+    named tuple of two arrays, K
+        `lift` and its standard `error` over samples.
+
+    Raises
+    ------
+    ValueError
+        If the samples are others, or `top` does not mean anything.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import unmix as um
-    >>> fitted, held_out = um.datasets.sotu().thinned(2, np.random.default_rng(0))
-    >>> fit = um.TopicModel(4, random_state=0).fit(fitted).result_
+    >>> fitted, held_out = um.datasets.correlated_topics("A").thinned(2, np.random.default_rng(0))
+    >>> fit = um.TopicModel(4, tol=1e-4, random_state=0).fit(fitted).result_
     >>> bool((um.analysis.held_out_lift(fit, held_out).lift > 0).all())
     True
     """

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmix.analysis.results import Finished, Result
+from unmix.analysis.results import Finished, Layout, Result
 from unmix.analysis.topics import topic_place
 from unmix.fit import Fit
 from unmix.models.topics import topics_to_poisson
@@ -21,31 +21,57 @@ WIDE = 0.05  # a mean width from which on the advice speaks of it
 
 @dataclass(frozen=True, eq=False)
 class Freedom(Result):
-    """Ranges of proportions and topics at the same rates. Arrays are in the order of the columns of the fit.
+    """Ranges of proportions and topics at the same rates, made by `freedom`. Arrays are in the order of the columns of the fit.
 
     Attributes
     ----------
-    low, high
-        n × K: the least and the largest proportion of each topic in each sample.
-    topics_low, topics_high
-        m × K: the same of each feature in each topic.
-    proportions
-        n × K: those of the fit itself.
-    shares
-        K: the part of all expected counts that each topic explains.
-    changes
-        K: how far each topic can move, in total variation: 0 not at all, 1 to a topic without a feature in common.
-    transformations
+    low, high : array, n × K
+        The least and the largest proportion of each topic in each sample.
+    topics_low, topics_high : array, m × K
+        The same of each feature in each topic.
+    proportions : array, n × K
+        Those of the fit itself.
+    shares : array, K
+        The part of all expected counts that each topic explains.
+    changes : array, K
+        How far each topic can move, in total variation: 0 not at all, 1 to a topic without a feature in common.
+    transformations : array, ends × K × K
         The A at which the ends are reached, the fit's own (I) first; `end` makes a fit of one.
-    missed
+    missed : float
         The largest width that was still gained at samples and features that were looked at only to see that; 0 if all were.
-    loss
+    loss : float
         The log-likelihood that ends may cost.
-    samples
+    samples : array of str, or None
         Their names, if they have any.
-    status
-        "interrupted" if Ctrl-C left something out; ranges may be too short then.
+    status : str
+        "interrupted" if Ctrl-C left something out; ranges may be too short then. "finished" otherwise.
+
+    See Also
+    --------
+    freedom, plot.freedom, intervals
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> fit = um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_
+    >>> found = um.freedom(fit)
+    >>> found.low.shape, found.topics_high.shape
+    ((4, 2), (3, 2))
     """
+
+    LAYOUT: ClassVar = Layout(
+        shapes={
+            "low": "nK",
+            "high": "nK",
+            "proportions": "nK",
+            "topics_low": "mK",
+            "topics_high": "mK",
+            "shares": "K",
+            "changes": "K",
+            "transformations": "aKK",
+            "samples": "n",
+        }
+    )
 
     low: Floats
     high: Floats
@@ -67,13 +93,16 @@ class Freedom(Result):
 
     @property
     def width(self) -> Floats:
-        """n × K: high − low."""
+        """array, n × K: high − low."""
         return self.high - self.low
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row a topic: its share, the mean and the largest width of its proportions, the sample that has it, and how far the
-        topic itself can move."""
+        """DataFrame: a row a topic.
+
+        Its `share`, the mean and the largest width of its proportions, the `sample` that has it, and how far the topic itself
+        can move.
+        """
         places = self.width.argmax(axis=0)
         names = places + 1 if self.samples is None else self.samples[places]
         return pd.DataFrame(
@@ -89,7 +118,7 @@ class Freedom(Result):
 
     @property
     def by_sample(self) -> pd.DataFrame:
-        """One row a sample and topic: the proportion, and its range."""
+        """DataFrame: a row a sample and topic: the proportion, and its range."""
         n, K = self.low.shape
         names = np.arange(1, n + 1) if self.samples is None else self.samples
         values = {"proportion": self.proportions, "low": self.low, "high": self.high}
@@ -99,7 +128,20 @@ class Freedom(Result):
         )
 
     def advice(self) -> list[str]:
-        """What the data leave open, and what would decide it."""
+        """What the data leave open, and what would decide it.
+
+        Returns
+        -------
+        list of str
+            How far proportions can move, and a sentence for each thing to know about it.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> fit = um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_
+        >>> len(um.freedom(fit).advice()) > 0
+        True
+        """
         said = []
         if self.status == "interrupted":
             said.append(
@@ -134,14 +176,32 @@ class Freedom(Result):
 
         Parameters
         ----------
-        fit
+        fit : Fit
             What `freedom` was asked of.
-        sample
+        sample : int
             A row of `low`, from 0.
-        topic
+        topic : int
             Its number, from 1.
-        end
+        end : str
             "low" or "high".
+
+        Returns
+        -------
+        Fit
+            As likely as the given one, with other proportions and topics.
+
+        Raises
+        ------
+        ValueError
+            If it is another fit, there is no such topic or end, or ends were allowed to cost something and are not kept.
+
+        Examples
+        --------
+        >>> import numpy as np, unmix as um
+        >>> fit = um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_
+        >>> other = um.freedom(fit).end(fit, sample=0, topic=1, end="low")
+        >>> bool(np.allclose(other.L @ other.F.T, fit.L @ fit.F.T))
+        True
         """
         if fit.L.shape != self.low.shape:
             raise ValueError(

@@ -8,73 +8,206 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from unmix import schema
 from unmix.format import Arrays, as_bytes, read_tensors, table_from_json, table_to_json, write_tensors
-from unmix.types import Record
+from unmix.types import Record, as_names
 
 FORMAT = 1
 Finished = Literal["finished", "interrupted"]
 Tell = Callable[[int, int, float | None], None]  # parts done, of how many, seconds left as far as is known
 
 
+@dataclass(frozen=True)
+class Layout:
+    """What a file must hold besides the right types: shapes of arrays, letters standing for equal sizes ("nK", "mK"), columns of
+    tables, and the words that a text may be."""
+
+    shapes: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)  # by the names of tables, separated by blanks
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)  # arrays of places, −1 for none, and of what: a letter
+
+
 @dataclass(frozen=True, eq=False)
 class Result:
     """Arrays of numbers, names, tables, and what JSON can say; subclasses are frozen dataclasses of such fields."""
 
+    LAYOUT: ClassVar[Layout] = Layout()
+
     def advice(self) -> list[str]:
-        """One sentence for each thing that a person may want to know or do."""
+        """What a person may want to know or do, in words.
+
+        Returns
+        -------
+        list of str
+            A sentence for each thing; none if there is nothing to say.
+        """
         return []
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all of it to one file, atomically; the class's `load` reads it."""
+        """Write all of it to one file, atomically; the class's `load` reads it.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            Where to; by custom it ends in ".safetensors".
+
+        Raises
+        ------
+        OSError
+            If it cannot be written; what was there is then as it was.
+
+        Examples
+        --------
+        >>> import tempfile, unmix as um
+        >>> fit = um.PoissonNMF.from_factors([[8, 0], [2, 5], [0, 5]]).result_
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     um.compare(fit, fit).save(f"{folder}/comparison.safetensors")
+        ...     um.Comparison.load(f"{folder}/comparison.safetensors").table["cosine"].round(6).tolist()
+        [1.0, 1.0]
+        """
         tensors: Arrays = {}
         kinds: dict[str, str] = {}
         plain: Record = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for one in fields(self):
+            value = getattr(self, one.name)
             if isinstance(value, pd.DataFrame):
-                tensors[field.name], kinds[field.name] = as_bytes(table_to_json(value)), "table"
-            elif isinstance(value, np.ndarray) and value.dtype.kind in "US":
-                tensors[field.name], kinds[field.name] = as_bytes(value.tolist()), "names"
+                tensors[one.name], kinds[one.name] = as_bytes(table_to_json(value)), "table"
+            elif isinstance(value, np.ndarray) and value.dtype.kind in "USO":
+                tensors[one.name], kinds[one.name] = as_bytes(value.tolist()), "names"
             elif isinstance(value, np.ndarray):
-                tensors[field.name] = value
+                tensors[one.name] = value
             else:
-                plain[field.name] = value
+                plain[one.name] = value
         write_tensors(path, tensors, {"kind": type(self).__name__, "format": FORMAT, "kinds": kinds, "plain": plain})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote."""
+        """Read what `save` wrote.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            The file.
+
+        Returns
+        -------
+        Self
+            A result of this class, as it was saved.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If it holds something else, is damaged, or was written by a later version.
+
+        Examples
+        --------
+        >>> import tempfile, unmix as um
+        >>> fit = um.PoissonNMF.from_factors([[8, 0], [2, 5], [0, 5]]).result_
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     um.compare(fit, fit).save(f"{folder}/comparison.safetensors")
+        ...     len(um.Comparison.load(f"{folder}/comparison.safetensors").table)
+        2
+        """
         if not Path(path).is_file():
             raise FileNotFoundError(f"{path}: no such file; give one written by {cls.__name__}.save")
         tensors, meta = read_tensors(path)
         if (kind := meta.get("kind", "Fit")) != cls.__name__:
             raise ValueError(f"{path}: holds a {kind}, not a {cls.__name__}; read it with the `load` of that")
         try:
+            HEADER(meta, "the header")
             if meta["format"] != FORMAT:
                 raise ValueError(f"format {meta['format']}, this version of unmix reads {FORMAT}; upgrade unmix")
             values: Record = dict(meta["plain"])
             for name, array in tensors.items():
-                values[name] = _READ[meta["kinds"].get(name, "numbers")](array)
-            return cls(**values)
+                values[name] = _read(array, name, meta["kinds"].get(name, "numbers"), cls.LAYOUT)
+            found = cls(**values)
+            _check(found)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path}: damaged or of another version ({error})") from None
+        return found
 
 
-_READ: dict[str, Callable[[NDArray[Any]], Any]] = {
-    "table": lambda array: table_from_json(json.loads(array.tobytes())),
-    "names": lambda array: np.array(json.loads(array.tobytes()), dtype=str),
-    "numbers": lambda array: array,
+HEADER = schema.table(
+    {
+        "kind": schema.text,
+        "format": schema.whole(),
+        "kinds": schema.table({}, others=schema.one_of("table", "names")),
+        "plain": schema.table({}),
+    },
+    needed=("format", "kinds", "plain"),
+)
+NAMES = (
+    "fit",
+    "name",
+    "label",
+    "other_label",
+    "sample",
+    "verdict",
+    "feature",
+    "signature",
+)  # columns that need not be numbers
+ARRAY, TABLE, TEXT, NUMBER = (np.ndarray,), (pd.DataFrame,), (str,), (int, float)
+TYPES: dict[str, tuple[type, ...]] = {
+    "Floats": ARRAY,
+    "Integers": ARRAY,
+    "NDArray[np.str_]": ARRAY,
+    "pd.DataFrame": TABLE,
 }
+TYPES |= {"int": (int,), "float": NUMBER, "str": TEXT, "Finished": TEXT, "Record": (dict,), "list[int]": (list,)}
+
+
+def _read(array: NDArray[Any], name: str, kind: str, layout: Layout) -> Any:
+    if kind == "numbers":
+        return array
+    told = schema.parsed(array.tobytes())
+    if kind == "names":
+        schema.listed(schema.text)(told, name)
+        return as_names(told)
+    needed = layout.columns.get(name, "").split()
+    numbers = dict.fromkeys(set(needed) - {*NAMES}, schema.either(schema.nothing, schema.number))
+    schema.rows(schema.plain, numbers, needed)(told, name)
+    return table_from_json(told)
+
+
+def _check(found: Result) -> None:
+    """Raises if a field is not of its type, or does not go with the others."""
+    sizes: dict[str, int] = {}
+    for one in fields(found):
+        value, told = getattr(found, one.name), str(one.type).split(" | ")
+        array: Any = value
+        kinds = tuple(kind for word in told for kind in TYPES.get(word, (type(None),) if word == "None" else (object,)))
+        if not isinstance(value, kinds) or (isinstance(value, bool) and object not in kinds):
+            raise ValueError(f"{one.name} is {schema.brief(value)}")
+        shape = found.LAYOUT.shapes.get(one.name)
+        if shape is not None and array is not None and not _fits(array, shape, sizes):
+            raise ValueError(f"{one.name} has the shape {array.shape}")
+        letters = {"NDArray[np.str_]": "UO", "Floats": "f", "Integers": "iu"}.get(told[0])
+        if letters is not None and array is not None and array.dtype.kind not in letters:
+            raise ValueError(f"{one.name} is an array of {array.dtype}")
+        if (of := found.LAYOUT.places.get(one.name)) is not None and not ((array >= -1) & (array < sizes[of])).all():
+            raise ValueError(f"{one.name} has a place beyond {sizes[of]}")
+        words = ("finished", "interrupted") if "Finished" in told else found.LAYOUT.words.get(one.name)
+        if words is not None and value not in words:
+            raise ValueError(f"{one.name} is {value!r}")
+
+
+def _fits(array: NDArray[Any], shape: str, sizes: dict[str, int]) -> bool:
+    return array.ndim == len(shape) and all(
+        sizes.setdefault(letter, size) == size for letter, size in zip(shape, array.shape, strict=True)
+    )
 
 
 def in_parts(
@@ -126,8 +259,12 @@ def _kept(path: Path, of: Record | None) -> dict[int, Arrays]:
         raise ValueError(f"{path}: holds something else than the parts of an analysis; give another name")
     if meta.get("of") != json.loads(json.dumps(of, default=str)):
         raise ValueError(f"{path}: holds parts of other data or other parameters; give another name or remove it")
-    done: dict[int, Arrays] = {int(place): {} for place in meta["done"]}
-    for key, array in tensors.items():
-        place, name = key.split(".", 1)
-        done[int(place)][name] = array
+    try:
+        schema.table({"done": schema.listed(schema.whole())}, needed=("done",))(meta, "the header")
+        done: dict[int, Arrays] = {place: {} for place in meta["done"]}
+        for key, array in tensors.items():
+            place, name = key.split(".", 1)
+            done[int(place)][name] = array
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{path}: damaged ({error}); remove it to begin anew") from None
     return done

@@ -127,9 +127,7 @@ def checked_model(estimator: CountsEstimator | None, K: int, n_jobs: int | None)
 
 def checked_counts(X: CountsLike, runs: int, noise: str) -> Counts:
     if isinstance(X, Shards):
-        raise ValueError(
-            "shards cannot be fitted again and again; give counts in memory, such as a part of the samples"
-        )
+        raise ValueError("shards cannot be fitted again and again; give counts in memory, such as shards.sample")
     if not isinstance(runs, Integral) or isinstance(runs, bool) or runs < 2:
         raise ValueError(f"runs={runs!r}; give a whole number >= 2: one run has nothing to agree with")
     if noise not in get_args(Noise):

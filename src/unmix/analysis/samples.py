@@ -22,7 +22,26 @@ class Scale(NamedTuple):
 
 
 def fair_sample(labels: Integers, at_most: int) -> Integers:
-    """At most so many of the samples, in their order: the same share of each group, but at least one of each."""
+    """At most so many of the samples, in their order: the same share of each group, but at least one of each.
+
+    Parameters
+    ----------
+    labels : array of int
+        The group of each sample.
+    at_most : int
+        How many.
+
+    Returns
+    -------
+    array of int
+        Their places, the same ones every time.
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> len(um.analysis.fair_sample(np.repeat([0, 1], [90, 10]), 20))
+    20
+    """
     if len(labels) <= at_most:
         return np.arange(len(labels))
     rng = np.random.default_rng(0)
@@ -35,10 +54,29 @@ def fair_sample(labels: Integers, at_most: int) -> Integers:
 
 
 def typical_samples(fit: Fit, n: int = 12) -> Integers:
-    """The samples most typical of each topic, the most typical first: K × n, or fewer where there are fewer samples.
+    """The samples most typical of each topic, the most typical first.
 
-    By proportion, shrunk towards the share of the topic as if each sample had a few more counts of the usual kind, as many
-    as a small sample has (a, the lower quartile of sizes s): (s p + a share) / (s + a). So a sample of three words does not win.
+    By proportion, shrunk towards the share of the topic as if each sample had a few more counts of the usual kind, as many as
+    a small sample has (a, the lower quartile of sizes s): (s p + a share) / (s + a). So a sample of three words does not win.
+
+    Parameters
+    ----------
+    fit : Fit
+        With samples.
+    n : int, default=12
+        How many of each topic.
+
+    Returns
+    -------
+    array of int, K × n
+        Their places; fewer columns where there are fewer samples.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> fit = um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_
+    >>> um.analysis.typical_samples(fit, 2).shape
+    (2, 2)
     """
     sizes = fit.sizes[:, None]
     extra = max(float(np.quantile(sizes, 0.25)), np.finfo(float).tiny)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from unmix.analysis.features import topic_names
-from unmix.analysis.results import Finished, Result
+from unmix.analysis.results import Finished, Layout, Result
 from unmix.analysis.runs import Noise, Topics, distances_between, in_order, repeated
 from unmix.counts import CountsLike
 from unmix.estimators.base import CountsEstimator
@@ -46,9 +46,41 @@ NEIGHBOURS = 0.3  # of the runs, whose distance is the local density (Kotliar et
 class Stability(Result):
     """What `stability` found.
 
-    `table` has a row a topic: `topic` and `name` of the reference, its `share`, `stability`, `margin`, `recall`, `floor`, and a
-    `verdict`: "stable", "unsure", "unstable" or "empty".
+    Attributes
+    ----------
+    table : DataFrame
+        A row a topic: `topic` and `name` of the reference, its `share`, `stability`, `margin`, `recall`, `floor`, and a
+        `verdict`: "stable", "unsure", "unstable" or "empty".
+    similarity : array, runs × K
+        One less the Hellinger distance of each topic from that of each run.
+    distances : array, runs K × runs K
+        Between all topics of all runs, those of the first run first, each run in the order of the table.
+    noise : str
+        "halves", "bootstrap" or "none".
+    runs : int
+        Asked for; `similarity` has those that finished.
+    unfinished : int
+        Fits that ended before they had converged.
+    status : str
+        "finished", or "interrupted" by Ctrl-C.
+
+    See Also
+    --------
+    stability, plot.stability, consensus
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> found = um.stability([[90, 10, 0], [80, 20, 10], [0, 10, 70], [10, 0, 80]], 2, runs=4, random_state=0)
+    >>> found.similarity.shape, found.table["verdict"].tolist()
+    ((4, 2), ['stable', 'stable'])
     """
+
+    LAYOUT: ClassVar = Layout(
+        shapes={"similarity": "rK", "distances": "tt"},
+        columns={"table": "topic name share stability margin recall floor verdict"},
+        words={"noise": ("halves", "bootstrap", "none")},
+    )
 
     table: pd.DataFrame
     similarity: Floats  # 1 − H of each run (rows) and topic (columns)
@@ -64,11 +96,28 @@ class Stability(Result):
 
     @property
     def density(self) -> Floats:
-        """For each topic of each run the mean distance to its nearest ones, as many as 0.3 of the runs; the lower, the denser."""
+        """array, runs K: the mean distance of each topic of each run to its nearest ones; low where dense.
+
+        The nearest are as many as 0.3 of the runs.
+        """
         near = min(max(1, int(NEIGHBOURS * len(self.similarity))), len(self.distances) - 1)
         return np.sort(self.distances, axis=1)[:, 1 : near + 1].sum(axis=1) / max(1, near)
 
     def advice(self) -> list[str]:
+        """Which topics hold, which do not, and what to do about it.
+
+        Returns
+        -------
+        list of str
+            How many are found again first, then a sentence for each topic that is not.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> found = um.stability([[90, 10, 0], [80, 20, 10], [0, 10, 70], [10, 0, 80]], 2, runs=4, random_state=0)
+        >>> found.advice()
+        ['2 of 2 topics are found again in halves of the counts']
+        """
         verdicts, finished = self.table["verdict"], len(self.similarity)
         again = {"halves": "halves of the counts", "bootstrap": "counts drawn anew", "none": "other starts"}[self.noise]
         said = [f"{(verdicts == 'stable').sum()} of {len(verdicts)} topics are found again in {again}"]
@@ -113,37 +162,54 @@ def stability(
 
     Parameters
     ----------
-    X
+    X : Counts or array-like
         Counts: anything that `Counts` takes.
-    K
+    K : int
         Number of topics.
-    runs
+    runs : int, default=20
         How many fits.
-    noise
+    noise : str, default="halves"
         "halves": each pair of runs has a half of the counts each, as two independent data sets of half the depth would be.
-        "bootstrap": each run has counts drawn anew, x ~ Poisson(x), which given their total is the multinomial of other programs.
-        "none": all counts as they are, so that runs differ in their starts only.
-    estimator
-        What to fit; `TopicModel()` by default.
-    reference
-        The fit whose topics are asked about; by default that of the estimator to all counts, with this `random_state`.
-    random_state
-        Seed, by default the estimator's. Run r = 1, 2, … is fitted with `random_state + r`.
-    n_jobs
+        "bootstrap": each run has counts drawn anew, x ~ Poisson(x), which given their total is the multinomial of other
+        programs. "none": all counts as they are, so that runs differ in their starts only.
+    estimator : estimator, default=None
+        What to fit; None is `TopicModel()`.
+    reference : Fit, default=None
+        The fit whose topics are asked about; None is that of the estimator to all counts, with this `random_state`.
+    random_state : int, Generator or RandomState, default=None
+        Seed; None is the estimator's. Run r = 1, 2, … is fitted with `random_state + r`.
+    n_jobs : int, default=None
         Threads of each fit. The result does not depend on it.
-    keep
+    keep : str or PathLike, default=None
         A file for the runs that are finished, so that the same call, or one with more runs, goes on with the rest; `consensus`
         uses the same runs.
-    verbose
+    verbose : bool, default=False
         Tell on stderr how many are done, and how long the others will take.
 
+    Returns
+    -------
+    Stability
+        Its `table` has a row a topic, with a verdict.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two runs or samples, halves are asked of fractions, or the reference is of other features.
+
+    See Also
+    --------
+    consensus : A fit of the topics that hold.
+    plot.stability : The picture.
+    choose_topics : How many topics there are.
+
+    Examples
+    --------
     >>> import unmix as um
-    >>> found = um.stability(um.datasets.digits(), 3, runs=4, random_state=0)
-    >>> found.table[["topic", "recall", "verdict"]]
+    >>> X = [[90, 10, 0], [80, 20, 10], [0, 10, 70], [10, 0, 80]]
+    >>> um.stability(X, 2, runs=4, random_state=0).table[["topic", "recall", "verdict"]]
        topic  recall verdict
     0      1     1.0  stable
     1      2     1.0  stable
-    2      3     1.0  stable
     """
     done = repeated(
         X,

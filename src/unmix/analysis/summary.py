@@ -33,7 +33,7 @@ def figures(fit: Fit) -> dict[str, str]:
     if not isnan(fit.loglik):
         known["Poisson log-likelihood"] = objective(fit.loglik)
     if "kkt" in trace and not isnan(fit.kkt):
-        known["KKT residual"] = brief(fit.kkt)
+        known["KKT residual"] = f"{brief(fit.kkt)} (0 at an optimum)"
     if moves := [note for note in _notes(trace, "refine") if note.startswith("merge")]:
         known["moves to leave a poor optimum"] = f"{len(moves)} tried, {sum(': kept' in note for note in moves)} kept"
     return known

@@ -20,7 +20,25 @@ class HasTopics(Protocol):
 
 
 def topic_order(fit: Fit) -> Integers:
-    """Topics from the heaviest to the lightest: the order in which every view shows them."""
+    """Topics from the heaviest to the lightest: the order in which every view shows them.
+
+    Parameters
+    ----------
+    fit : Fit
+        Whose topics.
+
+    Returns
+    -------
+    array of int, K
+        Columns of the fit.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> fit = um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_
+    >>> um.analysis.topic_order(fit).tolist()
+    [0, 1]
+    """
     return np.argsort(-fit.shares, kind="stable")
 
 

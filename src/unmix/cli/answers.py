@@ -123,4 +123,6 @@ def write_page_again(folder: Path, known: Fit) -> None:
 
 
 def _write_table(table: Any, path: Path) -> None:
-    table.to_csv(path, index=False, encoding="utf-8", lineterminator="\n")
+    from unmix.data.spreadsheet import write_csv
+
+    write_csv(table, path)

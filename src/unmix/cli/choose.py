@@ -185,13 +185,14 @@ def _tell(choice: Any) -> None:
 
 
 def _write(choice: Any, folder: Path, title: str) -> None:
+    from unmix.data.spreadsheet import write_csv
     from unmix.files import replacing
     from unmix.plot.choice import panels_of
     from unmix.report import write_choice
 
     choice.save(folder / CHOICE_FILE)
     with replacing(folder / "choice.csv") as temporary:
-        choice.table.to_csv(temporary, index=False, lineterminator="\n")
+        write_csv(choice.table, temporary)
     with replacing(folder / "choice.png") as temporary:
         panels_of(choice)[0].figure.savefig(temporary, dpi=150)
     write_choice(choice, folder / "choice.html", title=title, command=show.command_line())

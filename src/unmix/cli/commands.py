@@ -32,6 +32,7 @@ from unmix.registry import STARTS
 
 if TYPE_CHECKING:
     from unmix.counts import Counts
+    from unmix.fit import Fit
     from unmix.shards import Shards
 
 LOADINGS = ".loadings"  # in the folder of results, what a fit of shards keeps on disk while it runs
@@ -76,15 +77,16 @@ def demo(
     Eight topics of the addresses from 1790 to 2021.
     """
     from unmix.data import datasets
-    from unmix.data.write import CHECKPOINT_FILE, check_folder
+    from unmix.data.write import CHECKPOINT_FILE, check_folder, claim
 
     show.speak(quiet=quiet, json=json)
     check_folder(output)
     counts = datasets.sotu()
     show.say(f"State of the Union addresses, 1790–2021: {show.described(counts)}")
     estimator = estimator_of("topics", n_components=8, random_state=0)
-    result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint_seconds=60)
-    tell_and_write(result, output, title="State of the Union 1790–2021", python="um.datasets.sotu()")
+    with claim(output):
+        result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint_seconds=60)
+        tell_and_write(result, output, title="State of the Union 1790–2021", python="um.datasets.sotu()")
 
 
 @app.command(
@@ -149,7 +151,7 @@ def fit(
     from there, or from the last checkpoint, and ends where the fit would have.
     """
     from unmix.data.read import name_of
-    from unmix.data.write import CHECKPOINT_FILE, check_folder
+    from unmix.data.write import CHECKPOINT_FILE, check_folder, claim
     from unmix.engines import Local
     from unmix.estimators.likelihood import make_solver
     from unmix.memory import parsed as parsed_memory
@@ -186,18 +188,19 @@ def fit(
     source, counts = counts_or_shards(input, reading, allowed)
     check_answerable(counts, topics, differences=differences, stability=stability)
     estimator.set_params(init=start)
-    earlier = to_resume_in(output, estimator, counts) if resume else None
-    try:
-        with Local(allowed, output / LOADINGS):
-            result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint, resume_from=earlier)
-    except ValueError as error:
-        raise ValueError(f"{input}: {error}") from error
     about = {"source": input.name, "title": title or name_of(input), "python": _in_python(source, reading)}
-    if result.status == "converged":
-        shutil.rmtree(output / LOADINGS, ignore_errors=True)
     asked = {"differences": differences, "stability": stability, "freedom": freedom}
-    found = answers_to(result, counts, estimator, **asked, runs=runs)
-    tell_and_write(result, output, force=force, answers=found, **about)
+    with claim(output):
+        earlier = to_resume_in(output, estimator, counts) if resume else None
+        try:
+            with Local(allowed, output / LOADINGS):
+                result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint, resume_from=earlier)
+        except ValueError as error:
+            raise ValueError(f"{input}: {error}") from error
+        if result.status == "converged":
+            shutil.rmtree(output / LOADINGS, ignore_errors=True)
+        found = answers_to(result, counts, estimator, **asked, runs=runs)
+        tell_and_write(result, output, force=force, answers=found, **about)
     if len(found) < sum(asked.values()):
         sys.exit(INTERRUPTED)
 
@@ -248,35 +251,32 @@ def transform(
     if is_shards(input):
         shards = cast("Shards", read(input, **reading))
         try:
-            write_proportions_of_shards(shards, known, output)
+            found = write_proportions_of_shards(shards, known, output)
         except ValueError as error:
             raise ValueError(f"{input}: {error}") from error
-        show.say(f"wrote {output}: {len(shards):,} samples × {known.n_topics} topics")
-        show.answer({"output": str(output), "samples": len(shards), "topics": known.n_topics})
+        _tell_applied(input, output, len(shards), known, *found)
         return
     counts = read_counts(input, like=known, **reading)
     try:
         matched = match_features(counts, known)
     except ValueError as error:
         raise ValueError(f"{input}: {error}") from error
-    if matched.missing:
-        show.note(f"{show.plural(matched.missing, 'feature')} of the model not in {input}: taken as 0 in every sample")
-    if matched.unknown:
-        show.note(f"{show.plural(matched.unknown, 'feature')} of {input} unknown to the model: left out")
-    if empty := matched.counts.facts["empty_samples"]:
-        show.note(f"{show.plural(empty, 'sample')} without any counts; all topics get the same proportion there")
     write_proportions(proportions_of(known, matched.counts), counts.samples, output, known.labels)
-    show.say(f"wrote {output}: {counts.shape[0]:,} samples × {known.n_topics} topics")
-    show.answer(
-        {
-            "output": str(output),
-            "samples": counts.shape[0],
-            "topics": known.n_topics,
-            "missing_features": matched.missing,
-            "unknown_features": matched.unknown,
-            "empty_samples": empty,
-        }
-    )
+    empty = matched.counts.facts["empty_samples"]
+    _tell_applied(input, output, len(counts), known, matched.missing, matched.unknown, empty)
+
+
+def _tell_applied(input: Path, output: Path, n: int, known: Fit, missing: int, unknown: int, empty: int) -> None:
+    """What became of features and samples when a model was applied to new ones."""
+    if missing:
+        show.note(f"{show.plural(missing, 'feature')} of the model not in {input}: taken as 0 in every sample")
+    if unknown:
+        show.note(f"{show.plural(unknown, 'feature')} of {input} unknown to the model: left out")
+    if empty:
+        show.note(f"{show.plural(empty, 'sample')} without any counts; all topics get the same proportion there")
+    show.say(f"wrote {output}: {n:,} samples × {known.n_topics} topics")
+    about = {"missing_features": missing, "unknown_features": unknown, "empty_samples": empty}
+    show.answer({"output": str(output), "samples": n, "topics": known.n_topics} | about)
 
 
 @app.command(
@@ -291,6 +291,7 @@ def shard(
     output: options.ShardsFolder = None,
     sample: options.Sample = None,
     sample_by: options.SampleBy = None,
+    metadata: options.Metadata = None,
     layer: Layer = None,
     raw: Raw = False,
     transpose: Transpose = None,
@@ -327,6 +328,7 @@ def shard(
             shards = make_shards(
                 input,
                 output,
+                metadata=metadata,
                 layer=layer,
                 raw=raw,
                 transpose=transpose,
@@ -501,7 +503,9 @@ def read_counts(path: Path, *, aloud: bool = True, **reading: Any) -> Counts:
     with show.working(f"reading {path}"):
         counts = read(path, **reading)
     if isinstance(counts, Shards):
-        raise ValueError(f"{path}: a folder of shards, which this command does not take; give a file of counts")
+        raise ValueError(
+            f"{path}: a folder of shards, which this command does not take; give a file of counts, such as of some of the samples"
+        )
     if aloud:
         show.say(f"read {path}: {show.described(counts)}")
     return counts
@@ -518,18 +522,17 @@ def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None)
         shards = cast("Shards", read(path, **reading))
         show.say(f"opened {path}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
         return path, shards
-    options = {name: value for name, value in reading.items() if name not in ("metadata", "snippets")}
+    options = {name: value for name, value in reading.items() if name != "snippets"}
     most = available() if allowed is None else allowed
-    needed, folder = memory_for(path, **options), Path(f"{name_of(path)}.shards")
+    known = {name: value for name, value in options.items() if name != "metadata"}
+    needed, folder = memory_for(path, **known), Path(f"{name_of(path)}.shards")
     if needed is None or needed <= most or needed / 10 > shutil.disk_usage(".").free:  # shards would not fit either
         return path, read_counts(path, **reading)
     show.say(
         f"{path} would need {gigabytes(needed)} of memory, {gigabytes(most)} may be taken: making shards of it, {folder}"
     )
-    if reading["metadata"] is not None:
-        show.note("shards hold no metadata: --metadata is left aside")
     if reading["snippets"]:
-        show.note("shards hold no metadata: --snippets is left aside")
+        show.note("shards keep no beginnings of texts: --snippets is left aside")
     with show.working(f"making {folder}"):
         shards = make_shards(path, folder, **options)
     show.say(f"wrote {folder}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")

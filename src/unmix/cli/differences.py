@@ -192,10 +192,12 @@ def as_json(found: Differences) -> dict[str, Any]:
 
 def _write_table(found: Differences, lfsr: float, path: Path) -> None:
     """The surest changes of each topic, or all, from the most more to the most less."""
+    from unmix.data.spreadsheet import write_csv
+
     table = found.table
     table = table if lfsr >= 1 else table[table["lfsr"] < lfsr]
     table = table.sort_values(["topic", "lfc"], ascending=[True, False], kind="stable")
-    table.to_csv(path, index=False, encoding="utf-8", lineterminator="\n", float_format="%.6g")
+    write_csv(table, path, float_format="%.6g")
 
 
 def _written(path: Path, write: Callable[[Path], None]) -> None:

@@ -117,16 +117,21 @@ def fitted(
         return (estimator.fit(counts) if resume_from is None else estimator.resume(counts, resume_from)).result_
 
 
-def write_proportions_of_shards(shards: Shards, known: Fit, output: Path) -> None:
-    """Shard by shard, features matched by name."""
+def write_proportions_of_shards(shards: Shards, known: Fit, output: Path) -> tuple[int, int, int]:
+    """Shard by shard, features matched by name; how many of them were missing and unknown, and how many samples are empty."""
     from unmix.analysis.application import proportions_of
     from unmix.data.match import match_features
     from unmix.data.write import proportions_file
 
+    missing = unknown = empty = 0
     with proportions_file(output, len(shards), known.labels) as write:
         for i in range(shards.n_shards):
             counts = shards.shard(i)
-            write(proportions_of(known, match_features(counts, known).counts), counts.samples)
+            matched = match_features(counts, known)
+            missing, unknown = matched.missing, matched.unknown  # the same for every shard
+            empty += int((matched.counts.sample_totals == 0).sum())
+            write(proportions_of(known, matched.counts), counts.samples)
+    return missing, unknown, empty
 
 
 def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts | Shards) -> Fit | None:

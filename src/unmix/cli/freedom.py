@@ -61,6 +61,7 @@ def freedom(
     from unmix.analysis import freedom as ranges
     from unmix.analysis.ranges import moves
     from unmix.data.match import match_features
+    from unmix.data.spreadsheet import write_csv
     from unmix.files import replacing
 
     show.speak(quiet=quiet, json=json)
@@ -83,7 +84,7 @@ def freedom(
         write_page_again(output.parent, fit)
     else:
         with replacing(output) as temporary:
-            found.by_sample.to_csv(temporary, index=False, encoding="utf-8", lineterminator="\n")
+            write_csv(found.by_sample, temporary)
     if picture is not None:
         from unmix.plot import freedom as draw
         from unmix.plot.style import figure_of

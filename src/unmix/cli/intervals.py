@@ -57,6 +57,7 @@ def intervals(
     """
     from unmix.analysis import intervals as sampled
     from unmix.data.match import match_features
+    from unmix.data.spreadsheet import write_csv
     from unmix.files import replacing
 
     show.speak(quiet=quiet, json=json)
@@ -72,7 +73,7 @@ def intervals(
         X = match_features(counts, fit).counts
         found = sampled(fit, X, level, sweeps=sweeps, burn_in=burn_in, chains=chains, random_state=seed, tell=tell)
     with replacing(output) as temporary:
-        found.by_sample.to_csv(temporary, index=False, encoding="utf-8", lineterminator="\n")
+        write_csv(found.by_sample, temporary)
     for row in found.table.itertuples():
         show.say(
             f"topic {row.topic}: mean {row.proportion:.1%}, {level:.0%} intervals {row.mean_width:.1%} wide on average"

@@ -136,7 +136,8 @@ Sample = Annotated[
     int | None, results(min=1, metavar="N", help="Samples that a fit starts from, in memory.", show_default="16384")
 ]
 SampleBy = Annotated[
-    str | None, results(metavar="COLUMN", help="Column of obs whose labels are to be alike in number among them.")
+    str | None,
+    results(metavar="COLUMN", help="Column of the metadata whose labels are to be alike in number among them."),
 ]
 ProportionsFile = Annotated[
     Path,

@@ -58,7 +58,8 @@ def answer(content: Mapping[str, Any]) -> None:
     if Invocation.json:
         if "notes" in content:
             content = {**content, "notes": [in_terminal_words(text) for text in content["notes"]]}
-        print(json_module.dumps(_finite(content), ensure_ascii=False, indent=2))
+        text = json_module.dumps(_finite(content), ensure_ascii=False, indent=2, default=str)
+        print("".join(c if c.isprintable() or c == "\n" else json_module.dumps(c)[1:-1] for c in text))
 
 
 def _finite(value: Any) -> Any:
@@ -131,6 +132,11 @@ def _top_words(fit: Fit) -> list[list[str]]:
     return [features.loc[features["topic"] == k + 1, "feature"].tolist() for k in range(fit.n_topics)]
 
 
+def last_row(fit: Fit) -> Mapping[str, Any]:
+    """Of the trace; as if nothing had been done where there is none, as of topics that were given."""
+    return fit.trace.iloc[-1] if len(fit.trace) else {"iteration": 0, "seconds": 0.0, "objective": float("nan")}
+
+
 def describe_counts(counts: Counts) -> dict[str, str]:
     from unmix.counts import amount
 
@@ -161,6 +167,7 @@ def describe_shards(shards: Shards) -> dict[str, str]:
     fractions = known["fractional"]
     assert shards.folder is not None
     size = sum(file.stat().st_size for file in shards.folder.glob("*.safetensors"))
+    metadata = {} if shards.metadata is None else {"metadata": ", ".join(map(str, shards.metadata))}
     return {
         "samples": f"{n:,}" + examples(few.samples),
         "features": f"{m:,}" + examples(shards.features),
@@ -171,6 +178,7 @@ def describe_shards(shards: Shards) -> dict[str, str]:
         "shards": f"{shards.n_shards:,} of up to {plural(shards.rows_per_shard, 'sample')}, {gigabytes(size)}, "
         f"{size / max(1, shards.nnz):.2f} bytes a nonzero",
         "fits start from": plural(len(shards.sample), "sample"),
+        **metadata,
         "checksum": known["checksum"],
     }
 
@@ -198,11 +206,13 @@ def counts_as_json(counts: Counts) -> dict[str, Any]:
 def shards_as_json(shards: Shards) -> dict[str, Any]:
     size = {"samples": shards.shape[0], "features": shards.shape[1]}
     start = {"rows_per_shard": shards.rows_per_shard, "start": len(shards.sample)}
-    return size | shards.facts | {"looks_like_counts": shards.facts["fractional"] == 0} | start
+    columns = [] if shards.metadata is None else [str(name) for name in shards.metadata]
+    whole = {"looks_like_counts": shards.facts["fractional"] == 0}
+    return size | shards.facts | whole | {"metadata": columns} | start
 
 
 def fit_as_json(fit: Fit) -> dict[str, Any]:
-    last = fit.trace.iloc[-1]
+    last = last_row(fit)
     return {
         "model": fit.params.get("model"),
         "samples": len(fit.L),
@@ -243,7 +253,9 @@ def table(rows: pd.DataFrame) -> None:
         return
     shown = Table(box=None, pad_edge=False)
     for name in rows:
-        shown.add_column(Text(str(name).replace("_", " ")), justify="left" if rows[name].dtype == object else "right")
+        shown.add_column(
+            Text(printable(str(name).replace("_", " "))), justify="left" if rows[name].dtype == object else "right"
+        )
     for row in rows.itertuples(index=False):
         shown.add_row(*(Text(printable(_brief(value))) for value in row))
     console().print(shown)

@@ -236,8 +236,10 @@ def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _write(path: Path, table: pd.DataFrame) -> None:
+    from unmix.data.spreadsheet import write_csv
+
     with replacing(path) as temporary:
-        table.to_csv(temporary, index=False, encoding="utf-8", lineterminator="\n")
+        write_csv(table, temporary)
 
 
 def _draw(path: Path, ax: Axes) -> None:

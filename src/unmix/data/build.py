@@ -24,19 +24,20 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from unmix import shard_files, shards
+from unmix import shard_files, shard_tables, shards
 from unmix.counts import canonical
 from unmix.data.read import errors_about
 from unmix.data.read.blocks import blocks_of
 from unmix.data.read.raw_counts import RawCounts
-from unmix.files import write_durably
+from unmix.files import TEMPORARY, write_durably
 from unmix.memory import gigabytes
-from unmix.shard_files import FEATURES, MANIFEST, SAMPLE, Encoded, file_name
+from unmix.shard_files import FEATURES, MANIFEST, METADATA, SAMPLE, Encoded, file_name
 from unmix.shards import JOURNAL, Making, Part, Shards
 from unmix.types import CSR, Record
 
 Progress = Callable[[int, int | None], None]  # samples written, and of how many if that is known
 ABANDONED = 600  # seconds after which a journal of another host is taken to be that of a dead process
+BESIDE = (FEATURES, SAMPLE, METADATA)
 BYTES_PER_NONZERO = {True: 3.2, False: 5.2}  # with and without two-byte indices
 
 
@@ -186,6 +187,7 @@ class Building:
             "named": raw.samples is not None,
             "features": self._write(FEATURES, about),
             "sample": self._write(SAMPLE, arrays) | {"rows": len(chosen), "nonzeros": matrix.nnz},
+            "metadata": None if raw.metadata is None else self._write(METADATA, shard_tables.encoded(raw.metadata)),
             "source": self.source,
             "text": raw.text,
             "shards": [{"file": file_name(i)} | part._asdict() for i, part in enumerate(self.parts)],
@@ -265,9 +267,9 @@ def _finished(folder: Path, source: Record) -> Shards | None:
         return None
     with suppress(OSError, ValueError):
         found = Shards(folder)
-        told = {FEATURES: manifest["features"], SAMPLE: manifest["sample"]}
-        told |= {entry["file"]: entry for entry in manifest["shards"]}
-        if all(_sha256(folder / name) == entry["sha256"] for name, entry in told.items()):
+        told = shards.beside(manifest) | {entry["file"]: entry for entry in manifest["shards"]}
+        sound = all(_sha256(folder / name) == entry["sha256"] for name, entry in told.items())
+        if sound and "metadata" in manifest:  # earlier versions kept none: all but the shards is written again
             (folder / JOURNAL).unlink(missing_ok=True)  # of a process that was killed at the very end
             return found
     entries = [entry for entry in manifest.get("shards") or () if isinstance(entry, dict)]
@@ -306,6 +308,8 @@ def _write_all(building: Building, raw: RawCounts, scratch: Path, progress: Prog
     for names, size, what in ((raw.samples, written, "samples"), (raw.features, m, "features")):
         if names is not None and len(names) != size:
             raise ValueError(f"{len(names):,} names for {size:,} {what}; give one name each")
+    if raw.metadata is not None and len(raw.metadata) != written:
+        raise ValueError(f"metadata has {len(raw.metadata):,} rows for {written:,} samples; give one row a sample")
     return m
 
 
@@ -419,15 +423,14 @@ def _sha256(file: Path) -> str:
 
 
 def _ours(name: str) -> bool:
-    return bool(shard_files.FILE_NAME.fullmatch(name)) or name in (FEATURES, SAMPLE)
+    return bool(shard_files.FILE_NAME.fullmatch(name)) or name in BESIDE
 
 
 def _temporary(name: str) -> bool:
     """What `replacing` makes of one of our names, or scratch space."""
-    stem = name.removeprefix(".").rpartition("-")[0]
-    known = (
-        stem == "scratch" or stem.isdigit() or stem in {Path(one).stem for one in (FEATURES, SAMPLE, JOURNAL, MANIFEST)}
-    )
+    found = TEMPORARY.fullmatch(name)
+    stem = name.removeprefix(".").rpartition("-")[0] if found is None else found["stem"]
+    known = stem == "scratch" or stem.isdigit() or stem in {Path(one).stem for one in (*BESIDE, JOURNAL, MANIFEST)}
     return name.startswith(".") and known
 
 

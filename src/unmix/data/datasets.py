@@ -17,10 +17,20 @@ __all__ = ["Cells", "correlated_topics", "digits", "sotu", "swimmer"]
 def sotu() -> Counts:
     """Words in the State of the Union addresses, 1790–2021: 233 addresses × 10,065 words.
 
-    Words of three letters or more in at least five addresses, lower-cased, English stop words removed. `metadata` has
-    year, president and party (d democratic, r republican, w whig, f federalist, dr democratic-republican,
-    nu national union, wd whig and democratic, n none).
+    Words of three letters or more in at least five addresses, lower-cased, English stop words removed.
     The addresses are works of the US government, in the public domain; the collection is stdlib's `datasets-sotu` (PDDL/CC0).
+
+    Returns
+    -------
+    Counts
+        `metadata` has year, president and party (d democratic, r republican, w whig, f federalist, dr democratic-republican,
+        nu national union, wd whig and democratic, n none).
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> um.datasets.sotu()
+    Counts(233 samples × 10,065 features, 323,413 nonzeros, total 762,860)
     """
     folder = files("unmix.data") / "sotu"
     with as_file(folder / "counts.npz") as path:
@@ -33,7 +43,19 @@ def sotu() -> Counts:
 
 
 def digits() -> Counts:
-    """1797 images of handwritten digits, 8 × 8 pixels of ink 0–16, from scikit-learn; `metadata` has the digit."""
+    """Images of handwritten digits, 8 × 8 pixels of ink 0–16, from scikit-learn.
+
+    Returns
+    -------
+    Counts
+        1,797 images × 64 pixels; `metadata` has the digit.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> um.datasets.digits().shape
+    (1797, 64)
+    """
     from sklearn.datasets import load_digits
 
     bunch = load_digits()

@@ -18,9 +18,8 @@ from numpy.typing import ArrayLike
 from unmix.counts import Counts, CountsLike
 from unmix.data import read as reading
 from unmix.data.build import Progress, build
-from unmix.data.read import h5ad
 from unmix.data.read.blocks import ROWS, ByRows
-from unmix.data.read.names import FEATURES_FILE, SAMPLES_FILE, VOCABULARY_FILE, make_unique
+from unmix.data.read.names import FEATURES_FILE, SAMPLES_FILE, VOCABULARY_FILE, join_metadata, make_unique
 from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords
 from unmix.data.read.text import about_empty
 from unmix.data.read.titles import number_texts
@@ -40,6 +39,7 @@ def shard(
     *,
     samples: ArrayLike | None = None,
     features: ArrayLike | None = None,
+    metadata: pd.DataFrame | str | os.PathLike[str] | None = None,
     layer: str | None = None,
     raw: bool = False,
     transpose: bool | None = None,
@@ -60,28 +60,73 @@ def shard(
     """Write counts of any size as shards: a folder of files of about three bytes a nonzero, which a fit goes through one by one.
 
     The source is read a part at a time, texts and tables more than once, and need not fit into memory. If the work is broken
-    off, by a full disk or a kill, the same call goes on after the last finished shard; if all is there and sound, it returns it;
-    if a shard was damaged since, it is written again. Counts that are not finite numbers >= 0 are refused with their row and
-    column, and leave nothing behind. Of what is known of the samples only their names are kept.
+    off, by a full disk or a kill, the same call goes on after the last finished shard; if all is there and sound, it returns
+    it; if a shard was damaged since, it is written again. Counts that are not finite numbers >= 0 are refused with their row
+    and column, and leave nothing behind.
 
     Parameters
     ----------
-    source
-        A file or folder, as `unmix.read` takes it, or a .zarr store of AnnData; `Counts`, an array, a sparse matrix, a DataFrame;
-        AnnData in memory, backed or lazy; a dask array; or any iterable of blocks of samples × features, sparse or dense.
-    folder
+    source : str, PathLike, Counts, array, sparse matrix, DataFrame, AnnData or iterable of blocks
+        A file or folder, as `unmix.read` takes it, or a .zarr store of AnnData; `Counts`, an array, a sparse matrix, a
+        DataFrame; AnnData in memory, backed or lazy; a dask array; or any iterable of blocks of samples × features, sparse or
+        dense.
+    folder : str or PathLike
         Where to write: a new folder, or one in which the same source was begun.
-    samples, features
+    samples, features : array-like of str, default=None
         Names, if the source has none or others are wanted.
-    layer, raw, transpose, text_column, id_column, title_column, encoding, skip_bad, min_df, max_df, stop_words, ngrams, like
-        As in `unmix.read`. `layer` and `raw` are for AnnData as well.
-    sample
+    metadata : DataFrame, str or PathLike, default=None
+        A table with a row a sample, or its file as in `unmix.read`, beside what the source itself says of them, such as obs.
+    layer : str, default=None
+        Where the counts are in an AnnData if not in X; of a 10x `.h5` file, which genome.
+    raw : bool, default=False
+        Whether the counts are in `raw` of an AnnData.
+    transpose : bool, default=None
+        True if the rows of a table or matrix are features, False if they are samples; None decides by the labels.
+    text_column, id_column, title_column : str, default=None
+        The columns or fields that hold texts, their names and their titles, as in `unmix.read`.
+    encoding : str, default=None
+        Of texts and tables, such as "latin-1" or "cp1252".
+    skip_bad : bool, default=False
+        Whether to go on without the files of a folder of texts that cannot be read.
+    min_df, max_df : int or float, default=None
+        Words in fewer or more documents than this are left out, as in `unmix.read`.
+    stop_words : str, list of str, PathLike or None, default="english"
+        Words not to count, as in `unmix.read`.
+    ngrams : int or tuple of two int, default=1
+        2 counts pairs of neighbouring words as well as words, (2, 2) pairs alone.
+    like : Fit, default=None
+        A fit made from texts, whose features are the columns, as in `unmix.read`.
+    sample : int, default=None
         How many samples a fit shall start from, in memory: 16,384 unless given. More of them show rarer topics.
-    sample_by
-        A label for every sample, or the name of a column of obs: the samples to start from have as many of every label as there
-        are, or as fit. So rare ones are not missed.
-    progress
+    sample_by : array-like or str, default=None
+        A label for every sample, or the name of a column of the metadata: the samples to start from have as many of every label
+        as there are, or as fit. So rare ones are not missed.
+    progress : callable, default=None
         Called with the number of samples written and of all, if that is known, after every shard.
+
+    Returns
+    -------
+    Shards
+        What every estimator can fit.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it cannot be read as counts, or the folder holds something else.
+
+    See Also
+    --------
+    Shards, engines.Local, engines.Dask
+
+    Examples
+    --------
+    >>> import tempfile, unmix as um
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     shards = um.shard(um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]), f"{folder}/animals.shards")
+    ...     um.TopicModel(2, tol=0, max_iter=5, random_state=0).fit(shards).result_.L.shape
+    (4, 2)
     """
     options = ReadOptions(
         layer=layer,
@@ -103,20 +148,22 @@ def shard(
     if not isinstance(source, str | os.PathLike):
 
         def given() -> RawCounts:
-            return _renamed(_in_python(source, options), samples, features)
+            return _described(_renamed(_in_python(source, options), samples, features), metadata, encoding)
 
         return build(Path(folder), None, given, sample=sample, sample_by=sample_by, progress=progress)
     path, notes = Path(source), list[str]()
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file; check the name and the folder")
     choices = {"samples": samples, "features": features, "sample": sample, "sample_by": sample_by}
+    if isinstance(metadata, str | os.PathLike):
+        choices["metadata"] = [str(value) for value in _of_path(reading.existing(metadata)).values()]
+    elif metadata is not None:
+        choices["metadata"] = metadata.to_csv()
     fingerprint = _of_path(path) | {"options": _plain(options, choices)}
-    if isinstance(sample_by, str) and path.name.lower().endswith((".h5ad", ".zarr")):
-        with reading.errors_about(path):
-            sample_by = h5ad.obs_column(path, sample_by)
 
     def opened() -> RawCounts:
         found = _renamed(reading.load(path, options), samples, features)
+        _described(found, metadata, encoding)
         number_texts(found)
         make_unique(found)
         notes.extend(found.notes)
@@ -134,6 +181,19 @@ def _renamed(found: RawCounts, samples: ArrayLike | None, features: ArrayLike | 
     n, m = found.matrix.shape
     found.samples = found.samples if samples is None else _names(samples, n, "samples")
     found.features = found.features if features is None else _names(features, m, "features")
+    return found
+
+
+def _described(
+    found: RawCounts, metadata: pd.DataFrame | str | os.PathLike[str] | None, encoding: str | None
+) -> RawCounts:
+    if isinstance(metadata, str | os.PathLike):
+        with reading.errors_about(Path(metadata)):
+            join_metadata(found, Path(metadata), encoding)
+    elif metadata is not None:
+        fresh = metadata.reset_index(drop=True)
+        known = [] if found.metadata is None else [found.metadata.drop(columns=fresh.columns, errors="ignore")]
+        found.metadata = pd.concat([*known, fresh], axis=1)
     return found
 
 
@@ -191,13 +251,13 @@ def _in_python(source: Any, options: ReadOptions) -> RawCounts:
 def _of_object(source: Any) -> RawCounts:
     if isinstance(source, Counts):
         samples, features = (None if names is None else names.tolist() for names in (source.samples, source.features))
-        return RawCounts(source.csr, samples, features, source.metadata, source.text)
+        table = None if source.metadata is None else source.metadata.reset_index(drop=True)
+        return RawCounts(source.csr, samples, features, table, source.text)
     if isinstance(source, Shards):
         names = None if source.features is None else source.features.tolist()
         samples = None if source.samples is None else source.samples.tolist()
-        return RawCounts(
-            ByRows(source.shape, source.nnz, lambda start: _of_shards(source, start)), samples, names, None, source.text
-        )
+        blocks = ByRows(source.shape, source.nnz, lambda start: _of_shards(source, start))
+        return RawCounts(blocks, samples, names, source.metadata, source.text)
     if isinstance(source, pd.DataFrame):
         return RawCounts(source, [str(name) for name in source.index], [str(name) for name in source.columns])
     if is_dask(source):
@@ -271,8 +331,9 @@ def _of_anndata(adata: Any, options: ReadOptions) -> RawCounts:
         blocks = ByRows(
             (adata.n_obs, len(variables)), None, lambda start: _slices(matrix, adata.n_obs, start), ahead=False
         )
-    obs = adata.obs if isinstance(adata.obs, pd.DataFrame) else None
-    return RawCounts(blocks, [str(name) for name in adata.obs_names], [str(name) for name in variables], obs)
+    obs = adata.obs if isinstance(adata.obs, pd.DataFrame) else adata.obs.to_memory()  # the latter of a lazy one
+    names = [str(name) for name in adata.obs_names], [str(name) for name in variables]
+    return RawCounts(blocks, *names, obs.reset_index(drop=True))
 
 
 def _slices(matrix: Any, n: int, start: int) -> Iterator[Any]:

@@ -29,10 +29,34 @@ class SimulatedCounts(Counts):
 
 
 def correlated_topics(name: Literal["A", "B"] = "A", seed: int = 0) -> SimulatedCounts:
-    """100 documents × up to 400 words from 6 topics whose proportions are correlated (Carbonetto et al. 2022, section 4).
+    """Documents of up to 400 words from 6 topics whose proportions are correlated (Carbonetto et al. 2022, section 4).
 
     Proportions are softmax of a normal with variance 11 and covariance −2; in B topics 5 and 6 have covariance 8, so they come
     together. B has the topics and document lengths of A with the same seed. Words that never occur are dropped.
+
+    Parameters
+    ----------
+    name : str, default="A"
+        "A" or "B".
+    seed : int, default=0
+        For other documents of the same kind.
+
+    Returns
+    -------
+    Counts
+        100 documents; `truth` has the `L` and `F` they were drawn from.
+
+    Raises
+    ------
+    ValueError
+        If there is no data set of that name.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.datasets.correlated_topics("A")
+    >>> X.shape, X.truth.F.shape
+    ((100, 381), (381, 6))
     """
     if name not in ("A", "B"):
         raise ValueError(f'there is no data set {name!r}; choose "A" or "B"')
@@ -63,7 +87,26 @@ def correlated_topics(name: Literal["A", "B"] = "A", seed: int = 0) -> Simulated
 def swimmer(counts_per_pixel: int = 50) -> SimulatedCounts:
     """256 images of 32 × 32 pixels: a torso and four limbs, each in one of four positions; 17 parts in all.
 
-    `truth.F` has a part in each column, the torso last; `truth.L` the share of each part in an image.
+    Parameters
+    ----------
+    counts_per_pixel : int, default=50
+        Where there is ink.
+
+    Returns
+    -------
+    Counts
+        `truth.F` has a part in each column, the torso last; `truth.L` the share of each part in an image.
+
+    Raises
+    ------
+    ValueError
+        If it is not a whole number >= 1.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> um.datasets.swimmer().shape
+    (256, 1024)
     """
     if counts_per_pixel < 1:
         raise ValueError(f"counts_per_pixel={counts_per_pixel}; give a whole number >= 1")
@@ -86,13 +129,27 @@ def swimmer(counts_per_pixel: int = 50) -> SimulatedCounts:
 
 
 class Cells:
-    """Single cells, `n` of them, drawn 4,096 at a time: an iterable of CSR blocks for `unmix.shard`, the same whenever it is gone
-    through.
+    """Single cells, drawn 4,096 at a time: an iterable of CSR blocks for `unmix.shard`, the same whenever it is gone through.
 
     Means of genes are log-normal; each of the `n_topics` programs raises 3% of them. Cells belong to one of 60 types, whose
     proportions of programs are a Dirichlet draw with few large entries, and vary around it; their depth is log-normal around
     2,600 counts. With 30,000 genes a cell has about 1,350 nonzeros.
 
+    Parameters
+    ----------
+    n : int
+        How many cells.
+    n_genes : int, default=30_000
+        Features.
+    n_topics : int, default=20
+        Programs.
+    depth : float, default=2600
+        The median of a cell's counts.
+    seed : int, default=0
+        For other cells of the same kind.
+
+    Examples
+    --------
     >>> cells = Cells(5_000, n_genes=1_000, n_topics=5)
     >>> [block.shape for block in cells]
     [(4096, 1000), (904, 1000)]
@@ -111,7 +168,23 @@ class Cells:
         self.features = np.array([f"gene {j + 1}" for j in range(n_genes)])
 
     def loadings(self, block: int) -> NDArray[np.float64]:
-        """The truth about a block: expected counts of every program in its cells."""
+        """The truth about a block: expected counts of every program in its cells.
+
+        Parameters
+        ----------
+        block : int
+            Its number, from 0.
+
+        Returns
+        -------
+        array, cells × programs
+            A row a cell.
+
+        Examples
+        --------
+        >>> Cells(5_000, n_genes=1_000, n_topics=5).loadings(1).shape
+        (904, 5)
+        """
         return self._loadings(block)[0]
 
     def __iter__(self) -> Iterator[sp.csr_array]:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +18,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unmix.counts import Counts
-from unmix.files import replacing
+from unmix.data.spreadsheet import write_csv
+from unmix.files import is_temporary, replacing
 from unmix.fit import Fit
+from unmix.folders import claimed, replacing_folder
 
 MODEL_FILE, CHECKPOINT_FILE = "model.safetensors", "checkpoint.safetensors"
 # Answers to further questions about a fit, by their names.
@@ -44,20 +44,22 @@ def write_fit(
     something else is refused unless `force` is set. `pictures` maps file names to functions that draw to a path.
     """
     target = check_folder(folder, force=force)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
-    fresh, old = scratch / "new", scratch / "old"
-    try:
-        fresh.mkdir()
+    with replacing_folder(target, stays) as fresh:
         _write_files(fit, fresh)
         for name, draw in (pictures or {}).items():
             with replacing(fresh / name) as temporary:
                 draw(temporary)
-        _swap(fresh, target, old)
-    finally:
-        # An old folder that is still there failed to hand over all its other files: they are the user's, so leave them.
-        if not old.exists():
-            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def claim(folder: str | os.PathLike[str]) -> AbstractContextManager[None]:
+    """Nobody else writes a fit to this folder in the meantime; what a killed process left there is put in order first."""
+    return claimed(Path(folder).resolve(), stays)
+
+
+def stays(name: str) -> bool:
+    """Whether a file of an earlier fit's folder goes over into the new one: all but the checkpoint, which has served its purpose,
+    answers about topics that are no more, and what a process that was killed did not finish."""
+    return name not in (CHECKPOINT_FILE, *ANSWER_FILES.values()) and not is_temporary(name)
 
 
 def check_folder(
@@ -108,7 +110,7 @@ def proportions_file(
                 array[written : written + len(proportions)] = proportions
             else:
                 table = _by_topic(proportions, labels, samples, "sample", written)
-                table.to_csv(temporary, mode="a", header=not written, encoding="utf-8", lineterminator="\n")
+                write_csv(table, temporary, index=True, mode="a", header=not written)
             written += len(proportions)
 
         yield write
@@ -152,22 +154,4 @@ def write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
 
 def _write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
     with replacing(path) as temporary:
-        table.to_csv(temporary, encoding="utf-8", lineterminator="\n")
-
-
-def _swap(fresh: Path, target: Path, old: Path) -> None:
-    """Put `fresh` in place of `target`; what else lay in the old folder moves into the new one, but for the checkpoint, which
-    has served its purpose, and for answers about topics that are no more."""
-    if not target.exists():
-        fresh.rename(target)
-        return
-    target.rename(old)
-    try:
-        fresh.rename(target)
-    except BaseException:
-        old.rename(target)
-        raise
-    for entry in old.iterdir():
-        if entry.name not in (CHECKPOINT_FILE, *ANSWER_FILES.values()) and not (target / entry.name).exists():
-            entry.rename(target / entry.name)
-    shutil.rmtree(old)
+        write_csv(table, temporary, index=True)

@@ -24,45 +24,166 @@ LARGEST = "largest_"  # sums whose name begins so are maxima
 
 
 class Visited(NamedTuple):
-    """What a visit leaves for the next one of this shard, and its sums."""
+    """What a visit leaves for the next one of this shard, and its sums.
+
+    Parameters
+    ----------
+    left : dict of str to array
+        For the next visit.
+    sums : dict of str to array
+        To be added up over all shards; those whose name begins with "largest_" are maxima.
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> um.engines.Visited(left={}, sums={"counts": np.array([3.0])}).sums
+    {'counts': array([3.])}
+    """
 
     left: Arrays
     sums: Arrays
 
 
 class Visit(ABC):
-    """What is done with a shard. Subclasses are frozen dataclasses of plain values, fit to be sent to another process."""
+    """What is done with a shard. Subclasses are frozen dataclasses of plain values, fit to be sent to another process.
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> class Count(um.engines.Visit):
+    ...     def __call__(self, tiles, shared, before):
+    ...         return um.engines.Visited({}, {"nonzeros": np.array([sum(len(tile.rows.data) for tile in tiles)])})
+    >>> um.engines.Local().over(um.Shards.of(um.Counts([[1, 0, 2], [0, 3, 0]])), Count(), {})
+    {'nonzeros': array([3])}
+    """
 
     @abstractmethod
-    def __call__(self, tiles: Iterable[Tile], shared: Arrays, before: Arrays) -> Visited: ...
+    def __call__(self, tiles: Iterable[Tile], shared: Arrays, before: Arrays) -> Visited:
+        """Visit a shard.
+
+        Parameters
+        ----------
+        tiles : iterable of Tile
+            The samples of the shard, some thousand at a time.
+        shared : dict of str to array
+            What all visits of this pass share.
+        before : dict of str to array
+            What the visit before left for this shard.
+
+        Returns
+        -------
+        Visited
+            What it leaves, and its sums.
+        """
 
 
 class Engine(Protocol):
-    """Who makes visits, and keeps what they leave: under a number a pass, until it is let go."""
+    """Who makes visits, and keeps what they leave: under a number a pass, until it is let go.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> with um.engines.Local(memory="1GB") as engine:
+    ...     engine.require(um.Shards.of(um.Counts([[1, 0, 2], [0, 3, 0]])), n_topics=2)
+    """
 
     def require(self, shards: Shards, n_topics: int) -> None:
-        """Raises if a fit of these shards could not end well here."""
+        """Raises if a fit of these shards could not end well here.
+
+        Parameters
+        ----------
+        shards : Shards
+            The data.
+        n_topics : int
+            Number of topics.
+
+        Raises
+        ------
+        ValueError
+            That says what is missing.
+        """
         ...
 
     def over(
         self, shards: Shards, visit: Visit, shared: Arrays, *, before: int | None = None, after: int | None = None
     ) -> Arrays:
-        """The sums of a visit to every shard, which is given what pass `before` left there; what it leaves is kept as `after`."""
+        """The sums of a visit to every shard.
+
+        Parameters
+        ----------
+        shards : Shards
+            The data.
+        visit : Visit
+            What is done with each.
+        shared : dict of str to array
+            What all visits share.
+        before : int, default=None
+            The pass whose leavings each visit is given; None for none.
+        after : int, default=None
+            The number under which what it leaves is kept; None to let it go.
+
+        Returns
+        -------
+        dict of str to array
+            Added up in a fixed order, so that they are the same to the last bit on every engine.
+        """
         ...
 
     def left(self, shards: Shards, number: int) -> Iterator[Arrays]:
-        """What a pass left, shard by shard."""
+        """What a pass left, shard by shard.
+
+        Parameters
+        ----------
+        shards : Shards
+            The data.
+        number : int
+            Of the pass.
+
+        Yields
+        ------
+        dict of str to array
+            One a shard, in their order.
+        """
         ...
 
     def keep_only(self, numbers: set[int]) -> None:
-        """Let go of what all other passes left."""
+        """Let go of what all other passes left.
+
+        Parameters
+        ----------
+        numbers : set of int
+            The passes to keep.
+        """
         ...
 
     def save(self, shards: Shards, numbers: set[int]) -> Record:
-        """Arrays and plain values from which `restore` has these passes again."""
+        """Arrays and plain values from which `restore` has these passes again.
+
+        Parameters
+        ----------
+        shards : Shards
+            The data.
+        numbers : set of int
+            The passes.
+
+        Returns
+        -------
+        dict
+            What a file of a fit can keep.
+        """
         ...
 
-    def restore(self, shards: Shards, saved: Record) -> None: ...
+    def restore(self, shards: Shards, saved: Record) -> None:
+        """Have the passes again that `save` was asked for.
+
+        Parameters
+        ----------
+        shards : Shards
+            The data.
+        saved : dict
+            What `save` gave.
+        """
+        ...
 
 
 def added(one: Arrays, two: Arrays) -> Arrays:

@@ -30,17 +30,27 @@ DEEPEST = 2  # a task covers at most 8² shards, for little to be lost with it
 
 
 class Dask(Usable):
-    """The workers of a Dask cluster.
+    """The workers of a Dask cluster. Needs `pip install 'unmix[dask]'`.
 
     Parameters
     ----------
-    client
+    client : Client or str
         A `distributed.Client`, or the address of a scheduler.
-    folder
+    folder : str or PathLike
         For what visits leave. All workers must see it, as well as that of the shards, under the same name. Loadings that a
         checkpoint needs stay there.
-    patience
+    patience : float, default=60.0
         Seconds without any sign of life after which the tasks of a worker are done by others.
+
+    See Also
+    --------
+    engines.Local : This machine.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> with um.engines.Dask("tcp://scheduler:8786", "/shared/visits"):  # doctest: +SKIP
+    ...     um.TopicModel(20).fit(um.Shards("/shared/atlas.shards"))
     """
 
     def __init__(self, client: Client | str, folder: str | os.PathLike[str], *, patience: float = 60.0) -> None:

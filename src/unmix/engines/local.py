@@ -36,20 +36,33 @@ BYTES_OF_PROGRAM = 300 << 20  # of Python and the libraries
 
 
 class Local(Usable):
-    """The engine that fits use unless told otherwise.
+    """This machine: the engine that fits use unless told otherwise.
 
     Parameters
     ----------
-    memory
+    memory : float or str, default=None
         What a fit may take: bytes, or words such as "4GB"; None: half of what is free. It decides what is kept in memory, never
         the result. A fit that needs more is refused before it starts.
-    folder
-        Where to keep what does not fit into memory, and what a checkpoint needs of it; None: a folder of its own, removed in the
-        end, so that checkpoints hold all loadings.
+    folder : str or PathLike, default=None
+        Where to keep what does not fit into memory, and what a checkpoint needs of it; None: a folder of its own, removed in
+        the end, so that checkpoints hold all loadings.
 
+    Raises
+    ------
+    ValueError
+        If the memory is not such an amount.
+
+    See Also
+    --------
+    engines.Dask : The workers of a cluster.
+    shard : Make shards.
+
+    Examples
+    --------
     >>> import unmix as um
+    >>> X = um.Shards.of(um.datasets.correlated_topics("A"))
     >>> with um.engines.Local(memory="1GB"):
-    ...     model = um.TopicModel(8, random_state=0).fit(um.Shards.of(um.datasets.sotu()))
+    ...     model = um.TopicModel(3, tol=1e-4, random_state=0).fit(X)
     """
 
     def __init__(self, memory: float | str | None = None, folder: str | os.PathLike[str] | None = None) -> None:
@@ -60,7 +73,25 @@ class Local(Usable):
         self._cache: tuple[Shards, dict[int, list[Tile]]] | None = None
 
     def require(self, shards: Shards, n_topics: int) -> None:
-        """Refuse a fit that would not fit, and say how much it would need."""
+        """Refuse a fit that would not fit, and say how much it would need.
+
+        Parameters
+        ----------
+        shards : Shards
+            The data.
+        n_topics : int
+            Number of topics.
+
+        Raises
+        ------
+        ValueError
+            If it needs more memory than it may take.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> um.engines.Local(memory="1GB").require(um.Shards.of(um.Counts([[1, 0, 2], [0, 3, 0]])), n_topics=2)
+        """
         if self.memory is None:
             return
         if (need := needed(shards, n_topics)) > self.memory:

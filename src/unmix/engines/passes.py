@@ -39,6 +39,7 @@ class Run:
     ) -> None:
         self.cluster, self.client = cluster, cluster.client
         self.about, self.visit, self.expected = about, visit, expected
+        self.spans, self.owners = spans, {first: who for (first, _), who in cluster.owners.items()}
         self.groups = [_Group(spans[at : at + BRANCHES]) for at in range(0, len(spans), BRANCHES)]
         self.only: list[str] = []  # workers that may take part, unless all may
         self.attempt = self.failures = 0
@@ -88,8 +89,10 @@ class Run:
     def _visit(self, span: tuple[int, int]) -> Future:
         key, owner = self._key(f"visit-{span[0]}"), self.cluster.owners.get(span)
         there = {"workers": [owner], "allow_other_workers": True} if owner and not self.only else self._restricted()
+        later = (first for first, _ in self.spans if first > span[0])
+        after = next((first for first in later if owner and self.owners.get(first) == owner), None)
         return self.client.submit(
-            visit_shards, self.about, self.visit, *span, self.expected[slice(*span)], key=key, **there
+            visit_shards, self.about, self.visit, *span, self.expected[slice(*span)], after, key=key, **there
         )
 
     def _add(self, name: str, parts: Sequence[Future]) -> Future:

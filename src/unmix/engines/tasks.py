@@ -61,8 +61,11 @@ class Part(NamedTuple):
     workers: list[str]
 
 
-def visit_shards(about: Pass, visit: Visit, first: int, last: int, expected: Sequence[str]) -> Part:
-    """A visit to each of these shards. `expected` are checksums of what the pass before left there, as far as they are known."""
+def visit_shards(
+    about: Pass, visit: Visit, first: int, last: int, expected: Sequence[str], after: int | None = None
+) -> Part:
+    """A visit to each of these shards. `expected` are checksums of what the pass before left there, as far as they are known;
+    `after` is the shard that this worker is likely to be given next."""
     with _naming_worker():
         _check_worker(about)
         shards, kept = _opened(about.shards, about.facts.manifest), Kept(Path(about.folder), there=True)
@@ -70,6 +73,8 @@ def visit_shards(about: Pass, visit: Visit, first: int, last: int, expected: Seq
         tree, left = Tree(), []
         with use_threads(_threads(about.busy)):
             for i in range(first, last):
+                if (following := i + 1 if i + 1 < last else after) is not None:
+                    shards.soon(following)
                 before: Arrays = {}
                 if about.before is not None:
                     path = kept.path(about.before, i)

@@ -26,6 +26,24 @@ def engine(shards: Shards, n_topics: int) -> Engine:
 
 @contextmanager
 def use_engine(chosen: Engine) -> Iterator[Engine]:
+    """Fits of shards within its `with` use this engine; `with engine:` says the same of those here.
+
+    Parameters
+    ----------
+    chosen : Engine
+        Who goes over shards.
+
+    Yields
+    ------
+    Engine
+        The same.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> with um.engines.use_engine(um.engines.Local(memory="1GB")):
+    ...     model = um.PoissonNMF(2, max_iter=3, tol=0, random_state=0).fit(um.Shards.of(um.Counts([[1, 0, 2], [0, 3, 0]])))
+    """
     token = _chosen.set(chosen)
     try:
         yield chosen

@@ -45,59 +45,85 @@ PRIOR_SHARE = 0.1  # of the prior's mean in a start from given or fitted factors
 
 
 class AllocationModel(PosteriorEstimator):
-    """The allocation model: sizes s_i ~ Gamma(a, b), topics f*_k ~ Dirichlet(alpha), proportions l*_i ~ Dirichlet(beta), and
-    every single count has a topic of its own, S_ijk ~ Poisson(s_i l*_ik f*_jk), x_ij = Σ_k S_ijk.
+    """The allocation model: every single count has a topic of its own, S_ijk ~ Poisson(s_i l*_ik f*_jk), x_ij = Σ_k S_ijk.
 
-    Sizes, topics and proportions are integrated out; what is fitted, or sampled, is S.
+    Sizes s_i ~ Gamma(a, b), topics f*_k ~ Dirichlet(alpha) and proportions l*_i ~ Dirichlet(beta) are integrated out; what is
+    fitted, or sampled, is S.
 
     Parameters
     ----------
-    n_components
+    n_components : int, default=10
         Number of topics K.
-    a, b
-        Shape and rate of the sizes. `b=None`: such that the prior expects samples of the size they have.
-    alpha
-        Prior of topics: a number, or one a feature. Below 1 it favours topics of few features.
-    beta
+    a : float, default=1.0
+        Shape of the sizes of samples.
+    b : float, default=None
+        Rate of the sizes of samples. None: such that the prior expects samples of the size they have.
+    alpha : float or array-like, default=1.0
+        Prior of topics: a number, or one a feature. Below 1 it favours topics of few features. (LDA calls this eta.)
+    beta : float or array-like, default=1.0
         Prior of proportions: a number, or one a topic; then topics keep their place. (LDA calls this alpha.)
-    method
+    method : str, default="bld"
         "bld": the S of the highest probability, as real numbers, by multiplicative ascent; needs beta >= 1.
         "icm": the same in whole numbers, by moves of single counts. "gibbs": samples of S.
-    free
+    free : bool, default=True
         For "bld": whether S is stored (nonzeros × K numbers), or kept as a product of two factors.
-    sweeps, burn_in, thin, chains
-        For "gibbs": after `burn_in` sweeps, `sweeps` more of which every `thin`-th is averaged, in `chains` chains.
-    init
+    sweeps : int, default=500
+        For "gibbs": sweeps over all counts after those of `burn_in`, in each chain.
+    burn_in : int, default=200
+        For "gibbs": sweeps of each chain before any is averaged.
+    thin : int, default=5
+        For "gibbs": every so many sweeps, one is averaged.
+    chains : int, default=2
+        For "gibbs": how many; with two or more, `diagnostics_` tells whether they agree.
+    init : str, pair of arrays or Fit, default="auto"
         "auto": for "bld" and "icm" a maximum-likelihood fit, for "gibbs" random labels; "random", "topic-score",
         a pair (L0, F0), or a `Fit` (one of the same method goes on where it stopped).
-    max_iter, tol
-        For "bld" and "icm": at most `max_iter` iterations; "bld" stops once what is left to gain, `result_.remaining_gain`,
-        is at most `tol` per count, "icm" once no count moves.
-    n_jobs
+    max_iter : int, default=500
+        For "bld" and "icm": most iterations.
+    tol : float, default=1e-5
+        For "bld": ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count. "icm" ends once no
+        count moves.
+    n_jobs : int, default=None
         Threads; None or −1 for all available cores. The result does not depend on it.
-    random_state
-        Seed, Generator or RandomState.
-    verbose
+    random_state : int, Generator or RandomState, default=None
+        Seed of all that is random; give a number for the same fit again.
+    verbose : bool, default=False
         Show a progress bar.
-    callbacks
+    callbacks : sequence of callables, default=()
         Functions called with a `unmix.solvers.Progress` after every iteration; one that returns a status ends the fit.
 
     Attributes
     ----------
-    components_ : K × m array, posterior mean topics; rows sum to one
-    result_ : the `Fit`: F are the posterior mean topics, L the mean proportions times the mean sizes; `posterior` has the
-        Dirichlet parameters of topics, "F" (m × K), and of proportions, "L" (n × K). For "gibbs" they are averages over sweeps,
-        and over chains once their topics are matched to the first chain's, beside standard deviations "F_sd" and "L_sd".
-    log_joint_ : log p(S) of the answer; for "gibbs" the mean over kept sweeps
-    samples_ : for "gibbs", a table of log p(S) after every sweep of every chain
-    diagnostics_ : for "gibbs", effective sample size and split R̂ of log p(S)
-    n_iter_ : iterations run
+    components_ : array, K × m
+        Posterior mean topics; rows sum to one.
+    result_ : Fit
+        F are the posterior mean topics, L the mean proportions times the mean sizes; `posterior` has the Dirichlet parameters
+        of topics, "F" (m × K), and of proportions, "L" (n × K). For "gibbs" they are averages over sweeps, and over chains
+        once their topics are matched to the first chain's, beside standard deviations "F_sd" and "L_sd".
+    log_joint_ : float
+        log p(S) of the answer; for "gibbs" the mean over kept sweeps.
+    samples_ : DataFrame
+        For "gibbs", log p(S) after every sweep of every chain.
+    diagnostics_ : Diagnostics
+        For "gibbs", the effective sample size `ess` and split R̂, `rhat`, of log p(S).
+    n_iter_ : int
+        Iterations run.
 
+    See Also
+    --------
+    LDA : The same model, by variational inference.
+    intervals : Samples around a fit of any model.
+
+    Examples
+    --------
     >>> import unmix as um
-    >>> X = um.datasets.correlated_topics("A")
-    >>> model = um.AllocationModel(6, alpha=0.1, random_state=0, max_iter=20, tol=0).fit(X)
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> model = um.AllocationModel(2, alpha=0.1, random_state=0, max_iter=20, tol=0).fit(X)
     >>> model.components_.shape, bool(model.log_joint_ < 0)
-    ((6, 381), True)
+    ((2, 3), True)
+    >>> sampled = um.AllocationModel(2, method="gibbs", sweeps=20, burn_in=10, random_state=0).fit(X)
+    >>> len(sampled.samples_)
+    60
     """
 
     samples_: pd.DataFrame
@@ -185,15 +211,70 @@ class AllocationModel(PosteriorEstimator):
         return self.sweeps + self.burn_in if self.method == "gibbs" else self.max_iter
 
     def standard_deviations(self, of: Literal["loadings", "factors"] = "loadings") -> Floats:
-        """Of the posterior: n × K for the proportions of the samples of the fit, m × K for the topics."""
+        """Standard deviations of the posterior.
+
+        Parameters
+        ----------
+        of : str, default="loadings"
+            "loadings": of the proportions of the samples of the fit. "factors": of the topics.
+
+        Returns
+        -------
+        array, n × K or m × K
+            Given S for "bld" and "icm", over sweeps for "gibbs".
+
+        Raises
+        ------
+        ValueError
+            If `of` is neither.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+        >>> um.AllocationModel(2, random_state=0, max_iter=20, tol=0).fit(X).standard_deviations("factors").shape
+        (3, 2)
+        """
         sampled = self._sampled(of)
         return super().standard_deviations(of) if sampled is None else sampled[1]
 
     def credible_intervals(
         self, of: Literal["loadings", "factors"] = "loadings", level: float = 0.9
     ) -> tuple[Floats, Floats]:
-        """Lower and upper ends of central intervals that hold each entry with probability `level`: given S for "bld" and "icm",
-        by Beta distributions with the sampled means and standard deviations for "gibbs"."""
+        """Ends of central intervals that hold each entry with probability `level`.
+
+        Given S for "bld" and "icm", by Beta distributions with the sampled means and standard deviations for "gibbs".
+
+        Parameters
+        ----------
+        of : str, default="loadings"
+            "loadings": of the proportions of the samples of the fit. "factors": of the topics.
+        level : float, default=0.9
+            The probability.
+
+        Returns
+        -------
+        tuple of two arrays, n × K or m × K
+            Lower and upper ends.
+
+        Raises
+        ------
+        ValueError
+            If `of` is neither, or the level not between 0 and 1.
+
+        See Also
+        --------
+        intervals : The same for a fit of any model.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+        >>> model = um.AllocationModel(2, method="gibbs", sweeps=20, burn_in=10, random_state=0).fit(X)
+        >>> low, high = model.credible_intervals(level=0.8)
+        >>> bool((low <= high).all())
+        True
+        """
         given = super().credible_intervals(of, level)
         sampled = self._sampled(of)
         if sampled is None:
@@ -218,9 +299,41 @@ class AllocationModel(PosteriorEstimator):
     ) -> Evidence:
         """log p(X) under the hyper-parameters, topics and all else integrated out. Needs no fit.
 
-        "smc": the log of the mean of `runs` unbiased estimates by particle filters, and its standard error. It costs
-        particles × features × topics of memory, and much time beyond some ten thousand counts.
-        "exact": the sum over all S; refused where there are more than a million.
+        Parameters
+        ----------
+        X : Counts or array-like
+            Whole numbers, and few of them.
+        method : str, default="smc"
+            "smc": the log of the mean of `runs` unbiased estimates by particle filters, and its standard error. It costs
+            particles × features × topics of memory, and much time beyond some ten thousand counts.
+            "exact": the sum over all S; refused where there are more than a million.
+        particles : int, default=100
+            Of each filter; more make the error smaller.
+        runs : int, default=10
+            How many filters; their spread gives the error.
+        random_state : int, Generator or RandomState, default=None
+            Seed; None is that of the estimator.
+
+        Returns
+        -------
+        float
+            With its `standard_error` (0 if exact, NaN after a single run) and the estimates of all `runs`.
+
+        Raises
+        ------
+        ValueError
+            If counts are not whole numbers, too many for "exact", or an option does not mean anything.
+
+        See Also
+        --------
+        choose_topics : Uses it where counts are few.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> model = um.AllocationModel(2, b=1.0, random_state=0)
+        >>> round(float(model.log_evidence([[2, 0], [1, 1]], method="exact")), 2) < 0
+        True
         """
         counts = self._counts(X)
         self._check_common()

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from inspect import signature
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
 from unmix.counts import Counts, CountsLike
@@ -35,6 +36,7 @@ from unmix.threads import use_threads
 from unmix.types import Floats, Record, Seed
 
 Init = str | tuple[ArrayLike, ArrayLike] | Fit
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 ALIKE = {"PoissonNMF", "TopicModel"}  # two ways to read one fit
 MOST_FRACTIONS = 0.5  # of the values; a matrix with more is no matrix of counts
@@ -92,7 +94,21 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         return state
 
     @abstractmethod
-    def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats: ...
+    def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats:
+        """What of each topic is in samples.
+
+        Parameters
+        ----------
+        X : Counts, array-like or Shards
+            Samples with the features of the fit.
+        out : str or PathLike, default=None
+            For `Shards`: a .npy file for the answer, which is then read from there as needed.
+
+        Returns
+        -------
+        array, n × K
+            A row a sample.
+        """
 
     @classmethod
     def from_fit(cls, fit: Fit) -> Self:
@@ -100,26 +116,107 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        fit
+        fit : Fit
             Of this kind of model. `PoissonNMF` and `TopicModel` take each other's.
+
+        Returns
+        -------
+        Self
+            With the parameters of the fit, and the fit as its `result_`.
+
+        Raises
+        ------
+        ValueError
+            If another kind of model made it.
+
+        See Also
+        --------
+        load, Fit.transform
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> fit = um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_
+        >>> um.TopicModel.from_fit(fit).transform([[5, 1, 0]]).round()
+        array([[1., 0.]])
         """
         made_by = str(fit.params.get("model", "TopicModel"))
         if made_by != cls.__name__ and not {made_by, cls.__name__} <= ALIKE:
             raise ValueError(f"the fit was made by {made_by}; use unmix.{made_by}.from_fit, or fit.transform")
         known = {name: value for name, value in fit.params.items() if name in cls._get_param_names()}
         model = cls(**known | {"n_components": fit.n_topics, "init": "auto"})
+        model._check_parameters()
         model.result_, model.n_features_in_ = fit, len(fit.F)
         return model
 
     def fit(self, X: CountsLike | Shards, y: None = None) -> Self:
-        """Fit the model to counts: anything that `Counts` takes, an AnnData (its X), or `Shards`. What is not in memory yet, a
-        backed AnnData or a dask array, is read if it fits, and otherwise fitted from shards in a temporary folder."""
+        """Fit the model to counts.
+
+        Parameters
+        ----------
+        X : Counts, array-like, AnnData or Shards
+            Anything that `Counts` takes, an AnnData (its X), or `Shards`. What is not in memory yet, a backed AnnData or a
+            dask array, is read if it fits, and otherwise fitted from shards in a temporary folder.
+        y : None, default=None
+            Ignored; scikit-learn's pipelines pass it.
+
+        Returns
+        -------
+        Self
+            The estimator itself; what was found is `result_`. Ctrl-C keeps the best so far, with a warning.
+
+        Raises
+        ------
+        ValueError
+            If the data are not finite numbers >= 0, most are no counts, or a parameter does not mean anything.
+
+        See Also
+        --------
+        Counts, read, shard, Fit
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_.status
+        'converged'
+        """
         with lazy.fitting(X) as counts:
             return self._fit(counts, None)
 
     def resume(self, X: CountsLike | Shards, fit: Fit) -> Self:
-        """Go on with a fit of the same data that was interrupted, or that `unmix.solvers.Checkpoint` saved on its way, and end
-        where it would have ended: with the same numbers, to the last bit. `max_iter` may be larger than it was."""
+        """Go on with a fit of the same data that was interrupted, and end where it would have ended: equal to the last bit.
+
+        Parameters
+        ----------
+        X : Counts, array-like, AnnData or Shards
+            The same data.
+        fit : Fit
+            As it was left off: that of `result_`, one that `unmix.solvers.Checkpoint` saved on its way, or that was saved with
+            `resumable=True`. `max_iter` may be larger now than it was.
+
+        Returns
+        -------
+        Self
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If the fit is of other data or parameters, or without its state.
+
+        See Also
+        --------
+        solvers.Checkpoint : Save a fit while it runs.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = um.datasets.correlated_topics("A")
+        >>> half = um.TopicModel(3, max_iter=5, tol=0, random_state=0).fit(X).result_
+        >>> whole = um.TopicModel(3, max_iter=10, tol=0, random_state=0)
+        >>> whole.resume(X, half).result_.loglik == whole.fit(X).result_.loglik
+        True
+        """
         with lazy.fitting(X) as counts:
             return self._fit(counts, fit)
 
@@ -204,11 +301,54 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         """Attributes besides `result_` that come from the last iterate."""
 
     def fit_transform(self, X: CountsLike, y: None = None, **fit_params: Any) -> Floats:
-        """`fit(X).transform(X)`."""
+        """`fit(X).transform(X)`.
+
+        Parameters
+        ----------
+        X : Counts or array-like
+            Counts.
+        y : None, default=None
+            Ignored; scikit-learn's pipelines pass it.
+        **fit_params : dict
+            Ignored, as well.
+
+        Returns
+        -------
+        array, n × K
+            What `transform` gives.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> um.TopicModel(2, random_state=0).fit_transform([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).shape
+        (4, 2)
+        """
         return self.fit(X).transform(X)
 
     def inverse_transform(self, X: CountsLike) -> Floats:
-        """Expected counts n × m of samples with these loadings. Dense: mind its size."""
+        """Expected counts of samples with these loadings.
+
+        Parameters
+        ----------
+        X : array-like, n × K
+            Loadings, as `transform` gives them.
+
+        Returns
+        -------
+        array, n × m
+            Dense: mind its size.
+
+        Raises
+        ------
+        NotFittedError
+            If there is no fit yet.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> um.PoissonNMF.from_factors([[0.8, 0], [0.2, 0.5], [0, 0.5]]).inverse_transform([[10, 20]])
+        array([[ 8., 12., 10.]])
+        """
         check_is_fitted(self)
         return np.asarray(X, dtype=np.float64) @ self.components_
 
@@ -228,13 +368,36 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        held_out
+        X : Counts, array-like or Shards
+            Whole numbers, with the features of the fit.
+        held_out : float, default=0.5
             The probability with which a count is held out.
-        smoothing
+        smoothing : float, default=0.001
             The share of the overall frequencies of features, half a count added to each, in every prediction: without it, the
             perplexity is infinite if a held-out count is impossible by the model, as maximum likelihood often has it.
-        random_state
+        random_state : int, Generator or RandomState, default=0
             Decides what is held out.
+
+        Returns
+        -------
+        float
+            At least 1; the number of features if nothing is known.
+
+        Raises
+        ------
+        ValueError
+            If counts are not whole numbers, or a share is not one.
+
+        See Also
+        --------
+        choose_topics : Perplexities of many numbers of topics.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = um.datasets.correlated_topics("A")
+        >>> um.TopicModel(3, tol=1e-4, random_state=0).fit(X).perplexity(X) < X.shape[1]
+        True
         """
         import unmix
 
@@ -251,11 +414,34 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
 
     @property
     def components_(self) -> Floats:
+        """array, K × m: the factors Fᵀ, or their posterior means; topics, whose rows sum to one, where the model has such."""
         check_is_fitted(self, "result_")
         return np.ascontiguousarray(self.result_.F.T)
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
-        """The names of topics, as in every table: "topic 1", … or those that they were given. `set_output` shows them."""
+        """The names of topics, as in every table: "topic 1", … or those that they were given. `set_output` shows them.
+
+        Parameters
+        ----------
+        input_features : array-like, default=None
+            Ignored; scikit-learn's pipelines pass it.
+
+        Returns
+        -------
+        array of object, K
+            Names.
+
+        Raises
+        ------
+        NotFittedError
+            If there is no fit yet.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> um.PoissonNMF.from_factors([[8, 0], [2, 5], [0, 5]]).get_feature_names_out().tolist()
+        ['topic 1', 'topic 2']
+        """
         check_is_fitted(self)
         return np.array(self.result_.labels, dtype=object)
 
@@ -338,7 +524,27 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         return about
 
     def check_resumable(self, X: Counts | Shards, fit: Fit) -> None:
-        """Raises if `resume` could not go on with this fit: one of another model, of other data, or without its state."""
+        """Raises if `resume` could not go on with this fit.
+
+        Parameters
+        ----------
+        X : Counts or Shards
+            The data.
+        fit : Fit
+            As it was left off.
+
+        Raises
+        ------
+        ValueError
+            If it is one of another model, of other data or parameters, or without its state.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]])
+        >>> half = um.TopicModel(2, max_iter=3, tol=0, random_state=0).fit(X).result_
+        >>> um.TopicModel(2, max_iter=9, tol=0, random_state=0).check_resumable(X, half)
+        """
         here, defaults = (
             self._about(),
             {name: parameter.default for name, parameter in signature(type(self)).parameters.items()},
@@ -406,6 +612,11 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         check_word(getattr(self, "engine", None))
         if not isinstance(getattr(self, "online", None), Online | None):
             raise ValueError(f"online={self.online!r}; give None or unmix.Online(batch_size=...)")
+
+
+def where_online(method: Method) -> Method:
+    """A method that an estimator has only where its parameters allow for online learning. `available_if` forgets its type."""
+    return available_if(lambda self: self._check_online() is None)(method)
 
 
 def check_smoothing(smoothing: float) -> None:

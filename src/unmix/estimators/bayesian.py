@@ -10,13 +10,12 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from unmix.counts import Counts, CountsLike
 from unmix.engines.using import engine
 from unmix.estimators import streamed
-from unmix.estimators.base import Init, generator
+from unmix.estimators.base import Init, generator, where_online
 from unmix.estimators.likelihood import PoissonNMF
 from unmix.estimators.posterior import PosteriorEstimator
 from unmix.fit import Fit
@@ -121,12 +120,43 @@ class VariationalEstimator(PosteriorEstimator):
         (L, F), note = self._first_factors(Problem(task.X, self.n_components), rng)
         return phases[0], solver.start(task, *task.model.start(task.sides, task.X, L, F)), note
 
-    @available_if(lambda self: self._check_online() is None)
+    @where_online
     def partial_fit(self, X: CountsLike | Shards, y: None = None) -> Self:
         """Learn from one more batch of samples (online variational inference).
 
         Only the topics are kept from batch to batch, so memory does not depend on the number of samples. `result_` then
         describes the samples of the last batch.
+
+        Parameters
+        ----------
+        X : Counts, array-like or Shards
+            The batch; `Shards` are as many batches.
+        y : None, default=None
+            Ignored; scikit-learn's pipelines pass it.
+
+        Returns
+        -------
+        Self
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If features are others than those of the first batch, or a prior is to be learned.
+
+        See Also
+        --------
+        Online : Batch sizes and steps.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = um.datasets.correlated_topics("A").csr
+        >>> model = um.LDA(3, eta=0.1, random_state=0)
+        >>> for start in (0, 50):
+        ...     _ = model.partial_fit(X[start : start + 50])
+        >>> model.n_iter_
+        2
         """
         if isinstance(X, Shards):
             return streamed.partial_fit(self, X)
@@ -149,7 +179,7 @@ class VariationalEstimator(PosteriorEstimator):
 
     @property
     def elbo_(self) -> float:
-        """The evidence lower bound at the end of the fit, all constants included."""
+        """float: the evidence lower bound at the end of the fit, all constants included."""
         check_is_fitted(self)
         return float(self.result_.trace["objective"].iloc[-1])
 
@@ -176,50 +206,80 @@ class LDA(VariationalEstimator):
 
     Parameters
     ----------
-    n_components
+    n_components : int, default=10
         Number of topics K.
-    alpha
+    alpha : float, array-like or "auto", default=1.0
         Dirichlet parameter of the proportions: a number, one a topic, or "auto" to learn one a topic.
-    eta
+    eta : float or array-like, default=None
         None: topics are estimated by maximum likelihood. A number, or one a feature: topics ~ Dirichlet(eta).
-    init
+    init : str, pair of arrays or Fit, default="auto"
         "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
-        section 4). Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of
-        any model here, the best choice of all if it was fitted long: it starts from its factors.
-    n_init
-        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far apart
-        they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not resumed. Has no
-        effect where `init` gives the start.
-    inner
+        section 4). Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of any model here, the best
+        choice of all if it was fitted long: it starts from its factors.
+    n_init : int, default=1
+        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far
+        apart they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not
+        resumed. Has no effect where `init` gives the start.
+    inner : int, default=None
         Most updates of a sample's proportions before the topics move; a sample that stands still ends sooner. None: 20, or
         2 with extrapolation and `eta`. 0: proportions and topics move together.
-    extrapolate
-        Whether to accelerate by moving on along the last change; the bound never falls either way. Not where alpha is learned,
-        or in mini-batches.
-    max_iter, tol
-        At most `max_iter` iterations; fewer once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with
-        the default, ten units of the bound per million counts. `tol=0` runs exactly `max_iter`.
-    refine
+    extrapolate : bool, default=True
+        Whether to accelerate by moving on along the last change; the bound never falls either way. Not where a prior is
+        learned, or in mini-batches.
+    max_iter : int, default=1000
+        Most iterations.
+    tol : float, default=1e-5
+        The fit ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with the default, ten
+        units of the bound per million counts. 0 runs exactly `max_iter` iterations.
+    refine : int, default=0
         Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of another fit,
         and is kept if the bound rises.
-    online
-        None, or `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
-    n_jobs, engine, random_state, verbose, callbacks
-        As in `PoissonNMF`.
+    online : Online, default=None
+        `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
+    n_jobs : int, default=None
+        Threads; None or −1 for all available cores. The result does not depend on it.
+    engine : str, default=None
+        Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of
+        its scheduler (`"tcp://…"`, `"tls://…"`), its scheduler file (.json), or "local:2" for two processes here. The result
+        does not depend on it.
+    random_state : int, Generator or RandomState, default=None
+        Seed of all that is random; give a number for the same fit again.
+    verbose : bool, default=False
+        Show a progress bar.
+    callbacks : sequence of callables, default=()
+        Functions called with a `unmix.solvers.Progress` after every iteration; one that returns a status ends the fit.
 
     Attributes
     ----------
-    components_ : K × m array, the (mean) topics; rows sum to one
-    gamma_ : n × K array, the Dirichlet parameters of the proportions
-    alpha_ : the prior, learned or given
-    elbo_ : lower bound of log p(X | sample totals), all constants included
-    result_ : the `Fit`
-    n_iter_ : iterations run
+    components_ : array, K × m
+        The (mean) topics; rows sum to one.
+    gamma_ : array, n × K
+        The Dirichlet parameters of the proportions.
+    alpha_ : array, K
+        The prior, learned or given.
+    elbo_ : float
+        Lower bound of log p(X | sample totals), all constants included.
+    result_ : Fit
+        All that was found.
+    n_iter_ : int
+        Iterations run.
 
+    See Also
+    --------
+    TopicModel : Without priors.
+    GammaPoisson : LDA that models sample sizes too.
+    AllocationModel : The same model, sampled.
+    intervals : How sure proportions and topics are.
+
+    Examples
+    --------
     >>> import unmix as um
-    >>> model = um.LDA(5, alpha=0.5, eta=0.1, random_state=0).fit(um.datasets.digits())
+    >>> X = um.datasets.correlated_topics("A")
+    >>> model = um.LDA(3, alpha=0.5, eta=0.1, tol=1e-4, random_state=0).fit(X)
     >>> model.components_.shape, model.gamma_.shape
-    ((5, 64), (1797, 5))
+    ((3, 381), (100, 3))
+    >>> len(um.LDA(3, alpha="auto", init=model.result_, tol=1e-4).fit(X).alpha_)
+    3
     """
 
     def __init__(
@@ -261,11 +321,13 @@ class LDA(VariationalEstimator):
 
     @property
     def gamma_(self) -> Floats:
+        """array, n × K: the Dirichlet parameters of the proportions."""
         check_is_fitted(self)
         return self.result_.posterior["L"]
 
     @property
     def alpha_(self) -> Floats:
+        """array, K: the Dirichlet prior of the proportions, learned or given."""
         check_is_fitted(self)
         return self.result_.posterior["L_prior"]
 
@@ -292,22 +354,77 @@ class GammaPoisson(VariationalEstimator):
 
     Parameters
     ----------
-    shape, rate
-        Of the Gamma prior of loadings: a number, or one a topic. `rate=None` makes the prior expect samples of the mean size.
-    eta
+    n_components : int, default=10
+        Number of topics K.
+    shape : float or array-like, default=1.0
+        Shape of the Gamma prior of loadings: a number, or one a topic.
+    rate : float or array-like, default=None
+        Its rate: a number, or one a topic. None makes the prior expect samples of the mean size.
+    eta : float or array-like, default=None
         None: topics are estimated by maximum likelihood. A number, or one a feature: topics ~ Dirichlet(eta).
-    n_components, init, n_init, inner, extrapolate, max_iter, tol, refine
-        As in `LDA`.
-    online, n_jobs, engine, random_state, verbose, callbacks
-        As in `LDA`, too.
+    init : str, pair of arrays or Fit, default="auto"
+        "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
+        section 4). Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of any model here, the best
+        choice of all if it was fitted long: it starts from its factors.
+    n_init : int, default=1
+        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far
+        apart they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not
+        resumed. Has no effect where `init` gives the start.
+    inner : int, default=None
+        Most updates of a sample's proportions before the topics move; a sample that stands still ends sooner. None: 20, or
+        2 with extrapolation and `eta`. 0: proportions and topics move together.
+    extrapolate : bool, default=True
+        Whether to accelerate by moving on along the last change; the bound never falls either way. Not where a prior is
+        learned, or in mini-batches.
+    max_iter : int, default=1000
+        Most iterations.
+    tol : float, default=1e-5
+        The fit ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with the default, ten
+        units of the bound per million counts. 0 runs exactly `max_iter` iterations.
+    refine : int, default=0
+        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of another fit,
+        and is kept if the bound rises.
+    online : Online, default=None
+        `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
+    n_jobs : int, default=None
+        Threads; None or −1 for all available cores. The result does not depend on it.
+    engine : str, default=None
+        Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of
+        its scheduler (`"tcp://…"`, `"tls://…"`), its scheduler file (.json), or "local:2" for two processes here. The result
+        does not depend on it.
+    random_state : int, Generator or RandomState, default=None
+        Seed of all that is random; give a number for the same fit again.
+    verbose : bool, default=False
+        Show a progress bar.
+    callbacks : sequence of callables, default=()
+        Functions called with a `unmix.solvers.Progress` after every iteration; one that returns a status ends the fit.
 
     Attributes
     ----------
-    components_ : K × m array, the (mean) topics; rows sum to one
-    shape_, rate_ : n × K and K arrays, the Gamma posterior of the loadings
-    elbo_ : lower bound of log p(X), all constants included
-    result_ : the `Fit`
-    n_iter_ : iterations run
+    components_ : array, K × m
+        The (mean) topics; rows sum to one.
+    shape_ : array, n × K
+        Shapes of the Gamma posterior of the loadings.
+    rate_ : array, K
+        Its rates.
+    elbo_ : float
+        Lower bound of log p(X), all constants included.
+    result_ : Fit
+        All that was found.
+    n_iter_ : int
+        Iterations run.
+
+    See Also
+    --------
+    LDA : Given the totals of samples.
+    BayesianPoissonNMF : Gamma priors on both sides.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> model = um.GammaPoisson(2, shape=0.5, eta=0.1, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]])
+    >>> model.shape_.shape, model.rate_.shape
+    ((4, 2), (2,))
     """
 
     def __init__(
@@ -351,11 +468,13 @@ class GammaPoisson(VariationalEstimator):
 
     @property
     def shape_(self) -> Floats:
+        """array, n × K: shapes of the Gamma posterior of the loadings."""
         check_is_fitted(self)
         return self.result_.posterior["L"]
 
     @property
     def rate_(self) -> Floats:
+        """array, K: rates of the Gamma posterior of the loadings."""
         check_is_fitted(self)
         return self.result_.posterior["L_rate"]
 
@@ -374,19 +493,75 @@ class BayesianPoissonNMF(VariationalEstimator):
 
     Parameters
     ----------
-    a, b, c, d
-        Shapes and rates of the priors. `None` for b or d: such that the prior expects as many counts as there are.
-    n_components, init, n_init, inner, extrapolate, max_iter, tol, refine
-        As in `LDA`.
-    online, n_jobs, engine, random_state, verbose, callbacks
-        As in `LDA`, too.
+    n_components : int, default=10
+        Number of topics K.
+    a : float, default=0.3
+        Shape of the prior of loadings. Below 1 it favours few topics a sample.
+    b : float, default=None
+        Rate of the prior of loadings. None: such that the prior expects as many counts as there are.
+    c : float, default=0.3
+        Shape of the prior of factors. Below 1 it favours few features a topic.
+    d : float, default=None
+        Rate of the prior of factors. None: such that the prior expects as many counts as there are.
+    init : str, pair of arrays or Fit, default="auto"
+        "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
+        section 4). Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of any model here, the best
+        choice of all if it was fitted long: it starts from its factors.
+    n_init : int, default=1
+        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far
+        apart they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not
+        resumed. Has no effect where `init` gives the start.
+    inner : int, default=0
+        Most updates of a sample's loadings before the factors move; a sample that stands still ends sooner. 0: both move
+        together.
+    extrapolate : bool, default=True
+        Whether to accelerate by moving on along the last change; the bound never falls either way. Not where a prior is
+        learned, or in mini-batches.
+    max_iter : int, default=1000
+        Most iterations.
+    tol : float, default=1e-5
+        The fit ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with the default, ten
+        units of the bound per million counts. 0 runs exactly `max_iter` iterations.
+    refine : int, default=0
+        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of another fit,
+        and is kept if the bound rises.
+    online : Online, default=None
+        `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
+    n_jobs : int, default=None
+        Threads; None or −1 for all available cores. The result does not depend on it.
+    engine : str, default=None
+        Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of
+        its scheduler (`"tcp://…"`, `"tls://…"`), its scheduler file (.json), or "local:2" for two processes here. The result
+        does not depend on it.
+    random_state : int, Generator or RandomState, default=None
+        Seed of all that is random; give a number for the same fit again.
+    verbose : bool, default=False
+        Show a progress bar.
+    callbacks : sequence of callables, default=()
+        Functions called with a `unmix.solvers.Progress` after every iteration; one that returns a status ends the fit.
 
     Attributes
     ----------
-    components_ : K × m array, posterior means of the factors
-    elbo_ : lower bound of log p(X), all constants included
-    result_ : the `Fit`; its `posterior` has shapes `L`, `F` and rates `L_rate`, `F_rate`
-    n_iter_ : iterations run
+    components_ : array, K × m
+        Posterior means of the factors.
+    elbo_ : float
+        Lower bound of log p(X), all constants included.
+    result_ : Fit
+        All that was found; its `posterior` has shapes `L`, `F` and rates `L_rate`, `F_rate`.
+    n_iter_ : int
+        Iterations run.
+
+    See Also
+    --------
+    PoissonNMF : The best fit alone.
+    GammaPoisson : Topics that sum to one.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> model = um.BayesianPoissonNMF(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]])
+    >>> model.result_.posterior["F"].shape
+    (3, 2)
     """
 
     newton_iterations = 10  # twice as many led higher on one of two data sets, and lower on the other

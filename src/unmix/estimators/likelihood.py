@@ -12,14 +12,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from unmix import solvers
 from unmix.counts import Counts, CountsLike
 from unmix.engines.using import engine
 from unmix.estimators import streamed
-from unmix.estimators.base import SMOOTHING, CountsEstimator, Init, check_smoothing, generator
+from unmix.estimators.base import SMOOTHING, CountsEstimator, Init, check_smoothing, generator, where_online
 from unmix.fit import Fit
 from unmix.models.poisson import check_factors, logliks
 from unmix.models.priors import Dirichlet, Gamma
@@ -38,7 +37,7 @@ from unmix.solvers.run import Callback, Phase
 from unmix.solvers.search import Search, Searching, search
 from unmix.solvers.session import COLUMNS, Session
 from unmix.threads import use_threads
-from unmix.types import Factor, Floats, Pair, Seed
+from unmix.types import Factor, Floats, Pair, Seed, as_names
 
 PREFIT = Alternate(EM())
 
@@ -48,62 +47,77 @@ class PoissonNMF(CountsEstimator):
 
     Parameters
     ----------
-    n_components
+    n_components : int, default=10
         Number of topics K.
-    solver
+    solver : str or solver, default="newton"
         {solvers}, or a solver object such as
         `unmix.solvers.SCD(sweeps=10)`.
-    extrapolate
+    extrapolate : bool, default=True
         Whether to accelerate the solver by extrapolation with restarts.
-    init
+    init : str, pair of arrays or Fit, default="auto"
         "auto" (a search: several starts, whose topics are put together), "topic-score", "random", a pair of arrays (L0, F0),
         or a `Fit` (a warm start: 10 + 10 iterations equal 20).
-    n_init
-        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far apart
-        they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not resumed. Has no
-        effect where `init` gives the start.
-    prefit
+    n_init : int, default=1
+        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far
+        apart they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not
+        resumed. Has no effect where `init` gives the start.
+    prefit : int, default=10
         EM iterations before the solver takes over, unless a search or another fit came before.
-    max_iter, tol
-        At most `max_iter` iterations; fewer once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with
-        the default, a unit of log-likelihood per million counts. `tol=0` runs exactly `max_iter`. An iteration updates L, then F.
-    refine
+    max_iter : int, default=500
+        Most iterations, each of which updates L, then F.
+    tol : float, default=1e-6
+        The fit ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with the default, a unit
+        of log-likelihood per million counts. 0 runs exactly `max_iter` iterations.
+    refine : int, default=0
         Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of another fit.
-    prior
-        None, or `unmix.Gamma(shape, rate)` on F, or `unmix.Dirichlet(concentration)` on topics, which is the same: MAP instead of
+    prior : Gamma or Dirichlet, default=None
+        `unmix.Gamma(shape, rate)` on F, or `unmix.Dirichlet(concentration)` on topics, which is the same: MAP instead of
         maximum likelihood.
-    loadings_prior
-        None, or for `PoissonNMF` a `unmix.Gamma` on L, for `TopicModel` a `unmix.Dirichlet` on the proportions of a sample.
-        The latter is fitted by joint EM, whatever the solver.
-    online
-        None, or `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro, instead of those
-        of `solver`. `partial_fit` learns from one batch after the other.
-    n_jobs
+    loadings_prior : Gamma or Dirichlet, default=None
+        For `PoissonNMF` a `unmix.Gamma` on L, for `TopicModel` a `unmix.Dirichlet` on the proportions of a sample. The latter
+        is fitted by joint EM, whatever the solver.
+    online : Online, default=None
+        `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro, instead of those of
+        `solver`. `partial_fit` learns from one batch after the other.
+    n_jobs : int, default=None
         Threads; None or −1 for all available cores. The result does not depend on it.
-    engine
-        Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of its
-        scheduler ("tcp://…", "tls://…"), its scheduler file (.json), or "local:2" for two processes here. Nor does it depend on
-        that.
-    dtype
+    engine : str, default=None
+        Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of
+        its scheduler (`"tcp://…"`, `"tls://…"`), its scheduler file (.json), or "local:2" for two processes here. The result
+        does not depend on it.
+    dtype : str, default="float64"
         "float64", or "float32" to store the factors in half the memory (sums and objective stay in double precision).
-    random_state
-        Seed, Generator or RandomState.
-    verbose
+    random_state : int, Generator or RandomState, default=None
+        Seed of all that is random; give a number for the same fit again.
+    verbose : bool, default=False
         Show a progress bar.
-    callbacks
+    callbacks : sequence of callables, default=()
         Functions called with a `unmix.solvers.Progress` after every iteration; one that returns a status ends the fit.
 
     Attributes
     ----------
-    components_ : K × m array, the factors Fᵀ
-    result_ : the `Fit`
-    n_iter_ : iterations run
+    components_ : array, K × m
+        The factors Fᵀ.
+    result_ : Fit
+        All that was found.
+    n_iter_ : int
+        Iterations run.
 
+    See Also
+    --------
+    TopicModel : The same fit, read as topics and proportions.
+    BayesianPoissonNMF : With the posterior of both factors.
+    SparsePoissonNMF : With a penalty that empties loadings.
+
+    Examples
+    --------
     >>> import unmix as um
-    >>> X = um.datasets.digits()
-    >>> model = um.PoissonNMF(5, random_state=0).fit(X)
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> model = um.PoissonNMF(2, random_state=0).fit(X)
     >>> model.components_.shape, model.transform(X).shape
-    ((5, 64), (1797, 5))
+    ((2, 3), (4, 2))
+    >>> um.PoissonNMF(2, solver=um.solvers.SCD(sweeps=10), refine=2, random_state=0).fit(X).result_.status
+    'converged'
     """
 
     __metadata_request__score: ClassVar = {"smoothing": UNUSED}
@@ -191,12 +205,43 @@ class PoissonNMF(CountsEstimator):
             ]
         return phases
 
-    @available_if(lambda self: self._check_online() is None)
+    @where_online
     def partial_fit(self, X: CountsLike | Shards, y: None = None) -> Self:
         """Learn from one more batch of samples (online EM).
 
         Only the factors are kept from batch to batch, so memory does not depend on the number of samples. `result_` then
         describes the samples of the last batch.
+
+        Parameters
+        ----------
+        X : Counts, array-like or Shards
+            The batch; `Shards` are as many batches.
+        y : None, default=None
+            Ignored; scikit-learn's pipelines pass it.
+
+        Returns
+        -------
+        Self
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If features are others than those of the first batch, or there is a prior on loadings.
+
+        See Also
+        --------
+        Online : Batch sizes and steps.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = um.datasets.correlated_topics("A").csr
+        >>> model = um.TopicModel(3, random_state=0)
+        >>> for start in (0, 50):
+        ...     _ = model.partial_fit(X[start : start + 50])
+        >>> model.n_iter_, model.result_.L.shape
+        (2, (50, 3))
         """
         if isinstance(X, Shards):
             return streamed.partial_fit(self, X)
@@ -215,21 +260,34 @@ class PoissonNMF(CountsEstimator):
 
     @classmethod
     def from_factors(cls, F: Any, features: ArrayLike | None = None, **parameters: Any) -> Self:
-        """A model with known factors, ready to `transform` counts into loadings: mutational signatures, gene programs,
-        the topics of another program.
+        """A model with known factors, such as mutational signatures or gene programs, ready to `transform` counts into loadings.
 
         Parameters
         ----------
-        F
-            m × K, a column a topic, on any scale. The rows of a DataFrame name the features, and its columns the topics: "SBS1"
-            is then "SBS1" in tables and pictures too.
-        features
+        F : array-like or DataFrame, m × K
+            A column a topic, on any scale. The rows of a DataFrame name the features, and its columns the topics: "SBS1" is
+            then "SBS1" in tables and pictures too.
+        features : array-like of str, default=None
             Names of the features. Counts with other names, or the same in another order, are then refused.
-        parameters
+        **parameters : dict
             Of the estimator, such as `n_jobs`; the number of topics is that of F.
 
-        `result_` has no samples, and can be saved and used like that of any fit.
+        Returns
+        -------
+        Self
+            A fitted model. Its `result_` has no samples, and can be saved and used like that of any fit.
 
+        Raises
+        ------
+        ValueError
+            If F is not such a matrix of numbers >= 0, a topic has no weight, or there are too few or too many names.
+
+        See Also
+        --------
+        match_catalogue : Which known factors fitted ones are like.
+
+        Examples
+        --------
         >>> import unmix as um
         >>> signatures = [[0.8, 0.0], [0.2, 0.5], [0.0, 0.5]]
         >>> um.PoissonNMF.from_factors(signatures).transform([[8, 12, 10]]).round(6)
@@ -245,7 +303,7 @@ class PoissonNMF(CountsEstimator):
         nobody, F = check_factors((0, len(F)), np.empty((0, F.shape[1])), F)
         if (dead := np.flatnonzero(F.sum(axis=0) == 0)).size:
             raise ValueError(f"column {dead[0]} of F is all zero; a topic needs some weight")
-        names = None if features is None else np.array([str(name) for name in np.asarray(features, dtype=object)])
+        names = None if features is None else as_names([str(name) for name in np.asarray(features, dtype=object)])
         if names is not None and len(names) != len(F):
             raise ValueError(f"{len(names)} names for {len(F)} features; give one name each")
         model = cls(n_components=F.shape[1], **parameters)
@@ -259,13 +317,42 @@ class PoissonNMF(CountsEstimator):
         return model
 
     def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats:
-        """n × K loadings of samples, given the fitted factors. Of `Shards`, shard by shard; `out` names a .npy file for them."""
+        """Loadings of samples, given the fitted factors.
+
+        Parameters
+        ----------
+        X : Counts, array-like or Shards
+            Samples with the features of the fit.
+        out : str or PathLike, default=None
+            For `Shards`, which are gone through shard by shard: a .npy file for the answer.
+
+        Returns
+        -------
+        array, n × K
+            The most likely ones, or those of the highest density where there is a prior.
+
+        Raises
+        ------
+        ValueError
+            If features are others than those of the fit.
+
+        See Also
+        --------
+        Fit.transform : Features matched by name, and texts.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> um.PoissonNMF.from_factors([[0.8, 0], [0.2, 0.5], [0, 0.5]]).transform([[8, 12, 10], [4, 1, 0]]).round(6)
+        array([[10., 20.],
+               [ 5.,  0.]])
+        """
         if isinstance(X, Shards):
             return streamed.transform(self, X, out)
         return self._loadings(X)[1]
 
     def score(self, X: CountsLike | Shards, y: None = None, *, smoothing: float = SMOOTHING) -> float:
-        """Mean log-likelihood per count, higher is better; new samples get their best loadings first.
+        """Mean log-likelihood per count; new samples get their best loadings first.
 
         As loadings are found from the very counts that are scored, more topics score higher, up to a point; which number of
         topics predicts best, `perplexity` tells, also as `scoring=lambda model, X, y=None: -model.perplexity(X)` in a search of
@@ -273,9 +360,31 @@ class PoissonNMF(CountsEstimator):
 
         Parameters
         ----------
-        smoothing
-            The share of the overall frequencies of features, half a count added to each, in every prediction: maximum likelihood
-            holds that what a topic never had is impossible, and would score −inf where a new sample has it. 0 for its own word.
+        X : Counts, array-like or Shards
+            Samples with the features of the fit.
+        y : None, default=None
+            Ignored; scikit-learn's searches pass it.
+        smoothing : float, default=0.001
+            The share of the overall frequencies of features, half a count added to each, in every prediction: maximum
+            likelihood holds that what a topic never had is impossible, and would score −inf where a new sample has it. 0 for
+            its own word.
+
+        Returns
+        -------
+        float
+            Higher is better.
+
+        Raises
+        ------
+        ValueError
+            If the smoothing is not a share, or features are others than those of the fit.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+        >>> um.TopicModel(2, random_state=0).fit(X).score(X) > um.TopicModel(1).fit(X).score(X)
+        True
         """
         if isinstance(X, Shards):
             return streamed.mean_of(X, partial(self.score, smoothing=smoothing))
@@ -412,32 +521,142 @@ PoissonNMF.__doc__ = named(PoissonNMF.__doc__)
 class TopicModel(PoissonNMF):
     """The multinomial topic model (PLSA): x_i ~ Multinomial(t_i, Σ_k l*_ik f*_k), fitted through the equivalent Poisson NMF.
 
-    Takes the parameters of `PoissonNMF`.
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics K.
+    solver : str or solver, default="newton"
+        {solvers}, or a solver object such as
+        `unmix.solvers.SCD(sweeps=10)`.
+    extrapolate : bool, default=True
+        Whether to accelerate the solver by extrapolation with restarts.
+    init : str, pair of arrays or Fit, default="auto"
+        "auto" (a search: several starts, whose topics are put together), "topic-score", "random", a pair of arrays (L0, F0),
+        or a `Fit` (a warm start: 10 + 10 iterations equal 20).
+    n_init : int, default=1
+        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far
+        apart they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not
+        resumed. Has no effect where `init` gives the start.
+    prefit : int, default=10
+        EM iterations before the solver takes over, unless a search or another fit came before.
+    max_iter : int, default=500
+        Most iterations, each of which updates L, then F.
+    tol : float, default=1e-6
+        The fit ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with the default, a unit
+        of log-likelihood per million counts. 0 runs exactly `max_iter` iterations.
+    refine : int, default=0
+        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of another fit.
+    prior : Gamma or Dirichlet, default=None
+        `unmix.Gamma(shape, rate)` on F, or `unmix.Dirichlet(concentration)` on topics, which is the same: MAP instead of
+        maximum likelihood.
+    loadings_prior : Gamma or Dirichlet, default=None
+        For `PoissonNMF` a `unmix.Gamma` on L, for `TopicModel` a `unmix.Dirichlet` on the proportions of a sample. The latter
+        is fitted by joint EM, whatever the solver.
+    online : Online, default=None
+        `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro, instead of those of
+        `solver`. `partial_fit` learns from one batch after the other.
+    n_jobs : int, default=None
+        Threads; None or −1 for all available cores. The result does not depend on it.
+    engine : str, default=None
+        Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of
+        its scheduler (`"tcp://…"`, `"tls://…"`), its scheduler file (.json), or "local:2" for two processes here. The result
+        does not depend on it.
+    dtype : str, default="float64"
+        "float64", or "float32" to store the factors in half the memory (sums and objective stay in double precision).
+    random_state : int, Generator or RandomState, default=None
+        Seed of all that is random; give a number for the same fit again.
+    verbose : bool, default=False
+        Show a progress bar.
+    callbacks : sequence of callables, default=()
+        Functions called with a `unmix.solvers.Progress` after every iteration; one that returns a status ends the fit.
 
     Attributes
     ----------
-    components_ : K × m array, the topics; rows sum to one
-    result_ : the `Fit`, with `proportions`, `topics` and `sizes`
-    n_iter_ : iterations run
+    components_ : array, K × m
+        The topics; rows sum to one.
+    result_ : Fit
+        All that was found, with `proportions`, `topics` and `sizes`.
+    n_iter_ : int
+        Iterations run.
 
+    See Also
+    --------
+    LDA : With a prior of proportions, and their posterior.
+    choose_topics : How many topics.
+    fit_path : Many numbers of topics.
+
+    Examples
+    --------
     >>> import unmix as um
-    >>> model = um.TopicModel(5, random_state=0).fit(um.datasets.digits())
+    >>> model = um.TopicModel(3, random_state=0).fit(um.datasets.correlated_topics("A"))
     >>> model.components_.sum(axis=1).round(12)
-    array([1., 1., 1., 1., 1.])
+    array([1., 1., 1.])
+    >>> model.result_.proportions.shape
+    (100, 3)
     """
 
     _totals_given = True
 
     def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats:
-        """n × K proportions of samples, given the fitted topics; rows sum to one. Of `Shards`, shard by shard; `out` names a .npy
-        file for them."""
+        """Proportions of samples, given the fitted topics.
+
+        Parameters
+        ----------
+        X : Counts, array-like or Shards
+            Samples with the features of the fit.
+        out : str or PathLike, default=None
+            For `Shards`, which are gone through shard by shard: a .npy file for the answer.
+
+        Returns
+        -------
+        array, n × K
+            Rows sum to one.
+
+        Raises
+        ------
+        ValueError
+            If features are others than those of the fit.
+
+        See Also
+        --------
+        Fit.transform : Features matched by name, and texts.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> um.TopicModel.from_factors([[1, 0], [0, 1], [0, 1]]).transform([[6, 1, 1], [0, 4, 4]]).round(2)
+        array([[0.75, 0.25],
+               [0.  , 1.  ]])
+        """
         if isinstance(X, Shards):
             return streamed.transform(self, X, out)
         _, L, F = self._loadings(X)
         return poisson_to_topics(L, F)[0]
 
     def inverse_transform(self, X: CountsLike) -> Floats:
-        """The distribution over features n × m of samples with these proportions. Dense: mind its size."""
+        """The distributions over features of samples with these proportions.
+
+        Parameters
+        ----------
+        X : array-like, n × K
+            Proportions, as `transform` gives them.
+
+        Returns
+        -------
+        array, n × m
+            Rows sum to one. Dense: mind its size.
+
+        Raises
+        ------
+        NotFittedError
+            If there is no fit yet.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> um.TopicModel.from_factors([[8, 0], [2, 5], [0, 5]]).inverse_transform([[0.5, 0.5]]).round(2)
+        array([[0.4 , 0.35, 0.25]])
+        """
         return super().inverse_transform(X)
 
     def _check_loadings_prior(self) -> None:
@@ -453,8 +672,12 @@ class TopicModel(PoissonNMF):
 
     @property
     def components_(self) -> Floats:
+        """array, K × m: the topics; rows sum to one."""
         check_is_fitted(self, "result_")
         return np.ascontiguousarray(self.result_.topics.T)
+
+
+TopicModel.__doc__ = named(TopicModel.__doc__)
 
 
 def make_solver(solver: Any, extrapolate: bool) -> AnySolver:

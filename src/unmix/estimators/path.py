@@ -23,24 +23,40 @@ def fit_path(
 ) -> dict[int, Fit]:
     """One `Fit` for every number of topics, by that number.
 
-    The fit with most topics is made as usual. Each of the others starts from the next larger one, in which the topics are merged
-    that the data miss least as two; so fits are nested, more or less, and topics keep their places until they are merged.
+    The fit with most topics is made as usual. Each of the others starts from the next larger one, in which the topics are
+    merged that the data miss least as two; so fits are nested, more or less, and topics keep their places until they are
+    merged. Ctrl-C ends it with the fits that are finished.
 
     Parameters
     ----------
-    X
+    X : Counts or array-like
         Counts: anything that `Counts` takes.
-    topics
+    topics : iterable of int, default=range(1, 11)
         Numbers of topics, in any order.
-    estimator
-        `TopicModel()` by default. Models that are not fitted by maximum likelihood start from the path of one that is.
-    parameters
+    estimator : estimator, default=None
+        None is `TopicModel()`. Models that are not fitted by maximum likelihood start from the path of one that is.
+    **parameters : dict
         Of the estimator, such as `random_state=0`.
 
-    Ctrl-C ends it with the fits that are finished.
+    Returns
+    -------
+    dict of int to Fit
+        The smallest number first.
 
+    Raises
+    ------
+    ValueError
+        If a number of topics is not one.
+
+    See Also
+    --------
+    align : What becomes of topics as there are more of them.
+    choose_topics : Which number foretells held-out counts best.
+
+    Examples
+    --------
     >>> import unmix as um
-    >>> fits = um.fit_path(um.datasets.digits(), range(1, 6), random_state=0)
+    >>> fits = um.fit_path(um.datasets.correlated_topics("A"), range(1, 6), random_state=0)
     >>> [fit.n_topics for fit in fits.values()]
     [1, 2, 3, 4, 5]
     >>> all(fits[K].loglik < fits[K + 1].loglik for K in range(1, 5))

@@ -24,24 +24,51 @@ class SparsePoissonNMF(PoissonNMF):
 
     Parameters
     ----------
-    penalty
+    n_components : int, default=10
+        Number of topics K.
+    penalty : float, default=1.0
         Its weight; 0 is maximum likelihood.
-    norm
+    norm : str, default="l2"
         "l2": columns of F have Euclidean norm one. Loadings become sparser as the penalty grows.
         "l1": columns of F sum to one. Then the penalty only divides the loadings by 1 + penalty: no topic leaves any sample
         (Geiger and Park, lemma 6.1). It is here to show that, and says so when it is used.
-    n_components, extrapolate, init, max_iter, tol, n_jobs, random_state, verbose, callbacks
-        As in `PoissonNMF`.
+    extrapolate : bool, default=True
+        Whether to accelerate the solver by extrapolation with restarts.
+    init : str, pair of arrays or Fit, default="auto"
+        "auto" (a search: several starts, whose topics are put together), "topic-score", "random", a pair of arrays (L0, F0),
+        or a `Fit` (a warm start: 10 + 10 iterations equal 20).
+    max_iter : int, default=500
+        Most iterations, each of which updates L, then F.
+    tol : float, default=1e-5
+        The fit ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count. 0 runs exactly `max_iter`
+        iterations.
+    n_jobs : int, default=None
+        Threads; None or −1 for all available cores. The result does not depend on it.
+    random_state : int, Generator or RandomState, default=None
+        Seed of all that is random; give a number for the same fit again.
+    verbose : bool, default=False
+        Show a progress bar.
+    callbacks : sequence of callables, default=()
+        Functions called with a `unmix.solvers.Progress` after every iteration; one that returns a status ends the fit.
 
     Attributes
     ----------
-    components_ : K × m array, the factors Fᵀ, rows of norm one
-    result_ : the `Fit`
-    n_iter_ : iterations run
+    components_ : array, K × m
+        The factors Fᵀ, rows of norm one.
+    result_ : Fit
+        All that was found.
+    n_iter_ : int
+        Iterations run.
 
+    See Also
+    --------
+    PoissonNMF : Without the penalty.
+
+    Examples
+    --------
     >>> import unmix as um
-    >>> X = um.datasets.digits()
-    >>> models = [um.SparsePoissonNMF(5, penalty=w, tol=1e-3, random_state=0).fit(X) for w in (0, 5)]
+    >>> X = um.datasets.correlated_topics("A")
+    >>> models = [um.SparsePoissonNMF(3, penalty=w, tol=1e-3, random_state=0).fit(X) for w in (0, 5)]
     >>> none, sparse = ((model.transform(X) == 0).mean() for model in models)
     >>> bool(sparse > none)
     True
@@ -78,7 +105,31 @@ class SparsePoissonNMF(PoissonNMF):
         self.callbacks = callbacks
 
     def fit(self, X: CountsLike, y: None = None) -> Self:
-        """Fit the model to counts: anything that `Counts` takes."""
+        """Fit the model to counts.
+
+        Parameters
+        ----------
+        X : Counts or array-like
+            Anything that `Counts` takes.
+        y : None, default=None
+            Ignored; scikit-learn's pipelines pass it.
+
+        Returns
+        -------
+        Self
+            The estimator itself; what was found is `result_`. Ctrl-C keeps the best so far, with a warning.
+
+        Raises
+        ------
+        ValueError
+            If the data are not finite numbers >= 0, most are no counts, or a parameter does not mean anything.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> um.SparsePoissonNMF(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_.status
+        'converged'
+        """
         super().fit(X)
         if self.norm == "l1" and self.penalty > 0:
             warnings.warn(

@@ -1,6 +1,6 @@
 """The compiled kernels' Python face: raw arrays in, raw arrays out.
 
-The C++ is compiled once per instruction set; the best one this CPU can run is picked here, at import
+The C++ is compiled once per instruction set; the best one that was compiled and that this CPU can run is picked here, at import
 (`UNMIX_ISA=baseline`, `avx2` or `avx512` forces one, for tests). `reference.py` holds a slow NumPy twin of each function.
 
 A half-step kernel (`em`, `cd`, `newton`) updates every row of `moving`, given `fixed`, in X ≈ moving fixedᵀ:
@@ -16,6 +16,7 @@ Every kernel that walks the nonzeros works on a padded copy of the factor that s
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -34,13 +35,22 @@ Bytes = NDArray[np.uint8]
 RULES = {"scd": 0, "ccd": 1, "sn": 2}
 
 
+def runs(isa: str) -> bool:
+    """Whether this installation has kernels for the instruction set, and this CPU runs them."""
+    built = importlib.util.find_spec(f"unmix.kernels._{isa}") is not None
+    return built and bool(importlib.import_module("unmix.kernels._cpu").supports(isa))
+
+
 def _pick() -> tuple[str, ModuleType]:
-    baseline = importlib.import_module("unmix.kernels._baseline")
     wanted = os.environ.get("UNMIX_ISA")
     for isa in (wanted,) if wanted else ("avx512", "avx2", "baseline"):
-        if baseline.cpu_supports(isa):
+        if runs(isa):
             return isa, importlib.import_module(f"unmix.kernels._{isa}")
-    raise ImportError(f"UNMIX_ISA={wanted}: this CPU runs none such; unset it, or choose baseline")
+    if wanted:
+        raise ImportError(
+            f"UNMIX_ISA={wanted}: this CPU runs none such, or none was compiled; unset it, or choose baseline"
+        )
+    raise ImportError("there are no compiled kernels for this CPU; install unmix again")
 
 
 isa, _native = _pick()

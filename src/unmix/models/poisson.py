@@ -8,7 +8,7 @@ KKT    : gradients ∂loss/∂L = u − A, ∂loss/∂F = v − B are >= 0, and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +27,25 @@ def expected_total(L: Factor, F: Factor) -> float:
     return float(column_sums(L) @ column_sums(F))
 
 
+@overload
+def loglik(
+    X: CountsLike,
+    L: ArrayLike,
+    F: ArrayLike,
+    model: Literal["poisson", "multinomial"] = ...,
+    per_sample: Literal[False] = ...,
+    n_jobs: int | None = ...,
+) -> float: ...
+@overload
+def loglik(
+    X: CountsLike,
+    L: ArrayLike,
+    F: ArrayLike,
+    model: Literal["poisson", "multinomial"] = ...,
+    *,
+    per_sample: Literal[True],
+    n_jobs: int | None = ...,
+) -> Floats: ...
 def loglik(
     X: CountsLike,
     L: ArrayLike,
@@ -37,8 +56,36 @@ def loglik(
 ) -> float | Floats:
     """Log-likelihood of counts X given loadings and factors, all constants included.
 
-    `model="multinomial"` gives that of the topic model that L and F are equivalent to (sample totals taken as known).
-    `n_jobs` is the number of threads; None or −1 for all cores.
+    Parameters
+    ----------
+    X : Counts or array-like, n × m
+        Counts.
+    L : array-like, n × K
+        Loadings.
+    F : array-like, m × K
+        Factors.
+    model : str, default="poisson"
+        "poisson", or "multinomial": that of the topic model that L and F are equivalent to (sample totals taken as known).
+    per_sample : bool, default=False
+        Whether to give one number a sample instead of their sum.
+    n_jobs : int, default=None
+        Threads; None or −1 for all available cores. The result does not depend on it.
+
+    Returns
+    -------
+    float or array, n
+        −inf where a count is impossible.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or there is no such model.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> round(um.loglik([[1, 0]], [[1.0]], [[1.0], [1.0]]), 6)
+    -2.0
     """
     if model not in ("poisson", "multinomial"):
         raise ValueError(f'model is {model!r}; choose "poisson" or "multinomial"')
@@ -58,8 +105,35 @@ def logliks(X: Counts, L: Floats, F: Floats, *, multinomial: bool = False) -> Fl
 
 
 def deviance(X: CountsLike, L: ArrayLike, F: ArrayLike, n_jobs: int | None = None) -> float:
-    """2 KL(X ‖ L Fᵀ): twice the log-likelihood lost against a model that predicts every count exactly. `n_jobs` as in
-    `loglik`."""
+    """2 KL(X ‖ L Fᵀ): twice the log-likelihood lost against a model that predicts every count exactly.
+
+    Parameters
+    ----------
+    X : Counts or array-like, n × m
+        Counts.
+    L : array-like, n × K
+        Loadings.
+    F : array-like, m × K
+        Factors.
+    n_jobs : int, default=None
+        Threads; None or −1 for all available cores. The result does not depend on it.
+
+    Returns
+    -------
+    float
+        0 where every count is predicted exactly, inf where one is impossible.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> um.deviance([[2, 4]], [[2.0]], [[1.0], [2.0]])
+    0.0
+    """
     X, L, F = _checked(X, L, F)
     with use_threads(n_jobs):
         xlog = X.sides().left.xlogs(L, F).sum()
@@ -107,8 +181,39 @@ def residuals(
 
 
 def kkt(X: CountsLike, L: ArrayLike, F: ArrayLike, n_jobs: int | None = None) -> float:
-    """The largest KKT residual max(|L ∘ (u − A)|, |F ∘ (v − B)|); 0 at a solution, however its topics are scaled. `n_jobs` as in
-    `loglik`."""
+    """The largest KKT residual max(|L ∘ (u − A)|, |F ∘ (v − B)|): how far a fit is from a solution, on any scale of its topics.
+
+    Parameters
+    ----------
+    X : Counts or array-like, n × m
+        Counts.
+    L : array-like, n × K
+        Loadings.
+    F : array-like, m × K
+        Factors.
+    n_jobs : int, default=None
+        Threads; None or −1 for all available cores. The result does not depend on it.
+
+    Returns
+    -------
+    float
+        0 at a solution.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit.
+
+    See Also
+    --------
+    solvers.StopAtKKT : End a fit by it.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> um.kkt([[2, 4]], [[2.0]], [[1.0], [2.0]])
+    0.0
+    """
     X, L, F = _checked(X, L, F)
     with use_threads(n_jobs):
         return residuals(X.sides(), L, F).max

@@ -21,10 +21,33 @@ from unmix.types import Factor, Floats
 
 @dataclass(frozen=True)
 class Gamma:
-    """Gamma(shape, rate) on each factor f_jk, or each loading: `shape` a number or broadcastable to m × K (use (m, 1) for one
-    a feature) or n × K, `rate` a number or one a topic.
+    """Gamma(shape, rate) on each factor f_jk, or each loading.
 
-    A posterior mode exists only if shape >= 1 everywhere and somewhere > 1.
+    Parameters
+    ----------
+    shape : float or array-like
+        A number, or broadcastable to m × K (use (m, 1) for one a feature) or n × K. A posterior mode exists only if it is >= 1
+        everywhere and somewhere > 1.
+    rate : float or array-like, default=1.0
+        A number, or one a topic.
+
+    Raises
+    ------
+    ValueError
+        If there is no mode, or a rate is not above 0.
+
+    See Also
+    --------
+    Dirichlet : The same for topics.
+    PoissonNMF : Takes it as `prior` or `loadings_prior`.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> model = um.PoissonNMF(2, prior=um.Gamma(shape=1.1, rate=1), random_state=0).fit(X)
+    >>> bool((model.components_ > 0).all())
+    True
     """
 
     shape: ArrayLike
@@ -75,10 +98,31 @@ class Gamma:
 
 @dataclass(frozen=True)
 class Dirichlet:
-    """Dirichlet(concentration) on topics (a number, or one a feature) or on the proportions of a sample (a number, or one a
-    topic).
+    """Dirichlet(concentration) on topics, or on the proportions of a sample.
 
-    A mode inside the simplex exists only if the concentration is >= 1 everywhere and somewhere > 1.
+    Parameters
+    ----------
+    concentration : float or array-like
+        On topics a number, or one a feature; on proportions a number, or one a topic. A mode inside the simplex exists only
+        if it is >= 1 everywhere and somewhere > 1.
+
+    Raises
+    ------
+    ValueError
+        If there is no mode.
+
+    See Also
+    --------
+    LDA : Integrates over proportions, and takes concentrations below 1.
+    TopicModel : Takes it as `prior` or `loadings_prior`.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> model = um.TopicModel(2, prior=um.Dirichlet(1.1), random_state=0).fit(X)
+    >>> bool((model.components_ > 0).all())
+    True
     """
 
     concentration: ArrayLike

@@ -26,8 +26,32 @@ NEGLIGIBLE = 1e-12  # a topic with a smaller share of a sample (or feature) is r
 
 @dataclass(frozen=True, kw_only=True)
 class State(Iterate):
-    """The best factors so far and their loss. `paths` names the fields that hold many factors, along two axes in front; all other
-    arrays have the shape of one, or a number per topic."""
+    """The best factors so far and their loss: what a solver goes on from.
+
+    `paths` names the fields that hold many factors, along two axes in front; all other arrays have the shape of one, or a
+    number per topic.
+
+    Parameters
+    ----------
+    loss : float
+        Of these factors.
+    conclusive : bool, default=True
+        False if a small gain says nothing, as after a rejected extrapolation.
+    final : bool, default=False
+        Whether no further step would change anything.
+    note : str, default=""
+        For the trace.
+    L : array, n × K
+        Loadings.
+    F : array, m × K
+        Factors.
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> um.solvers.State(loss=1.5, L=np.ones((4, 2)), F=np.ones((3, 2))).loss
+    1.5
+    """
 
     paths: ClassVar[tuple[str, ...]] = ()
     L: Factor
@@ -37,7 +61,32 @@ class State(Iterate):
 @renamed_arguments(threads=None)
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The loss of loadings and factors, for data, a number of topics, and priors or a penalty, if any."""
+    """The loss of loadings and factors: Σ λ − Σ x log λ − log priors + penalty, λ = L Fᵀ.
+
+    Parameters
+    ----------
+    X : Counts
+        The data.
+    n_topics : int
+        Number of topics.
+    prior : Gamma, default=None
+        On F.
+    loadings_prior : Gamma or Dirichlet, default=None
+        On L, or on proportions.
+    sparsity : Sparsity, default=None
+        The penalty of `SparsePoissonNMF`.
+
+    See Also
+    --------
+    solvers.run, solvers.Side
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> problem = um.solvers.Problem(um.Counts([[2, 4]]), 1)
+    >>> round(problem.loss(np.array([[2.0]]), np.array([[1.0], [2.0]])), 3)
+    -0.931
+    """
 
     X: Data
     n_topics: int

@@ -53,20 +53,33 @@ def shrink(estimates: ArrayLike, errors: ArrayLike, point_mass: bool = True, nul
 
     Parameters
     ----------
-    estimates, errors
-        Estimates of effects and their standard errors, of any one shape. Where either is not finite, or an error not above zero,
-        nothing is believed: NaN, and an lfsr of 1.
-    point_mass
+    estimates, errors : array-like
+        Estimates of effects and their standard errors, of any one shape. Where either is not finite, or an error not above
+        zero, nothing is believed: NaN, and an lfsr of 1.
+    point_mass : bool, default=True
         Whether effects may be exactly zero.
-    null_weight
+    null_weight : float, default=10
         How many estimates' worth of belief there is, before any is seen, that effects are zero; at least 1, which is none.
         Without a point mass the narrowest component has it.
 
     Returns
     -------
-    `mean` and `sd` of each effect, `lfsr` (local false sign rate: how probable it is that the effect has not the sign it seems to
-    have), `weights` and `scales` of the mixture, and `lack`, at most which per estimate its log-likelihood is below the best.
+    named tuple
+        `mean` and `sd` of each effect, `lfsr` (local false sign rate: how probable it is that the effect has not the sign it
+        seems to have), `weights` and `scales` of the mixture, and `lack`, at most which per estimate its log-likelihood is
+        below the best.
 
+    Raises
+    ------
+    ValueError
+        If the two have different shapes, or `null_weight` is below 1.
+
+    See Also
+    --------
+    differences : Where it is used.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> effects = np.where(np.arange(1000) < 100, rng.normal(0, 3, 1000), 0)
     >>> shrunk = shrink(effects + rng.normal(0, 1, 1000), np.ones(1000))

@@ -120,9 +120,9 @@ def by_tile(tiles: Iterable[Tile], before: Arrays) -> Iterator[tuple[Tile, Facto
         at += tile.shape[0]
 
 
-def left_side(tile: Tile, prior: Gamma | None, n_topics: int) -> Side:
-    side = Sides(tile).left
-    return side if prior is None else side.with_prior(*prior.broadcast(tile.shape[0], n_topics))
+def left_side(sides: Sides, prior: Gamma | None, n_topics: int) -> Side:
+    side = sides.left
+    return side if prior is None else side.with_prior(*prior.broadcast(len(side.rows.indptr) - 1, n_topics))
 
 
 @dataclass(frozen=True)

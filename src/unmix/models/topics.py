@@ -14,9 +14,32 @@ from unmix.types import Floats
 
 
 def poisson_to_topics(L: ArrayLike, F: ArrayLike) -> tuple[Floats, Floats, Floats, Floats]:
-    """Loadings and factors -> (proportions L*, topics F*, sizes s, scales u).
+    """Loadings and factors as proportions, topics, sizes and scales: L = s L* / u, F = u F*.
 
-    Rows of L* and columns of F* sum to one; where there is nothing to normalise (an empty sample, a dead topic) they are uniform.
+    Parameters
+    ----------
+    L : array-like, n × K
+        Loadings.
+    F : array-like, m × K
+        Factors.
+
+    Returns
+    -------
+    tuple of four arrays
+        Proportions L* (n × K, rows sum to one), topics F* (m × K, columns sum to one), sizes s (n) and scales u (K). Where
+        there is nothing to normalise (an empty sample, a dead topic) they are uniform.
+
+    See Also
+    --------
+    topics_to_poisson : The way back.
+    Fit.proportions, Fit.topics, Fit.sizes : The same of a fit.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> proportions, topics, sizes, scales = um.poisson_to_topics([[1.0, 3.0]], [[2.0, 0.0], [0.0, 2.0]])
+    >>> proportions, sizes
+    (array([[0.25, 0.75]]), array([8.]))
     """
     L, F = np.asarray(L, dtype=np.float64), np.asarray(F, dtype=np.float64)
     scales = F.sum(axis=0)
@@ -32,7 +55,34 @@ def poisson_to_topics(L: ArrayLike, F: ArrayLike) -> tuple[Floats, Floats, Float
 def topics_to_poisson(
     Lstar: ArrayLike, Fstar: ArrayLike, sizes: ArrayLike, scales: ArrayLike | None = None
 ) -> tuple[Floats, Floats]:
-    """The way back: L = s L* / u, F = u F*, for any scales u > 0 (1 by default). Sizes t_i give the maximum-likelihood L."""
+    """Loadings and factors of a topic model: L = s L* / u, F = u F*.
+
+    Parameters
+    ----------
+    Lstar : array-like, n × K
+        Proportions.
+    Fstar : array-like, m × K
+        Topics.
+    sizes : array-like, n
+        Of samples; their totals t_i give the maximum-likelihood L.
+    scales : array-like, K, default=None
+        Any u > 0; None is 1.
+
+    Returns
+    -------
+    tuple of two arrays
+        L (n × K) and F (m × K).
+
+    See Also
+    --------
+    poisson_to_topics : The way back.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> um.topics_to_poisson([[0.25, 0.75]], [[1.0, 0.0], [0.0, 1.0]], [8.0])[0]
+    array([[2., 6.]])
+    """
     Lstar, Fstar = np.asarray(Lstar, dtype=np.float64), np.asarray(Fstar, dtype=np.float64)
     u = np.ones(Fstar.shape[1]) if scales is None else np.asarray(scales, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -103,7 +103,32 @@ class Beliefs(Iterate):
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """Find the posterior of a variational model of these counts."""
+    """Find the posterior of a variational model of these counts: the task that `CAVI` and its relatives solve.
+
+    Parameters
+    ----------
+    X : Counts
+        The data.
+    model : Variational
+        A prior on L and one on F.
+
+    See Also
+    --------
+    solvers.CAVI, LDA
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> from unmix.models.beliefs import DirichletColumns, DirichletRows
+    >>> from unmix.models.variational import Variational
+    >>> X, rng = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]), np.random.default_rng(0)
+    >>> task = um.solvers.Inference(X, Variational(DirichletRows(np.full(2, 0.5)), DirichletColumns(np.full(3, 0.1))))
+    >>> beliefs = task.model.start(task.sides, X, rng.random((4, 2)), rng.random((3, 2)))
+    >>> solver = um.solvers.CAVI()
+    >>> _, status = um.solvers.run(task, solver, solver.start(task, *beliefs), max_iter=5, tol=0)
+    >>> status
+    'max_iter'
+    """
 
     X: Data
     model: Variational

@@ -26,15 +26,30 @@ LOWEST_WITH_NUMBER = 0.022  # a share, below which there is no room for one
 def alignment(aligned: Alignment, ax: Axes | None = None) -> Axes:
     """Draw what `unmix.align` found: how topics divide, join and last.
 
-    Boxes and ribbons have the colour of their path, which is that of a topic of the last fit; a ribbon has that of where it goes.
-    The last column is labelled with the top features of its topics.
+    Boxes and ribbons have the colour of their path, which is that of a topic of the last fit; a ribbon has that of where it
+    goes. The last column is labelled with the top features of its topics.
 
     Parameters
     ----------
-    aligned
+    aligned : Alignment
         The result.
-    ax
+    ax : Axes, default=None
         Where to draw; by default a new figure.
+
+    Returns
+    -------
+    Axes
+        Its `figure` saves it: `.figure.savefig("picture.png")`.
+
+    See Also
+    --------
+    align
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> fits = um.fit_path([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], range(1, 4), random_state=0)
+    >>> ax = um.plot.alignment(um.align(fits))
     """
     table, fits = aligned.table, list(aligned.fits)
     most = int(table.groupby("fit").size().max())

@@ -23,20 +23,33 @@ def choice(
 ) -> Axes | NDArray[np.object_]:
     """Held-out log-likelihood against the number of topics, with errors of one standard deviation; below, shares of topics.
 
-    A dot for every number tried: log-likelihood per 1,000 held-out counts, less that of the best, with its standard error paired
-    by sample. The scale is linear near the best and logarithmic far below. The best, the suggested and the last worthwhile number
-    are marked. The thin grey line is the same of the counts that were fitted, which always rises.
+    A dot for every number tried: log-likelihood per 1,000 held-out counts, less that of the best, with its standard error
+    paired by sample. The scale is linear near the best and logarithmic far below. The best, the suggested and the last
+    worthwhile number are marked. The thin grey line is the same of the counts that were fitted, which always rises.
 
     Parameters
     ----------
-    choice
+    choice : Choice
         Of `unmix.choose_topics`.
-    stability
+    stability : mapping of int to Stability, default=None
         What `unmix.stability` found for some numbers of topics, by number: its mean and its least get a panel.
-    ax
+    ax : Axes, default=None
         Where to draw the curve alone; by default a new figure with all panels.
 
-    Returns the array of the panels, or the one Axes if `ax` is given.
+    Returns
+    -------
+    Axes or array of Axes
+        The panels, or the one Axes if `ax` is given.
+
+    See Also
+    --------
+    choose_topics, report.write_choice
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]] * 5
+    >>> panels = um.plot.choice(um.choose_topics(X, range(1, 4), folds=2, random_state=0))
     """
     if ax is not None:
         _curve(ax, choice)

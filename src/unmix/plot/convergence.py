@@ -28,17 +28,36 @@ def convergence(
 
     Parameters
     ----------
-    fits
+    fits : Fit, sequence or mapping of Fit
         One fit or several; a mapping gives the lines their names.
-    what
+    what : str, default=None
         "gap": how far the log-likelihood is below the best that any of the fits reached. For models that maximise
         something else, such as a lower bound of the evidence, it is that. The best point itself has no gap, and no
         place on a log scale. "kkt": the largest residual of the conditions that hold at an optimum, where it was
         computed. By default both, in two panels.
-    ax
+    ax : Axes, default=None
         Where to draw; by default a new figure.
 
-    Returns the array of the two panels, or the one Axes if `what` or `ax` is given.
+    Returns
+    -------
+    Axes or array of Axes
+        The two panels, or the one Axes if `what` or `ax` is given.
+
+    Raises
+    ------
+    ValueError
+        If there are no fits, or `what` is neither.
+
+    See Also
+    --------
+    solvers.MeasureKKT : KKT residuals along the way.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> panels = um.plot.convergence({"newton": fit})
     """
     if isinstance(fits, Mapping):
         named = dict(fits)

@@ -21,20 +21,41 @@ SURE = 0.05  # an lfsr below which a cell has its dot
 def differences(
     differences: Differences, n: int = 5, topics: int | Iterable[int] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """The n features of each topic that it surely uses more and that change most, and what they do in all topics.
+    """The features of each topic that it surely uses more and that change most, and what they do in all topics.
+
+    Red is more, blue is less, by the shrunk log₂ fold change; a dot marks an lfsr below 0.05.
 
     Parameters
     ----------
-    differences
+    differences : Differences
         What `unmix.differences` found.
-    n
+    n : int, default=5
         Features of each topic, at most: those of `Differences.top`, without repeats.
-    topics
+    topics : int or iterable of int, default=None
         Numbers of topics, from 1; by default all, the heaviest first.
-    ax
+    ax : Axes, default=None
         Where to draw; by default a new figure.
 
-    Red is more, blue is less, by the shrunk log₂ fold change; a dot marks an lfsr below 0.05.
+    Returns
+    -------
+    Axes
+        Its `figure` saves it: `.figure.savefig("picture.png")`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such topic, or n is below 1.
+
+    See Also
+    --------
+    differences, plot.volcano
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> ax = um.plot.differences(um.differences(fit, X))
     """
     if n < 1:
         raise ValueError(f"n: {n} features cannot be drawn; give at least 1")

@@ -37,20 +37,43 @@ def embedding(
 ) -> Axes:
     """Draw each sample as a point, by the square roots of its proportions, between which distances are Hellinger's.
 
+    Groups are named at their middle, as far as there is room. Of more than 20,000 samples a fair part is shown: the same
+    share of each group, the same ones every time.
+
     Parameters
     ----------
-    method
+    fit : Fit
+        Of any model.
+    method : str, default="pca"
         "pca": the two directions in which samples differ most, which keeps distances as far as a plane can. "umap": keeps
         neighbours together and shows clusters; distances between clusters mean little. It needs `umap-learn`,
         which compiles itself when first used: the first picture of a session takes half a minute longer.
-    colour
+    colour : str, int or array-like, default=None
         None: the colour of the largest topic of each sample. A number: how much of that topic. A column of `fit.metadata`
         or one value per sample: numbers and dates of more than 12 different values as a scale, all else one colour per group.
-    ax
+    ax : Axes, default=None
         Where to draw; by default a new figure.
 
-    Groups are named at their middle, as far as there is room. Of more than 20,000 samples a fair part is shown: the same
-    share of each group, the same ones every time.
+    Returns
+    -------
+    Axes
+        Its `figure` saves it: `.figure.savefig("picture.png")`.
+
+    Raises
+    ------
+    ValueError
+        If the method is neither, or there is no such topic or column.
+
+    See Also
+    --------
+    plot.structure
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> ax = um.plot.embedding(fit, colour=1)
     """
     if method not in ("pca", "umap"):
         raise ValueError(f"method: {method!r} is unknown; choose 'pca' or 'umap'")

@@ -31,17 +31,38 @@ def freedom(
 
     Parameters
     ----------
-    found
+    found : Freedom
         What `unmix.freedom` says of the fit.
-    fit
+    fit : Fit
         The fit itself: it names topics and samples.
-    topics
-        Numbers of topics, one or several; by default all, the heaviest first.
-    order
+    topics : int or iterable of int, default=None
+        Numbers of topics, from 1; by default all, the heaviest first.
+    order : str or array-like, default=None
         Samples stand by this number or date: a column of `fit.metadata`, or one value per sample. By default similar samples
         stand side by side.
-    colours
+    colours : sequence of str, default=None
         Of the topics; by default `topic_colours`.
+
+    Returns
+    -------
+    array of Axes
+        One panel a topic.
+
+    Raises
+    ------
+    ValueError
+        If the ranges are of another fit, or the order is not of numbers or dates.
+
+    See Also
+    --------
+    freedom
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> panels = um.plot.freedom(um.freedom(fit), fit)
     """
     if fit.L.shape != found.low.shape:
         raise ValueError(

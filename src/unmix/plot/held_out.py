@@ -21,10 +21,31 @@ def held_out(naive: Differences, honest: Differences, ax: Axes | None = None) ->
 
     Parameters
     ----------
-    naive, honest
+    naive, honest : Differences
         What `unmix.differences` found without and with `held_out`, of the same features and topics.
-    ax
+    ax : Axes, default=None
         Where to draw; by default a new figure.
+
+    Returns
+    -------
+    Axes
+        Its `figure` saves it: `.figure.savefig("picture.png")`.
+
+    Raises
+    ------
+    ValueError
+        If the two are of different features or topics, or the second was not held out.
+
+    See Also
+    --------
+    differences
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.datasets.correlated_topics("A")
+    >>> model = um.TopicModel(3, tol=1e-4, random_state=0).fit(X)
+    >>> ax = um.plot.held_out(um.differences(model, X), um.differences(model, X, held_out=0.5, random_state=0))
     """
     if naive.z.shape != honest.z.shape:
         raise ValueError(

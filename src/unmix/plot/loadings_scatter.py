@@ -32,12 +32,33 @@ def loadings_scatter(
 
     Parameters
     ----------
-    topics
-        Numbers of topics of fit one; by default all, the heaviest first.
-    ax
+    one, two : Fit
+        Of the same samples.
+    topics : int or iterable of int, default=None
+        Numbers of topics of fit one, from 1; by default all, the heaviest first.
+    ax : Axes, default=None
         Draw all these topics into it, each in its colour; by default a new figure with one panel per topic.
 
-    Returns an array of Axes, one per topic, or the one given.
+    Returns
+    -------
+    Axes or array of Axes
+        One per topic, or the one given.
+
+    Raises
+    ------
+    ValueError
+        If samples are others, or none of these topics has a match.
+
+    See Also
+    --------
+    compare, plot.similarity
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.datasets.correlated_topics("A")
+    >>> one, two = (um.TopicModel(3, init="random", tol=1e-4, random_state=seed).fit(X).result_ for seed in (0, 1))
+    >>> panels = um.plot.loadings_scatter(one, two)
     """
     partners = match_topics(one, two, by="samples")
     shown = [k for k in topic_places(one, topics) if k in partners]

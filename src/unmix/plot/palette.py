@@ -13,8 +13,20 @@ SAFE = ("#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#4D4D4D", "#009E73", "#E0D0
 
 
 def palette(n: int) -> list[str]:
-    """n colours, neighbours distinct: up to 8 safe for the colour-blind, beyond even hues of alternating lightness.
+    """Colours of which neighbours are distinct: up to 8 safe for the colour-blind, beyond even hues of alternating lightness.
 
+    Parameters
+    ----------
+    n : int
+        How many.
+
+    Returns
+    -------
+    list of str
+        "#RRGGBB".
+
+    Examples
+    --------
     >>> palette(3)
     ['#0072B2', '#E69F00', '#56B4E9']
     """
@@ -26,7 +38,26 @@ def palette(n: int) -> list[str]:
 
 
 def topic_colours(fit: Fit) -> list[str]:
-    """The colour of each topic, given out in `topic_order` so that neighbours in a stack differ most."""
+    """The colour of each topic, given out in `topic_order` so that neighbours in a stack differ most.
+
+    Parameters
+    ----------
+    fit : Fit
+        Of any model.
+
+    Returns
+    -------
+    list of str
+        "#RRGGBB", one a topic.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> um.plot.topic_colours(fit)
+    ['#0072B2', '#E69F00']
+    """
     colours = [""] * fit.n_topics
     for topic, colour in zip(topic_order(fit), palette(fit.n_topics), strict=True):
         colours[topic] = colour

@@ -24,10 +24,26 @@ def quality(found: Quality, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    found
+    found : Quality
         The result.
-    ax
+    ax : Axes, default=None
         Where to draw; by default a new figure.
+
+    Returns
+    -------
+    Axes
+        Its `figure` saves it: `.figure.savefig("picture.png")`.
+
+    See Also
+    --------
+    analysis.quality
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> ax = um.plot.quality(fit.quality(X, top=2))
     """
     table = found.table
     known = table[np.isfinite(table["npmi"]) & np.isfinite(table["exclusivity"])].sort_values("share", ascending=False)

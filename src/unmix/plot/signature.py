@@ -39,17 +39,31 @@ def signature(
 
     Parameters
     ----------
-    fit
+    fit : Fit
         Its features are 96 single base substitutions ("A[C>A]A"), 78 doublets ("AC>CA"), 83 insertions and deletions
         ("1:Del:C:0"), 48 classes of copy number ("2:LOH:1Mb-10Mb") or 32 of structural variants ("clustered_del_1-10Kb"), or
         some of one kind. For a catalogue: `unmix.PoissonNMF.from_factors(table).result_`.
-    topics
-        Numbers of topics, or one; by default all, the heaviest first.
-    ax
+    topics : int or iterable of int, default=None
+        Numbers of topics, from 1; by default all, the heaviest first.
+    ax : Axes, default=None
         Where to draw one topic; by default a new figure with one panel per topic.
 
-    Returns an array of Axes, one per topic, or the one given.
+    Returns
+    -------
+    Axes or array of Axes
+        One per topic, or the one given.
 
+    Raises
+    ------
+    ValueError
+        If features have no names, or none of mutations, or `ax` is to hold several topics.
+
+    See Also
+    --------
+    match_catalogue
+
+    Examples
+    --------
     >>> import numpy as np, pandas as pd, unmix as um
     >>> types = [f"{a}[{change}]{b}" for change in ("C>A", "C>G", "C>T", "T>A", "T>C", "T>G") for a in "ACGT" for b in "ACGT"]
     >>> flat = um.PoissonNMF.from_factors(pd.DataFrame({"flat": np.ones(96)}, index=types)).result_

@@ -21,6 +21,36 @@ def similarity(fit: Fit, other: Fit | None = None, ax: Axes | None = None) -> Ax
 
     Rows are the topics of `fit`, the heaviest first. Columns are the same, or the topics of the `other` fit, each on the
     diagonal with its match; those without one come last. `unmix.analysis.match_topics` matches them.
+
+    Parameters
+    ----------
+    fit : Fit
+        Of any model.
+    other : Fit, default=None
+        Of the same features; by default the fit itself.
+    ax : Axes, default=None
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    Axes
+        Its `figure` saves it: `.figure.savefig("picture.png")`.
+
+    Raises
+    ------
+    ValueError
+        If the features are not the same.
+
+    See Also
+    --------
+    analysis.topic_distances, compare
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> ax = um.plot.similarity(fit)
     """
     rows = topic_order(fit)
     columns = rows

@@ -26,17 +26,35 @@ def stability(
 
     Parameters
     ----------
-    found
+    found : Stability
         The result.
-    what
+    what : str, default=None
         "topics": a bar for each topic, as long as its stability, pale where it is not stable; a point for each run, a line at
-        the floor, which unrelated topics would reach. "runs": a cell for each two topics of all runs, dark where they are alike,
-        those of a topic side by side: a stable topic is a dark square. "density": how far the topics of runs are from the
-        nearest others. By default all three, in one figure.
-    ax
+        the floor, which unrelated topics would reach. "runs": a cell for each two topics of all runs, dark where they are
+        alike, those of a topic side by side: a stable topic is a dark square. "density": how far the topics of runs are from
+        the nearest others. By default all three, in one figure.
+    ax : Axes, default=None
         Where to draw; by default a new figure.
 
-    Returns the array of the three panels, or the one Axes if `what` or `ax` is given.
+    Returns
+    -------
+    Axes or array of Axes
+        The three panels, or the one Axes if `what` or `ax` is given.
+
+    Raises
+    ------
+    ValueError
+        If `what` is none of these.
+
+    See Also
+    --------
+    stability
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> found = um.stability([[90, 10, 0], [80, 20, 10], [0, 10, 70], [10, 0, 80]], 2, runs=4, random_state=0)
+    >>> panels = um.plot.stability(found)
     """
     draw = {"topics": _topics, "runs": _runs, "density": _density}
     if what not in (None, *draw):

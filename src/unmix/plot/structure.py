@@ -32,23 +32,46 @@ def structure(
     ax: Axes | None = None,
     colours: Sequence[str] | None = None,
 ) -> Axes:
-    """Draw the proportions of all samples.
-
-    Parameters
-    ----------
-    group
-        Samples with the same value stand together: a column of `fit.metadata`, or one value per sample.
-    order
-        Samples stand by this number or date (within their group): a column of `fit.metadata`, or one value per sample; dates
-        may be text, as "2021-03-01" or "1 March 2021". By default similar samples stand side by side.
-    ax
-        Where to draw; by default a new figure.
-    colours
-        Of the topics; by default `topic_colours`.
+    """Draw the proportions of all samples: one thin column per sample, stacked by topic.
 
     Up to 60 samples with names have them below. Of more than 500 along a scale the bars are means: of samples that follow each
     other, and of all that have the same number or date. Of more than 2,000 without a scale a fair part is shown: the same share
     of each group, the same ones every time.
+
+    Parameters
+    ----------
+    fit : Fit
+        Of any model.
+    group : str or array-like, default=None
+        Samples with the same value stand together: a column of `fit.metadata`, or one value per sample.
+    order : str or array-like, default=None
+        Samples stand by this number or date (within their group): a column of `fit.metadata`, or one value per sample; dates
+        may be text, as "2021-03-01" or "1 March 2021". By default similar samples stand side by side.
+    ax : Axes, default=None
+        Where to draw; by default a new figure.
+    colours : sequence of str, default=None
+        Of the topics; by default `topic_colours`.
+
+    Returns
+    -------
+    Axes
+        Its `figure` saves it: `.figure.savefig("picture.png")`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, there are too few or too many values, or the order is not of numbers or dates.
+
+    See Also
+    --------
+    write_report, sc.pl.structure
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> ax = um.plot.structure(fit, group=["insects", "insects", "cats", "cats"])
     """
     names, labels = [""], np.zeros(len(fit.L), dtype=np.intp)
     if group is not None:

@@ -29,20 +29,43 @@ def top_features(
     ax: Axes | None = None,
     colours: Sequence[str] | None = None,
 ) -> Axes | NDArray[np.object_]:
-    """One panel per topic: the n features of `fit.top_features`, the most distinctive at the top.
+    """One panel per topic: the features of `fit.top_features`, the most distinctive at the top.
 
     The coloured bar is the share of the feature in the topic, the grey one behind it its share in all samples.
 
     Parameters
     ----------
-    topics
+    fit : Fit
+        Of any model.
+    n : int, default=10
+        How many of each topic.
+    topics : int or iterable of int, default=None
         Numbers of topics, from 1; by default all, the heaviest first.
-    ax
+    ax : Axes, default=None
         Where to draw one topic; by default a new figure with one panel per topic.
-    colours
+    colours : sequence of str, default=None
         Of the topics; by default `topic_colours`.
 
-    Returns an array of Axes, one per topic, or the one given.
+    Returns
+    -------
+    Axes or array of Axes
+        One per topic, or the one given.
+
+    Raises
+    ------
+    ValueError
+        If n is below 1, there is no such topic, or `ax` is to hold several.
+
+    See Also
+    --------
+    analysis.top_features
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> panels = um.plot.top_features(fit, n=2)
     """
     places = topic_places(fit, topics)
     if n < 1:

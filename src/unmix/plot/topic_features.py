@@ -35,18 +35,41 @@ def topic_features(
 
     Parameters
     ----------
-    topic
+    fit : Fit
+        Of any model.
+    topic : int
         The number of the topic, from 1.
-    against
+    against : str, default="rest"
         "rest": compared with the other topics, weighted by their shares. "next": with that one of them that uses the
         feature most, which only features of this topic alone survive.
-    n
+    n : int, default=20
         The most distinctive features, by √share × log lift, get their names, as far as there is room.
-    pseudocount
+    pseudocount : float, default=1.0
         Counts added to both sides of the comparison. The larger, the closer to zero are features with few counts, whose
         frequencies are mostly noise. See `unmix.analysis.log_fold_change`.
-    ax
+    ax : Axes, default=None
         Where to draw; by default a new figure.
+
+    Returns
+    -------
+    Axes
+        Its `figure` saves it: `.figure.savefig("picture.png")`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such topic, or no other one to compare with.
+
+    See Also
+    --------
+    plot.volcano : The same question with errors.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> ax = um.plot.topic_features(fit, 1)
     """
     k = topic_place(fit, topic)
     changes, overall = log_fold_change(fit, topic, against, pseudocount), fit.topics @ fit.shares

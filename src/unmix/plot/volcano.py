@@ -30,24 +30,45 @@ def volcano(
 ) -> Axes:
     """One point per feature: its shrunk log₂ fold change in the topic (across), and |z| on a square-root scale (up).
 
+    Colours tell the local false sign rate.
+
     Parameters
     ----------
-    differences
+    differences : Differences
         What `unmix.differences` found.
-    topic
+    topic : int
         The number of the topic, from 1.
-    y
+    y : str, default="z"
         "z": how many errors the change is from none. "frequency": how frequent the feature is in all samples, on a log scale,
         which makes it an MA plot.
-    n
+    n : int, default=20
         So many features, those of the largest |change × z| among the surely different, get their names as far as there is room;
         half of them, or more, are used more.
-    ymax
+    ymax : float, default=None
         Points above are shown there, as triangles.
-    ax
+    ax : Axes, default=None
         Where to draw; by default a new figure.
 
-    Colours tell the local false sign rate.
+    Returns
+    -------
+    Axes
+        Its `figure` saves it: `.figure.savefig("picture.png")`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such topic, or y is neither.
+
+    See Also
+    --------
+    differences, plot.differences
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> ax = um.plot.volcano(um.differences(fit, X), topic=1)
     """
     k = topic_place(differences, topic)
     if y not in ("z", "frequency"):

@@ -38,7 +38,32 @@ def write_choice(
 ) -> None:
     """Write one HTML file that shows what `unmix.choose_topics` found, in words, as a picture and as a table.
 
-    It works offline and from disk, and runs nothing. `command` is what made it, if there is something to show.
+    It works offline and from disk, and runs nothing.
+
+    Parameters
+    ----------
+    choice : Choice
+        From `unmix.choose_topics`.
+    path : str or PathLike
+        Where to, such as "choice.html".
+    title : str, default=None
+        What the page is called.
+    command : str, default=None
+        What made it, if there is something to show.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; what was there is then as it was.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, unmix as um
+    >>> choice = um.choose_topics([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]] * 5, range(1, 3), folds=2, random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     um.report.write_choice(choice, pathlib.Path(folder, "choice.html"))
+    ...     pathlib.Path(folder, "choice.html").stat().st_size > 1000
+    True
     """
     text = page(choice, clean(title if title is not None else "How many topics?"), command)
     with replacing(path) as temporary:

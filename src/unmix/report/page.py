@@ -43,20 +43,45 @@ def write_report(
 ) -> None:
     """Write one HTML file that shows a fit: who has which topics, what is in them, how they were found.
 
-    With `differences` (from `unmix.differences`) it also shows what sets topics apart, and marks the features that surely do;
-    with `stability` (from `unmix.stability`, with this fit as `reference`) which topics are found again, and with `freedom` (from
-    `unmix.freedom`) between which values proportions can move. Both also mark the cards of topics. `names` are what topics are
-    called: one for each, or those of some by their numbers, from 1. Names that are given on the page are kept in the copy that it
-    saves.
-
     The file works offline and from disk, and holds all it needs, in at most 15 MB: of more than 20,000 samples a fair part,
     and of the topics all weights above 1e-6 (more, where that would be too much; the page says so). Proportions are rounded
     to 1/65535, weights of features to 0.03 %.
 
+    Parameters
+    ----------
+    fit : Fit
+        Of any model.
+    path : str or PathLike
+        Where to, such as "report.html".
+    title : str, default=None
+        What the page is called.
+    differences : Differences, default=None
+        From `unmix.differences`: also shows what sets topics apart, and marks the features that surely do.
+    stability : Stability, default=None
+        From `unmix.stability`, with this fit as `reference`: also shows which topics are found again, and marks their cards.
+    freedom : Freedom, default=None
+        From `unmix.freedom`: also shows between which values proportions can move, and marks the cards of topics.
+    names : list of str, or mapping of int to str, default=None
+        What topics are called: one for each, or those of some by their numbers, from 1. Names that are given on the page are
+        kept in the copy that it saves.
+
+    Raises
+    ------
+    ValueError
+        If an analysis is of another fit, or names do not fit.
+    OSError
+        If it cannot be written; what was there is then as it was.
+
+    See Also
+    --------
+    Fit.with_names, plot.structure, report.write_choice
+
+    Examples
+    --------
     >>> import unmix as um, tempfile, pathlib
-    >>> fit = um.TopicModel(3, random_state=0).fit(um.datasets.digits()).result_
+    >>> fit = um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_report(fit, pathlib.Path(folder, "report.html"), title="Digits")
+    ...     write_report(fit, pathlib.Path(folder, "report.html"), title="Animals")
     ...     pathlib.Path(folder, "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     True
     """

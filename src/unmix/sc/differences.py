@@ -37,39 +37,61 @@ def differences(
 
     Parameters
     ----------
-    adata
+    adata : AnnData
         Cells that have been through `tl.topics`. All of its genes are tested, also those that the topics were not fitted to.
-    against, errors, held_out, pseudocount, random_state, n_jobs
-        As in `unmix.differences`.
-    groups
+    against : str or int, default="next"
+        What each topic is compared with: "next", the other topic that uses the gene most; "least", the one that uses it most
+        alike; "rest", all others by their shares; "average", all cells; or one topic, by its number.
+    errors : str, default="robust"
+        "robust": as large as residuals of cells say, but no smaller than those of Poisson counts. "poisson": those alone.
+    groups : str or array-like, default=None
         A column of `adata.obs`, such as the donor, or one value per cell: cells of a group are not independent of each other.
-    layer, use_raw
+    held_out : float, default=None
+        Part of the counts (0.5 is usual) that are kept from finding the topics and alone are tested.
+    pseudocount : float, default=1.0
+        How many counts' worth of belief there is, before any is seen, that all topics use a gene alike.
+    layer : str, default=None
         Where the counts are; by default where `tl.topics` took them from.
-    key
+    use_raw : bool, default=False
+        Whether they are in `adata.raw`.
+    key : str, default="topics"
         Under which name `tl.topics` or `tl.project` kept the topics.
-    key_added
+    key_added : str, default=None
         Under which name to keep the results; by default `key` and "_differences".
-    copy
+    random_state : int, Generator or RandomState, default=0
+        Decides what is held out.
+    n_jobs : int, default=None
+        Threads; None or −1 for all available cores. The result does not depend on it.
+    copy : bool, default=False
         Leave `adata` as it is, and return a copy with the results.
 
     Returns
     -------
-    None, or the copy. This is set, in the layout of `sc.tl.rank_genes_groups`, topics "1" to "K" being the groups and genes
-    standing by their scores, so that `sc.get.rank_genes_groups_df(adata, "3", key="topics_differences")` and
-    `sc.pl.rank_genes_groups(adata, key="topics_differences")` work:
+    AnnData or None
+        The copy, if asked for. `uns["topics_differences"]` is set, in the layout of `sc.tl.rank_genes_groups`, topics "1" to
+        "K" being the groups and genes standing by their scores: "names", "scores" (z), "logfoldchanges" (log₂, shrunk),
+        "pvals" (local false sign rates), "pvals_adj" (s-values: the part of wrong signs among all that are at least as sure),
+        "params", and "advice". Of genes without counts nothing is known: they come last, with a score of 0 and a rate of 1.
+        So `sc.get.rank_genes_groups_df(adata, "3", key="topics_differences")` and `sc.pl.rank_genes_groups(adata,
+        key="topics_differences")` work.
 
-    uns["topics_differences"]
-        "names", "scores" (z), "logfoldchanges" (log₂, shrunk), "pvals" (local false sign rates), "pvals_adj" (s-values: the part
-        of wrong signs among all that are at least as sure), "params", and "advice". Of genes without counts nothing is known:
-        they come last, with a score of 0 and a rate of 1.
+    Raises
+    ------
+    ValueError
+        If there are no topics under that name, counts are not where they should be, or an option does not mean anything.
 
-    >>> import anndata
-    >>> import unmix as um
-    >>> adata = anndata.AnnData(um.datasets.digits().csr)
-    >>> um.sc.tl.topics(adata, n_topics=3)
+    See Also
+    --------
+    differences, sc.tl.topics
+
+    Examples
+    --------
+    >>> import anndata, numpy as np, unmix as um
+    >>> adata = anndata.AnnData(np.array([[9.0, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]))
+    >>> um.sc.tl.topics(adata, n_topics=2)
     >>> um.sc.tl.differences(adata)
     >>> adata.uns["topics_differences"]["names"].dtype.names
-    ('1', '2', '3')
+    ('1', '2')
     """
     fit = to_fit(adata, key)
     source = adata.uns[key]["params"]

@@ -36,15 +36,40 @@ def structure(
 
     Parameters
     ----------
-    groupby
+    adata : AnnData
+        That has been through `tl.topics` or `tl.project`.
+    groupby : str or array-like, default=None
         Cells with the same value stand together: a column of `adata.obs`, or one value per cell.
-    order
+    order : str or array-like, default=None
         Cells stand by this number (within their group): a column of `adata.obs`, or one value per cell. By default like cells
         stand side by side.
-    key
+    key : str, default="topics"
         Under which name `tl.topics` or `tl.project` kept the topics.
-    ax, show
-        Where to draw, and whether to show it; see above.
+    ax : Axes, default=None
+        Where to draw; by default a new figure of pyplot.
+    show : bool, default=False
+        Whether to show it at once.
+
+    Returns
+    -------
+    Axes
+        With the picture.
+
+    Raises
+    ------
+    ValueError
+        If there are no topics under that name, or there is no such column.
+
+    See Also
+    --------
+    plot.structure
+
+    Examples
+    --------
+    >>> import anndata, numpy as np, unmix as um
+    >>> adata = anndata.AnnData(np.array([[9.0, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]))
+    >>> um.sc.tl.topics(adata, n_topics=2)
+    >>> ax = um.sc.pl.structure(adata)
     """
     axes = plot.structure(to_fit(adata, key), group=groupby, order=order, ax=ax, colours=colours_of(adata, key))
     if show:
@@ -61,7 +86,44 @@ def top_features(
     ax: Axes | None = None,
     show: bool = False,
 ) -> Axes | NDArray[np.object_]:
-    """The most distinctive genes of each topic: of all topics, or of those with these numbers (from 1)."""
+    """The most distinctive genes of each topic.
+
+    Parameters
+    ----------
+    adata : AnnData
+        That has been through `tl.topics` or `tl.project`.
+    n_genes : int, default=10
+        How many of each topic.
+    topics : int or iterable of int, default=None
+        Numbers of topics, from 1; by default all, the heaviest first.
+    key : str, default="topics"
+        Under which name `tl.topics` or `tl.project` kept the topics.
+    ax : Axes, default=None
+        Where to draw one topic; by default a new figure of pyplot with one panel per topic.
+    show : bool, default=False
+        Whether to show it at once.
+
+    Returns
+    -------
+    Axes or array of Axes
+        One per topic, or the one given.
+
+    Raises
+    ------
+    ValueError
+        If there are no topics under that name, or no such topic.
+
+    See Also
+    --------
+    plot.top_features, sc.tl.differences
+
+    Examples
+    --------
+    >>> import anndata, numpy as np, unmix as um
+    >>> adata = anndata.AnnData(np.array([[9.0, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]))
+    >>> um.sc.tl.topics(adata, n_topics=2)
+    >>> panels = um.sc.pl.top_features(adata, n_genes=2)
+    """
     colours = colours_of(adata, key)
     axes = plot.top_features(to_fit(adata, key), n=n_genes, topics=topics, ax=ax, colours=colours)
     if show:
@@ -72,7 +134,40 @@ def top_features(
 def convergence(
     adata: AnnData, *, key: str = "topics", ax: Axes | None = None, show: bool = False
 ) -> Axes | NDArray[np.object_]:
-    """How the fit approached its end."""
+    """How the fit approached its end.
+
+    Parameters
+    ----------
+    adata : AnnData
+        That has been through `tl.topics`.
+    key : str, default="topics"
+        Under which name it kept the topics.
+    ax : Axes, default=None
+        Where to draw the gap alone; by default a new figure of pyplot with two panels.
+    show : bool, default=False
+        Whether to show it at once.
+
+    Returns
+    -------
+    Axes or array of Axes
+        The two panels, or the one Axes if `ax` is given.
+
+    Raises
+    ------
+    ValueError
+        If there are no topics under that name, or they were projected.
+
+    See Also
+    --------
+    plot.convergence
+
+    Examples
+    --------
+    >>> import anndata, numpy as np, unmix as um
+    >>> adata = anndata.AnnData(np.array([[9.0, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]))
+    >>> um.sc.tl.topics(adata, n_topics=2)
+    >>> panels = um.sc.pl.convergence(adata)
+    """
     fit = to_fit(adata, key)
     if not len(fit.trace):
         raise ValueError(f"the topics under {key!r} were projected, not fitted; draw the model they came from")

@@ -14,7 +14,7 @@ from unmix.fit import Fit
 from unmix.format import kinds_by_arrays
 from unmix.models.beliefs import Prior
 from unmix.plot import topic_colours
-from unmix.types import Factor, Floats, Integers
+from unmix.types import Factor, Floats, Integers, as_names
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -85,6 +85,31 @@ def to_fit(adata: AnnData, key: str = "topics") -> Fit:
 
     Of an AnnData cut since then, it is the fit of the cells and genes that are left: topics are taken over those genes,
     and proportions are as they were.
+
+    Parameters
+    ----------
+    adata : AnnData
+        That has been through `tl.topics` or `tl.project`.
+    key : str, default="topics"
+        Under which name it keeps the topics.
+
+    Returns
+    -------
+    Fit
+        With all that unmix can tell of it.
+
+    Raises
+    ------
+    ValueError
+        If there are no topics under that name, or none of their genes are left.
+
+    Examples
+    --------
+    >>> import anndata, numpy as np, unmix as um
+    >>> adata = anndata.AnnData(np.array([[9.0, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]))
+    >>> um.sc.tl.topics(adata, n_topics=2)
+    >>> um.sc.to_fit(adata).n_topics
+    2
     """
     record = adata.uns.get(key)
     if f"{key}_loadings" not in adata.obsm or f"{key}_factors" not in adata.varm or not isinstance(record, Mapping):
@@ -102,8 +127,8 @@ def to_fit(adata: AnnData, key: str = "topics") -> Fit:
         trace=record["trace"].reset_index(drop=True),
         status=record["status"],
         loglik=float(record["loglik"]),
-        samples=np.array(adata.obs_names, dtype=str),
-        features=np.array(adata.var_names[genes], dtype=str),
+        samples=as_names([str(name) for name in adata.obs_names]),
+        features=as_names([str(name) for name in adata.var_names[genes]]),
         metadata=adata.obs,
         posterior=posterior,
         priors=_plain(record["priors"]) if "priors" in record else kinds_by_arrays(posterior),
@@ -112,7 +137,7 @@ def to_fit(adata: AnnData, key: str = "topics") -> Fit:
         data=_plain(record["data"]),
         text=json.loads(record["text"]) if "text" in record else None,
         remaining_gain=float(record.get("remaining_gain", np.nan)),
-        names=np.array(record["names"], dtype=str) if "names" in record else None,
+        names=as_names([str(name) for name in record["names"]]) if "names" in record else None,
     )
     return _settled(fit, record["scales"])
 
@@ -138,7 +163,27 @@ def was_projected(adata: AnnData, key: str) -> bool:
 
 
 def from_fit(fit: Fit, key: str = "topics") -> AnnData:
-    """An AnnData without X that holds a fit: its samples are the cells, its features the genes, its metadata `obs`."""
+    """An AnnData without X that holds a fit: its samples are the cells, its features the genes, its metadata `obs`.
+
+    Parameters
+    ----------
+    fit : Fit
+        Of any model.
+    key : str, default="topics"
+        Under which name to keep it.
+
+    Returns
+    -------
+    AnnData
+        As `tl.topics` would leave it.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> fit = um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_
+    >>> um.sc.from_fit(fit).obsm["X_topics"].shape
+    (4, 2)
+    """
     from anndata import AnnData
 
     cells = range(len(fit.L)) if fit.samples is None else fit.samples

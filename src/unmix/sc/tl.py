@@ -53,52 +53,67 @@ def topics(
 
     Parameters
     ----------
-    adata
+    adata : AnnData
         Annotated counts, cells × genes. In backed mode only the chosen matrix is read; if it would take more than half of the
         free memory, it is fitted from shards in a temporary folder.
-    n_topics
-        Number of topics; 10 by default.
-    model
+    n_topics : int, default=None
+        Number of topics; None is 10, or that of the estimator.
+    model : str or estimator, default="topics"
         {models} ("topics" is the multinomial topic model); or an
         estimator such as `unmix.LDA(10, alpha=0.1)`, which then brings its own options and is fitted itself.
-    layer, use_raw
-        Where the counts are: a layer, or `adata.raw` (of which the genes of `adata` are taken); by default `adata.X`.
-    mask_var
+    layer : str, default=None
+        Where the counts are; by default in `adata.X`.
+    use_raw : bool, default=False
+        Whether they are in `adata.raw` (of which the genes of `adata` are taken).
+    mask_var : str or array of bool, default=None
         Fit some of the genes only: a column of `adata.var`, such as "highly_variable", or True and False for each gene.
         Unlike PCA in scanpy, all genes are taken unless told otherwise.
-    key_added
+    key_added : str, default="topics"
         Under which name to keep the results.
-    random_state
-        Seed, Generator or RandomState.
-    copy
+    random_state : int, Generator or RandomState, default=0
+        Seed of all that is random.
+    copy : bool, default=False
         Leave `adata` as it is, and return a copy with the results. (Of a file that is open, a copy in memory.)
-    options
+    **options : dict
         Further parameters of the estimator, such as `tol=1e-6`, `refine=4`, `alpha=0.1`, `n_jobs=4`.
 
     Returns
     -------
-    None, or the copy. These are set, for `key_added="topics"`:
+    AnnData or None
+        The copy, if asked for.
 
-    obsm["X_topics"], varm["topics"]
-        Proportions, cells × topics, rows sum to one, as for `sc.pp.neighbors(use_rep="X_topics")`; topics, genes × topics,
-        columns sum to one.
-    obs["topics"], uns["topics_colors"]
-        The largest topic of each cell, "1" to "K" (missing for cells without counts), and the colours of topics in every
-        picture of unmix, which scanpy takes up.
-    uns["topics"]
-        "params", "trace", "status", "loglik", "kkt", "remaining_gain", "shares", "versions", "data", and what `to_fit` needs.
-    obsm["topics_loadings"], varm["topics_factors"]
-        L and F of X ≈ L Fᵀ. Bayesian models also keep their posteriors: `obsm["topics_posterior_L"]` and
-        `varm["topics_posterior_F"]`.
-    var["topics_mask"]
-        Which genes were fitted, if not all. The others have zeros in `varm`.
+    Raises
+    ------
+    ValueError
+        If what is there are no counts, genes share names, or an option does not mean anything.
 
-    >>> import anndata
-    >>> import unmix as um
-    >>> adata = anndata.AnnData(um.datasets.digits().csr)
-    >>> um.sc.tl.topics(adata, n_topics=3)
+    See Also
+    --------
+    sc.tl.project : The same topics in other cells.
+    sc.tl.differences : What sets topics apart.
+    sc.to_fit : The `Fit`.
+
+    Notes
+    -----
+    These are set, for `key_added="topics"`:
+
+    - `obsm["X_topics"]`, `varm["topics"]`: proportions, cells × topics, rows sum to one, as for
+      `sc.pp.neighbors(use_rep="X_topics")`; topics, genes × topics, columns sum to one.
+    - `obs["topics"]`, `uns["topics_colors"]`: the largest topic of each cell, "1" to "K" (missing for cells without counts), and
+      the colours of topics in every picture of unmix, which scanpy takes up.
+    - `uns["topics"]`: "params", "trace", "status", "loglik", "kkt", "remaining_gain", "shares", "versions", "data", and what
+      `to_fit` needs.
+    - `obsm["topics_loadings"]`, `varm["topics_factors"]`: L and F of X ≈ L Fᵀ. Bayesian models also keep their posteriors:
+      `obsm["topics_posterior_L"]` and `varm["topics_posterior_F"]`.
+    - `var["topics_mask"]`: which genes were fitted, if not all. The others have zeros in `varm`.
+
+    Examples
+    --------
+    >>> import anndata, numpy as np, unmix as um
+    >>> adata = anndata.AnnData(np.array([[9.0, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]))
+    >>> um.sc.tl.topics(adata, n_topics=2)
     >>> adata.obsm["X_topics"].shape, adata.varm["topics"].shape
-    ((1797, 3), (64, 3))
+    ((4, 2), (3, 2))
     """
     estimator = _estimator(model, n_topics, random_state, options)
     _check_writable(adata, copy)
@@ -136,21 +151,47 @@ def project(
 
     Parameters
     ----------
-    adata
+    adata : AnnData
         Cells to look at, with raw counts.
-    model
+    model : AnnData, Fit, estimator, str or PathLike
         An AnnData that has been through `tl.topics`, a `Fit`, a fitted estimator, or the path of a saved fit or its folder.
-    layer, use_raw
-        Where the counts are in `adata`, as in `tl.topics`.
-    key
+    layer : str, default=None
+        Where the counts are; by default in `adata.X`.
+    use_raw : bool, default=False
+        Whether they are in `adata.raw`.
+    key : str, default="topics"
         If the model is an AnnData: under which name it keeps its topics.
-    key_added, copy
-        As in `tl.topics`.
+    key_added : str, default="topics"
+        Under which name to keep the results.
+    copy : bool, default=False
+        Leave `adata` as it is, and return a copy with the results.
 
     Returns
     -------
-    None, or the copy. The same is set as by `tl.topics`, so that the same pictures can be drawn; topics and colours are
-    those of the model, there is no trace, and loadings are proportions times the counts of the cell.
+    AnnData or None
+        The copy, if asked for. The same is set as by `tl.topics`, so that the same pictures can be drawn; topics and colours
+        are those of the model, there is no trace, and loadings are proportions times the counts of the cell.
+
+    Raises
+    ------
+    ValueError
+        If what is there are no counts, or no gene has a name that the model knows.
+    TypeError
+        If the model is none of these.
+
+    See Also
+    --------
+    sc.tl.topics, Fit.transform
+
+    Examples
+    --------
+    >>> import anndata, numpy as np, unmix as um
+    >>> adata = anndata.AnnData(np.array([[9.0, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]))
+    >>> um.sc.tl.topics(adata, n_topics=2)
+    >>> query = anndata.AnnData(np.array([[5.0, 1, 0]]))
+    >>> um.sc.tl.project(query, adata)
+    >>> query.obs["topics"].tolist()
+    ['1']
     """
     estimator, colours = _fitted(model, key)
     _check_writable(adata, copy)

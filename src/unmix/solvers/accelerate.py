@@ -26,7 +26,24 @@ from unmix.types import Factor, Floats
 
 @dataclass(frozen=True)
 class SQUAREM(Solver[State]):
-    """Three plain iterations a step; kept only if the loss is no worse than after the second, so it never rises."""
+    """Three plain iterations a step; kept only if the loss is no worse than after the second, so it never rises.
+
+    Parameters
+    ----------
+    half : HalfStep, default=EM()
+        What a plain iteration is made of.
+
+    See Also
+    --------
+    solvers.DAAREM, solvers.Extrapolate
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.SQUAREM(), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
 
     half: HalfStep = field(default_factory=EM)
 
@@ -63,9 +80,29 @@ class History(State):
 
 @dataclass(frozen=True)
 class DAAREM(Solver[History]):
-    """One plain iteration a step, and a leap from the changes of the last `order` ones, which are then forgotten. A leap that
-    makes the loss rise gives way to the plain iteration (the original lets it rise by 0.01). Damping, by ρ, leaves γ a share
-    1 / (1 + 1.2^(25 − trust)) of its squared norm: leaps grow bolder the more of them were kept."""
+    """One plain iteration a step, and a leap from the changes of the last ones, which are then forgotten.
+
+    A leap that makes the loss rise gives way to the plain iteration (the original lets it rise by 0.01). Damping, by ρ,
+    leaves γ a share 1 / (1 + 1.2^(25 − trust)) of its squared norm: leaps grow bolder the more of them were kept.
+
+    Parameters
+    ----------
+    half : HalfStep, default=EM()
+        What a plain iteration is made of.
+    order : int, default=10
+        How many changes a leap is made of, at most.
+
+    See Also
+    --------
+    solvers.SQUAREM, solvers.Extrapolate
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.DAAREM(order=5), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
 
     half: HalfStep = field(default_factory=EM)
     order: int = 10

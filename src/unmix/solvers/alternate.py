@@ -13,7 +13,24 @@ ROUNDING = 1e-10  # a rise of the loss by a smaller part is none
 
 @dataclass(frozen=True)
 class Alternate(Solver[State]):
-    """One half-step on each side. A half-step that gives no guarantee names a `safe` one to redo the iteration with."""
+    """One half-step on each side. A half-step that gives no guarantee names a `safe` one to redo the iteration with.
+
+    Parameters
+    ----------
+    half : HalfStep
+        What updates a factor.
+
+    See Also
+    --------
+    solvers.Extrapolate : Faster.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.Alternate(um.solvers.EM()), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
 
     half: HalfStep
 

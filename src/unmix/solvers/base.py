@@ -29,33 +29,143 @@ class Stepper(Protocol[T_contra, S]):
 
 
 class HalfStep(ABC):
-    """One factor given the other."""
+    """One factor given the other: what most algorithms are. Subclasses are frozen dataclasses of their options.
+
+    See Also
+    --------
+    solvers.Alternate : Makes a solver of a half-step.
+    solvers.Extrapolate : Makes a faster one.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import unmix as um
+    >>> @dataclass(frozen=True)
+    ... class PatientEM(um.solvers.HalfStep):
+    ...     steps: int = 3
+    ...
+    ...     def __call__(self, side, fixed, moving, *, measure=False):
+    ...         return side.update("em", fixed, moving, measure=measure, steps=self.steps)
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=PatientEM(), tol=1e-3, random_state=0).fit(X).result_.status
+    'converged'
+    """
 
     @property
     def safe(self) -> HalfStep | None:
-        """If the loss may rise: a half-step to do the iteration again with, under which it never does."""
+        """HalfStep or None: where the loss may rise, a half-step to do the iteration again with, under which it never does."""
         return None
 
     @abstractmethod
     def __call__(
         self, side: Side, fixed: Factor, moving: Factor, *, measure: bool = False
     ) -> tuple[Factor, float | None]:
-        """The new rows of `moving`, and Σ x log λ at them if asked to measure it."""
+        """Move one factor.
+
+        Parameters
+        ----------
+        side : Side
+            The data, seen from the factor that moves.
+        fixed : array, m × K or n × K
+            The other factor.
+        moving : array, n × K or m × K
+            The factor as it is.
+        measure : bool, default=False
+            Whether the caller needs Σ x log λ.
+
+        Returns
+        -------
+        tuple of array and float or None
+            The new rows of `moving`, and Σ x log λ at them if asked to measure it.
+        """
 
 
 class Solver(ABC, Generic[P]):
-    """One iteration on both factors. `state_type` is what `start` and `step` return."""
+    """One iteration on both factors. `state_type` is what `start` and `step` return.
+
+    See Also
+    --------
+    solvers.run : The loop.
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> problem, rng = um.solvers.Problem(um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7]]), 2), np.random.default_rng(0)
+    >>> solver = um.solvers.Alternate(um.solvers.EM())
+    >>> state = solver.start(problem, rng.random((3, 2)), rng.random((3, 2)))
+    >>> solver.step(problem, state).loss < state.loss
+    True
+    """
 
     state_type: ClassVar[type[State]] = State
 
     @abstractmethod
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> P:
-        """The first state; `loss` is that of these factors, where the caller knows it."""
+        """The first state.
+
+        Parameters
+        ----------
+        problem : Problem
+            Data, number of topics, priors.
+        L : array, n × K
+            Loadings to start from.
+        F : array, m × K
+            Factors to start from.
+        loss : float, default=None
+            That of these factors, where the caller knows it.
+
+        Returns
+        -------
+        State
+            Of `state_type`.
+        """
 
     @abstractmethod
-    def step(self, problem: Problem, state: P) -> P: ...
+    def step(self, problem: Problem, state: P) -> P:
+        """One iteration.
+
+        Parameters
+        ----------
+        problem : Problem
+            Data, number of topics, priors.
+        state : State
+            What the last one returned.
+
+        Returns
+        -------
+        State
+            Of `state_type`.
+        """
 
     def restore(self, problem: Problem, saved: Record) -> P:
+        """The state that `State.save` was taken from.
+
+        Parameters
+        ----------
+        problem : Problem
+            Data, number of topics, priors.
+        saved : dict
+            Arrays and plain values.
+
+        Returns
+        -------
+        State
+            Of `state_type`.
+
+        Raises
+        ------
+        ValueError
+            If it is damaged, or one of other data.
+
+        Examples
+        --------
+        >>> import numpy as np, unmix as um
+        >>> problem, rng = um.solvers.Problem(um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7]]), 2), np.random.default_rng(0)
+        >>> solver = um.solvers.Alternate(um.solvers.EM())
+        >>> state = solver.start(problem, rng.random((3, 2)), rng.random((3, 2)))
+        >>> solver.restore(problem, state.save()).loss == state.loss
+        True
+        """
         names = {field.name for field in fields(self.state_type)}
         state: Any = self.state_type(**{name: value for name, value in saved.items() if name in names})
         (n, m), K = problem.X.shape, problem.n_topics

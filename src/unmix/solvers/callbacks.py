@@ -22,8 +22,26 @@ SPAN = 5  # iterations over which the progress bar looks how fast gains fall
 
 @dataclass
 class StopAtKKT:
-    """End the fit as converged once the largest KKT residual is at most `threshold`; look every `every` iterations. The fit's own
-    rule may end it before: with `tol=0` this one alone does, or `max_iter`."""
+    """End the fit as converged once the largest KKT residual is small.
+
+    Parameters
+    ----------
+    threshold : float
+        How small.
+    every : int, default=10
+        Look every so many iterations. The fit's own rule may end it before: with `tol=0` this one alone does, or `max_iter`.
+
+    See Also
+    --------
+    kkt, solvers.MeasureKKT
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, tol=0, max_iter=20, random_state=0, callbacks=[um.solvers.StopAtKKT(10, every=5)]).fit(X).result_.status
+    'converged'
+    """
 
     threshold: float
     every: int = 10
@@ -31,14 +49,31 @@ class StopAtKKT:
     def __call__(self, progress: Progress) -> str | None:
         if progress.row["iteration"] % self.every:
             return None
-        progress.row["kkt"] = progress.problem.kkt(progress.state)
+        progress.row["kkt"] = progress.problem.kkt(progress.state.point)
         return "converged" if progress.row["kkt"] <= self.threshold else None
 
 
 @dataclass
 class MeasureKKT:
-    """Write the largest KKT residual into the trace now and then: every iteration to begin with, then ever more rarely, so that
-    in all it costs little."""
+    """Write the largest KKT residual into the trace now and then, so rarely that in all it costs little.
+
+    Parameters
+    ----------
+    growth : float, default=1.5
+        Every iteration to begin with, then when there are so many times as many.
+
+    See Also
+    --------
+    plot.convergence
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> model = um.TopicModel(2, tol=0, max_iter=20, random_state=0, callbacks=[um.solvers.MeasureKKT()]).fit(X)
+    >>> bool(model.result_.trace["kkt"].count() > 3)
+    True
+    """
 
     growth: float = 1.5
     _next: int = field(default=1, repr=False)
@@ -49,12 +84,27 @@ class MeasureKKT:
             self._next = 1
         if iteration >= self._next:
             self._next = max(iteration + 1, round(self.growth * iteration))
-            progress.row["kkt"] = progress.problem.kkt(progress.state)
+            progress.row["kkt"] = progress.problem.kkt(progress.state.point)
 
 
 @dataclass
 class StopAfter:
-    """End the fit once so many seconds have passed since it began."""
+    """End the fit, as interrupted, once so many seconds have passed since it began.
+
+    Parameters
+    ----------
+    seconds : float
+        How many.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="ignore"):  # it tells that the fit was stopped early
+    ...     um.TopicModel(2, tol=0, random_state=0, callbacks=[um.solvers.StopAfter(seconds=0)]).fit(X).result_.status
+    'interrupted'
+    """
 
     seconds: float
 
@@ -64,7 +114,20 @@ class StopAfter:
 
 @dataclass
 class Log:
-    """One line every `every` iterations to the logger "unmix"."""
+    """Lines to the logger "unmix".
+
+    Parameters
+    ----------
+    every : int, default=10
+        One every so many iterations.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, tol=0, max_iter=20, random_state=0, callbacks=[um.solvers.Log(every=5)]).fit(X).result_.status
+    'max_iter'
+    """
 
     every: int = 10
 
@@ -83,9 +146,29 @@ class Log:
 
 @dataclass
 class Checkpoint:
-    """Save a resumable fit to `path` at most every `seconds`, and in the end; `model.resume(X, um.load(path))` goes on from it.
+    """Save a resumable fit now and then, and in the end. If it cannot be written, the fit goes on with a warning.
 
-    If it cannot be written, the fit goes on with a warning.
+    Parameters
+    ----------
+    path : str or PathLike
+        Where to; `model.resume(X, um.load(path))` goes on from it.
+    seconds : float, default=60.0
+        At most every so many.
+
+    See Also
+    --------
+    TopicModel.resume
+
+    Examples
+    --------
+    >>> import tempfile, unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     saving = um.solvers.Checkpoint(f"{folder}/run.safetensors", seconds=0)
+    ...     _ = um.TopicModel(2, tol=0, max_iter=5, random_state=0, callbacks=[saving]).fit(X)
+    ...     model = um.TopicModel(2, tol=0, max_iter=9, random_state=0).resume(X, um.load(saving.path))
+    >>> model.n_iter_ > 9  # those of the search before it too
+    True
     """
 
     path: str | os.PathLike[str]
@@ -110,8 +193,24 @@ class Checkpoint:
 
 
 class ProgressBar:
-    """A line in the terminal (stderr) while a fit runs: how far it is, iterations, objective, gain, KKT residual where it was
-    measured, time spent and about how much is left. Gone when the fit ends."""
+    """A line in the terminal (stderr) while a fit runs, gone when it ends; what `verbose=True` shows.
+
+    How far it is, iterations, objective, gain, KKT residual where it was measured, time spent and about how much is left.
+
+    Parameters
+    ----------
+    max_iter : int
+        Of the fit.
+    tol : float, default=0.0
+        Of the fit.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> with um.solvers.ProgressBar(max_iter=20) as bar:
+    ...     model = um.TopicModel(2, tol=0, max_iter=20, random_state=0, callbacks=[bar]).fit(X)
+    """
 
     def __init__(self, max_iter: int, tol: float = 0.0) -> None:
         from rich.console import Console

@@ -26,14 +26,48 @@ class _CD(HalfStep):
 
 @dataclass(frozen=True)
 class SN(_CD):
-    """Scalar Newton (Hien and Gillis): damped by self-concordance where a full step might overshoot. The loss never rises."""
+    """Scalar Newton (Hien and Gillis): damped by self-concordance where a full step might overshoot. The loss never rises.
+
+    Parameters
+    ----------
+    sweeps : int, default=4
+        Over the topics of each row, every iteration. More make an iteration dearer and go further.
+
+    See Also
+    --------
+    solvers.SCD
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.SN(sweeps=2), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
 
     rule: ClassVar[str] = "sn"
 
 
 @dataclass(frozen=True)
 class SCD(_CD):
-    """Sequential coordinate descent: full steps. Where the loss rises, the iteration is done again by `safe`."""
+    """Sequential coordinate descent: full steps. Where the loss rises, the iteration is done again by `safe`.
+
+    Parameters
+    ----------
+    sweeps : int, default=4
+        Over the topics of each row, every iteration. More make an iteration dearer and go further.
+
+    See Also
+    --------
+    solvers.CCD, solvers.Newton
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.SCD(sweeps=10), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
 
     rule: ClassVar[str] = "scd"
 
@@ -44,6 +78,23 @@ class SCD(_CD):
 
 @dataclass(frozen=True)
 class CCD(SCD):
-    """Cyclic coordinate descent: as `SCD`, with a second step on a topic that moved by half its value or more."""
+    """Cyclic coordinate descent: as `SCD`, with a second step on a topic that moved by half its value or more.
+
+    Parameters
+    ----------
+    sweeps : int, default=4
+        Over the topics of each row, every iteration. More make an iteration dearer and go further.
+
+    See Also
+    --------
+    solvers.SCD
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.CCD(), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
 
     rule: ClassVar[str] = "ccd"

@@ -11,7 +11,24 @@ from unmix.types import Factor
 
 @dataclass(frozen=True)
 class EM(HalfStep):
-    """`steps` EM updates of one factor. The loss never rises."""
+    """EM, that is the multiplicative updates of Lee and Seung. The loss never rises.
+
+    Parameters
+    ----------
+    steps : int, default=1
+        Updates of one factor before the other moves.
+
+    See Also
+    --------
+    solvers.Joint : Both factors at once.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.EM(steps=2), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
 
     steps: int = 1
 

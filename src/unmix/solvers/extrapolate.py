@@ -54,7 +54,26 @@ class Advance(NamedTuple):
 
 @dataclass(frozen=True)
 class Extrapolate(Solver[Momentum]):
-    """Wraps a half-step (each factor extrapolated as soon as it is updated) or any other solver (both after its step)."""
+    """Moves on along the last change, and takes that back where the loss rises: what `extrapolate=True` does.
+
+    Parameters
+    ----------
+    inner : HalfStep or Solver
+        A half-step (each factor extrapolated as soon as it is updated) or any other solver (both after its step).
+    period : int, default=20
+        Every so many iterations one is a plain one, from the best factors so far.
+
+    See Also
+    --------
+    solvers.Alternate, solvers.SQUAREM, solvers.DAAREM
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.Extrapolate(um.solvers.EM()), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
 
     inner: HalfStep | AnySolver
     period: int = 20

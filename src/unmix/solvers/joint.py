@@ -32,7 +32,19 @@ class Expected(State):
 
 @dataclass(frozen=True)
 class Joint(Solver[Expected]):
-    """Algorithm 4: columns of F sum to one."""
+    """Multiplicative updates of both factors from one pass (Geiger and Park, algorithm 4): columns of F sum to one.
+
+    See Also
+    --------
+    solvers.EM, solvers.PLSA
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.Joint(), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
 
     state_type: ClassVar[type[State]] = Expected
     takes_priors: ClassVar[bool] = False
@@ -60,7 +72,19 @@ class Joint(Solver[Expected]):
 
 @dataclass(frozen=True)
 class PLSA(Joint):
-    """Algorithm 6: besides, rows of L* = L / t sum to one."""
+    """`Joint` in which rows of L* = L / t sum to one, too (algorithm 6). Takes Dirichlet priors on topics and on proportions.
+
+    See Also
+    --------
+    solvers.Joint
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.PLSA(), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
 
     takes_priors: ClassVar[bool] = True
 

@@ -20,7 +20,26 @@ from unmix.types import Factor
 @renamed_arguments(enough="tolerance")
 @dataclass(frozen=True)
 class Newton(HalfStep):
-    """The loss never rises. A row ends its rounds when a step promises less than `tolerance` units of log-likelihood."""
+    """The default: one EM step, then Newton steps on each row. The loss never rises.
+
+    Parameters
+    ----------
+    rounds : int, default=1
+        Most Newton steps on a row, every iteration.
+    tolerance : float, default=0.1
+        A row ends its rounds when a step promises less than so many units of log-likelihood.
+
+    See Also
+    --------
+    solvers.SCD, solvers.EM
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.Newton(rounds=2), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
 
     rounds: int = 1
     tolerance: float = 0.1

@@ -30,9 +30,34 @@ from unmix.types import Factor, Floats, Record
 
 @dataclass(frozen=True)
 class Online:
-    """Mini-batches of `batch_size` samples; steps (offset + t)^−decay, decay in (0.5, 1].
+    """How online learning goes: mini-batches, and steps (offset + t)^−decay that shrink.
 
-    `total_samples`: how many samples a stream for `partial_fit` will have; None for as many as were seen so far.
+    Parameters
+    ----------
+    batch_size : int, default=2048
+        Samples of a mini-batch. Larger ones are steadier, smaller ones see the topics move sooner.
+    offset : float, default=10.0
+        Larger ones hold the first batches back.
+    decay : float, default=0.7
+        In (0.5, 1]: how fast steps shrink.
+    total_samples : float, default=None
+        How many samples a stream for `partial_fit` will have; None for as many as were seen so far.
+
+    Raises
+    ------
+    ValueError
+        If one of them is out of its range.
+
+    See Also
+    --------
+    LDA.partial_fit, TopicModel.partial_fit
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.datasets.correlated_topics("A")
+    >>> um.LDA(3, eta=0.1, online=um.Online(batch_size=20), max_iter=2, tol=0, random_state=0).fit(X).n_iter_
+    2
     """
 
     batch_size: int = 2048
@@ -121,7 +146,38 @@ class Streamed(Beliefs):
 @renamed_arguments(enough="tolerance")
 @dataclass(frozen=True)
 class StochasticVI:
-    """An iteration is one pass over all samples in mini-batches. The bound may fall a little now and then."""
+    """Online variational inference: an iteration is one pass over all samples in mini-batches. The bound may fall now and then.
+
+    Parameters
+    ----------
+    online : Online
+        Batch size and steps.
+    seed : int
+        Of the order of samples.
+    inner : int
+        Most iterations for a row of L.
+    tolerance : float
+        A row ends them once it changes by less than this part of its sum.
+    start_weight : float, default=1.0
+        What the counts of the start are worth in the running total; little, if it is random.
+
+    See Also
+    --------
+    Online, LDA
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> from unmix.models.beliefs import DirichletColumns, DirichletRows
+    >>> from unmix.models.variational import Variational
+    >>> X, rng = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]), np.random.default_rng(0)
+    >>> task = um.solvers.Inference(X, Variational(DirichletRows(np.full(2, 0.5)), DirichletColumns(np.full(3, 0.1))))
+    >>> beliefs = task.model.start(task.sides, X, rng.random((4, 2)), rng.random((3, 2)))
+    >>> solver = um.solvers.StochasticVI(um.Online(batch_size=2), seed=0, inner=5, tolerance=1e-4)
+    >>> _, status = um.solvers.run(task, solver, solver.start(task, *beliefs), max_iter=5, tol=0)
+    >>> status
+    'max_iter'
+    """
 
     online: Online
     seed: int
@@ -171,7 +227,29 @@ class StreamedFactors(State):
 
 @dataclass(frozen=True)
 class OnlineEM(Solver[StreamedFactors]):
-    """The same for maximum likelihood (or the mode under a prior on F): an iteration is one pass in mini-batches."""
+    """Online maximum likelihood (or the mode under a prior on F): an iteration is one pass in mini-batches.
+
+    Parameters
+    ----------
+    online : Online
+        Batch size and steps.
+    seed : int
+        Of the order of samples.
+    start_weight : float, default=1.0
+        What the counts of the start are worth in the running total; little, if it is random.
+
+    See Also
+    --------
+    Online, TopicModel
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> solver = um.solvers.OnlineEM(um.Online(batch_size=2), seed=0)
+    >>> um.TopicModel(2, online=solver.online, tol=0, max_iter=5, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
 
     online: Online
     seed: int

@@ -51,7 +51,19 @@ class _TripleSolver(Solver[Triple]):
 
 @dataclass(frozen=True)
 class PLSI(_TripleSolver):
-    """Algorithm 2: the weights have an update of their own."""
+    """For the triple C diag(w) Hᵀ of Zhang, Ding and Tang, algorithm 2: the weights have an update of their own.
+
+    See Also
+    --------
+    solvers.Normalized, maps.poisson_to_plsi
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.PLSI(), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
 
     def step(self, problem: Problem, state: Triple) -> Triple:
         C = _normalised(state.C * state.RH)
@@ -63,7 +75,19 @@ class PLSI(_TripleSolver):
 
 @dataclass(frozen=True)
 class Normalized(_TripleSolver):
-    """Algorithm 3: the weights collect what normalising takes from C and H."""
+    """For the triple C diag(w) Hᵀ of Zhang, Ding and Tang, algorithm 3: the weights collect what normalising takes from C and H.
+
+    See Also
+    --------
+    solvers.PLSI
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.Normalized(), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
 
     def step(self, problem: Problem, state: Triple) -> Triple:
         G = state.C * state.RH

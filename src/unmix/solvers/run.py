@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar
+
+import numpy as np
 
 from unmix.deprecation import renamed_arguments
 from unmix.fit import Fit
@@ -15,6 +17,11 @@ from unmix.types import STATUSES, Record, Status
 
 S = TypeVar("S", bound=Iterate)
 T = TypeVar("T", bound=Task[Any])
+
+# what a damaged state may fail with, and what the fields of a sound one hold, by their annotations
+DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
+TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
+TYPES |= dict.fromkeys(("Factor", "Floats"), (np.ndarray,))
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,34 @@ class Phase:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback is told after each iteration. It may fill in `row["kkt"]`, and return a status to end the fit."""
+    """What a callback is told after each iteration.
+
+    It may fill in `row["kkt"]`, and return a status to end the fit: "converged", "max_iter" or "interrupted".
+
+    Parameters
+    ----------
+    session : Session
+        The fit under way.
+    solver : Solver
+        What is at work.
+    state : State
+        Its last iterate.
+    gain : float
+        Of the objective in this iteration.
+
+    See Also
+    --------
+    solvers.StopAtKKT, solvers.Checkpoint
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> def enough(progress: um.solvers.Progress) -> str | None:
+    ...     return "converged" if progress.gain < 1e-3 and progress.row["stage"] == "fit" else None
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, tol=0, random_state=0, callbacks=[enough]).fit(X).result_.status
+    'converged'
+    """
 
     session: Session
     solver: AnyStepper
@@ -43,18 +77,40 @@ class Progress:
 
     @property
     def problem(self) -> AnyTask:
+        """Problem: what is optimised."""
         return self.session.task
 
     @property
     def trace(self) -> Trace:
+        """Trace: all rows so far."""
         return self.session.trace
 
     @property
     def row(self) -> Record:
+        """dict: the last row of the trace: `iteration`, `seconds`, `loglik`, `objective`, `kkt`, `stage`, `note`."""
         return self.trace.rows[-1]
 
     def fit(self, status: Status = "interrupted") -> Fit:
-        """The fit as it stands."""
+        """The fit as it stands.
+
+        Parameters
+        ----------
+        status : str, default="interrupted"
+            What it shall say of itself.
+
+        Returns
+        -------
+        Fit
+            That could be resumed.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> fits = []
+        >>> model = um.TopicModel(2, tol=0, max_iter=3, random_state=0, callbacks=[lambda progress: fits.append(progress.fit())])
+        >>> model.fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_.loglik == fits[-1].loglik
+        True
+        """
         return self.session.fit(self.solver, self.state, status)
 
 
@@ -76,9 +132,48 @@ def run(
 ) -> tuple[S, Status]:
     """Iterate until what is left to gain is at most `tol` per count, a callback says stop, Ctrl-C, or `max_iter`.
 
-    What is left is estimated as in `solvers.session`, from 20 iterations on. `tol=0` runs exactly `max_iter` iterations.
-    With `catch_interrupt=False` Ctrl-C is passed on, for runs that are part of another. Returns the last iterate and one of the
-    statuses of `Fit`; rows are added to the trace, if one is given.
+    What is left is estimated as in `solvers.session`, from 20 iterations on.
+
+    Parameters
+    ----------
+    task : Problem or Inference
+        What is optimised.
+    solver : Solver
+        How.
+    state : State
+        The first one, from `solver.start`.
+    trace : Trace, default=None
+        Rows are added to it, if one is given.
+    max_iter : int
+        Most iterations.
+    tol : float
+        Ends once so much per count is left to gain; 0 runs exactly `max_iter` iterations.
+    phase : str, default="fit"
+        What the rows of the trace call it.
+    catch_interrupt : bool, default=True
+        Whether Ctrl-C ends the run; if not it is passed on, for runs that are part of another.
+    callbacks : sequence of callables, default=()
+        Called with a `Progress` after every iteration.
+
+    Returns
+    -------
+    tuple of State and str
+        The last iterate, and "converged", "max_iter" or "interrupted".
+
+    Raises
+    ------
+    ValueError
+        If a callback returns something else than None or such a status.
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> problem, rng = um.solvers.Problem(um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7]]), 2), np.random.default_rng(0)
+    >>> solver = um.solvers.Alternate(um.solvers.Newton())
+    >>> first = solver.start(problem, rng.random((3, 2)), rng.random((3, 2)))
+    >>> last, status = um.solvers.run(problem, solver, first, max_iter=30, tol=0)
+    >>> last.loss < first.loss, status
+    (True, 'max_iter')
     """
     recording = trace is not None or bool(callbacks)
     session = Session(task, trace=Trace() if trace is None else trace, recording=recording)
@@ -158,14 +253,31 @@ def restored(solver: Stepper[T, S], task: T, fit: Fit) -> S | None:
     if saved.get("solver") != repr(solver):
         return None
     try:
-        return solver.restore(task, {name: value for name, value in saved.items() if name not in ("solver", "session")})
-    except (KeyError, TypeError, ValueError, AttributeError):
+        state = solver.restore(
+            task, {name: value for name, value in saved.items() if name not in ("solver", "session")}
+        )
+        check_types(state)
+    except DAMAGED:
         return None
+    return state
+
+
+def check_types(state: Any) -> None:
+    """Raises if a number, a word or an array of an iterate, or of what it carries along, is none."""
+    for field in fields(state):
+        value, kinds = getattr(state, field.name), TYPES.get(str(field.type), (object,))
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds and object not in kinds):
+            raise TypeError(f"{field.name} is {type(value).__name__}, not {field.type}")
+        if is_dataclass(value):
+            check_types(value)
 
 
 def resume(session: Session, phases: Sequence[Phase], fit: Fit) -> Any:
     """Make the session that of a fit that was left off; the iterate of the phase it was in."""
-    session.restore(fit)
+    try:
+        session.restore(fit)
+    except DAMAGED as error:
+        raise ValueError(f"the state of the fit to go on with is damaged ({error}); start anew") from error
     phase = next((phase for phase in phases if phase.name == session.counters.phase), phases[-1])
     state = restored(phase.solver, session.task, fit)
     if state is None:

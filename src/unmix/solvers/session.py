@@ -37,16 +37,64 @@ AnyStepper = Stepper[Any, Any]
 
 @dataclass
 class Trace:
-    """What happened, one row per iteration. `seconds` run from the creation of the trace, set-up included."""
+    """What happened, one row per iteration.
+
+    Parameters
+    ----------
+    rows : list of dict, default=[]
+        Those so far.
+    started : float, default=now
+        When: `seconds` run from the creation of the trace, set-up included.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> trace = um.solvers.Trace()
+    >>> trace.add({"loglik": -2.0, "objective": -2.0}, "fit")
+    >>> trace.table()["objective"].tolist()
+    [-2.0]
+    """
 
     rows: list[Record] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
 
     def add(self, metrics: Mapping[str, float], stage: str, note: str = "") -> None:
+        """Add a row.
+
+        Parameters
+        ----------
+        metrics : mapping of str to float
+            "loglik" and "objective", and perhaps more columns.
+        stage : str
+            The phase of the fit.
+        note : str, default=""
+            What to say of this iteration.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> trace = um.solvers.Trace()
+        >>> trace.add({"loglik": -2.0, "objective": -2.0}, "fit", note="start")
+        >>> len(trace.rows)
+        1
+        """
         row: Record = {"iteration": len(self.rows), "seconds": time.perf_counter() - self.started}
         self.rows.append(row | dict(metrics) | {"kkt": np.nan, "stage": stage, "note": note})
 
     def table(self) -> pd.DataFrame:
+        """All rows.
+
+        Returns
+        -------
+        DataFrame
+            As `Fit.trace`.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> um.solvers.Trace().table().columns.tolist()
+        ['iteration', 'seconds', 'loglik', 'objective', 'kkt', 'stage', 'note']
+        """
         more = [name for name in self.rows[0] if name not in COLUMNS] if self.rows else []
         return pd.DataFrame(self.rows, columns=COLUMNS + more)
 

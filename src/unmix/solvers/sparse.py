@@ -24,7 +24,18 @@ from unmix.types import Factor, Floats
 
 @dataclass(frozen=True)
 class SparseL1(Joint):
-    """For l1-normalised topics."""
+    """What `SparsePoissonNMF` uses for l1-normalised topics.
+
+    See Also
+    --------
+    SparsePoissonNMF
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> um.solvers.SparseL1()
+    SparseL1()
+    """
 
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> Expected:
         scales = column_sums(F) / (1 + _sparsity(problem).weight)
@@ -41,7 +52,18 @@ class LeftExpected(State):
 
 @dataclass(frozen=True)
 class SparseL2(Solver[LeftExpected]):
-    """For l2-normalised topics."""
+    """What `SparsePoissonNMF` uses for l2-normalised topics.
+
+    See Also
+    --------
+    SparsePoissonNMF
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> um.solvers.SparseL2()
+    SparseL2()
+    """
 
     state_type: ClassVar[type[State]] = LeftExpected
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from unmix.engines.base import Arrays, Visit, Visited
+from unmix.kernels import Workspace
 from unmix.models.priors import Gamma
 from unmix.models.streaming import StreamedProblem, Streaming, by_tile, left_side
 from unmix.shards import Tile
@@ -122,7 +123,7 @@ class Advance(Visit):
         F = shared["F"]
         m, K = F.shape
         sums, v, xlog, penalty, loadings = FeatureSums.zeros(m, K), np.zeros(K), 0.0, 0.0, []
-        u = column_sums(F)
+        u, workspace = column_sums(F), Workspace()
         even = np.divide(1 / K, u, out=np.zeros(K), where=u > 0)
         pairs = (
             ((tile, np.outer(tile.sample_totals, even).astype(F.dtype, copy=False)) for tile in tiles)
@@ -130,9 +131,10 @@ class Advance(Visit):
             else by_tile(tiles, before)
         )
         for tile, start in pairs:
-            L, measured = self.half(left_side(tile, self.prior, K), F, start, measure=True)
+            sides = Sides(tile, workspace)
+            L, measured = self.half(left_side(sides, self.prior, K), F, start, measure=True)
             assert measured is not None
-            Sides(tile).right.add_sums(L, F, sums)
+            sides.right.add_sums(L, F, sums)
             v += column_sums(L)
             xlog += measured
             penalty += self.prior.penalty(L) if self.prior is not None else 0.0

@@ -25,8 +25,34 @@ FIRST, CEILING, GROWTH, SHRINKAGE = 0.8, 0.99, 1.05, 0.75  # of β, by which `Ex
 @renamed_arguments(enough="tolerance", learn_alpha="learn_prior")
 @dataclass(frozen=True)
 class CAVI:
-    """`inner` most iterations for a row of L before F moves (0: both move together), fewer once a row changes by less than
-    `tolerance` of its sum. `learn_prior`: the prior of the rows is fitted too."""
+    """Coordinate ascent for every variational model: q(L), then q(F). The bound never falls.
+
+    Parameters
+    ----------
+    inner : int, default=0
+        Most iterations for a row of L before F moves; 0: both move together.
+    tolerance : float, default=1e-4
+        A row ends its inner iterations once it changes by less than this part of its sum.
+    learn_prior : bool, default=False
+        Whether the prior of the rows is fitted too.
+
+    See Also
+    --------
+    solvers.ExtrapolatedVI, LDA
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> from unmix.models.beliefs import DirichletColumns, DirichletRows
+    >>> from unmix.models.variational import Variational
+    >>> X, rng = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]), np.random.default_rng(0)
+    >>> task = um.solvers.Inference(X, Variational(DirichletRows(np.full(2, 0.5)), DirichletColumns(np.full(3, 0.1))))
+    >>> beliefs = task.model.start(task.sides, X, rng.random((4, 2)), rng.random((3, 2)))
+    >>> solver = um.solvers.CAVI(inner=5)
+    >>> _, status = um.solvers.run(task, solver, solver.start(task, *beliefs), max_iter=5, tol=0)
+    >>> status
+    'max_iter'
+    """
 
     inner: int = 0
     tolerance: float = 1e-4
@@ -81,10 +107,38 @@ class Extrapolated(Beliefs):
 
 @dataclass(frozen=True)
 class ExtrapolatedVI:
-    """`CAVI` that moves on along its last change, q(F) + β (q(F) − last q(F)) in parameters, and q(L) alike; with inner
-    iterations, q(F) takes as long a step as its prior knows (`Prior.moved`). Where the bound falls, the step is taken back and
-    the next one is without momentum, with a smaller β; where that falls too, it is `CAVI`'s: so the bound never falls. The first
-    `settling` steps are without momentum."""
+    """`CAVI` that moves on along its last change, q(F) + β (q(F) − last q(F)) in parameters, and q(L) alike.
+
+    With inner iterations, q(F) takes as long a step as its prior knows (`Prior.moved`). Where the bound falls, the step is
+    taken back and the next one is without momentum, with a smaller β; where that falls too, it is `CAVI`'s: so the bound
+    never falls.
+
+    Parameters
+    ----------
+    inner : int, default=0
+        Most iterations for a row of L before F moves; 0: both move together.
+    tolerance : float, default=1e-4
+        A row ends its inner iterations once it changes by less than this part of its sum.
+    settling : int, default=0
+        The first so many steps are without momentum.
+
+    See Also
+    --------
+    solvers.CAVI
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> from unmix.models.beliefs import DirichletColumns, DirichletRows
+    >>> from unmix.models.variational import Variational
+    >>> X, rng = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]), np.random.default_rng(0)
+    >>> task = um.solvers.Inference(X, Variational(DirichletRows(np.full(2, 0.5)), DirichletColumns(np.full(3, 0.1))))
+    >>> beliefs = task.model.start(task.sides, X, rng.random((4, 2)), rng.random((3, 2)))
+    >>> solver = um.solvers.ExtrapolatedVI()
+    >>> _, status = um.solvers.run(task, solver, solver.start(task, *beliefs), max_iter=5, tol=0)
+    >>> status
+    'max_iter'
+    """
 
     inner: int = 0
     tolerance: float = 1e-4

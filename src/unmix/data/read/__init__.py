@@ -55,6 +55,7 @@ READERS = {
     ".h5ad": Reader("AnnData file", h5ad.read_h5ad, frozenset({"layer", "raw"})),
     ".csv": Reader("CSV table", tables.read_csv, TABLE),
     ".tsv": Reader("TSV table", tables.read_tsv, TABLE),
+    ".all": Reader("TSV table of SigProfiler", tables.read_tsv, TABLE),
     ".parquet": Reader("Parquet table", tables.read_parquet, SHEET),
     ".xlsx": Reader("Excel table", excel.read_xlsx, SHEET),
     ".txt": Reader("text, one document a line", text.read_txt, LINES),
@@ -87,7 +88,7 @@ def read(
     ngrams: int | tuple[int, int] = 1,
     like: Fit | None = None,
 ) -> Counts | Shards:
-    """Counts from a file or folder, samples × features; its name and contents tell the format.
+    r"""Counts from a file or folder, samples × features; its name and contents tell the format.
 
     Matrices
         `.npz` (saved by `scipy.sparse.save_npz`), `.npy` (two dimensions), `.mtx[.gz]` or `.mm` (MatrixMarket), `.ldac`
@@ -104,7 +105,8 @@ def read(
         columns of text are metadata. Where labels say for certain that rows are features (the header `gene`, mutation
         types, cell barcodes on top …) the table is transposed, with a warning. Long: three columns whose headers say
         sample, feature and count (or cell, gene, umi; doc, word, n; …). A `.txt` of numbers between tabs is a table too.
-        Where types of mutations stand in two columns, "C>A" and "ACA", they become A[C>A]A.
+        Where types of mutations stand in two columns, "C>A" and "ACA", they become A[C>A]A. SigProfiler's `.SBS96.all` and
+        the like are tables between tabs.
     Texts
         A folder of `.txt` files, or of folders of them; a `.txt[.gz]` with one document per line; `.jsonl[.gz]` with a
         field `text`; a table with a column `text`. A column such as `id` or `doc_id` names the documents, or else one
@@ -116,34 +118,68 @@ def read(
 
     Parameters
     ----------
-    transpose
+    path : str or PathLike
+        The file or folder.
+    layer : str, default=None
+        Of `.h5ad`, where the counts are if not in X; of a 10x `.h5` file, which genome.
+    raw : bool, default=False
+        Of `.h5ad`, whether the counts are in `raw`.
+    transpose : bool, default=None
         True if the rows of a table or matrix are features, False if they are samples; None decides by the labels.
-    metadata
+    metadata : str or PathLike, default=None
         A CSV or TSV file with more about the samples, matched by a column with their names, or else row by row.
-    text_column
+    text_column : str, default=None
         The column or field that holds the texts, if it is not called `text`.
-    id_column, title_column
+    id_column, title_column : str, default=None
         The columns or fields that name the texts and that hold their titles, if others are wanted than are found.
-    snippets
+    snippets : bool, default=False
         Whether to keep how each text begins, up to 200 letters, in a column `snippet` of the metadata.
-    encoding
-        Of texts and tables, such as "latin-1" or "cp1252".
-    skip_bad
+    encoding : str, default=None
+        Of texts and tables, such as "latin-1" or "cp1252". Files of a folder that are UTF-8 all the same are read as such.
+    skip_bad : bool, default=False
         Whether to go on without the files of a folder of texts that cannot be read.
-    min_df, max_df
+    min_df, max_df : int or float, default=None
         Words in fewer or more documents than this are left out: numbers of documents, or shares if they are floats.
         By default none is too frequent, and a word must be in 1, 2 or 5 documents where there are fewer than 10, fewer
         than 100, or more.
-    stop_words
+    stop_words : str, list of str, PathLike or None, default="english"
         Words not to count: "english", another language ("german", …; it needs `pip install 'unmix[text]'`), None, a list,
         or a file with one word per line.
-    ngrams
+    ngrams : int or tuple of two int, default=1
         2 counts pairs of neighbouring words as well as words, (2, 2) pairs alone.
-    like
+    like : Fit, default=None
         A fit made from texts: new texts are counted in the same way, and the columns are the features of the fit.
         It has no effect on tables of counts and matrices.
+
+    Returns
+    -------
+    Counts or Shards
+        With names and metadata, as far as the file has them.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it cannot be read as counts; it names the file, the place and the remedy. Or if an option means nothing here.
+    ImportError
+        If the format needs a package that is not installed; it says which.
+
+    See Also
+    --------
+    read_texts : Texts in memory.
+    shard : What does not fit into memory.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, unmix as um
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "counts.csv")
+    ...     _ = path.write_text("sample,ant,bee\na,3,0\nb,1,2\n")
+    ...     um.read(path)
+    Counts(2 samples × 2 features, 3 nonzeros, total 6)
     """
-    path = _existing(path)
+    path = existing(path)
     options = ReadOptions(
         layer=layer,
         raw=raw,
@@ -161,9 +197,9 @@ def read(
         like=like,
     )
     if is_shards(path):
-        for name in [*options.given(*BY_FORMAT, *OF_TEXTS), *(["metadata"] if metadata is not None else [])]:
+        for name in options.given(*BY_FORMAT, *OF_TEXTS):
             raise ValueError(f"{path}: {name} means nothing for shards, which are as they were made; leave it out")
-        return Shards(path)
+        return Shards(path) if metadata is None else _described(Shards(path), Path(metadata), encoding)
     with errors_about(path):
         raw_counts = load(path, options)
     if metadata is not None:
@@ -176,6 +212,16 @@ def read(
     for note in raw_counts.notes:
         warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
     return counts
+
+
+def _described(shards: Shards, metadata: Path, encoding: str | None) -> Shards:
+    names = None if shards.samples is None else shards.samples.tolist()
+    raw = RawCounts(shards, names, metadata=shards.metadata)
+    with errors_about(metadata):
+        join_metadata(raw, metadata, encoding)
+    for note in raw.notes:
+        warnings.warn(f"{metadata}: {note}", UserWarning, stacklevel=3)
+    return shards.with_metadata(raw.metadata)
 
 
 def read_texts(
@@ -194,15 +240,42 @@ def read_texts(
 
     Parameters
     ----------
-    texts
+    texts : iterable of str
         A list of strings, a column of a DataFrame, …
-    samples
+    samples : array-like of str, default=None
         Names of the texts; of a column of a DataFrame, its index, unless that is a mere count of its rows.
-    metadata
+    metadata : DataFrame, default=None
         One row a text.
-    snippets, min_df, max_df, stop_words, ngrams, like
-        As in `unmix.read`.
+    snippets : bool, default=False
+        Whether to keep how each text begins, up to 200 letters, in a column `snippet` of the metadata.
+    min_df, max_df : int or float, default=None
+        Words in fewer or more documents than this are left out: numbers of documents, or shares if they are floats.
+        By default none is too frequent, and a word must be in 1, 2 or 5 documents where there are fewer than 10, fewer
+        than 100, or more.
+    stop_words : str, list of str, PathLike or None, default="english"
+        Words not to count: "english", another language ("german", …; it needs `pip install 'unmix[text]'`), None, a list,
+        or a file with one word per line.
+    ngrams : int or tuple of two int, default=1
+        2 counts pairs of neighbouring words as well as words, (2, 2) pairs alone.
+    like : Fit, default=None
+        A fit made from texts: new texts are counted in the same way, and the columns are the features of the fit.
 
+    Returns
+    -------
+    Counts
+        Its `text` remembers how words were counted.
+
+    Raises
+    ------
+    ValueError
+        If texts is one string, or an entry is none; or an option does not mean anything.
+
+    See Also
+    --------
+    read : Texts in files.
+
+    Examples
+    --------
     >>> import unmix as um
     >>> um.read_texts(["Red roses and red wine", "White wine", "White roses"]).features.tolist()
     ['red', 'roses', 'white', 'wine']
@@ -235,7 +308,7 @@ def is_shards(path: str | os.PathLike[str]) -> bool:
 def memory_for(path: str | os.PathLike[str], **asked: Any) -> float | None:
     """About how many bytes a fit of this file takes if it is read as a whole; None where only reading it would tell. The options
     are those of `read`."""
-    path = _existing(path)
+    path = existing(path)
     try:
         if _reader(path).kind not in SIZE_KNOWN:
             return None
@@ -264,13 +337,13 @@ def name_of(path: str | os.PathLike[str]) -> str:
 
 def kind_of(path: str | os.PathLike[str]) -> str:
     """What a file or folder is, in a few words; the matrix in it is not read."""
-    path = _existing(path)
+    path = existing(path)
     with errors_about(path):
         reader = _reader(path)
         return "TSV table" if reader.load is text.read_txt and text.is_table(path) else reader.kind
 
 
-def _existing(path: str | os.PathLike[str]) -> Path:
+def existing(path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file; check the name and the folder")

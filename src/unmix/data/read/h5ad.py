@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from unmix.data.read import old_h5ad
 from unmix.data.read.blocks import NONZEROS, ROWS, ByRows
 from unmix.data.read.files import extra, opened_hdf5, unless_damaged
-from unmix.data.read.raw_counts import SMALLER, RawCounts, ReadOptions, listed, require_room, with_sound_indices
+from unmix.data.read.raw_counts import SMALLER, RawCounts, ReadOptions, require_room, with_sound_indices
 from unmix.data.read.tenx import stored_rows
 from unmix.memory import require
 
@@ -59,11 +59,12 @@ def _read(file: Any, options: ReadOptions, path: Path | None) -> RawCounts:
     obs, names = file["obs"], file["raw/var" if "raw/var" in file else "raw.var"] if options.raw else file["var"]
     note = _not_counts(wanted, matrices)
     features = _names(names)
-    if path is not None:
-        return RawCounts(stream_element(path, element), _names(obs), features, notes=[note] if note else [])
-    _check_room(element)
     old = old_h5ad.is_old(obs)
     metadata = old_h5ad.table_of(obs, file.get("uns", ())) if old else read_elem(obs)
+    if path is not None:
+        matrix, samples = stream_element(path, element), metadata.index.tolist()
+        return RawCounts(matrix, samples, features, metadata.reset_index(drop=True), notes=[note] if note else [])
+    _check_room(element)
     matrix = old_h5ad.matrix_of(element) if old else with_sound_indices(read_elem(element))
     return RawCounts(
         matrix, metadata.index.tolist(), features, metadata.reset_index(drop=True), notes=[note] if note else []
@@ -119,22 +120,6 @@ def _dense_rows(path: Path, place: str, start: int) -> Iterator[NDArray]:
         step = max(1, min(ROWS, NONZEROS // max(1, m)))
         for first in range(start, n, step):
             yield file[place][first : min(first + step, n)]
-
-
-def obs_column(path: Path, name: str) -> NDArray:
-    """A column of obs alone, as text."""
-    from anndata.io import read_elem
-
-    with opened_anndata(path) as file:
-        if old_h5ad.is_old(file["obs"]):
-            table = old_h5ad.table_of(file["obs"], file.get("uns", ()))
-            if name not in table:
-                raise ValueError(f"no column {name!r} in obs; there is {listed(table)}")
-            return np.asarray(table[name]).astype(str)
-        if name not in file["obs"]:
-            known = [column for column in file["obs"] if column != file["obs"].attrs.get("_index")]
-            raise ValueError(f"no column {name!r} in obs; there is {listed(known)}")
-        return np.asarray(read_elem(file["obs"][name])).astype(str)
 
 
 def _matrices(file: Any) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def load_mtx(path: Path) -> NDArray[np.float64] | sp.coo_array:
     with opened(path) as file:
         header = _header(file)
         require_room(*header.shape, header.entries * (1 + header.symmetric))
-        table = _body(file)
+        table = _body(file, header)
     _check_size(len(table), table.shape[1], header)
     if header.dense:
         return _numbers(table, 0, "value").reshape(header.shape, order="F")
@@ -100,12 +100,18 @@ def _header(file: IO[bytes]) -> Header:
     return Header(dense, field == "pattern", symmetry == "symmetric", (rows, columns), entries)
 
 
-def _body(file: IO[bytes]) -> pd.DataFrame:
+def _body(file: IO[bytes], header: Header) -> pd.DataFrame:
+    """All entries, some lines at a time: a file that has more of them than it promised is not read to its end."""
+    parts, lines = [], 0
     try:
-        with _readable():
-            return pd.read_csv(file, **MARKET)
+        with _readable(), pd.read_csv(file, **MARKET, chunksize=min(LINES, header.entries + 1)) as tables:
+            for table in tables:
+                lines += len(table)
+                _check_size(min(lines, header.entries + 1), table.shape[1], header, more=True)
+                parts.append(table)
     except pd.errors.EmptyDataError:
-        return pd.DataFrame()
+        pass
+    return pd.concat(parts) if parts else pd.DataFrame()
 
 
 @contextmanager

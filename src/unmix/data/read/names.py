@@ -15,6 +15,7 @@ from unmix.data.read.files import first_line, lines_of, opened_text
 from unmix.data.read.labels import names_samples
 from unmix.data.read.matrices import ONLY_EMPTY_IS_MISSING
 from unmix.data.read.raw_counts import RawCounts, listed
+from unmix.data.spreadsheet import unguarded_table
 
 FEATURES_FILE, VOCABULARY_FILE, SAMPLES_FILE = "features.txt", "vocab.txt", "samples.csv"  # may lie beside a matrix
 T = TypeVar("T", list[str], pd.DataFrame)
@@ -91,11 +92,13 @@ def table_of(file: Path, encoding: str | None = None, **options: Any) -> pd.Data
     separator = "\t" if ".tsv" in file.name.lower()[-7:] else ","
     with opened_text(file, encoding) as text:
         try:
-            return pd.read_csv(text, sep=separator, **ONLY_EMPTY_IS_MISSING, **options).apply(whole_numbers)
+            table = pd.read_csv(text, sep=separator, **ONLY_EMPTY_IS_MISSING, **options)
         except pd.errors.EmptyDataError as error:
             raise ValueError("there is nothing in it") from error
         except pd.errors.ParserError as error:
             raise ValueError(first_line(error)) from error
+    header, table = unguarded_table(list(map(str, table.columns)), table)
+    return table.set_axis(header, axis=1).apply(whole_numbers)
 
 
 def whole_numbers(column: pd.Series) -> pd.Series:

@@ -22,6 +22,7 @@ from unmix.data.read.tables import (
     counts_in,
     first_column_names,
     is_text_field,
+    natural,
     numbered,
     numbers_in,
     plain_columns,
@@ -31,7 +32,7 @@ from unmix.data.read.tables import (
     stands_for_something,
     the_right_way_round,
 )
-from unmix.data.read.text_blocks import counted_blocks
+from unmix.data.read.text_blocks import LONGEST, counted_blocks
 from unmix.data.read.titles import may_name, naming
 
 
@@ -106,6 +107,7 @@ def _text_column(chunks: Chunks, header: list[str], options: ReadOptions) -> int
 
 
 def _texts(chunks: Chunks, header: list[str], text: int, options: ReadOptions) -> RawCounts | None:
+    others = [column for column in range(len(header)) if column != text and header[column] != ""]
     wanted = [j for j, name in enumerate(header) if j != text and may_name(name, options)]
     names: dict[str, list[str]] = {header[column]: [] for column in wanted}
     kinds: set[tuple[int, str]] = set()
@@ -121,7 +123,25 @@ def _texts(chunks: Chunks, header: list[str], text: int, options: ReadOptions) -
         for _, table in chunks.tables():
             yield from as_names(table[text])
 
-    return counted_blocks(documents, options, naming=named, column=header[text])
+    raw = counted_blocks(documents, options, naming=named, column=header[text])
+    raw.metadata = _described(chunks, header, [column for column in others if header[column] not in named.dropped])
+    return raw
+
+
+def _described(chunks: Chunks, header: list[str], columns: list[int]) -> pd.DataFrame | None:
+    """Some columns of the whole table, but for those of long texts."""
+    if not columns:
+        return None
+    parts: dict[int, list[pd.Series]] = {column: [] for column in columns}
+    for _, table in chunks.tables():
+        for column in list(parts):
+            cells = table[column]
+            if cells.dtype == object and (cells.dropna().map(str).str.len() > LONGEST).any():
+                del parts[column]
+            else:
+                parts[column].append(cells)
+    whole = {header[column]: natural(pd.concat(cells, ignore_index=True)) for column, cells in parts.items()}
+    return pd.DataFrame(whole) if whole else None
 
 
 class _Names:
@@ -197,5 +217,7 @@ def _wide(chunks: Chunks, header: list[str], options: ReadOptions) -> RawCounts 
                 yield sparse(table.iloc[skip:].reset_index(drop=True), counts, header, samples, first + skip)
 
     blocks = ByRows((len(first_column), len(features)), None, read)
-    raw = RawCounts(blocks, samples, features, notes=notes)
+    table = pd.concat([part[described] for _, part in chunks.tables()], ignore_index=True) if described else None
+    metadata = None if table is None else table.set_axis([header[column] for column in described], axis=1)
+    raw = RawCounts(blocks, samples, features, metadata, notes=notes)
     return the_right_way_round(raw, header, described, counts, options)

@@ -22,6 +22,7 @@ from unmix.data.read.names import as_names, whole_numbers
 from unmix.data.read.raw_counts import SMALLER, RawCounts, ReadOptions, listed
 from unmix.data.read.text import TEXT_FIELD, counted
 from unmix.data.read.titles import naming
+from unmix.data.spreadsheet import unguarded_table
 from unmix.memory import require
 
 MISSING = {"nan", "na", "n/a", "null", "none", "-", "."}
@@ -87,7 +88,7 @@ def _cells(path: Path, separators: str, encoding: str | None) -> tuple[list[str]
     """The first row as text, and the others as pandas understands them; what may be names stays text."""
     with _parsed(path, separators, encoding) as (header, separator, file, rules):
         table = pd.read_csv(file, **rules)
-    return _checked(path, separator, header, table, encoding), table
+    return unguarded_table(_checked(path, separator, header, table, encoding), table)
 
 
 def cells_of(path: Path, separators: str, encoding: str | None) -> Iterator[tuple[list[str], pd.DataFrame]]:
@@ -96,7 +97,7 @@ def cells_of(path: Path, separators: str, encoding: str | None) -> Iterator[tupl
         rows = max(16, CELLS // max(1, len(header)))
         with pd.read_csv(file, chunksize=rows, **rules) as tables:
             for table in tables:
-                yield _checked(path, separator, header, table, encoding), table
+                yield unguarded_table(_checked(path, separator, header, table, encoding), table)
 
 
 @contextmanager
@@ -197,7 +198,7 @@ def _texts(header: list[str], table: pd.DataFrame, text: int, options: ReadOptio
     others = [column for column in range(len(header)) if column != text]
     named = naming({header[column]: as_names(table[column]) for column in others}, options)
     kept = [column for column in others if header[column] != "" and header[column] not in named.dropped]
-    metadata = pd.DataFrame({header[column]: _natural(table[column]) for column in kept})
+    metadata = pd.DataFrame({header[column]: natural(table[column]) for column in kept})
     return counted(as_names(table[text]), options, naming=named, metadata=metadata, column=header[text])
 
 
@@ -355,7 +356,7 @@ def stands_for_something(cell: object) -> bool:
     return str(cell).strip().lower() not in MISSING
 
 
-def _natural(cells: pd.Series) -> pd.Series:
+def natural(cells: pd.Series) -> pd.Series:
     """Numbers where all cells are numbers, whole ones if they are, otherwise as they are."""
     if pd.api.types.is_numeric_dtype(cells.dtype):
         return whole_numbers(cells)

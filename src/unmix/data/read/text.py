@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import heapq
 import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,9 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from unmix.data.read.files import first_line, lines_of, opened_text
+from unmix.data.read.files import checked_encoding, first_line, lines_of, opened, opened_text
 from unmix.data.read.languages import MOST, about_language
+from unmix.data.read.mutations import CONTEXT, SUBSTITUTION
 from unmix.data.read.names import whole_numbers
 from unmix.data.read.raw_counts import RawCounts, ReadOptions, listed
 from unmix.data.read.titles import Naming, add_snippets, naming
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 TEXT_FIELD = "text"
 NAMELESS = Naming()
+BYTE_A_LETTER = re.compile("iso8859-|cp125|koi8|mac-")  # families of encodings
 MOST_NAMED = 20  # files that cannot be read, in one message
 
 
@@ -46,11 +50,13 @@ def read_txt(path: Path, options: ReadOptions) -> RawCounts:
 
 
 def is_table(path: Path, encoding: str | None = None) -> bool:
-    """Whether the second line of a file is made of numbers between tabs, after a name."""
+    """Whether the second line of a file is made of numbers between tabs, after a name or the two columns that types of mutations
+    may stand in."""
     with opened_text(path, encoding) as file:
         file.readline()
         cells = file.readline().rstrip("\r\n").split("\t")
-    return len(cells) > 1 and all(re.fullmatch(r"\d+(\.\d*)?([eE][+-]?\d+)?", cell) for cell in cells[1:])
+    names = 2 if len(cells) > 2 and SUBSTITUTION.fullmatch(cells[0]) and CONTEXT.fullmatch(cells[1]) else 1
+    return len(cells) > names and all(re.fullmatch(r"\d+(\.\d*)?([eE][+-]?\d+)?", cell) for cell in cells[names:])
 
 
 def text_files(folder: Path) -> list[Path]:
@@ -78,24 +84,30 @@ def read_text_folder(folder: Path, files: list[Path], options: ReadOptions) -> R
         return stream_folder(folder, files, options)
     files, texts, notes = readable(folder, files, options)
     samples = [sample_name(folder, file) for file in files]
-    folders = [file.parent.relative_to(folder).as_posix() for file in files]
-    metadata = pd.DataFrame({"folder": folders}) if len(set(folders)) > 1 else None
-    raw = counted(texts, options, samples=samples, metadata=metadata)
+    raw = counted(texts, options, samples=samples, metadata=folders_of(folder, files))
     raw.notes += notes
     return raw
 
 
+def folders_of(folder: Path, files: list[Path]) -> pd.DataFrame | None:
+    """In which of several folders each document lies."""
+    folders = [file.parent.relative_to(folder).as_posix() for file in files]
+    return pd.DataFrame({"folder": folders}) if len(set(folders)) > 1 else None
+
+
 def readable(folder: Path, files: list[Path], options: ReadOptions) -> tuple[list[Path], list[str], list[str]]:
     """The files that can be read, the texts in them unless they are to be read later, and what to tell. Those that cannot are
-    named, all at once."""
-    good, texts, bad = list[Path](), list[str](), list[str]()
+    named, all at once, and then what to do about them."""
+    if options.encoding is not None:
+        checked_encoding(options.encoding)
+    good, texts, bad, remedies = list[Path](), list[str](), list[str](), dict[str, None]()
     for file in files:
         try:
             text = read_document(file, options.encoding)
         except (OSError, EOFError, ValueError, zlib.error) as error:
-            bad.append(
-                f"{file.relative_to(folder).as_posix()} ({getattr(error, 'strerror', None) or first_line(error)})"
-            )
+            problem, _, remedy = str(getattr(error, "strerror", None) or first_line(error)).partition("; ")
+            bad.append(f"{file.relative_to(folder).as_posix()} ({problem})")
+            remedies |= {f"; {remedy}": None} if remedy else {}
             continue
         good.append(file)
         if not options.streamed:
@@ -105,13 +117,19 @@ def readable(folder: Path, files: list[Path], options: ReadOptions) -> tuple[lis
     more = f" and {len(bad) - MOST_NAMED:,} more" if len(bad) > MOST_NAMED else ""
     what = f"{len(bad):,} of {len(files):,} files cannot be read: {', '.join(bad[:MOST_NAMED])}{more}"
     if not options.skip_bad:
-        raise ValueError(f"{what}; mend them, or go on without them with skip_bad=True")
+        raise ValueError(f"{what}{''.join(remedies)}; or go on without them with skip_bad=True")
     return good, texts, [f"{what}; left out"]
 
 
 def read_document(file: Path, encoding: str | None) -> str:
-    with opened_text(file, encoding) as text:
-        return text.read()
+    """The text of a file of a folder. Where an encoding has a byte a letter, some files may be UTF-8 all the same: letters beyond
+    ASCII that are valid as UTF-8 are nothing else."""
+    if encoding is not None and BYTE_A_LETTER.match(codecs.lookup(checked_encoding(encoding)).name):
+        with suppress(UnicodeError), opened(file) as raw:
+            if not (text := raw.read().decode("utf-8-sig")).isascii():
+                return text
+    with opened_text(file, encoding) as said:
+        return said.read()
 
 
 def sample_name(folder: Path, file: Path) -> str:

@@ -8,14 +8,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from unmix.data.read.blocks import ByRows
 from unmix.data.read.files import opened_text
+from unmix.data.read.names import whole_numbers
 from unmix.data.read.raw_counts import RawCounts, ReadOptions, listed
 from unmix.data.read.text import (
     NAMELESS,
     about_words,
     as_name,
+    clean,
     field_of,
+    folders_of,
     read_document,
     readable,
     records,
@@ -29,6 +34,7 @@ from unmix.memory import available, gigabytes
 Documents = Callable[[], Iterator[str]]
 BATCH = 1_000  # documents that are counted at once
 BYTES_PER_WORD = 100  # of the dictionary of all words
+LONGEST = 1_000  # letters of what is kept with every sample
 
 
 def stream_lines(path: Path, options: ReadOptions) -> RawCounts:
@@ -48,6 +54,7 @@ def stream_folder(folder: Path, files: list[Path], options: ReadOptions) -> RawC
     names = [sample_name(folder, file) for file in files]
     texts = lambda: (read_document(file, options.encoding) for file in files)  # noqa: E731
     raw = counted_blocks(texts, options, names=lambda n: names)
+    raw.metadata = folders_of(folder, files)
     raw.notes += notes
     return raw
 
@@ -55,29 +62,49 @@ def stream_folder(folder: Path, files: list[Path], options: ReadOptions) -> RawC
 def stream_jsonl(path: Path, options: ReadOptions) -> RawCounts:
     encoding = options.encoding
     field = field_of((record for _, record in records(path, encoding)), options)
-    names: dict[str, list[str]] = {}
-    known: dict[str, None] = {}
-    nested: dict[str, None] = {}
-    n = 0
+    fields, n = Fields(), 0
     for number, record in records(path, encoding):
         text_of(number, record, field)
-        known |= dict.fromkeys(record)
-        nested |= {key: None for key, value in record.items() if isinstance(value, dict | list)}
-        for key in record:
-            if key not in names and key != field and may_name(key, options):
-                names[key] = [""] * n
-        for key, values in names.items():
-            values.append(as_name(record.get(key)))
+        fields.see({key: value for key, value in record.items() if key != field}, n, options)
         n += 1
     if not n:
         raise ValueError("there is nothing in it; unmix needs a JSON object a line")
-    plain = {key: values for key, values in names.items() if key not in nested}
-    named = naming(plain, options, [key for key in known if key != field])
+    names = {key: [as_name(value) for value in fields.columns[key]] for key in fields.plain if may_name(key, options)}
+    named = naming(names, options, list(fields.columns))
     texts = lambda: (text_of(number, record, field) for number, record in records(path, encoding))  # noqa: E731
     raw = counted_blocks(texts, options, naming=named, column=field)
-    if left := [key for key in nested if key != field]:
-        raw.notes.append(f"left out, being lists or records: {listed(left)}")
+    kept = {clean(key): fields.columns[key] for key in fields.plain if key not in named.dropped}
+    raw.metadata = pd.DataFrame(kept).apply(whole_numbers) if kept else None
+    for left, what in ((fields.nested, "lists or records"), (fields.long, "texts too long to keep with every sample")):
+        if left:
+            raw.notes.append(f"left out, being {what}: {listed(left)}")
     return raw
+
+
+class Fields:
+    """What records say besides their texts, a list for each field."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, list[Any]] = {}
+        self.nested: dict[str, None] = {}
+        self.long: dict[str, None] = {}
+        self.known: dict[str, str] = {}  # words that come again and again take room once
+
+    @property
+    def plain(self) -> list[str]:
+        return [key for key in self.columns if key not in self.nested | self.long]
+
+    def see(self, record: dict[str, Any], n: int, options: ReadOptions) -> None:
+        """The record after n others."""
+        for key, value in record.items():
+            if isinstance(value, dict | list):
+                self.nested[key] = None
+            elif isinstance(value, str) and len(value) > LONGEST and not may_name(key, options):
+                self.long[key] = None
+            self.columns.setdefault(key, [None] * n)
+        for key, column in self.columns.items():
+            value = None if key in self.nested or key in self.long else clean(record.get(key))
+            column.append(self.known.setdefault(value, value) if isinstance(value, str) else value)
 
 
 def counted_blocks(

@@ -9,7 +9,7 @@ function showFit() {
   const best = Math.max(...trace.values.filter((value) => value !== null));
   const gaps = trace.values.map((value, i) => ({ x: trace.seconds[i], y: value === null ? null : best - value }));
   const residuals = trace.kkt.map((value, i) => ({ x: trace.seconds[i], y: value }));
-  const charts = [chart(`${trace.name} below the best`, gaps, moves), chart("KKT residual", residuals, [])];
+  const charts = [chart(`${trace.name} below the best`, gaps, moves), chart("KKT residual, 0 at an optimum", residuals, [])];
   $("fit-charts").replaceChildren(...charts.filter(Boolean));
 
   unfolding("fit-table", () => {

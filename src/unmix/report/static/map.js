@@ -21,21 +21,25 @@ function drawPlaces() {
   const at = (values, value) => size / 2 + ((value - (Math.max(...values) + Math.min(...values)) / 2) / span) * (size - 2 * edge);
   const largest = Math.max(...page.topics.map(({ share }) => share));
   const full = Math.max(14, Math.min(40, 130 / Math.sqrt(K)));
-  const circles = page.order.map((k) => {
+  const smallLast = [...page.order].sort((a, b) => page.topics[b].share - page.topics[a].share);
+  const numbers = [];  // above all circles
+  const circles = smallLast.map((k) => {
     const { colour, share } = page.topics[k], radius = Math.max(3, full * Math.sqrt(share / largest));
     const [x, y] = [at(xs, xs[k]), size - at(ys, ys[k])];
-    const number = svg("text", radius > 9 ? { x, y } : { x, y: y - radius - 7 }, String(k + 1));
+    const inside = radius > (k < 9 ? 9 : 13);  // there is room for the number
+    const number = svg("text", inside ? { x, y } : { x, y: y - radius - 7, class: "beside" }, String(k + 1));
     const dim = state.topic !== null && state.topic !== k;
-    number.style.fill = radius > 9 && !dim ? readableOn(colour) : "var(--ink)";
+    number.style.fill = inside && !dim ? readableOn(colour) : "var(--ink)";
     const circle = svg("circle", { cx: x, cy: y, r: radius, fill: colour });
-    const group = svg("g", { class: dim ? "dim" : "" }, circle, number);
+    const group = svg("g", { class: dim ? "dim" : "" }, circle);
+    numbers.push(number);
     group.addEventListener("click", () => focusTopic(k));
     group.addEventListener("pointermove", (event) => showTip(event.clientX, event.clientY, ...topicTip(k)));
     group.addEventListener("pointerleave", hideTip);
     return group;
   });
   const about = { role: "img", "aria-label": "Map of topics; the table below has their distances" };
-  $("map-places").replaceChildren(svg("svg", { viewBox: `0 0 ${size} ${size}`, ...about }, ...circles));
+  $("map-places").replaceChildren(svg("svg", { viewBox: `0 0 ${size} ${size}`, ...about }, ...circles, ...numbers));
 }
 
 function topicTip(k) {

@@ -28,7 +28,7 @@ function showReproduce() {
 
 // A cell of CSV. Spreadsheets run what begins with = + - @ or a tab, unless it is a plain number.
 function cell(text) {
-  const safe = /^[=+\-@\t\r]/.test(text) && !/^[+-]?\d+(\.\d+)?$/.test(text) ? `'${text}` : text;
+  const safe = /^'*[=+\-@\t\r\n]/.test(text) && !/^[+-]?\d+(\.\d+)?$/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 // Names and their K numbers, as CSV.

@@ -114,7 +114,8 @@ function showTopicCards() {
     };
     return el("ul", { class: "typical" }, ...samples.typical[k].slice(0, most).flatMap((i) => {
       const [title, snippet] = [text("title", i), text("snippet", i)], link = sampleLink(i);
-      if (title && title !== samples.names[i]) link.textContent = `${samples.names[i]} · ${title}`;
+      const own = title === "" || samples.names[i].replace(/-\d+$/, "") === title || samples.names[i] === title;
+      if (!own) link.textContent = `${samples.names[i]} · ${title}`;
       link.title = link.textContent;
       const line = el("li", {}, link, el("span", {}, percent(proportion(i, k))));
       return snippet ? [line, el("li", {}, el("span", { class: "snippet" }, snippet))] : [line];

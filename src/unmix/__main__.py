@@ -1,0 +1,5 @@
+"""`python -m unmix` is `unmix`."""
+
+from unmix.cli import main
+
+main()
