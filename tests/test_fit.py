@@ -177,7 +177,7 @@ def test_a_fit_reports_its_own_loglik_and_kkt() -> None:
     assert um.kkt(X0, fit.L, fit.F) == pytest.approx(fit.kkt, rel=1e-3, abs=1e-9)
     assert fit.trace["loglik"].iloc[-1] == fit.loglik
     assert fit.n_topics == 3
-    assert repr(fit).startswith("Fit(20 samples × 25 features, 3 topics, max_iter, about 0.")
+    assert repr(fit).startswith("Fit(20 samples × 25 features, 3 topics, not converged, about 0.")
 
 
 def test_shares_are_parts_of_all_expected_counts() -> None:

@@ -19,6 +19,7 @@ from unmix.models.topics import poisson_to_topics
 from unmix.models.variational import restore
 from unmix.registry import MODELS
 from unmix.types import Factor, Floats, Record, Status, as_names
+from unmix.words import ENDS, brief, objective, plural, size
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -78,7 +79,7 @@ class Fit:
     >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
     >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
     >>> fit
-    Fit(4 samples × 3 features, 2 topics, converged, about ... left to gain, log-likelihood -...)
+    Fit(4 samples × 3 features, 2 topics, converged, about ... left to gain, Poisson log-likelihood -...)
     >>> fit.proportions.sum(axis=1).round(12)
     array([1., 1., 1., 1.])
     """
@@ -106,9 +107,10 @@ class Fit:
     names: NDArray[np.str_] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
-        (n, k), m = self.L.shape, len(self.F)
-        left = "" if np.isnan(self.remaining_gain) else f", about {self.remaining_gain:.2g} left to gain"
-        return f"Fit({n} samples × {m} features, {k} topics, {self.status}{left}, log-likelihood {self.loglik:,.2f})"
+        left = "" if np.isnan(self.remaining_gain) else f", about {brief(self.remaining_gain)} left to gain"
+        reached = f"Poisson log-likelihood {objective(self.loglik)}"
+        shape = size(len(self.L), len(self.F), text=bool(self.text))
+        return f"Fit({shape}, {plural(self.n_topics, 'topic')}, {ENDS[self.status]}{left}, {reached})"
 
     @property
     def n_topics(self) -> int:

@@ -14,6 +14,7 @@ from unmix.analysis.topics import topic_place
 from unmix.fit import Fit
 from unmix.models.topics import topics_to_poisson
 from unmix.types import Floats
+from unmix.words import percent
 
 WIDE = 0.05  # a mean width from which on the advice speaks of it
 
@@ -215,3 +216,12 @@ class Freedom(Result):
         P, F = np.maximum(fit.proportions @ A, 0), np.maximum(fit.topics @ np.linalg.inv(A).T, 0)
         L, F = topics_to_poisson(P, F, fit.sizes)
         return replace(fit, L=L, F=F, state=None, posterior={}, priors={})
+
+
+def moves(found: Freedom) -> list[str]:
+    """In words, for each topic, how far its proportions and the topic itself can move."""
+    return [
+        f"proportions move by {percent(row.mean_width)} on average, by {percent(row.widest)} in {row.sample}; "
+        f"the topic itself by {percent(row.change)}"
+        for row in found.table.itertuples()
+    ]

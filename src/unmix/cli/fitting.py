@@ -162,13 +162,14 @@ def tell_and_write(
 ) -> None:
     """Show the topics and write the folder, with answers by the names of sections. A fit ended by Ctrl-C is written too, and
     leaves with 130."""
+    from unmix.analysis.summary import outcome
     from unmix.cli.answers import files_of
     from unmix.data.write import CHECKPOINT_FILE, write_fit
     from unmix.report import write_report
 
     result = replace(result, data=result.data | about | {"command": show.command_line()})
     show.topics(result)
-    show.say(show.outcome(result))
+    show.say(outcome(result))
     for text in result.advice():
         show.note(text)
     answers = answers or {}

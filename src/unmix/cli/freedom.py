@@ -12,6 +12,7 @@ from unmix.cli.commands import app, check_file, read_counts
 from unmix.cli.commands import examples as examples
 from unmix.cli.fitting import INTERRUPTED, read_model
 from unmix.cli.options import Json, Quiet
+from unmix.words import percent
 
 RangesFile = Annotated[
     Path,
@@ -58,6 +59,7 @@ def freedom(
     that cost no more. Ctrl-C writes what is known by then, and leaves with 130.
     """
     from unmix.analysis import freedom as ranges
+    from unmix.analysis.ranges import moves
     from unmix.data.match import match_features
     from unmix.data.spreadsheet import write_csv
     from unmix.files import replacing
@@ -89,9 +91,8 @@ def freedom(
 
         with replacing(picture) as temporary:
             figure_of(draw(found, fit)[0]).savefig(temporary, dpi=150)
-    for row in found.table.itertuples():
-        moves = f"proportions move by {row.mean_width:.1%} on average, by {row.widest:.1%} in {row.sample}"
-        show.say(f"topic {row.topic}, {row.share:.1%} of all counts: {moves}; the topic itself by {row.change:.1%}")
+    for k, words in enumerate(moves(found)):
+        show.say(f"topic {k + 1}, {percent(found.shares[k])} of all counts: {words}")
     for text in found.advice():
         show.note(text)
     show.say(f"wrote {output}" + ("" if picture is None else f" and {picture}"))

@@ -4,12 +4,11 @@ a machine reads."""
 from __future__ import annotations
 
 import json as json_module
-import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from math import isfinite, isnan
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -17,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unmix.memory import gigabytes
+from unmix.words import in_terminal_words, percent, plural, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,17 +26,6 @@ if TYPE_CHECKING:
     from unmix.shards import Shards
 
 WORDS_SHOWN = 8
-KKT_MEANS = "0 at an optimum"
-PARAMETERS = (
-    "layer raw transpose encoding text_column id_column title_column snippets skip_bad min_df max_df stop_words ngrams "
-    "n_components n_init random_state max_iter"
-)
-OTHERWISE_CALLED = {"n_components": "-k", "n_init": "--starts", "random_state": "--seed"}
-# a parameter, perhaps with its value, that is no part of a longer word, of the name of a file or of what stands in quotes
-PARAMETER = re.compile(
-    rf"(?<![\w'./-])(?P<name>{'|'.join(PARAMETERS.split())})(?:=(?P<value>'[^']*'|[\w.]*\w))?(?![\w'/=]|\.\w)"
-)
-QUESTION = re.compile(r"\bunmix\.(\w+)\(fit\)")  # about a fit, to the library
 
 
 class Invocation:
@@ -67,6 +56,8 @@ def lively() -> bool:
 def answer(content: Mapping[str, Any]) -> None:
     """One JSON object, if that was asked for."""
     if Invocation.json:
+        if "notes" in content:
+            content = {**content, "notes": [in_terminal_words(text) for text in content["notes"]]}
         text = json_module.dumps(_finite(content), ensure_ascii=False, indent=2, default=str)
         print("".join(c if c.isprintable() or c == "\n" else json_module.dumps(c)[1:-1] for c in text))
 
@@ -101,40 +92,15 @@ def complain(text: str) -> None:
     print(f"error: {printable(in_terminal_words(text))}", file=sys.stderr)
 
 
-def in_terminal_words(text: str) -> str:
-    """What the library says of its parameters, said of the options of the terminal. Words in quotes are a user's.
-
-    >>> in_terminal_words("use layer='counts', raw=True or transpose=False; name the field with text_column")
-    'use --layer counts, --raw or --no-transpose; name the field with --text-column'
-    """
-    return PARAMETER.sub(_option, QUESTION.sub(r"unmix \1", text))
-
-
-def _option(found: re.Match[str]) -> str:
-    name, value = found["name"], found["value"]
-    option = OTHERWISE_CALLED.get(name, "--" + name.replace("_", "-"))
-    if value is None:
-        return option if "_" in name else found[0]  # "raw" is a word, too
-    if value in ("True", "False"):
-        return option if value == "True" else option.replace("--", "--no-")
-    return f"{option} {'none' if value == 'None' else shlex.quote(value.strip(chr(39)))}"
-
-
 def printable(text: str) -> str:
     """One line without control characters, which a name from a file may have."""
     return "".join(c if c.isprintable() else "�" for c in " ".join(text.split()))
 
 
-def plural(n: int, thing: str) -> str:
-    return f"{n:,} {thing}{'' if n == 1 else 's'}"
-
-
 def described(counts: Counts | Shards) -> str:
     from unmix.counts import amount
 
-    n, m = counts.shape
-    sample, feature = ("document", "word") if counts.text else ("sample", "feature")
-    return f"{plural(n, sample)} × {plural(m, feature)}, {amount(counts.total)} counts"
+    return f"{size(*counts.shape, text=bool(counts.text))}, {amount(counts.total)} counts"
 
 
 def working(text: str) -> AbstractContextManager[Any]:
@@ -153,7 +119,7 @@ def topics(fit: Fit) -> None:
     lines = [Text(), Text(" topic   share  top features", style="bold")]
     for k in topic_order(fit):
         name = f"{fit.names[k]}: " if fit.names is not None and fit.names[k] else ""
-        told = f"{k + 1:<4}{fit.shares[k]:>7.1%}  {printable(name + ', '.join(words[k]))}"
+        told = f"{k + 1:<4}{percent(fit.shares[k]):>7}  {printable(name + ', '.join(words[k]))}"
         line = Text(" ■ ", style=colours[k]) + Text(told, style="default")
         line.truncate(terminal.width, overflow="ellipsis")
         lines.append(line)
@@ -164,21 +130,6 @@ def _top_words(fit: Fit) -> list[list[str]]:
     """The top features of every topic."""
     features = fit.top_features(WORDS_SHOWN)
     return [features.loc[features["topic"] == k + 1, "feature"].tolist() for k in range(fit.n_topics)]
-
-
-def outcome(fit: Fit) -> str:
-    """How the fit ended, in one line."""
-    from unmix.solvers.callbacks import brief
-
-    last = last_row(fit)
-    maximised = f"{fit.objective} {last['objective']:,.1f}, " if fit.objective else ""
-    verb = {"converged": "converged", "max_iter": "stopped", "interrupted": "interrupted"}[fit.status]
-    left = "" if isnan(fit.remaining_gain) else f", about {brief(fit.remaining_gain)} left to gain"
-    residual = "" if isnan(fit.kkt) else f", KKT {brief(fit.kkt)} ({KKT_MEANS})"
-    return (
-        f"{verb} after {plural(last['iteration'], 'iteration')}, {last['seconds']:.1f} s{left}: "
-        f"{maximised}Poisson log-likelihood {fit.loglik:,.1f}{residual}."
-    )
 
 
 def last_row(fit: Fit) -> Mapping[str, Any]:
@@ -233,16 +184,13 @@ def describe_shards(shards: Shards) -> dict[str, str]:
 
 
 def describe_fit(fit: Fit) -> dict[str, str]:
-    model, last = fit.params.get("model", "Poisson NMF"), last_row(fit)
+    from unmix.analysis.summary import figures
+
     return {
-        "model": f"{model} with {plural(fit.n_topics, 'topic')}",
+        "model": f"{fit.params.get('model', 'Poisson NMF')} with {plural(fit.n_topics, 'topic')}",
         "samples": f"{len(fit.L):,}" + examples(fit.samples),
         "features": f"{len(fit.F):,}" + examples(fit.features),
-        **({fit.objective: f"{last['objective']:,.2f}"} if fit.objective else {}),
-        "log-likelihood": f"{fit.loglik:,.2f} (Poisson)",
-        "KKT residual": "none for this model" if isnan(fit.kkt) else f"{fit.kkt:.2g} ({KKT_MEANS})",
-        "status": f"{fit.status} after {last['iteration']} iterations, {last['seconds']:.1f} s",
-        "left to gain": "nobody can tell" if isnan(fit.remaining_gain) else f"about {fit.remaining_gain:.2g}",
+        **figures(fit),
         "parameters": ", ".join(f"{key}={value}" for key, value in fit.params.items() if key != "model"),
         "versions": ", ".join(f"{name} {version}" for name, version in fit.versions.items()),
     }

@@ -9,15 +9,17 @@ import pandas as pd
 
 from unmix.analysis import fair_sample, similarity_order, topic_distances, topic_map, topic_order, typical_samples
 from unmix.analysis.results import Result
+from unmix.analysis.summary import figures
 from unmix.fit import Fit
 from unmix.plot import topic_colours
 from unmix.report.encode import LONGEST_NAME, Json, clean, packed, quantised_proportions, rounded, size_of
 from unmix.report.features import HEAVIEST, topics_payload
 from unmix.report.metadata import columns_of
 from unmix.report.reproduce import recipe
-from unmix.report.sections import SECTIONS
+from unmix.report.sections import SECTIONS, told
 from unmix.report.timeline import timeline
 from unmix.types import Floats, Integers
+from unmix.words import ENDS, objective, percent, plural, size
 
 MOST_SAMPLES = 20_000
 MOST_BYTES = 14_500_000  # of data in a page of at most 15 MB
@@ -49,9 +51,9 @@ def payload(
         "model": str(fit.params.get("model", "Poisson NMF")),
         "shape": [len(fit.L), len(fit.F), fit.n_topics],
         "status": fit.status,
-        "loglik": float(fit.loglik) if np.isfinite(fit.loglik) else None,
-        "remaining_gain": rounded([fit.remaining_gain], 2)[0],
-        "advice": fit.advice(),
+        "glance": _glance(fit),
+        "figures": list(figures(fit).items()),
+        "advice": told(fit, fit.advice()),
         **_topics(fit),
         **_trace(fit),
         "reproduce": recipe(fit),
@@ -81,15 +83,26 @@ def payload(
     return page | {"notes": notes}
 
 
+def _glance(fit: Fit) -> list[str]:
+    """What the head of the page says; how the fit ended comes last, with a dot."""
+    size_of_fit = size(len(fit.L), len(fit.F), text=bool(fit.text))
+    reached = [f"Poisson log-likelihood {objective(fit.loglik)}"] if np.isfinite(fit.loglik) else []
+    return [size_of_fit, plural(fit.n_topics, "topic"), *reached, ENDS[fit.status]]
+
+
 def _topics(fit: Fit) -> Json:
-    distances = topic_distances(fit)
+    distances, means = topic_distances(fit), fit.proportions.mean(axis=0)
     return {
         "topics": [
-            {"colour": colour, "share": share, "mean": mean, "name": name}
-            for colour, share, mean, name in zip(
+            {"colour": colour, "share": share, "mean": mean, "said": said, "name": name}
+            for colour, share, mean, said, name in zip(
                 topic_colours(fit),
                 rounded(fit.shares),
-                rounded(fit.proportions.mean(axis=0)),
+                rounded(means),
+                [
+                    {"share": percent(share), "mean": percent(mean)}
+                    for share, mean in zip(fit.shares, means, strict=True)
+                ],
                 _given_names(fit),
                 strict=True,
             )
@@ -125,12 +138,9 @@ def _trace(fit: Fit) -> Json:
     column = "loglik" if known else "objective"
     rows = _thinned(trace)
     iterations = rows["iteration"] if "iteration" in rows else range(len(rows))
-    objective = trace["objective"].iloc[-1] if "objective" in trace and len(trace) else np.nan
-    named = fit.objective
     return {
-        "objective": {"name": named, "value": rounded([objective], 12)[0]} if named else None,
         "trace": {
-            "name": "log-likelihood" if known else named or "objective",
+            "name": "log-likelihood" if known else fit.objective or "objective",
             "iterations": [int(i) for i in iterations],
             "seconds": rounded(_numbers(rows, "seconds")),
             "values": rounded(_numbers(rows, column), 12),

@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unmix.analysis import Differences, Freedom, Stability
+from unmix.analysis.ranges import moves
 from unmix.fit import Fit
 from unmix.plot.volcano import CLASSES
 from unmix.report.encode import Json, clean, packed, quantised_proportions, rounded
 from unmix.types import Floats, Integers
+from unmix.words import in_terminal_words, percent
 
 SURE = CLASSES[-1][0]  # the lfsr below which features are marked
 MOST_POINTS = 30_000  # of all topics together
@@ -29,6 +31,11 @@ class Section(NamedTuple):
 
     of: Callable[[Fit, Any], Json]
     marks: Callable[[Any, Sequence[str]], list[str]] | None = None
+
+
+def told(fit: Fit, advice: list[str]) -> list[str]:
+    """Advice in the words of the terminal, where the fit was made there."""
+    return [in_terminal_words(text) for text in advice] if "command" in fit.data else advice
 
 
 def differences(fit: Fit, found: Differences) -> Json:
@@ -46,7 +53,7 @@ def differences(fit: Fit, found: Differences) -> Json:
         "against": found.against if isinstance(found.against, str) else f"topic {found.against}",
         "used_twice": found.used_twice,
         "errors": found.errors,
-        "advice": found.advice(),
+        "advice": told(fit, found.advice()),
         "names": [clean(found.names[j]) for j in used],
         "frequency": _single(found.frequency[used]),
         "sure": [int((found.lfsr[:, k] < SURE).sum()) for k in range(found.n_topics)],
@@ -93,7 +100,7 @@ def stability(fit: Fit, found: Stability) -> Json:
     return {
         "noise": found.noise,
         "runs": len(found.similarity),
-        "advice": found.advice(),
+        "advice": told(fit, found.advice()),
         "topics": [
             {"verdict": verdict} | {name: values[k] for name, values in numbers.items()}
             for k, verdict in enumerate(found.table["verdict"])
@@ -113,17 +120,17 @@ def freedom(fit: Fit, found: Freedom) -> Json:
     names = used + 1 if fit.samples is None else fit.samples[used]
     return {
         "loss": found.loss,
-        "advice": found.advice(),
+        "advice": told(fit, found.advice()),
         "names": [clean(name) for name in names],
         "places": packed(np.searchsorted(used, shown).T.astype(np.uint32)),
         "ranges": packed(quantised_proportions(np.stack(ranges, axis=2))),  # topics × samples × (proportion, low, high)
         "topics": [
-            {"mean": mean, "widest": widest, "sample": clean(sample), "change": change}
-            for mean, widest, sample, change in zip(
+            {"mean": mean, "widest": widest, "said": said, "mark": percent(width)}
+            for mean, widest, said, width in zip(
                 rounded(table["mean_width"], 4),
                 rounded(table["widest"], 4),
-                table["sample"],
-                rounded(table["change"], 4),
+                moves(found),
+                table["mean_width"],
                 strict=True,
             )
         ],

@@ -13,6 +13,7 @@ from pathlib import Path
 from unmix.fit import Fit
 from unmix.solvers.run import Progress
 from unmix.solvers.session import WINDOW
+from unmix.words import brief
 
 logger = logging.getLogger("unmix")
 
@@ -263,11 +264,6 @@ def time_left(progress: Progress, max_iter: int, tol: float) -> float | None:
         more = max(0.0, SPAN * log(left / little) / log(before / lately))
         iterations = min(iterations, WINDOW * (counters.done + more) - counters.done)
     return iterations * an_iteration
-
-
-def brief(number: float) -> str:
-    """A figure for a line of text: whole where it is large, two digits where it is small."""
-    return f"{number:,.0f}" if abs(number) >= 10 else f"{number:.2g}"
 
 
 def _duration(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 const sections = {}; // of further analyses, by name: what shows their content, where the page has it
 const page = JSON.parse(document.getElementById("data").textContent);
-const [N_ALL, M_ALL, K] = page.shape;
+const [N_ALL, , K] = page.shape;
 const LOG_STEP = 27.7 / 65534;
 
 function bytes(text) {

@@ -100,7 +100,7 @@ sections.differences = (content) => {
   const told = (point) => `${point.name}: ${signed(point.lfc)} (unshrunk ${interval(point)}), z ${signed(point.z)}, lfsr ${rate(point.lfsr)}`;
   const usual = () => {
     const { points, left_out } = topics[topic()], k = topic();
-    const sure = `${counted(content.sure[k], "feature")} surely ${content.sure[k] === 1 ? "differs" : "differ"} (lfsr < 0.05). `;
+    const sure = `${counted(content.sure[k], "feature")} surely different (lfsr < 0.05). `;
     const part = left_out ? `Shown: the most different and an even part of the others, ${grouped(points.length)} in all. ` : "";
     return `${sure}${part}Hover, or use the arrow keys; click to see a feature in all topics.`;
   };

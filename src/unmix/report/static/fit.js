@@ -1,12 +1,10 @@
 // How the fit went: facts, and what remained to be gained against the time spent.
 
-const ENDS = { converged: "converged", max_iter: "not converged: max_iter reached", interrupted: "interrupted" };
-
 function showFit() {
   const { trace } = page;
   const moves = trace.notes.map((note, i) => ({ note, i, kept: note.includes(": kept") }))
     .filter(({ note, i }) => trace.stages[i] === "refine" && note.startsWith("merge"));
-  $("fit-facts").append(facts(fitFacts(trace, moves)));
+  $("fit-facts").append(facts(page.figures.map(([name, value]) => [name, value.startsWith("-") ? minus(value) : value])));
 
   const best = Math.max(...trace.values.filter((value) => value !== null));
   const gaps = trace.values.map((value, i) => ({ x: trace.seconds[i], y: value === null ? null : best - value }));
@@ -25,23 +23,6 @@ function showFit() {
       trace.notes[i],
     ]));
   });
-}
-
-function fitFacts(trace, moves) {
-  const last = trace.seconds.length - 1;
-  const starts = trace.notes.filter((note, i) => trace.stages[i] === "start" && note);
-  const kkt = trace.kkt.filter((value) => value !== null);
-  const kept = moves.filter((move) => move.kept);
-  const left = page.remaining_gain === null ? "" : `, about ${page.remaining_gain} left to gain`;
-  const known = [["ended", ENDS[page.status] + left]];
-  const add = (given, name, text) => { if (given) known.push([name, text()]); };
-  add(last >= 0, "took", () => `${counted(trace.iterations[last], "iteration")}, ${(trace.seconds[last] ?? 0).toPrecision(3)} s`);
-  add(starts.length, "started from", () => starts.join(", "));
-  add(page.objective?.value, page.objective?.name, () => minus(grouped(page.objective.value, 2)));
-  add(page.loglik !== null, "log-likelihood", () => minus(grouped(page.loglik, 2)));
-  add(kkt.length, "KKT residual", () => `${Number(kkt.at(-1).toPrecision(2))} (0 at an optimum)`);
-  add(moves.length, "moves to leave a poor optimum", () => `${moves.length} tried, ${kept.length} kept`);
-  return known;
 }
 
 // A line against seconds with a log axis, drawn anew when its width changes; null where there are not two points to draw.

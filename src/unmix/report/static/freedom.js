@@ -47,10 +47,8 @@ sections.freedom = (content) => {
     draw();
   }
   const usual = () => {
-    const { mean, widest: most, sample, change } = content.topics[topic()];
-    if (most < 1e-6) return `Topic ${topic() + 1}: nothing can move.`;
-    return `Topic ${topic() + 1}: proportions can move by ${percent(mean)} on average, by ${percent(most)} in ${sample}; ` +
-      `the topic itself by ${percent(change)}.`;
+    const { widest: most, said } = content.topics[topic()];
+    return `Topic ${topic() + 1}: ${most < 1e-6 ? "nothing can move" : said}.`;
   };
   stage.addEventListener("pointermove", (event) => {
     const { left, width } = stage.getBoundingClientRect();
@@ -85,6 +83,6 @@ sections.freedom = (content) => {
 function freedomMark(k) {
   const known = page.freedom?.topics[k];
   if (!known) return null;
-  const words = `The data leave open ${percent(known.mean)} of its proportion on average, ${percent(known.widest)} at most`;
-  return el("span", { class: `freedom${known.mean >= 0.05 ? " wide" : ""}`, title: words }, `↔ ${percent(known.mean)}`);
+  const words = `Its ${known.said}`;
+  return el("span", { class: `freedom${known.mean >= 0.05 ? " wide" : ""}`, title: words }, `↔ ${known.mark}`);
 }

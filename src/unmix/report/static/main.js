@@ -7,13 +7,9 @@ const isDark = () => (state.theme ? state.theme === "dark" : darkSystem.matches)
 
 function showHeader() {
   $("title").textContent = page.title;
-  const fact = (...parts) => el("li", {}, ...parts);
-  const status = { converged: "converged", max_iter: "not converged", interrupted: "interrupted" }[page.status];
-  $("facts").append(
-    fact(el("b", {}, `${grouped(N_ALL)} × ${grouped(M_ALL)}`)),
-    fact("K = ", el("b", {}, String(K))),
-    ...(page.loglik === null ? [] : [fact("log-lik ", el("b", {}, minus(grouped(page.loglik, 1))))]),
-    fact(el("span", { class: `dot ${page.status}` }), status));
+  const inBold = (text) => text.split(/(-?\d[\d,.]*)/).map((part, i) => (i % 2 ? el("b", {}, minus(part)) : part));
+  $("facts").append(...page.glance.map((text, i) =>
+    el("li", {}, i === page.glance.length - 1 ? el("span", { class: `dot ${page.status}` }) : null, ...inBold(text))));
   $("advice").hidden = page.advice.length === 0;
   $("advice").append(...page.advice.map((text) => el("li", {}, text)));
   $("theme").addEventListener("click", () => update({ theme: isDark() ? "light" : "dark" }));

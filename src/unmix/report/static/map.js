@@ -46,7 +46,7 @@ function topicTip(k) {
   const near = page.order.filter((other) => other !== k).sort((a, b) => distance(k, a) - distance(k, b)).slice(0, 2);
   return [
     el("b", {}, `${k + 1} ${nameOf(k)}`),
-    el("div", { class: "about" }, `${percent(page.topics[k].share)} of all counts. Nearest:`),
+    el("div", { class: "about" }, `${page.topics[k].said.share} of all counts. Nearest:`),
     ...near.map((other) => el("div", { class: "about" }, `to ${other + 1} ${nameOf(other)}: ${distance(k, other).toFixed(2)}`)),
   ];
 }

@@ -20,7 +20,7 @@ function showReproduce() {
     el("div", { class: "columns" },
       ...(command ? [code("Command line", command)] : []),
       code("Python", python),
-      table("Data", [["shape", `${counted(N_ALL, "sample")} × ${counted(M_ALL, "feature")}`], ...data]),
+      table("Data", [["shape", page.glance[0]], ...data]),
       table("Parameters", [["model", page.model], ...params]),
       ...(versions.length ? [table("Versions", versions)] : []),
       take));

@@ -28,16 +28,16 @@ function showRail() {
       row.classList.toggle("focused", state.topic === k);
       row.querySelector(".topic").setAttribute("aria-pressed", String(state.topic === k));
       row.querySelector(".name").textContent = nameOf(k);
-      row.querySelector(".topic").title = `${nameOf(k)}: ${percent(page.topics[k].share)} of all counts, ${percent(page.topics[k].mean)} of a sample on average`;
+      row.querySelector(".topic").title = `${nameOf(k)}: ${page.topics[k].said.share} of all counts, ${page.topics[k].said.mean} of a sample on average`;
       row.querySelector(".rename").setAttribute("aria-label", `Rename topic ${k + 1}, ${nameOf(k)}`);
     }
   });
 
   function item(k) {
-    const { colour, share } = page.topics[k];
+    const { colour, share, said } = page.topics[k];
     return el("li", { "--colour": colour },
       el("button", { type: "button", class: "topic", onclick: () => focusTopic(k) },
-        swatch(k), el("span", { class: "name" }), el("span", { class: "share" }, percent(share)),
+        swatch(k), el("span", { class: "name" }), el("span", { class: "share" }, said.share),
         el("span", { class: "meter", "--part": `${(100 * share) / heaviest}%`, "--colour": colour })),
       el("button", { type: "button", class: "rename", onclick: () => edit(k) }, "✎"));
   }
@@ -123,9 +123,9 @@ function showTopicCards() {
   }
   // The share of all counts, to which large samples add more, and the mean of all samples alike; then what further analyses say.
   function known(k) {
-    const { share, mean } = page.topics[k];
-    return el("p", { class: "topic-known" }, el("span", { class: "share" }, `${percent(share)} of counts`),
-      el("span", { title: "mean proportion: every sample counts alike" }, `${percent(mean)} of a sample`),
+    const { said } = page.topics[k];
+    return el("p", { class: "topic-known" }, el("span", { class: "share" }, `${said.share} of counts`),
+      el("span", { title: "mean proportion: every sample counts alike" }, `${said.mean} of a sample`),
       stabilityMark(k, true), freedomMark(k));
   }
   function smallCard(k) {

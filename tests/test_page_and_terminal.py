@@ -1,0 +1,143 @@
+"""Terminal, page, JSON, tables and `repr` say the same of a fit, in the same words and figures."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import unmix as um
+from unmix.analysis.ranges import moves
+from unmix.analysis.summary import figures, outcome
+from unmix.cli import main
+from unmix.cli.show import WORDS_SHOWN
+from unmix.data.write import write_counts
+from unmix.words import in_terminal_words
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+RNG = np.random.default_rng(0)
+COUNTS = um.Counts(
+    RNG.poisson(2000 * RNG.dirichlet([1, 1, 1], 30) @ RNG.dirichlet(np.full(40, 0.5), 3)),
+    samples=[f"tumour {i}" for i in range(30)],
+    features=[f"type {j}" for j in range(40)],
+)
+FITS = {
+    "converged": ("-k", 3, "--tol", "1e-3"),
+    "not converged": ("-k", 3, "--max-iter", 2),
+    "lda": ("-k", 3, "--model", "lda", "--set", "alpha=0.3", "--tol", "1e-2"),
+    "several starts": ("-k", 3, "--tol", "1e-3", "--starts", 2),
+    "refined": ("-k", 3, "--tol", "1e-3", "--refine", 1),
+    "one topic": ("-k", 1),
+}
+
+
+class Shown:
+    """What a fit shows: in the terminal, as a model, on its page, and as JSON."""
+
+    def __init__(self, run, *options):
+        self.code, self.out, self.err = run("fit", "counts.npz", *options, "-o", "made")
+        self.fit = um.load("made/model.safetensors")
+        text = Path("made/report.html").read_text(encoding="utf-8")
+        data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1]
+        self.page = json.loads(data)
+        self.info = run("info", "made")[1]
+        self.json = json.loads(run("info", "made", "--json")[1])
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    write_counts(COUNTS, "counts.npz")
+
+    def command(*arguments):
+        with pytest.raises(SystemExit) as left:
+            main(list(map(str, arguments)))
+        return left.value.code, *capsys.readouterr()
+
+    return command
+
+
+@pytest.fixture(params=FITS)
+def shown(request, run):
+    return Shown(run, *FITS[request.param])
+
+
+def test_the_end_of_a_fit_is_told_in_the_same_words(shown):
+    known = figures(shown.fit)
+    assert outcome(shown.fit) in shown.out.splitlines()
+    assert shown.page["figures"] == [list(pair) for pair in known.items()]
+    for name, value in known.items():
+        assert re.search(rf"^{re.escape(name)} +{re.escape(value)} *$", shown.info, re.MULTILINE)
+    assert known["ended"].startswith(shown.page["glance"][-1])
+    assert all(text in repr(shown.fit) for text in shown.page["glance"])
+    assert f"read counts.npz: {shown.page['glance'][0]}, " in shown.out
+    assert shown.json["iterations"] == shown.fit.trace["iteration"].iloc[-1]
+    assert f"{shown.json['loglik']:,.1f}" == known["Poisson log-likelihood"]
+
+
+def test_topics_have_one_order_and_share_and_list_the_same_features(shown):
+    lines = [line.split() for line in shown.out.splitlines() if line.startswith(" ■")]
+    order, features = shown.page["order"], shown.page["features"]
+    table = pd.read_csv("made/top_features.csv")
+    assert [int(line[1]) - 1 for line in lines] == order
+    for k, line in zip(order, lines, strict=True):
+        best = [features["names"][j] for j in features["distinctive"][k]][:WORDS_SHOWN]
+        assert line[2] == shown.page["topics"][k]["said"]["share"] == f"{shown.json['topics'][k]['share']:.1%}"
+        assert " ".join(line[3:]) == ", ".join(best)
+        assert shown.json["topics"][k]["top_features"] == best
+        assert table[table["topic"] == k + 1]["feature"].tolist()[:WORDS_SHOWN] == best
+
+
+def test_advice_is_the_same_in_terminal_page_and_json(shown):
+    said = [line.removeprefix("note: ") for line in shown.err.splitlines()]
+    assert said == shown.page["advice"] == shown.json["notes"]
+    assert said == [in_terminal_words(text) for text in shown.fit.advice()]
+
+
+def test_a_fit_without_an_end_names_the_option_and_not_the_parameter(run):
+    shown = Shown(run, *FITS["not converged"])
+    assert shown.page["glance"][-1] == "not converged"
+    assert any(text.endswith("raise --max-iter") for text in shown.page["advice"])
+    um.write_report(replace(shown.fit, data={}), "python.html")
+    assert "raise max_iter" in Path("python.html").read_text(encoding="utf-8")
+
+
+def test_further_answers_are_told_in_the_same_words(run):
+    shown = Shown(run, "-k", 3, "--tol", "1e-3", "--differences", "--stability", "--stability-runs", 4, "--freedom")
+    said = [line.removeprefix("note: ") for line in shown.err.splitlines()]
+    own = [text for name in ("differences", "stability", "freedom") for text in shown.page[name]["advice"]]
+    assert said == shown.page["advice"] + own
+    run("freedom", "made", "-o", "ranges.safetensors")
+    found = um.analysis.Freedom.load("ranges.safetensors")
+    assert [topic["said"] for topic in shown.page["freedom"]["topics"]] == moves(found)
+    assert moves(found)[0] in run("freedom", "made", "-o", "ranges.csv")[1]
+    different = run("differences", "made", "counts.npz", "-o", "apart")[1]
+    counts = [int(number.replace(",", "")) for number in re.findall(r"([\d,]+) surely different", different)]
+    assert counts == shown.page["differences"]["sure"]
+
+
+def test_parameters_are_called_as_the_terminal_calls_them():
+    assert in_terminal_words("n_components=50 is more than the 30 samples") == "-k 50 is more than the 30 samples"
+    assert in_terminal_words("random_state=None") == "--seed none"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+@pytest.mark.xdist_group("browser")
+def test_the_browser_shows_these_very_words(run):
+    playwright = pytest.importorskip("playwright.sync_api")
+    shown = Shown(run, *FITS["refined"])
+    with playwright.sync_playwright() as p:
+        page = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"]).new_page()
+        page.goto(Path("made/report.html").absolute().as_uri())
+        page.wait_for_selector("body[data-ready]")
+        plain = lambda texts: [text.replace("−", "-") for text in texts]  # noqa: E731
+        assert plain(page.locator("#facts li").all_text_contents()) == shown.page["glance"]
+        assert plain(page.locator("#fit-facts dd").all_text_contents()) == [value for _, value in shown.page["figures"]]
+        shares = [shown.page["topics"][k]["said"]["share"] for k in shown.page["order"]]
+        assert page.locator("#topics .share").all_text_contents() == shares
+        assert page.locator("#topic-all .topic-known .share").all_text_contents() == [f"{x} of counts" for x in shares]
