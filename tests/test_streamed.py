@@ -178,6 +178,13 @@ def test_without_momentum_the_loss_never_rises(K: int, seed: int, fractional: bo
             state = new
 
 
+def test_a_fit_at_its_optimum_has_converged_though_no_pass_is_better_any_more() -> None:
+    counts = Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]])
+    fit = um.TopicModel(2, tol=1e-3, random_state=0).fit(um.Shards.of(counts)).result_
+    assert fit.status == "converged"
+    assert fit.remaining_gain <= 1e-3 * counts.total
+
+
 def test_it_ends_at_the_optimum_of_newton_in_memory_and_says_what_it_reached() -> None:
     X = some_counts(200, 40)
     start = (np.random.default_rng(1).gamma(1, 1, (200, 3)), np.random.default_rng(2).gamma(1, 1, (40, 3)))

@@ -77,9 +77,11 @@ class Streamed:
         loss, penalty = task.loss(s.ahead, sums)
         new = self._step(task, s.ahead, sums)
         better, accepted = loss < s.loss, loss < s.reference
+        # without momentum the loss falls, unless nothing but rounding is left of what could be gained
+        conclusive = better or not (accepted or np.any(s.ahead != s.plain))
         if better:
             s = replace(s, F=s.ahead, number=number, loss=loss, penalty=penalty)
-        s = replace(s, last=number, reference=loss, conclusive=better, note="" if accepted else "rejected")
+        s = replace(s, last=number, reference=loss, conclusive=conclusive, note="" if accepted else "rejected")
         if not self.extrapolate:
             s = replace(s, ahead=new, plain=new)
         elif accepted:
