@@ -7,6 +7,8 @@ import re
 import runpy
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -592,3 +594,17 @@ def test_examples_of_help_are_commands_that_parse(command):
         program, name, *arguments = shlex.split(line)
         assert program == "unmix"
         get_command(app).commands[name].make_context(name, arguments)
+
+
+@pytest.mark.parametrize("how", [[], ["--json"]], ids=["words", "json"])
+def test_results_are_written_though_nobody_reads_what_is_said(how: list[str], tmp_path: Path) -> None:
+    TABLE.to_csv("a.csv")
+    command = [sys.executable, "-m", "unmix", "fit", "a.csv", "-k", "2", *how]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        complaint = process.stderr.read().decode()
+    assert process.returncode == 0, complaint
+    assert "Error" not in complaint
+    assert (tmp_path / "a-k2" / "report.html").is_file()

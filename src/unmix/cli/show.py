@@ -4,6 +4,7 @@ a machine reads."""
 from __future__ import annotations
 
 import json as json_module
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -59,7 +60,7 @@ def answer(content: Mapping[str, Any]) -> None:
         if "notes" in content:
             content = {**content, "notes": [in_terminal_words(text) for text in content["notes"]]}
         text = json_module.dumps(_finite(content), ensure_ascii=False, indent=2, default=str)
-        print("".join(c if c.isprintable() or c == "\n" else json_module.dumps(c)[1:-1] for c in text))
+        console().out("".join(c if c.isprintable() or c == "\n" else json_module.dumps(c)[1:-1] for c in text))
 
 
 def _finite(value: Any) -> Any:
@@ -71,9 +72,17 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
+class Terminal(Console):
+    """Goes on in silence where nobody reads any more, as behind `| head -1`: results are written all the same."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console that takes text literally: names from files may look like markup."""
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    return Terminal(stderr=stderr, markup=False, highlight=False, emoji=False)
 
 
 def say(text: str) -> None:
