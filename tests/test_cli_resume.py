@@ -103,7 +103,7 @@ def test_more_iterations_go_on_from_a_fit_that_had_too_few(folder, tmp_path, mon
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (["--seed", "1"], "had random_state=0, this one has random_state=1"),
+        (["--seed", "1"], "had --seed 0, this one has --seed 1"),
         (["--solver", "em"], "had solver=newton, this one has solver=em"),
     ],
 )
