@@ -182,6 +182,7 @@ LAYOUTS = {
     "wide.csv.gz": (save_csv, True),
     "wide.tsv": (save_tsv, True),
     "wide.tsv.gz": (save_tsv, True),
+    "wide.all": (save_tsv, True),
     "wide.parquet": (save_parquet, True),
     "transposed.csv": (save_transposed, False),
     "transposed.tsv.gz": (save_transposed, False),
