@@ -317,7 +317,9 @@ def _of_anndata(adata: Any, options: ReadOptions) -> RawCounts:
     if options.raw and options.layer is not None:
         raise ValueError("give layer= or raw=True, not both")
     if options.raw and adata.raw is None:
-        raise ValueError("there is no raw in it; it has X" + "".join(f", layer {name!r}" for name in layer_names(adata)))
+        raise ValueError(
+            "there is no raw in it; it has X" + "".join(f", layer {name!r}" for name in layer_names(adata))
+        )
     if options.layer is not None and options.layer not in adata.layers:
         raise ValueError(f"there is no layer {options.layer!r} in it; it has {', '.join(layer_names(adata)) or 'none'}")
     matrix = adata.raw.X if options.raw else adata.X if options.layer is None else adata.layers[options.layer]
