@@ -94,6 +94,13 @@ def test_columns_of_ids_and_titles_can_be_chosen(tmp_path):
         um.read(tmp_path / "counts.csv", title_column="ant")
 
 
+@pytest.mark.parametrize("missing", ["null", "NaN"])
+def test_a_title_missing_from_json_lines_is_no_name(missing, tmp_path):
+    lines = (f'{{"title": {title}, "text": "a few words"}}\n' for title in ('"A"', missing, '"C"'))
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    assert um.read(tmp_path / "a.jsonl").samples.tolist() == ["A", "text 2", "C"]
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 @pytest.mark.parametrize("case", NAMINGS)
 def test_shards_and_json_lines_name_texts_alike(case, ending, tmp_path):

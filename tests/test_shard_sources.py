@@ -285,8 +285,11 @@ def test_layers_and_raw_of_anndata_are_found(tmp_path: Path) -> None:
     for i, options in enumerate(({"layer": "counts"}, {"raw": True})):
         same(um.shard(tmp_path / "a.h5ad", tmp_path / f"file{i}", **options), um.read(tmp_path / "a.h5ad", **options))
         same(um.shard(adata, tmp_path / f"object{i}", **options), um.read(tmp_path / "a.h5ad", **options))
-    with pytest.raises(ValueError, match="no layer 'other'"):
+    with pytest.raises(ValueError, match=r"there is no layer 'other' in it; it has counts$"):
         um.shard(adata, tmp_path / "none", layer="other")
+    adata.raw = None
+    with pytest.raises(ValueError, match=r"there is no raw in it; it has X, layer 'counts'$"):
+        um.shard(adata, tmp_path / "none", raw=True)
 
 
 def test_names_that_come_twice_are_told_apart_as_by_read(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_what_is_written_is_what_was_given(counts: um.Counts, tmp_path: Path) ->
 @given(
     n=st.integers(1, 30),
     m=st.integers(1, 12),
-    values=st.lists(st.sampled_from([0, 0, 1, 2, 255, 256, 65_535, 65_536, 0.5, 1e9, 1e-300, 3e140]), min_size=1),
+    values=st.lists(st.sampled_from([0, 0, 1, 2, 255, 256, 65_535, 65_536, 0.5, 1e9, 1e-300, 1e150]), min_size=1),
 )
 def test_any_counts_survive_the_encoding(n: int, m: int, values: list[float]) -> None:
     counts = um.Counts(np.resize(np.array(values, dtype=float), (n, m)))
@@ -465,7 +465,7 @@ def test_what_describes_the_samples_comes_along_and_becomes_that_of_a_fit(tmp_pa
     found = disk.metadata
     assert found is not None
     assert list(found) == list(TABLE)
-    assert found["day"].tolist() == ["2020-01-01 00:00:00", "2021-02-03 00:00:00", None] * 7
+    assert found["day"].fillna("none").tolist() == ["2020-01-01 00:00:00", "2021-02-03 00:00:00", "none"] * 7
     pd.testing.assert_frame_equal(found.drop(columns="day"), TABLE.drop(columns="day"))
     rows = np.array([20, 0, 9])
     pd.testing.assert_frame_equal(disk.take(rows).metadata, found.iloc[rows].reset_index(drop=True))  # type: ignore[arg-type]

@@ -122,10 +122,10 @@ def _section(title: str, rows: Rows, widest: int = 0) -> None:
     if title:
         _print(Text(title, style="bold"))
     table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True, min_width=min(widest, MOST_OF_NAMES))
+    table.add_column(no_wrap=True)
     table.add_column()
     for name, meaning in rows:
-        table.add_row(Text(name, style="cyan"), _with_quiet_end(meaning))
+        table.add_row(Text(name.ljust(min(widest, MOST_OF_NAMES)), style="cyan"), _with_quiet_end(meaning))
     show.console().print(Padding(table, (0, 0, 0, 2)), width=_width())
 
 

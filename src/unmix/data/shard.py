@@ -23,7 +23,7 @@ from unmix.data.read.names import FEATURES_FILE, SAMPLES_FILE, VOCABULARY_FILE, 
 from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords
 from unmix.data.read.text import about_empty
 from unmix.data.read.titles import number_texts
-from unmix.estimators.lazy import is_anndata, is_dask
+from unmix.estimators.lazy import is_anndata, is_dask, layer_names
 from unmix.shards import Shards, start_sample
 from unmix.types import Record
 
@@ -317,9 +317,11 @@ def _of_anndata(adata: Any, options: ReadOptions) -> RawCounts:
     if options.raw and options.layer is not None:
         raise ValueError("give layer= or raw=True, not both")
     if options.raw and adata.raw is None:
-        raise ValueError("there is no raw in it; it has X" + "".join(f", layer {name!r}" for name in adata.layers))
+        raise ValueError(
+            "there is no raw in it; it has X" + "".join(f", layer {name!r}" for name in layer_names(adata))
+        )
     if options.layer is not None and options.layer not in adata.layers:
-        raise ValueError(f"there is no layer {options.layer!r} in it; it has {', '.join(adata.layers) or 'none'}")
+        raise ValueError(f"there is no layer {options.layer!r} in it; it has {', '.join(layer_names(adata)) or 'none'}")
     matrix = adata.raw.X if options.raw else adata.X if options.layer is None else adata.layers[options.layer]
     if matrix is None:
         raise ValueError("there is no X in it; choose a layer")

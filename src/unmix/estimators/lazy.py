@@ -46,6 +46,11 @@ def temporary_shards(source: Any, needed: float, **options: Any) -> Iterator[Any
         yield unmix.shard(source, Path(folder) / "counts.shards", **options)
 
 
+def layer_names(adata: Any) -> list[str]:
+    """The layers that have a name; from anndata 0.13 on X is among the layers too, as None."""
+    return [name for name in adata.layers if name is not None]
+
+
 def memory_of(X: Any) -> float:
     """Bytes of a fit of counts that are not in memory yet; 0 for all others."""
     matrix = X.X if is_anndata(X) else X

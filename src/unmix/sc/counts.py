@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from unmix.counts import Counts
 from unmix.estimators.base import MOST_FRACTIONS
-from unmix.estimators.lazy import memory_of, temporary_shards
+from unmix.estimators.lazy import layer_names, memory_of, temporary_shards
 from unmix.memory import available
 from unmix.shards import Shards
 from unmix.types import Integers
@@ -102,7 +102,7 @@ def _chosen(adata: AnnData, layer: str | None, use_raw: bool) -> tuple[str, Any]
             raise ValueError(f"adata.X is empty{_elsewhere(adata, 'adata.X') or '; there are no counts to fit'}")
         return "adata.X", X
     if layer not in adata.layers:
-        known = ", ".join(map(repr, adata.layers)) or "none"
+        known = ", ".join(map(repr, layer_names(adata))) or "none"
         raise ValueError(f"there is no layer {layer!r}; the layers of adata are: {known}")
     return f"adata.layers[{layer!r}]", adata.layers[layer]
 
@@ -117,7 +117,7 @@ def _in_memory(matrix: Any) -> Any:
 def _elsewhere(adata: AnnData, place: str) -> str:
     """Where else counts are, as the end of a sentence; nothing if they are nowhere."""
     others = {"adata.X": ("without layer and use_raw", adata.X)}
-    others |= {f"adata.layers[{name!r}]": (f"with layer={name!r}", adata.layers[name]) for name in adata.layers}
+    others |= {f"adata.layers[{name!r}]": (f"with layer={name!r}", adata.layers[name]) for name in layer_names(adata)}
     if adata.raw is not None:
         others["adata.raw"] = ("with use_raw=True", adata.raw.X)
     for other, (how, matrix) in others.items():

@@ -196,7 +196,8 @@ def clean(value: Any) -> Any:
 
 
 def as_name(value: Any) -> str:
-    return "" if value is None else str(clean(value))
+    """Python writes NaN for what pandas has no value of."""
+    return "" if value is None or value != value else str(clean(value))
 
 
 def counted(
