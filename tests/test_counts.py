@@ -211,9 +211,8 @@ def test_a_negative_integer_is_named_with_its_place() -> None:
         pd.DataFrame({"count": [1, 2], "word": ["ant", "bee"]}),
         pd.DataFrame({"count": pd.array([1, 2], dtype="Int64"), "word": ["ant", "bee"]}),
         pd.DataFrame({"word": pd.Categorical(["ant", "bee"])}),
-        "counts.npz",
     ],
-    ids=["list", "U", "object", "bytes", "frame", "extension frame", "categorical", "a path"],
+    ids=["list", "U", "object", "bytes", "frame", "extension frame", "categorical"],
 )
 def test_text_is_refused(matrix: Any) -> None:
     with pytest.raises(ValueError, match=r"(holds text|dtype <U\d+); unmix needs numbers"):
@@ -435,3 +434,9 @@ def test_numbers_of_the_other_byte_order_are_the_same_numbers() -> None:
 def test_counts_next_to_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match=r"the smallest count is 4.94066e-324, too small .*multiply"):
         Counts(np.array([[1, 2], [3, 4]]) * 5e-324)
+
+
+@pytest.mark.parametrize(("given", "remedy"), [("counts.npz", "unmix.read "), (["a cat", "a dog"], "unmix.read_texts")])
+def test_names_of_files_and_texts_are_refused_with_what_reads_them(given: Any, remedy: str) -> None:
+    with pytest.raises(ValueError, match=remedy):
+        Counts(given)

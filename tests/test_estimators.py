@@ -356,6 +356,7 @@ def test_new_features_are_left_aside_with_a_warning(kind: type[um.PoissonNMF]) -
     with pytest.warns(UserWarning, match="2 features with counts have no weight in any topic.*left aside"):
         got = model.transform(X0)
     np.testing.assert_array_equal(got, model.transform(without))
+    assert np.isfinite(model.score(X0))  # which foresees a little of everything, and so has nothing to warn of
 
 
 def test_a_matrix_without_counts_is_refused(kind: type[um.PoissonNMF]) -> None:

@@ -7,6 +7,7 @@ of float64 counts with names. Nothing behind this point checks data again.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, Protocol, Self, TypeAlias
@@ -474,7 +475,11 @@ def _to_csr(matrix: Any) -> sp.csr_array:
         matrix = matrix.toarray()
     if isinstance(matrix, Iterator | Mapping | Set):
         raise ValueError(f"the matrix is a {type(matrix).__name__}; give an array, a sparse matrix or a DataFrame")
+    if isinstance(matrix, str | os.PathLike):
+        raise ValueError(f"{str(matrix)!r} is a name, not counts; unmix.read reads files")
     dense = np.asarray(matrix)
+    if dense.dtype.kind in "UT" and dense.ndim == 1:
+        raise ValueError("these are texts, not counts; unmix.read_texts counts their words")
     if dense.dtype == object:
         if dense.ndim == 1 and any(isinstance(value, Mapping) for value in dense):
             raise ValueError("the samples are dictionaries; pandas.DataFrame(samples).fillna(0) makes a table of them")

@@ -494,17 +494,18 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             f"feature {place} is {str(new[place])!r} and the model's is {str(known[place])!r}: the names are {same} them first"
         )
 
-    def _possible(self, counts: Counts) -> Counts:
+    def _possible(self, counts: Counts, aloud: bool = True) -> Counts:
         """Without counts in features that no topic has: given the fitted factors they are impossible."""
         impossible = (self.result_.F.sum(axis=1) == 0) & (counts.feature_totals > 0)
         if not impossible.any():
             return counts
-        warnings.warn(
-            f"{impossible.sum()} features with counts have no weight in any topic (they had no counts in the fit); "
-            "their counts are left aside",
-            UserWarning,
-            stacklevel=4,
-        )
+        if aloud:
+            warnings.warn(
+                f"{impossible.sum()} features with counts have no weight in any topic (they had no counts in the fit); "
+                "their counts are left aside",
+                UserWarning,
+                stacklevel=4,
+            )
         return counts.with_values(np.where(impossible[counts.rows.indices], 0, counts.rows.data))
 
     def _about(self) -> Record:

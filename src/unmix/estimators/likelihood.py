@@ -389,23 +389,23 @@ class PoissonNMF(CountsEstimator):
         if isinstance(X, Shards):
             return streamed.mean_of(X, partial(self.score, smoothing=smoothing))
         check_smoothing(smoothing)
-        counts, L, F = self._loadings(X)
+        counts, L, F = self._loadings(X, aloud=smoothing == 0)
         q = frequencies(self.result_.L, self.result_.F)
         L, F = with_background(L, F, counts.sample_totals, q, smoothing)
         with use_threads(self.n_jobs):
             values = logliks(counts, L, F, multinomial=self._totals_given)
         return float(values.sum()) / counts.total if counts.total > 0 else 0.0
 
-    def _loadings(self, X: CountsLike) -> tuple[Counts, Floats, Floats]:
-        """The data, checked, their most likely loadings, and the factors that these belong to."""
+    def _loadings(self, X: CountsLike, aloud: bool = True) -> tuple[Counts, Floats, Floats]:
+        """The data, checked, their most likely loadings, and the factors that these belong to. `aloud`: whether to tell of counts
+        that no topic explains."""
         check_is_fitted(self)
         counts = self._checked_counts(X, reset=False)
         F = self.result_.F.astype(np.float64)
         if isinstance(self.loadings_prior, Dirichlet):
             F = poisson_to_topics(self.result_.L, F)[1]  # whose loadings are proportions times a size
-        problem = Problem(
-            self._possible(counts), F.shape[1], loadings_prior=self.loadings_prior, sparsity=self._sparsity()
-        )
+        possible = self._possible(counts, aloud)
+        problem = Problem(possible, F.shape[1], loadings_prior=self.loadings_prior, sparsity=self._sparsity())
         with use_threads(self.n_jobs):
             L = drop_negligible(starts.known_factors(problem, F), F)
         return counts, L.astype(np.float64, copy=False), F
