@@ -315,9 +315,7 @@ class _Bar:
             *columns,
             left,
             TextColumn("left"),
-            console=Console(
-                stderr=True, quiet=not wanted
-            ),  # earlier versions of rich end even a disabled one with a line
+            console=Console(stderr=True, quiet=not wanted),  # rich 13 ends even a disabled bar with a line
             transient=True,
             disable=not wanted,
             speed_estimate_period=3600,  # fits are far apart
