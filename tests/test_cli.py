@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from typer.main import get_command
 
 import unmix as um
-from unmix.cli import app, help, main
+from unmix.cli import app, help, main, reading
 from unmix.cli.commands import fit as fit_command
 from unmix.registry import WORDS
 from unmix.solvers import Extrapolate
@@ -608,3 +608,27 @@ def test_results_are_written_though_nobody_reads_what_is_said(how: list[str], tm
     assert process.returncode == 0, complaint
     assert "Error" not in complaint
     assert (tmp_path / "a-k2" / "report.html").is_file()
+
+
+def test_every_command_that_reads_an_input_reads_it_alike() -> None:
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    readers = {name for name, command in commands.items() if any(one.metavar == "INPUT" for one in command.params)}
+    assert {"fit", "choose", "transform", "shard", "differences", "stability", "intervals"} <= readers
+    for name in readers - {"freedom"}:  # whose counts are those of a fit, and rarely needed
+        assert reading.ALWAYS.keys() <= {one.name for one in commands[name].params}, name
+
+
+def test_texts_in_another_encoding_are_asked_about_as_they_were_fitted(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["größe", "straße", "übung", "maß", "tür", "bär"]
+    lines = [" ".join(RNG.choice(words, 12)) for _ in range(30)]
+    Path("texte.txt").write_bytes("\n".join(lines).encode("latin-1"))
+    how = ["texte.txt", "--encoding", "latin-1", "--stop-words", "none"]
+    for command in (
+        ["fit", *how, "-k", "2"],
+        ["choose", *how, "-k", "1-2", "--folds", "2"],
+        ["stability", *how, "-k", "2", "--runs", "2"],
+        ["differences", "texte-k2", *how[:3]],
+    ):
+        with pytest.raises(SystemExit) as left:
+            main(command)
+        assert left.value.code == 0, capsys.readouterr().err

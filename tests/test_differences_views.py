@@ -205,7 +205,7 @@ def test_ctrl_c_writes_what_is_finished_and_leaves_with_130(run, folder, monkeyp
         (("--against", "9"), "against=9"),
         (("--errors", "none"), "errors='none'"),
         (("--groups", "colour"), "no column 'colour'"),
-        (("--held-out", "2"), "held_out=2"),
+        (("--held-out", "2"), "--held-out 2"),
         (("--pseudocount", "0"), "pseudocount=0"),
     ],
 )

@@ -8,21 +8,18 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 from unmix.cli import options, show
-from unmix.cli.commands import DEFAULT_MODEL, app, examples, read_counts
+from unmix.cli.commands import DEFAULT_MODEL, app, examples
 from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed
 from unmix.cli.options import (
     InputPath,
     Json,
-    Layer,
     Quiet,
-    Raw,
-    TextColumn,
-    Transpose,
     asking,
     fitting,
     results,
     stopping,
 )
+from unmix.cli.reading import WORDS, read_counts, reads
 
 CHOICE_FILE, FOLDS_FILE = "choice.safetensors", "folds.safetensors"
 FEW_TOPICS = "1-20"
@@ -49,6 +46,7 @@ ResumeFolds = Annotated[bool, stopping("--resume", help="Go on with the finished
         "unmix choose counts.npz --resume",
     ),
 )
+@reads(WORDS)
 def choose(
     input: InputPath,
     topics: Numbers = FEW_TOPICS,
@@ -60,18 +58,12 @@ def choose(
     seed: options.Seed = 0,
     threads: options.Threads = None,
     resume: ResumeFolds = False,
-    layer: Layer = None,
-    raw: Raw = False,
-    transpose: Transpose = None,
-    text_column: TextColumn = None,
-    min_df: options.MinDf = None,
-    max_df: options.MaxDf = None,
-    stop_words: options.StopWords = "english",
-    ngrams: options.Ngrams = 1,
     title: options.Title = None,
     force: options.Force = False,
     quiet: Quiet = False,
     json: Json = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Say how many topics counts or text have, and why.
 
@@ -92,16 +84,6 @@ def choose(
     if output is None:
         output = Path(f"{name_of(input)}-choice")
     check_folder(output, force=force, files=(CHOICE_FILE, FOLDS_FILE))
-    reading: dict[str, Any] = {
-        "layer": layer,
-        "raw": raw,
-        "transpose": transpose,
-        "text_column": text_column,
-        "min_df": options.documents("--min-df", min_df),
-        "max_df": options.documents("--max-df", max_df),
-        "stop_words": None if stop_words == "none" else stop_words,
-        "ngrams": ngrams,
-    }
     counts = _counts(input, reading)
     output.mkdir(parents=True, exist_ok=True)
     keep = output / FOLDS_FILE

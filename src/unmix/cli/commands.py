@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import shutil
 import sys
@@ -27,11 +26,20 @@ from unmix.cli.fitting import (
     write_proportions_of_shards,
 )
 from unmix.cli.help import App, examples
-from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose
+from unmix.cli.options import InputPath, Json, Quiet
+from unmix.cli.reading import (
+    METADATA,
+    SNIPPETS,
+    WORDS,
+    anndata_contents,
+    counts_or_shards,
+    in_python,
+    read_counts,
+    reads,
+)
 from unmix.registry import STARTS
 
 if TYPE_CHECKING:
-    from unmix.counts import Counts
     from unmix.fit import Fit
     from unmix.shards import Shards
 
@@ -100,6 +108,7 @@ def demo(
         "unmix fit cells.shards -k 20 --memory 4GB",
     ),
 )
+@reads(WORDS, METADATA, SNIPPETS)
 def fit(
     input: InputPath,
     topics: options.Topics,
@@ -118,20 +127,6 @@ def fit(
     dask: options.DaskCluster = None,
     resume: options.Resume = False,
     checkpoint: options.CheckpointSeconds = 60,
-    layer: Layer = None,
-    raw: Raw = False,
-    transpose: Transpose = None,
-    metadata: options.Metadata = None,
-    encoding: options.Encoding = None,
-    text_column: TextColumn = None,
-    id_column: options.IdColumn = None,
-    title_column: options.TitleColumn = None,
-    snippets: options.Snippets = False,
-    skip_bad: options.SkipBad = False,
-    min_df: options.MinDf = None,
-    max_df: options.MaxDf = None,
-    stop_words: options.StopWords = "english",
-    ngrams: options.Ngrams = 1,
     title: options.Title = None,
     differences: options.WithDifferences = False,
     stability: options.WithStability = False,
@@ -140,6 +135,8 @@ def fit(
     force: options.Force = False,
     quiet: Quiet = False,
     json: Json = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Fit topics to counts or text, and write a folder of results.
 
@@ -165,22 +162,6 @@ def fit(
     if solver is not None:
         make_solver(solver, extrapolate=True)  # a wrong name is best said before a large file is read
     start = init if init in STARTS else read_model(Path(init), f"--init: choose one of {', '.join(STARTS)}, or a model")
-    reading: dict[str, Any] = {
-        "layer": layer,
-        "raw": raw,
-        "transpose": transpose,
-        "metadata": metadata,
-        "encoding": encoding,
-        "text_column": text_column,
-        "id_column": id_column,
-        "title_column": title_column,
-        "snippets": snippets,
-        "skip_bad": skip_bad,
-        "min_df": options.documents("--min-df", min_df),
-        "max_df": options.documents("--max-df", max_df),
-        "stop_words": None if stop_words == "none" else stop_words,
-        "ngrams": ngrams,
-    }
     if output is None:
         output = Path(f"{name_of(input)}-k{topics}")
     check_folder(output, force=force)
@@ -188,7 +169,7 @@ def fit(
     source, counts = counts_or_shards(input, reading, allowed)
     check_answerable(counts, topics, differences=differences, stability=stability)
     estimator.set_params(init=start)
-    about = {"source": input.name, "title": title or name_of(input), "python": _in_python(source, reading)}
+    about = {"source": input.name, "title": title or name_of(input), "python": in_python(source, reading)}
     asked = {"differences": differences, "stability": stability, "freedom": freedom}
     with claim(output):
         earlier = to_resume_in(output, estimator, counts) if resume else None
@@ -210,20 +191,15 @@ def fit(
         "unmix transform counts-k10 new.npz -o proportions.csv", "unmix transform speeches-k8 new_speeches/ -o new.csv"
     )
 )
+@reads()
 def transform(
     model: options.ModelPath,
     input: InputPath,
     output: options.ProportionsFile,
-    layer: Layer = None,
-    raw: Raw = False,
-    transpose: Transpose = None,
-    encoding: options.Encoding = None,
-    text_column: TextColumn = None,
-    id_column: options.IdColumn = None,
-    title_column: options.TitleColumn = None,
-    skip_bad: options.SkipBad = False,
     quiet: Quiet = False,
     json: Json = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Proportions of the topics of a model in new samples.
 
@@ -238,16 +214,6 @@ def transform(
     show.speak(quiet=quiet, json=json)
     check_file(output, ".csv", ".npy")
     known = read_model(model)
-    reading: dict[str, Any] = {
-        "layer": layer,
-        "raw": raw,
-        "transpose": transpose,
-        "encoding": encoding,
-        "text_column": text_column,
-        "id_column": id_column,
-        "title_column": title_column,
-        "skip_bad": skip_bad,
-    }
     if is_shards(input):
         shards = cast("Shards", read(input, **reading))
         try:
@@ -286,26 +252,16 @@ def _tell_applied(input: Path, output: Path, n: int, known: Fit, missing: int, u
         "unmix info cells.shards --verify",
     )
 )
+@reads(WORDS, METADATA)
 def shard(
     input: InputPath,
     output: options.ShardsFolder = None,
     sample: options.Sample = None,
     sample_by: options.SampleBy = None,
-    metadata: options.Metadata = None,
-    layer: Layer = None,
-    raw: Raw = False,
-    transpose: Transpose = None,
-    encoding: options.Encoding = None,
-    text_column: TextColumn = None,
-    id_column: options.IdColumn = None,
-    title_column: options.TitleColumn = None,
-    skip_bad: options.SkipBad = False,
-    min_df: options.MinDf = None,
-    max_df: options.MaxDf = None,
-    stop_words: options.StopWords = "english",
-    ngrams: options.Ngrams = 1,
     quiet: Quiet = False,
     json: Json = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Write counts as shards, which need not fit into memory.
 
@@ -328,19 +284,7 @@ def shard(
             shards = make_shards(
                 input,
                 output,
-                metadata=metadata,
-                layer=layer,
-                raw=raw,
-                transpose=transpose,
-                encoding=encoding,
-                text_column=text_column,
-                id_column=id_column,
-                title_column=title_column,
-                skip_bad=skip_bad,
-                min_df=options.documents("--min-df", min_df),
-                max_df=options.documents("--max-df", max_df),
-                stop_words=None if stop_words == "none" else stop_words,
-                ngrams=ngrams,
+                **reading,
                 sample=sample,
                 sample_by=sample_by,
                 progress=progress,
@@ -355,6 +299,7 @@ def shard(
 @app.command(
     epilog=examples("unmix info cells.h5ad", "unmix info counts-k10 --json", "unmix info cells.shards --verify")
 )
+@reads()
 def info(
     file: Annotated[
         Path,
@@ -363,13 +308,9 @@ def info(
     verify: Annotated[
         bool, options.reading("--verify", help="Read all of the shards, and check every checksum.")
     ] = False,
-    layer: Layer = None,
-    raw: Raw = False,
-    transpose: Transpose = None,
-    encoding: options.Encoding = None,
-    text_column: TextColumn = None,
-    skip_bad: options.SkipBad = False,
     json: Json = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Describe counts, text, shards or a model.
 
@@ -397,14 +338,6 @@ def info(
         show.facts({"file": kind_of(file)} | show.describe_shards(shards) | verified)
         show.answer({"kind": kind_of(file)} | show.shards_as_json(shards) | ({"verified": True} if verify else {}))
         return
-    reading: dict[str, Any] = {
-        "layer": layer,
-        "raw": raw,
-        "transpose": transpose,
-        "encoding": encoding,
-        "text_column": text_column,
-        "skip_bad": skip_bad,
-    }
     matrices, obs = anndata_contents(file)
     try:
         counts = read_counts(file, aloud=False, **reading)
@@ -482,71 +415,6 @@ def simulate(
     write_counts(counts, output)
     show.say(f"wrote {output}: {show.described(counts)}")
     show.answer({"output": str(output)} | show.counts_as_json(counts))
-
-
-def anndata_contents(path: Path) -> tuple[dict[str, str], list[str]]:
-    """The matrices and the columns of obs in an AnnData file; nothing for other files, and for what cannot be opened."""
-    from unmix.data.read import h5ad
-
-    if path.suffix.lower() != ".h5ad" and not (path.is_dir() and h5ad.is_zarr(path)):
-        return {}, []
-    try:
-        return h5ad.contents(path)
-    except (ValueError, OSError, KeyError):
-        return {}, []  # `read` will say what is wrong
-
-
-def read_counts(path: Path, *, aloud: bool = True, **reading: Any) -> Counts:
-    from unmix.data.read import read
-    from unmix.shards import Shards
-
-    with show.working(f"reading {path}"):
-        counts = read(path, **reading)
-    if isinstance(counts, Shards):
-        raise ValueError(
-            f"{path}: a folder of shards, which this command does not take; give a file of counts, such as of some of the samples"
-        )
-    if aloud:
-        show.say(f"read {path}: {show.described(counts)}")
-    return counts
-
-
-def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None) -> tuple[Path, Counts | Shards]:
-    """What to fit, and where it was read from: a folder of shards as it is; a file that would not fit into memory as shards that
-    are made of it, beside where the results go."""
-    from unmix.data.read import is_shards, memory_for, name_of, read
-    from unmix.data.shard import shard as make_shards
-    from unmix.memory import available, gigabytes
-
-    if is_shards(path):
-        shards = cast("Shards", read(path, **reading))
-        show.say(f"opened {path}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
-        return path, shards
-    options = {name: value for name, value in reading.items() if name != "snippets"}
-    most = available() if allowed is None else allowed
-    known = {name: value for name, value in options.items() if name != "metadata"}
-    needed, folder = memory_for(path, **known), Path(f"{name_of(path)}.shards")
-    if needed is None or needed <= most or needed / 10 > shutil.disk_usage(".").free:  # shards would not fit either
-        return path, read_counts(path, **reading)
-    show.say(
-        f"{path} would need {gigabytes(needed)} of memory, {gigabytes(most)} may be taken: making shards of it, {folder}"
-    )
-    if reading["snippets"]:
-        show.note("shards keep no beginnings of texts: --snippets is left aside")
-    with show.working(f"making {folder}"):
-        shards = make_shards(path, folder, **options)
-    show.say(f"wrote {folder}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
-    return folder, shards
-
-
-def _in_python(path: Path, reading: dict[str, Any]) -> str:
-    """The call that reads the same counts; options that were left alone are left out."""
-    from unmix.data.read import read
-
-    usual = inspect.signature(read).parameters
-    words = {name: str(value) if isinstance(value, Path) else value for name, value in reading.items()}
-    given = [f"{name}={value!r}" for name, value in words.items() if value != usual[name].default]
-    return f"um.read({', '.join([repr(str(path)), *given])})"
 
 
 def check_file(path: Path, *endings: str) -> None:

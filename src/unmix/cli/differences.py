@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from unmix.cli import options, show
 from unmix.cli.answers import write_page_again
-from unmix.cli.commands import app, examples, read_counts
+from unmix.cli.commands import app, examples
 from unmix.cli.fitting import INTERRUPTED, read_model
-from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose
+from unmix.cli.options import InputPath, Json, Quiet
+from unmix.cli.reading import METADATA, read_counts, reads
 
 if TYPE_CHECKING:
     from unmix.analysis import Differences
@@ -64,6 +65,7 @@ Lfsr = Annotated[
         "unmix differences speeches-k8 speeches/ --held-out 0.5 -o speeches-differences",
     ),
 )
+@reads(METADATA)
 def differences(
     model: options.ModelPath,
     input: InputPath,
@@ -76,14 +78,11 @@ def differences(
     seed: options.Seed = 0,
     threads: options.Threads = None,
     lfsr: Lfsr = 0.05,
-    layer: Layer = None,
-    raw: Raw = False,
-    transpose: Transpose = None,
-    metadata: options.Metadata = None,
-    text_column: TextColumn = None,
     force: options.Force = False,
     quiet: Quiet = False,
     json: Json = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """What sets topics apart: log fold changes with errors.
 
@@ -97,13 +96,6 @@ def differences(
     known = read_model(model)
     folder = output or (model if model.is_dir() else model.parent)
     _check_folder(folder, force)
-    reading: dict[str, Any] = {
-        "layer": layer,
-        "raw": raw,
-        "transpose": transpose,
-        "metadata": metadata,
-        "text_column": text_column,
-    }
     counts = read_counts(input, **reading, like=known)
     with show.working(f"comparing {show.plural(counts.shape[1], 'feature')}") as status:
 

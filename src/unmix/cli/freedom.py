@@ -8,10 +8,11 @@ from typing import Annotated
 
 from unmix.cli import options, show
 from unmix.cli.answers import write_page_again
-from unmix.cli.commands import app, check_file, read_counts
+from unmix.cli.commands import app, check_file
 from unmix.cli.commands import examples as examples
 from unmix.cli.fitting import INTERRUPTED, read_model
 from unmix.cli.options import Json, Quiet
+from unmix.cli.reading import read_counts
 from unmix.words import percent
 
 RangesFile = Annotated[

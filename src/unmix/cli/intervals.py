@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from unmix.cli import options, show
-from unmix.cli.commands import app, check_file, read_counts
+from unmix.cli.commands import app, check_file
 from unmix.cli.commands import examples as examples
 from unmix.cli.fitting import INTERRUPTED, read_model
-from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose
+from unmix.cli.options import InputPath, Json, Quiet
+from unmix.cli.reading import read_counts, reads
 
 IntervalsFile = Annotated[
     Path,
@@ -33,6 +34,7 @@ Chains = Annotated[int, options.asking(metavar="N", min=1, help="Independent cha
         "unmix intervals cells-k12 cells.h5ad --layer counts -o intervals.csv --level 0.95 --sweeps 2000",
     ),
 )
+@reads()
 def intervals(
     model: options.ModelPath,
     input: InputPath,
@@ -42,12 +44,10 @@ def intervals(
     burn_in: BurnIn = 200,
     chains: Chains = 2,
     seed: Annotated[int, options.asking(metavar="N", min=0, help="Seed of the chains.")] = 0,
-    layer: Layer = None,
-    raw: Raw = False,
-    transpose: Transpose = None,
-    text_column: TextColumn = None,
     quiet: Quiet = False,
     json: Json = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Credible intervals of the proportions of a model, by sampling.
 
@@ -63,7 +63,7 @@ def intervals(
     show.speak(quiet=quiet, json=json)
     check_file(output, ".csv")
     fit = read_model(model)
-    counts = read_counts(input, layer=layer, raw=raw, transpose=transpose, text_column=text_column, like=fit)
+    counts = read_counts(input, **reading, like=fit)
     with show.working("sampling") as status:
 
         def tell(done: int, of: int, left: float | None) -> None:

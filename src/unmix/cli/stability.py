@@ -15,9 +15,10 @@ import typer
 
 from unmix.cli import options, show
 from unmix.cli.answers import write_page_again
-from unmix.cli.commands import DEFAULT_MODEL, app, examples, read_counts
+from unmix.cli.commands import DEFAULT_MODEL, app, examples
 from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed, read_model
-from unmix.cli.options import InputPath, Json, Layer, Quiet, Raw, TextColumn, Transpose, asking, results, stopping
+from unmix.cli.options import InputPath, Json, Quiet, asking, results, stopping
+from unmix.cli.reading import WORDS, read_counts, reads
 from unmix.files import replacing
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ HALVES = Noise("halves")
         "unmix stability counts.npz -k 10 --resume",
     ),
 )
+@reads(WORDS)
 def stability(
     input: InputPath,
     topics: options.Topics,
@@ -66,16 +68,10 @@ def stability(
     seed: options.Seed = 0,
     threads: options.Threads = None,
     resume: Annotated[bool, stopping("--resume", help="Go on with the runs of an interrupted command.")] = False,
-    layer: Layer = None,
-    raw: Raw = False,
-    transpose: Transpose = None,
-    text_column: TextColumn = None,
-    min_df: options.MinDf = None,
-    max_df: options.MaxDf = None,
-    stop_words: options.StopWords = "english",
-    ngrams: options.Ngrams = 1,
     quiet: Quiet = False,
     json: Json = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Which of K topics are found again in random halves of the counts.
 
@@ -93,17 +89,7 @@ def stability(
     estimator = estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **parsed(settings or []))
     asked = None if reference is None else read_model(reference)
     folder = _folder(Path(f"{name_of(input)}-k{topics}-stability") if output is None else output)
-    counts = read_counts(
-        input,
-        layer=layer,
-        raw=raw,
-        transpose=transpose,
-        text_column=text_column,
-        min_df=options.documents("--min-df", min_df),
-        max_df=options.documents("--max-df", max_df),
-        stop_words=None if stop_words == "none" else stop_words,
-        ngrams=ngrams,
-    )
+    counts = read_counts(input, **reading)
     kept = folder / RUNS_FILE
     if not resume:
         kept.unlink(missing_ok=True)
