@@ -315,7 +315,7 @@ class _Bar:
             *columns,
             left,
             TextColumn("left"),
-            console=Console(stderr=True),
+            console=Console(stderr=True, quiet=not wanted),  # rich 13 ends even a disabled bar with a line
             transient=True,
             disable=not wanted,
             speed_estimate_period=3600,  # fits are far apart
