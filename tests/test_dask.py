@@ -63,7 +63,24 @@ def cluster() -> Iterator[LocalCluster]:
         dask.config.set(SETTINGS),
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as made,
     ):
+        over = threading.Event()
+        keeper = threading.Thread(target=keep_alive, args=(made, over))
+        keeper.start()
         yield made
+        over.set()
+        keeper.join()
+
+
+def keep_alive(cluster: LocalCluster, over: threading.Event) -> None:
+    """A nanny whose worker was killed while it started does not start another one. Where no worker is left for ten seconds, all
+    are made anew, as whoever runs a cluster would see to."""
+    gone = 0
+    while not over.wait(1):
+        gone = 0 if cluster.scheduler.workers else gone + 1
+        if gone == 10:
+            cluster.scale(0)
+            cluster.scale(2)
+            gone = 0
 
 
 @pytest.fixture(scope="module")
