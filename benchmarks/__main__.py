@@ -32,6 +32,7 @@ COMMANDS = {
     "door": OPTIONS.keys(),
     "stops": ("data-folder", "threads"),
     "ends": ("data-folder", "threads"),
+    "passes": ("data-folder", "threads"),
     "scale": ("threads",),
     "million": ("data-folder", "threads"),
     "cluster": (),
