@@ -430,10 +430,10 @@ def test_damaged_shards_are_told_in_one_line(counts, run):
 
 def test_ctrl_c_keeps_the_shards_that_are_finished(counts, run, monkeypatch):
     from unmix import shards
-    from unmix.data import build
+    from unmix.data import building
 
     monkeypatch.setattr(shards, "SHARD", 8)
-    written, known = [], build.Building.add
+    written, known = [], building.Building.add
 
     def add(building, shard, names):
         known(building, shard, names)
@@ -441,7 +441,7 @@ def test_ctrl_c_keeps_the_shards_that_are_finished(counts, run, monkeypatch):
         if sum(written) == 16:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(build.Building, "add", add)
+    monkeypatch.setattr(building.Building, "add", add)
     code, out, err = run("shard", counts)
     assert (code, out) == (130, "")
     assert err == "note: interrupted; the same command goes on with what is finished in counts.shards\n"

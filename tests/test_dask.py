@@ -135,6 +135,25 @@ def test_bits_do_not_depend_on_where_nor_on_how_many_shards_a_task_covers(
     assert_same(fitted(folder, Dask(client, tmp_path)), expected)
 
 
+FAMILY: dict[str, Callable[[], Any]] = {
+    "LDA": lambda: um.LDA(3, alpha="auto", eta=0.1, random_state=0, max_iter=PASSES, tol=0, init="random"),
+    "GammaPoisson": lambda: um.GammaPoisson(3, random_state=0, max_iter=PASSES, tol=0, init="random"),
+    "BayesianPoissonNMF": lambda: um.BayesianPoissonNMF(3, random_state=0, max_iter=PASSES, tol=0, init="random"),
+}
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_bits_of_the_whole_family_do_not_depend_on_where(
+    name: str, folder: Path, client: Client, tmp_path: Path, fault: Any
+) -> None:
+    with Local():
+        here = FAMILY[name]().fit(um.Shards(folder)).result_
+    struck = fault("after rename")
+    with Dask(client, tmp_path / "run"):
+        assert_same(FAMILY[name]().fit(um.Shards(folder)).result_, here)
+    assert struck() == 1
+
+
 def test_priors_go_to_the_workers(folder: Path, client: Client, tmp_path: Path) -> None:
     priors = {"prior": um.Gamma(1.5, 2.0), "loadings_prior": um.Gamma(np.array([1.1, 1.2, 1.3]), np.ones(3))}
     assert_same(fitted(folder, Dask(client, tmp_path), **priors), fitted(folder, Local(), **priors))
@@ -228,11 +247,12 @@ def fault(client: Client, cluster: LocalCluster, tmp_path: Path) -> Iterator[Cal
 POINTS = ["before read", "after read", "half-written", "after rename", "in a sum", "before the last return"]
 
 
+@pytest.mark.parametrize("after", [2] if KILLS <= 3 else [0, 2, 9])
 @pytest.mark.parametrize("point", POINTS)
 def test_a_worker_that_is_killed_changes_nothing(
-    point: str, folder: Path, client: Client, expected: um.Fit, tmp_path: Path, fault: Any
+    point: str, after: int, folder: Path, client: Client, expected: um.Fit, tmp_path: Path, fault: Any
 ) -> None:
-    struck = fault(point)
+    struck = fault(point, after=after)
     assert_same(fitted(folder, Dask(client, tmp_path / "run")), expected)
     assert struck() == 1
 
@@ -262,26 +282,23 @@ def test_a_task_that_ends_several_workers_is_tried_again(
     assert struck() == 4
 
 
+ALONE = ("--nthreads", "1", "--no-nanny")
+
+
+def started(what: str, file: Path, environment: dict[str, str], *more: str) -> subprocess.Popen[bytes]:
+    module = f"distributed.cli.dask_{what}"
+    command = [sys.executable, "-m", module, "--scheduler-file", str(file), "--no-dashboard", *more]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+
+
 @contextmanager
 def processes(file: Path, workers: int = 1) -> Iterator[list[subprocess.Popen[bytes]]]:
     """A scheduler and workers that nobody starts again, the scheduler first."""
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1", "PYTHONPATH": path}
-
-    def started(what: str, *more: str) -> subprocess.Popen[bytes]:
-        command = [
-            sys.executable,
-            "-m",
-            f"distributed.cli.dask_{what}",
-            "--scheduler-file",
-            str(file),
-            "--no-dashboard",
-        ]
-        return subprocess.Popen([*command, *more], env=environment, stderr=subprocess.DEVNULL)
-
-    there = [started("scheduler", "--port", "0")]
+    there = [started("scheduler", file, environment, "--port", "0")]
     try:
-        there += [started("worker", "--nthreads", "1", "--no-nanny") for _ in range(workers)]
+        there += [started("worker", file, environment, *ALONE) for _ in range(workers)]
         deadline = time.monotonic() + 120
         while not file.is_file():
             assert time.monotonic() < deadline, "the scheduler did not come"
@@ -301,6 +318,22 @@ def test_a_task_that_ends_all_workers_is_named(folder: Path, tmp_path: Path, mon
         client.register_plugin(Fault("before read", tmp_path / "fault", times=2, after=0, shard=3))
         with pytest.raises(ConnectionError, match=r"visit to shards from 3 on ended 2 workers.*memory.*resume"):
             fitted(folder, Dask(client, tmp_path / "run"))
+
+
+def test_a_fit_waits_for_the_worker_that_comes_after_all_are_dead(
+    folder: Path, expected: um.Fit, tmp_path: Path
+) -> None:
+    file = tmp_path / "scheduler.json"
+    with processes(file) as there, Client(scheduler_file=str(file), set_as_default=False) as client:
+
+        def kill(progress: Any) -> None:
+            if progress.row["iteration"] == 3:
+                there[1].kill()
+                late = threading.Timer(3, lambda: there.append(started("worker", file, dict(os.environ), *ALONE)))
+                late.start()
+
+        assert_same(fitted(folder, Dask(client, tmp_path / "run"), callbacks=[kill]), expected)
+        assert len(there) == 3
 
 
 def test_a_worker_that_hangs_is_done_without(

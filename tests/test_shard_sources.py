@@ -24,7 +24,7 @@ from conftest import random_counts
 
 import unmix as um
 from unmix import shards
-from unmix.data import build
+from unmix.data import build, building
 from unmix.data.read import blocks, h5ad, market, table_blocks, tables, text_blocks
 from unmix.format import table_to_json
 from unmix.shards import Shards
@@ -482,8 +482,10 @@ def test_a_build_that_was_broken_off_goes_on_and_ends_with_the_same_files(
     with pytest.raises(ValueError, match="not finished"):
         Shards(folder)
     written: list[str] = []
-    known = build.write_durably
-    monkeypatch.setattr(build, "write_durably", lambda file, content: (written.append(file.name), known(file, content)))
+    known = building.write_durably
+    monkeypatch.setattr(
+        building, "write_durably", lambda file, content: (written.append(file.name), known(file, content))
+    )
     um.shard(path, folder)
     assert contents(folder) == contents(tmp_path / "undisturbed")
     assert not [file for file in written if file[0] == "0" and int(file[:6]) < finished]
@@ -570,7 +572,7 @@ def test_shards_are_kept_when_their_source_cannot_be_opened_or_memory_ends(
 def test_a_full_disk_keeps_what_is_finished_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.save(tmp_path / "x.npy", matrix())
     um.shard(tmp_path / "x.npy", tmp_path / "undisturbed")
-    known = build.write_durably
+    known = building.write_durably
 
     def full(file: Path, content: bytes) -> None:
         if file.name == "000002.safetensors":
@@ -578,7 +580,7 @@ def test_a_full_disk_keeps_what_is_finished_and_says_so(tmp_path: Path, monkeypa
         known(file, content)
 
     with monkeypatch.context() as context:
-        context.setattr(build, "write_durably", full)
+        context.setattr(building, "write_durably", full)
         with pytest.raises(OSError, match="2 shards are kept: make room, and the same command goes on"):
             um.shard(tmp_path / "x.npy", tmp_path / "out")
     um.shard(tmp_path / "x.npy", tmp_path / "out")

@@ -177,7 +177,9 @@ def split(fit: Known, counts: Counts, held_out: float, random_state: Seed) -> tu
     """Proportions by topics that are found in one part of the counts; the other part; and how much in the same samples these
     topics are as those of the fit whose numbers they have."""
     if not isinstance(held_out, Real) or not 0 < held_out < 1:
-        raise ValueError(f"held_out={held_out!r}; give a part of the counts between 0 and 1, such as 0.5, or None")
+        raise ValueError(
+            f"held_out={held_out!r}; give a part of the counts between 0 and 1, such as 0.5, or leave it out"
+        )
     if not isinstance(fit, Fit | CountsEstimator):
         raise ValueError("held_out needs a Fit or an estimator, to fit it again to a part of the counts; give one")
     counts.require_whole("held_out", "or leave held_out away")

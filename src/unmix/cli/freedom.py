@@ -97,6 +97,6 @@ def freedom(
     for text in found.advice():
         show.note(text)
     show.say(f"wrote {output}" + ("" if picture is None else f" and {picture}"))
-    show.answer({"output": str(output), "topics": found.table.to_dict("records"), "advice": found.advice()})
+    show.answer({"output": str(output), "topics": found.table.to_dict("records"), "notes": found.advice()})
     if found.status == "interrupted":
         sys.exit(INTERRUPTED)

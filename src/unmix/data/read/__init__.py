@@ -23,7 +23,8 @@ from unmix.data.read.names import FEATURES_FILE, add_neighbours, join_metadata, 
 from unmix.data.read.raw_counts import RawCounts, ReadOptions, StopWords, checked, listed
 from unmix.data.read.titles import number_texts
 from unmix.shard_files import MANIFEST
-from unmix.shards import JOURNAL, Shards
+from unmix.shard_stores import JOURNAL
+from unmix.shards import Shards
 
 if TYPE_CHECKING:
     from unmix.fit import Fit
