@@ -332,7 +332,7 @@ def test_a_fit_waits_for_the_worker_that_comes_after_all_are_dead(
                 late = threading.Timer(3, lambda: there.append(started("worker", file, dict(os.environ), *ALONE)))
                 late.start()
 
-        assert_same(fitted(folder, Dask(client, tmp_path / "run"), callbacks=[kill]), expected)
+        assert_same(fitted(folder, Dask(client, tmp_path / "run", patience=2), callbacks=[kill]), expected)
         assert len(there) == 3
 
 

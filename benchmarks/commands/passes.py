@@ -34,7 +34,9 @@ def main(arguments: Namespace) -> None:
             X, told = load(name, arguments.data_folder, arguments.out)
             for seed in arguments.seeds:
                 start = em_start(X, TOPICS[name], iterations=5, seed=seed)
-                rows.append({"data, K": f"{told} {TOPICS[name]}", "seed": seed} | compared(X, start, arguments.iterations))
+                rows.append(
+                    {"data, K": f"{told} {TOPICS[name]}", "seed": seed} | compared(X, start, arguments.iterations)
+                )
                 print(rows[-1], flush=True)
     publish(
         rows,

@@ -115,15 +115,22 @@ class Run:
                 if not isinstance(error, distributed.TimeoutError) or root.status not in ("pending", "finished"):
                     return error
             live, now = self.cluster.workers(), time.monotonic()
-            if self.cluster.silent - silent or (self.only and not set(self.only) & set(live)):
-                return _SilenceError()
+            if self.cluster.silent - silent or (self.only and not set(self.only) & set(live)) or self._forgotten():
+                return _StuckError()
             last_seen = now if live else last_seen
             if now - last_seen > 10 * self.cluster.patience:
                 raise ConnectionError("the Dask cluster has lost all its workers; resume from the last checkpoint")
 
+    def _forgotten(self) -> bool:
+        """Whether nobody works at this pass although somebody could. A task with a preferred worker that becomes due while all
+        workers are dead is not given to those that come later."""
+        works = self.client.processing()
+        ours = any(self.about.token in str(key) for keys in works.values() for key in keys)
+        return not ours and not all(works.values())
+
     def _judge(self, problem: Exception) -> None:
         """Raises if trying again would not help."""
-        if isinstance(problem, _SilenceError):
+        if isinstance(problem, _StuckError):
             return
         self.failures += 1
         if isinstance(problem, KilledWorker):
@@ -165,8 +172,8 @@ class Run:
             self.client.cancel([future for future in futures if future is not None])
 
 
-class _SilenceError(Exception):
-    """A worker has not been heard of for a while."""
+class _StuckError(Exception):
+    """A worker has not been heard of for a while, or all of them died and others have come."""
 
 
 def _releaser(group: _Group) -> Any:

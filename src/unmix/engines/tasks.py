@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -71,6 +72,7 @@ def visit_shards(
         shards, kept = _opened(about.shards, about.facts.manifest), Kept(Path(about.folder), there=True)
         shared = _shared(about.shared_path, about.shared)
         tree, left = Tree(), []
+        visit = deepcopy(visit)  # arrays that were sent may begin anywhere, and kernels want them aligned
         with use_threads(_threads(about.busy)):
             for i in range(first, last):
                 if (following := i + 1 if i + 1 < last else after) is not None:
