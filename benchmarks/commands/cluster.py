@@ -43,7 +43,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, nargs="+", default=[0.2, 0.5, 1.0], help="that a task sleeps")
     parser.add_argument("--cells", type=float, default=1e8, help="of the cluster that is foreseen (default 1e8)")
     parser.add_argument("--nonzeros", type=float, default=2000, help="a cell (default 2000)")
-    parser.add_argument("--ns", type=float, default=60, help="of one core, a nonzero (default 60: `scale`, K = 20)")
+    parser.add_argument("--topics", type=int, nargs="+", default=[10, 20, 50], help="of the fit (default 10 20 50)")
+    parser.add_argument(
+        "--ns",
+        type=float,
+        nargs="+",
+        default=[31, 46, 172],
+        help="of one core, a nonzero, for each number of topics: what `scale --k` measures (default 31 46 172)",
+    )
     parser.add_argument("--cores", type=int, nargs=2, default=[100, 16], help="workers and cores of each")
     parser.add_argument("--gbits", type=float, default=10, help="of the network, each way (default 10)")
 
@@ -53,18 +60,17 @@ def main(arguments: Namespace) -> None:
     publish(rows, "A pass of tasks that sleep: foreseen and measured", "cluster", arguments.out)
     overhead = max(row["overhead, ms a task"] for row in rows) / 1e3
     publish(
-        [foreseen(K, overhead, arguments) for K in (10, 20, 50)],
+        [foreseen(K, ns, overhead, arguments) for K, ns in zip(arguments.topics, arguments.ns, strict=True)],
         "A pass on that cluster",
         "cluster-model",
         arguments.out,
     )
 
 
-def foreseen(K: int, overhead: float, arguments: Namespace) -> dict[str, Any]:
-    """For 30,000 genes; the time of a nonzero grows as K and K² do between the K that were measured."""
+def foreseen(K: int, ns: float, overhead: float, arguments: Namespace) -> dict[str, Any]:
+    """For 30,000 genes, eight shards a task."""
     workers, cores = arguments.cores
     tasks = int(np.ceil(arguments.cells / (16_384 * 8)))
-    ns = arguments.ns * (0.5 * K / 20 + 0.5 * (K / 20) ** 2)
     sums = 30_000 * (4 * K * (K + 1) / 2 + 8 * K)
     work = arguments.cells * arguments.nonzeros * ns * 1e-9 / (workers * cores)
     sent = tasks / workers * 2 * sums / (arguments.gbits * 1e9 / 8)
