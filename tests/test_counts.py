@@ -440,3 +440,20 @@ def test_counts_next_to_nothing_are_refused() -> None:
 def test_names_of_files_and_texts_are_refused_with_what_reads_them(given: Any, remedy: str) -> None:
     with pytest.raises(ValueError, match=remedy):
         Counts(given)
+
+
+def test_arrays_that_begin_anywhere_are_counts_like_any_other():
+    """As after a journey through another process, or from a file that was mapped."""
+    X = sp.csr_matrix(np.random.default_rng(0).poisson(1.0, (30, 20)).astype(float))
+    moved = X.copy()
+    for name in ("data", "indices", "indptr"):
+        array = getattr(X, name)
+        anywhere = np.frombuffer(b"x" + array.tobytes(), dtype=array.dtype, offset=1)
+        assert not anywhere.flags.aligned
+        setattr(moved, name, anywhere)
+    for found, expected in zip(Counts(moved).rows, Counts(X).rows, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert (
+        um.TopicModel(3, random_state=0).fit(moved).result_.loglik
+        == um.TopicModel(3, random_state=0).fit(X).result_.loglik
+    )

@@ -1,13 +1,13 @@
-"""`scale`: fits of shards: bytes a nonzero, seconds a pass from disk, in memory and on Dask, growth with the cells.
+"""`scale`: fits of shards: bytes a nonzero, how fast they are written, seconds a pass from disk, in memory and on Dask, growth.
 
 Every engine runs in a process of its own. Seconds by the clock mean something on an idle machine only; seconds of processors, of
 that process and all that it started, mean something on a busy one as well.
 """
 
-import resource
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -55,12 +55,18 @@ def measured(n: int, folder: Path, arguments: Namespace) -> dict[str, Any]:
     row |= {"cells": n, "nonzeros": shards.nnz, "bytes / nonzero": size / shards.nnz}
     row["drawn and written, M nonzeros / s"] = np.nan if there else shards.nnz / (time.perf_counter() - began) / 1e6
 
-    def passes(engine: str) -> tuple[float, float, float]:
-        with ProcessPoolExecutor(
-            1, get_context("spawn")
-        ) as alone:  # a process that may start others, unlike those of a Pool
-            return alone.submit(a_pass, engine, path, cells.topics, arguments).result()
+    def alone(what: Callable[..., tuple[float, ...]], *given: Any) -> tuple[float, ...]:
+        """In a process that may start others, unlike those of a Pool."""
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            return process.submit(what, *given).result()
 
+    def passes(engine: str) -> tuple[float, ...]:
+        return alone(a_pass, engine, path, cells.topics, arguments)
+
+    row["of .h5ad, M nonzeros / s"] = row["of .h5ad, peak MB"] = np.nan
+    if n <= arguments.in_memory:
+        seconds, row["of .h5ad, peak MB"] = alone(from_h5ad, write_h5ad(shards, path.with_suffix(".h5ad")))
+        row["of .h5ad, M nonzeros / s"] = shards.nnz / seconds / 1e6
     seconds, processor, peak = passes("disk")
     row |= {
         "disk, s": seconds,
@@ -77,6 +83,27 @@ def measured(n: int, folder: Path, arguments: Namespace) -> dict[str, Any]:
         row[f"{name}, s"], on_dask, _ = passes("dask")
         row |= {"Dask ÷ disk": row[f"{name}, s"] / seconds, "Dask ÷ disk, processor": on_dask / processor}
     return row
+
+
+def write_h5ad(shards: Any, file: Path) -> Path:
+    """The same counts, uncompressed, as float32 and int32, if they are not there."""
+    if not file.is_file():
+        import anndata
+        import scipy.sparse as sp
+
+        blocks = [sp.csr_matrix(shards.shard(i).csr.astype(np.float32)) for i in range(shards.n_shards)]
+        anndata.AnnData(sp.vstack(blocks, format="csr")).write_h5ad(file)
+    return file
+
+
+def from_h5ad(file: Path) -> tuple[float, float]:
+    """Seconds in which a file becomes shards, and the peak of memory in MB."""
+    import unmix as um
+
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        began = time.perf_counter()
+        um.shard(file, Path(folder) / "shards")
+        return time.perf_counter() - began, peak_megabytes()
 
 
 def a_pass(engine: str, path: Path, topics: Any, arguments: Namespace) -> tuple[float, float, float]:
@@ -109,7 +136,13 @@ def timed(engine: Any, shards: Any, start: Any, arguments: Namespace) -> tuple[f
             state = solver.step(task, state)
             seconds.append((time.perf_counter() - before[0], processor_seconds() - before[1]))
     clock, processor = np.maximum(np.median(seconds[1:] or seconds, axis=0), 1e-9)
-    return float(clock), float(processor), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    return float(clock), float(processor), peak_megabytes()
+
+
+def peak_megabytes() -> float:
+    """Of this process; `getrusage` would tell of the one that started it, too."""
+    told = Path("/proc/self/status").read_text()
+    return int(told.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
 
 
 def processor_seconds() -> float:

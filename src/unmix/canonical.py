@@ -34,6 +34,8 @@ def canonical(matrix: Any, first: int = 0) -> sp.csr_array:
     if csr.data.dtype != np.float64:
         csr = sp.csr_array((csr.data.astype(np.float64), csr.indices, csr.indptr), shape=csr.shape)
         owned = False
+    if not all(array.flags.aligned for array in (csr.data, csr.indices, csr.indptr)):
+        csr, owned = csr.copy(), True  # arrays that were sent from another process, or mapped, may begin anywhere
     if not csr.has_canonical_format:
         csr = csr.copy()
         csr.sum_duplicates()
