@@ -56,9 +56,10 @@ sanitize-%: build/sanitize-%/installed
 		build/sanitize-$*/bin/python -m pytest $(SANITIZED)
 	! cat build/sanitize-$*/report* 2> /dev/null
 
-# The long form of what is tested of clusters: 20 kills at random moments, and a fit gone on with after every pass.
+# The long form of what is tested with kills: 25 at random moments, of workers and of fits in the terminal, three at every point of
+# a worker's task, and a fit gone on with after every pass.
 kills: $(VENV)/developed
-	UNMIX_KILLS=20 $(BIN)/python -m pytest -n 1 tests/test_dask.py
+	UNMIX_KILLS=25 $(BIN)/python -m pytest -n 1 tests/test_dask.py tests/test_folders.py
 
 # A wheel for machines without a compiler, and the sources that it can be built from; both are tried in environments and folders of
 # their own, far from this one.

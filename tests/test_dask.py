@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import random_counts
+from conftest import KILLS, random_counts
 from sklearn.base import clone
 
 import unmix as um
@@ -41,7 +41,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
-KILLS = int(os.environ.get("UNMIX_KILLS", "3"))  # the long form: UNMIX_KILLS=20
 SETTINGS = {"distributed.scheduler.allowed-failures": 1, "distributed.comm.timeouts.connect": "5s"}
 PASSES = 8
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import KILLS
 
 import unmix as um
 from unmix import folders
@@ -201,7 +202,7 @@ def test_fits_killed_at_random_moments_leave_whole_results_and_nothing_hidden(tm
         "0",
         "--max-iter",
     ]
-    for attempt in range(5):
+    for attempt in range(max(5, KILLS)):
         more = [str(30 + attempt), "--tol", "0", *(["--resume"] if folder.exists() else [])]
         run = subprocess.Popen([sys.executable, "-c", textwrap.dedent(RUN), *command, *more], stdout=subprocess.PIPE)
         assert run.stdout is not None

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from unmix.estimators.allocation import AllocationModel as AllocationModel
-    from unmix.estimators.bayesian import LDA as LDA
     from unmix.estimators.bayesian import BayesianPoissonNMF as BayesianPoissonNMF
-    from unmix.estimators.bayesian import GammaPoisson as GammaPoisson
+    from unmix.estimators.gamma_poisson import GammaPoisson as GammaPoisson
+    from unmix.estimators.lda import LDA as LDA
     from unmix.estimators.likelihood import PoissonNMF as PoissonNMF
-    from unmix.estimators.likelihood import TopicModel as TopicModel
     from unmix.estimators.sparse import SparsePoissonNMF as SparsePoissonNMF
+    from unmix.estimators.topic_model import TopicModel as TopicModel
 
 
 class Model(NamedTuple):
@@ -29,11 +29,11 @@ class Model(NamedTuple):
 
 BOUND = "lower bound of log p(X)"
 MODELS = {
-    "TopicModel": Model("unmix.estimators.likelihood", "topics"),
+    "TopicModel": Model("unmix.estimators.topic_model", "topics"),
     "PoissonNMF": Model("unmix.estimators.likelihood", "poisson-nmf"),
     "SparsePoissonNMF": Model("unmix.estimators.sparse", "sparse"),
-    "LDA": Model("unmix.estimators.bayesian", "lda", BOUND),
-    "GammaPoisson": Model("unmix.estimators.bayesian", "gamma-poisson", BOUND),
+    "LDA": Model("unmix.estimators.lda", "lda", BOUND),
+    "GammaPoisson": Model("unmix.estimators.gamma_poisson", "gamma-poisson", BOUND),
     "BayesianPoissonNMF": Model("unmix.estimators.bayesian", "bayes", BOUND),
     "AllocationModel": Model("unmix.estimators.allocation", "allocation", "log p(S)"),
 }

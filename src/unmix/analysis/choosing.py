@@ -31,8 +31,8 @@ from unmix.analysis.results import in_parts
 from unmix.counts import Counts, CountsLike
 from unmix.estimators.allocation import AllocationModel
 from unmix.estimators.base import CountsEstimator, generator
-from unmix.estimators.likelihood import TopicModel
 from unmix.estimators.path import fits_downwards, numbers_of_topics
+from unmix.estimators.topic_model import TopicModel
 from unmix.fit import Fit
 from unmix.format import Arrays
 from unmix.shards import Shards

@@ -25,7 +25,7 @@ from sklearn.exceptions import ConvergenceWarning
 from unmix.analysis.results import Finished, in_parts
 from unmix.counts import Counts, CountsLike, Names
 from unmix.estimators.base import CountsEstimator, generator
-from unmix.estimators.likelihood import TopicModel
+from unmix.estimators.topic_model import TopicModel
 from unmix.fit import Fit
 from unmix.format import Arrays
 from unmix.models.matching import affinities, best_pairs

@@ -11,7 +11,8 @@ from sklearn.base import clone
 
 from unmix.counts import Counts, CountsLike
 from unmix.estimators.base import CountsEstimator
-from unmix.estimators.likelihood import PoissonNMF, TopicModel
+from unmix.estimators.likelihood import PoissonNMF
+from unmix.estimators.topic_model import TopicModel
 from unmix.fit import Fit
 from unmix.models.problem import Problem
 from unmix.solvers.recombine import merge_down
