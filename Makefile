@@ -115,6 +115,7 @@ $(VENV)/documented: $(VENV)/tools $(NATIVE)
 	touch $(VENV)/installed $@
 
 # An environment with nothing but unmix, and behind it all that .venv has.
+.PRECIOUS: build/sanitize-%/installed
 build/sanitize-%/installed: $(VENV)/developed $(NATIVE)
 	$(PYTHON) -m venv --without-pip build/sanitize-$*
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,10 @@ KILLS = int(os.environ.get("UNMIX_KILLS", "3"))  # at random moments; `make kill
 # Away from a checkout, where wheels are tried, there are no pages to read and no papers to reproduce.
 if not (ROOT / "docs").is_dir():
     collect_ignore_glob = ["test_docs.py", "test_readme.py", "test_release.py", "test_reproduce_*.py"]
+
+# In the background of a shell SIGINT is ignored, and so it would be by all that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Two ways to run the tests that are given examples: "fixed", few and the same every time, for `make test`, and "search",
 # FUZZ_EXAMPLES random ones a test, for `make fuzz` (--hypothesis-profile=search), which keeps what failed in .hypothesis
