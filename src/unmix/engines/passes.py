@@ -18,6 +18,7 @@ from unmix.engines.cluster import Cluster
 from unmix.engines.tasks import Part, Pass, add_all, add_parts, visit_shards
 
 TRIES = 5  # in each of which Dask itself gives a task to several workers
+LOOK = 5.0  # seconds between two looks at the workers, at most
 BACK_OFF = 1.0  # seconds before the second try, twice that before the third, and so on
 LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)  # errors that another try would not mend
 
@@ -109,7 +110,7 @@ class Run:
         silent, last_seen = self.cluster.silent, time.monotonic()
         while True:
             try:
-                part: Part = root.result(timeout=max(self.cluster.patience / 4, 0.1))
+                part: Part = root.result(timeout=max(min(self.cluster.patience / 4, LOOK), 0.1))
                 return part
             except Exception as error:
                 if not isinstance(error, distributed.TimeoutError) or root.status not in ("pending", "finished"):
