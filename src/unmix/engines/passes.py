@@ -54,6 +54,7 @@ class Run:
                 part = self._wait(root)
                 if isinstance(part, Part):
                     self._remember(part)
+                    self._release()
                     return part
                 self._judge(part)
                 self.attempt += 1
@@ -155,9 +156,7 @@ class Run:
         """Keys of results that only silent workers have."""
         if not self.cluster.silent or self.attempt == 0:
             return set()
-        futures = [
-            f for group in self.groups for f in (*group.visits, group.total) if f is not None and f.status == "finished"
-        ]
+        futures = [future for future in self._futures() if future.status == "finished"]
         who = self.client.who_has(futures) if futures else {}
         return {future.key for future in futures if set(who.get(future.key, ())) <= self.cluster.silent}
 
@@ -167,10 +166,18 @@ class Run:
         for span, name in zip(spans, part.workers, strict=True):
             self.cluster.owners[span] = name.rpartition("(")[2].rstrip(")")
 
+    def _release(self) -> None:
+        """Or Dask would do again what a dead worker had, for a pass whose files are gone."""
+        for future in self._futures():
+            future.release()
+
     def _cancel(self, root: Future | None) -> None:
-        futures = [f for group in self.groups for f in (*group.visits, group.total)] + [root]
         if self.client.status == "running":
-            self.client.cancel([future for future in futures if future is not None])
+            self.client.cancel(self._futures() + ([] if root is None else [root]))
+
+    def _futures(self) -> list[Future]:
+        """Of all tasks but the last."""
+        return [future for group in self.groups for future in (*group.visits, group.total) if future is not None]
 
 
 class _StuckError(Exception):
