@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     with (
+        suppress(KeyError),  # a worker that died is unknown to the cluster when that closes
         dask.config.set(SETTINGS),
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as made,
     ):

@@ -52,6 +52,7 @@ class Run:
             while True:
                 root = self._submitted()
                 part = self._wait(root)
+                root.release()
                 if isinstance(part, Part):
                     self._remember(part)
                     self._release()
@@ -72,6 +73,8 @@ class Run:
             done = [visit if visit.status == "finished" and visit.key not in lost else None for visit in group.visits]
             done = done or [None] * len(group.spans)
             group.visits = [visit or self._visit(span) for visit, span in zip(done, group.spans, strict=True)]
+            if group.total is not None:
+                group.total.release()
             if len(self.groups) > 1:
                 group.total = self._add(f"0-{at}", group.visits)
                 group.total.add_done_callback(_releaser(group))
@@ -167,7 +170,8 @@ class Run:
             self.cluster.owners[span] = name.rpartition("(")[2].rstrip(")")
 
     def _release(self) -> None:
-        """Or Dask would do again what a dead worker had, for a pass whose files are gone."""
+        """At once, where callbacks and errors hold on to futures; or Dask would do again what a dead worker had, for a pass whose
+        files are gone."""
         for future in self._futures():
             future.release()
 
