@@ -346,6 +346,9 @@ CHANGES: dict[str, dict[str, Any]] = {
     "another checksum": {"checksum": "sha256:0"},
     "texts that are none": {"text": "english"},
     "no sample": {"sample": {}},
+    "half a nonzero": {"sample": {"size": 1, "sha256": "", "rows": 1, "nonzeros": 0.5}},
+    "features without a checksum": {"features": {"size": 1}},
+    "a checksum that is none": {"features": {"size": 1, "sha256": None}},
 }
 
 

@@ -318,6 +318,9 @@ def _sound(manifest: Record) -> Record:
     numbers = [n, m, size, tile, *(entry["size"] for entry in about), manifest["sample"]["rows"]]
     if not all(type(number) is int and number > 0 for number in numbers) or m >= 2**31:
         raise ValueError("sizes that are not")
+    nonzeros = manifest["sample"]["nonzeros"]
+    if not all(isinstance(entry["sha256"], str) for entry in about) or type(nonzeros) is not int or nonzeros < 0:
+        raise ValueError("files without checksums or sizes")
     if manifest["text"] is not None and not isinstance(manifest["text"], dict):
         raise ValueError("no settings of texts")
     parts = []
