@@ -265,6 +265,7 @@ NONSENSE: dict[str, tuple[Callable[[Any, Any], None], str]] = {
     "no F": (without("F"), "damaged or foreign model file .*'F'"),
     "no trace": (without("trace"), "damaged or foreign model file .*trace"),
     "no status": (without("status"), "damaged or foreign model file .*status"),
+    "no priors": (without("priors"), "damaged or foreign model file .*priors"),
     "unknown status": (set_meta("status", "happy"), "status is 'happy', not converged or max_iter or"),
     "loglik is text": (set_meta("loglik", "high"), "damaged or foreign model file"),
     "trace is a list": (set_meta("trace", [1, 2]), "damaged or foreign model file"),

@@ -228,5 +228,5 @@ MODEL = table(
         "text": either(nothing, TEXT),
         "state": either(nothing, table({"solver": text, "session": SESSION}, needed=("solver",))),
     },
-    needed=("format", "trace", "status", "loglik", "params", "versions", "data", "text"),
+    needed=("format", "trace", "status", "loglik", "params", "priors", "versions", "data", "text"),
 )
