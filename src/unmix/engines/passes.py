@@ -120,7 +120,9 @@ class Run:
                 if not isinstance(error, distributed.TimeoutError) or root.status not in ("pending", "finished"):
                     return error
             live, now = self.cluster.workers(), time.monotonic()
-            if self.cluster.silent - silent or (self.only and not set(self.only) & set(live)) or self._forgotten():
+            if self.cluster.silent - silent or (self.only and not set(self.only) & set(live)):
+                return _StuckError()
+            if self._forgotten() and not root.done():
                 return _StuckError()
             last_seen = now if live else last_seen
             if now - last_seen > 10 * self.cluster.patience:
