@@ -258,12 +258,17 @@ def test_a_worker_that_is_killed_changes_nothing(
 
 
 def test_random_kills_change_nothing(folder: Path, client: Client, cluster: LocalCluster, tmp_path: Path) -> None:
-    rng, threads = random.Random(0), []
+    rng, threads, struck = random.Random(0), list[threading.Timer](), list[int]()
+
+    def strike() -> None:
+        pids = [worker.pid for worker in cluster.workers.values() if worker.pid and worker.status == Status.running]
+        with suppress(IndexError, ProcessLookupError):  # all are dead at the moment, or this one has just died
+            os.kill(pid := rng.choice(pids), signal.SIGKILL)
+            struck.append(pid)
 
     def kill(progress: Any) -> None:
         if progress.row["iteration"] % 3 == 1 and len(threads) < KILLS:
-            pids = [worker.pid for worker in cluster.workers.values() if worker.pid and worker.status == Status.running]
-            threads.append(threading.Timer(rng.uniform(0, 0.3), os.kill, (rng.choice(pids), signal.SIGKILL)))
+            threads.append(threading.Timer(rng.uniform(0, 0.3), strike))
             threads[-1].start()
 
     long = {"max_iter": 3 * KILLS + 3}
@@ -271,6 +276,7 @@ def test_random_kills_change_nothing(folder: Path, client: Client, cluster: Loca
     for thread in threads:
         thread.join()
     assert len(threads) == KILLS
+    assert struck
     assert_same(disturbed, fitted(folder, Local(), **long))
 
 
