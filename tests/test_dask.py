@@ -92,7 +92,7 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
 def whole(cluster: LocalCluster, client: Client) -> None:
     """Both workers are there; a nanny whose worker was killed while it started does not start another one."""
     try:
-        client.wait_for_workers(2, timeout=30)
+        client.wait_for_workers(2, timeout=10)
     except distributed.TimeoutError:
         cluster.scale(0)
         cluster.scale(2)
