@@ -1,4 +1,4 @@
-# The verbs: demo, test, lint, fuzz, sanitize, kills, wheel, test-lowest, test-newest, bench, docs, reproduce. Each makes its own
+# The verbs: demo, test, quick, lint, fuzz, sanitize, kills, wheel, test-lowest, test-newest, bench, docs, reproduce. Each makes its own
 # virtual environment first, in .venv. wheel, test-lowest and test-newest leave that one alone, and take any Python:
 # `make wheel PYTHON=python3.13`; sanitize is in build/sanitize-*.
 PYTHON ?= python3
@@ -20,13 +20,20 @@ BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.21' ninja
 NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml
 SOURCES := $(shell find src -type f -not -path '*/__pycache__/*')
 
-.PHONY: demo test lint fuzz sanitize kills wheel test-lowest test-newest bench docs reproduce reproduce-full clean
+.PHONY: demo test quick lint fuzz sanitize kills wheel test-lowest test-newest bench docs reproduce reproduce-full clean
 
 demo: $(VENV)/installed
 	$(BIN)/unmix demo -o demo
 
 test: lint
 	$(BIN)/python -m pytest
+
+# After every edit: kernels, models, solvers, estimators, readers and one of each engine. No browser, cluster, kills or doctests.
+QUICK := $(addprefix tests/test_,budget.py golden.py golden_values.py kernels.py counts.py sparse_formats.py models.py theorems.py \
+	solvers.py variational.py online.py fit.py shards.py read.py bad_files.py same_samples.py lazy.py)
+quick: $(VENV)/developed
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest $(QUICK)
 
 lint: $(VENV)/developed
 	$(BIN)/ruff check .

@@ -20,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import unmix as um
 from unmix.cli import main
-from unmix.data.write import write_counts
+from unmix.io.write import write_counts
 
 NAMES = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen"]
 TEXTS = [f"{NAMES[i % 8]} and {NAMES[(i * 3) % 8]} met {NAMES[(i * 5) % 8]} twice" for i in range(12)]
@@ -46,8 +46,8 @@ def counts() -> um.Counts:
     return um.Counts(X.astype(float), [f"s{i}" for i in range(12)], NAMES, metadata)
 
 
-def terminal(*arguments: str) -> None:
-    """A command; an exit code other than 0 and 2, or other words than one line, are a failure."""
+def terminal(*arguments: str) -> str:
+    """What a command says; an exit code other than 0 and 2, or other words than one line, are a failure."""
     said, told = io.StringIO(), io.StringIO()
     code: Any = None
     with contextlib.redirect_stdout(told), contextlib.redirect_stderr(said):
@@ -61,18 +61,19 @@ def terminal(*arguments: str) -> None:
         raise AssertionError(f"exit code 2 without one line: {said.getvalue()[-300:]}")
     if any(not letter.isprintable() and letter != "\n" for letter in said.getvalue() + told.getvalue()):
         raise AssertionError(f"control characters in the terminal: {(said.getvalue() + told.getvalue())[-300:]!r}")
+    return said.getvalue() + told.getvalue()
 
 
 # ---- counts in every format
 
 
-def _packed(path: Path, text: str) -> None:
+def packed(path: Path, text: str) -> None:
     path.write_bytes(gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text.encode())
 
 
 def _market(path: Path) -> None:
     scipy.io.mmwrite(buffer := io.BytesIO(), sp.coo_array(counts().csr), field="integer")
-    _packed(path, buffer.getvalue().decode())
+    packed(path, buffer.getvalue().decode())
 
 
 def _tenx(path: Path) -> None:
@@ -89,39 +90,60 @@ def _tenx(path: Path) -> None:
         group["features/feature_type"] = np.array(["Gene Expression"] * 8, dtype="S")
 
 
-def _tenx_folder(folder: Path) -> None:
+def tenx_folder(folder: Path) -> None:
     X = counts()
     scipy.io.mmwrite(buffer := io.BytesIO(), sp.coo_array(X.csr.T), field="integer")
-    _packed(folder / "matrix.mtx.gz", buffer.getvalue().decode())
-    _packed(folder / "features.tsv.gz", "".join(f"id\t{name}\tGene Expression\n" for name in NAMES))
-    _packed(folder / "barcodes.tsv.gz", "".join(f"{name}\n" for name in X.samples.tolist()))
+    packed(folder / "matrix.mtx.gz", buffer.getvalue().decode())
+    packed(folder / "features.tsv.gz", "".join(f"id\t{name}\tGene Expression\n" for name in NAMES))
+    packed(folder / "barcodes.tsv.gz", "".join(f"{name}\n" for name in X.samples.tolist()))
 
 
-def _anndata(path: Path) -> None:
+def _anndata() -> Any:
     import anndata
 
     X = counts()
     obs = X.metadata.set_axis(X.samples).assign(site=lambda table: table["site"].astype("category"))
-    anndata.AnnData(sp.csr_matrix(X.csr), obs, pd.DataFrame(index=NAMES)).write_h5ad(path)
+    return anndata.AnnData(sp.csr_matrix(X.csr), obs, pd.DataFrame(index=NAMES))
 
 
-def _frame() -> pd.DataFrame:
+def zarr_formats() -> tuple[int, ...]:
+    """Which of them the installed zarr writes."""
+    try:
+        import zarr
+    except ImportError:
+        return ()
+    return (2, 3) if hasattr(zarr.storage, "LocalStore") else (2,)
+
+
+def anndata_zarr(path: Path, version: int) -> None:
+    import anndata
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of anndata, about formats to come
+        if len(zarr_formats()) == 1:
+            _anndata().write_zarr(path)
+        else:
+            with anndata.settings.override(zarr_write_format=version):
+                _anndata().write_zarr(path)
+
+
+def frame() -> pd.DataFrame:
     X = counts()
     return pd.DataFrame(X.csr.toarray(), index=X.samples, columns=X.features).rename_axis("sample")
 
 
 def _long() -> pd.DataFrame:
-    return _frame().reset_index().melt("sample", var_name="feature", value_name="count")
+    return frame().reset_index().melt("sample", var_name="feature", value_name="count")
 
 
 def _jsonl(path: Path) -> None:
     records = ({"id": f"t{i}", "text": text, "year": 1990 + i} for i, text in enumerate(TEXTS))
-    _packed(path, "".join(json.dumps(record) + "\n" for record in records))
+    packed(path, "".join(json.dumps(record) + "\n" for record in records))
 
 
 def _ldac(path: Path) -> None:
     rows = [[f"{j}:{x:.0f}" for j, x in enumerate(row) if x] for row in counts().csr.toarray().tolist()]
-    _packed(path, "".join(" ".join([str(len(row)), *row]) + "\n" for row in rows))
+    packed(path, "".join(" ".join([str(len(row)), *row]) + "\n" for row in rows))
 
 
 FORMATS: dict[str, Callable[[Path], object]] = {
@@ -134,15 +156,16 @@ FORMATS: dict[str, Callable[[Path], object]] = {
     "blei.ldac": _ldac,
     "blei.ldac.gz": _ldac,
     "v3.h5": _tenx,
-    "cells.h5ad": _anndata,
-    "wide.csv": lambda path: _frame().to_csv(path),
-    "wide.csv.gz": lambda path: _packed(path, _frame().to_csv()),
+    "cells.h5ad": lambda path: _anndata().write_h5ad(path),
+    **{f"v{version}.zarr": lambda path, version=version: anndata_zarr(path, version) for version in zarr_formats()},
+    "wide.csv": lambda path: frame().to_csv(path),
+    "wide.csv.gz": lambda path: packed(path, frame().to_csv()),
     "long.tsv": lambda path: _long().to_csv(path, sep="\t", index=False),
-    "long.tsv.gz": lambda path: _packed(path, _long().to_csv(sep="\t", index=False)),
-    "wide.parquet": lambda path: _frame().to_parquet(path),
-    "wide.xlsx": lambda path: _frame().to_excel(path),
+    "long.tsv.gz": lambda path: packed(path, _long().to_csv(sep="\t", index=False)),
+    "wide.parquet": lambda path: frame().to_parquet(path),
+    "wide.xlsx": lambda path: frame().to_excel(path),
     "lines.txt": lambda path: path.write_text("\n".join(TEXTS)),
-    "lines.txt.gz": lambda path: _packed(path, "\n".join(TEXTS)),
+    "lines.txt.gz": lambda path: packed(path, "\n".join(TEXTS)),
     "texts.jsonl": _jsonl,
     "texts.jsonl.gz": _jsonl,
 }
@@ -158,7 +181,7 @@ def _read(name: str) -> tuple[Callable[[Path], object], ...]:
 
 def _formats() -> dict[str, Subject]:
     one = {name: Subject(lambda folder, name=name: FORMATS[name](folder / name), _read(name)) for name in FORMATS}
-    return one | {"10x": Subject(_tenx_folder, _read("."))}
+    return one | {"10x": Subject(tenx_folder, _read("."))}
 
 
 # ---- models

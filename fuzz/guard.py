@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import select
 import shutil
@@ -17,17 +18,20 @@ from pathlib import Path
 from random import Random
 
 from fuzz.corpus import Subject
+from fuzz.hostile import Hostile, prepare
 from fuzz.mutate import ways
+from fuzz.traps import CANARY, SECRETS
 
 SECONDS = 60  # that a case may take
 BYTES = 700 << 20  # more than before that it may take
 BATCH = 40  # cases a child does
 TRIES = 3  # of the things to do with a subject, by chance
+Subjects = dict[str, Subject | Hostile]
 
 
 @dataclass(frozen=True)
 class Case:
-    """Which file of which subject is spoiled, in which way, and by which chance."""
+    """Which file of which subject is spoiled, in which way, and by which chance. A hostile subject makes its files by chance."""
 
     subject: str
     file: str
@@ -43,28 +47,47 @@ class Case:
         return cls(subject, file, way, int(seed))
 
 
-def attempt(case: Case, subject: Subject, sound: Path, scratch: Path) -> str | None:
-    """Spoil the file in a copy of a sound folder and do some of what there is to do with it; what broke a promise, or None."""
+def attempt(case: Case, subject: Subject | Hostile, sound: Path, scratch: Path) -> str | None:
+    """Spoil the file in a copy of a sound folder, or make a hostile one, and do some of what there is to do with it; what broke a
+    promise, or None."""
     folder = scratch / "x"
-    shutil.copytree(sound, folder)
-    file = folder / case.file
     chance = Random(f"{case.file}:{case.way}:{case.seed}")
-    file.write_bytes(ways(case.file)[case.way](file.read_bytes(), chance))
+    if isinstance(subject, Hostile):
+        folder.mkdir()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            prepare(subject, folder, chance)
+    else:
+        shutil.copytree(sound, folder)
+        file = folder / case.file
+        file.write_bytes(ways(case.file)[case.way](file.read_bytes(), chance))
     before = _restart_peak()
     for number in sorted(chance.sample(range(len(subject.tries)), min(TRIES, len(subject.tries)))):
         act = subject.tries[number]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                act(folder)
-        except (ValueError, OSError):
-            pass  # refused, as it should be
+                seen = str(act(folder))
+        except (ValueError, OSError) as error:
+            seen = str(error)  # refused, as it should be
         except BaseException as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(place.filename).name}:{place.lineno}"
             return f"try {number}: {type(error).__name__} at {where}: {str(error)[:200]!r}"
         if (grown := _peak() - before) > BYTES:
             return f"try {number}: took {grown >> 20} MB"
+        if isinstance(subject, Hostile) and (harm := _harm(subject, folder, seen)) is not None:
+            return f"try {number}: {harm}"
+    return None
+
+
+def _harm(subject: Hostile, folder: Path, seen: str) -> str | None:
+    if (folder / CANARY).exists():
+        return "the payload ran"
+    if any(secret in seen for secret in SECRETS):
+        return f"another file shows in {seen[:200]!r}"
+    if subject.says is not None and re.search(subject.says, seen) is None:
+        return f"not refused for what it is, but {seen[:200]!r}"
     return None
 
 
@@ -105,9 +128,7 @@ def peak_of(act: Callable[[], None]) -> int:
     return int(grown)
 
 
-def run(
-    cases: Sequence[Case], subjects: dict[str, Subject], sound: dict[str, Path]
-) -> Iterator[tuple[Case, str | None]]:
+def run(cases: Sequence[Case], subjects: Subjects, sound: dict[str, Path]) -> Iterator[tuple[Case, str | None]]:
     """Every case with what went wrong, in children of up to BATCH cases; one that dies or hangs is replaced."""
     rest = list(cases)
     while rest:
@@ -118,9 +139,7 @@ def run(
         rest = rest[max(1, done) :]
 
 
-def _child(
-    cases: Sequence[Case], subjects: dict[str, Subject], sound: dict[str, Path]
-) -> Iterator[tuple[Case, str | None]]:
+def _child(cases: Sequence[Case], subjects: Subjects, sound: dict[str, Path]) -> Iterator[tuple[Case, str | None]]:
     reader, writer = os.pipe()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
         child = os.fork()
@@ -134,9 +153,7 @@ def _child(
             os.close(reader)
 
 
-def _work(
-    cases: Sequence[Case], subjects: dict[str, Subject], sound: dict[str, Path], scratch: Path, writer: int
-) -> None:
+def _work(cases: Sequence[Case], subjects: Subjects, sound: dict[str, Path], scratch: Path, writer: int) -> None:
     """Never returns."""
     limit = 16 << 30
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -146,7 +163,7 @@ def _work(
     for place, case in enumerate(cases):
         room = scratch / str(place)
         room.mkdir()
-        problem = attempt(case, subjects[case.subject], sound[case.subject], room)
+        problem = attempt(case, subjects[case.subject], sound.get(case.subject, room), room)
         shutil.rmtree(room, ignore_errors=True)
         os.write(writer, f"{'' if problem is None else ascii(problem)}\n".encode())
     os._exit(0)

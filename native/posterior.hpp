@@ -13,7 +13,7 @@
 //     R = sum_a h_a h_a' G / (G - 1),   h_a = sum_{nonzero in a} x p - D sum_{i in a} w_i,   G groups
 //
 // Newton steps in f itself: P is their curvature everywhere, not at the mode alone. No rate falls by more than the entry that
-// falls most, and a step of which no entry falls by more than 0.6838 of itself does not lower the posterior (see newton.hpp).
+// falls most, and a step of which no entry falls by more than 0.6838 of itself does not lower the posterior (see newton.cpp).
 #pragma once
 #include "regression.hpp"
 

@@ -7,7 +7,7 @@
 //
 //     minimise  g.d + d'Hd/2   subject to  d_k >= -0.6838 f_k,     g = cost - B - s / f
 //
-// No rate falls by more than the entry that falls most, so phi(f + d) - phi(f) <= g.d + d'Hd (see newton.hpp), which is at most
+// No rate falls by more than the entry that falls most, so phi(f + d) - phi(f) <= g.d + d'Hd (see newton.cpp), which is at most
 // zero at the minimiser: 0 is allowed. No line search, no second pass.
 #pragma once
 #include "newton.hpp"

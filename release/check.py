@@ -58,7 +58,7 @@ def check_contents(names: list[str], wanted: Iterable[str], unwanted: Iterable[s
 
 def check_wheel(wheel: Path, empty: Path) -> None:
     kernels = [f"unmix/kernels/_{isa}." for isa in INSTRUCTION_SETS]
-    resources = ["unmix/py.typed", "licenses/LICENSE", "unmix/report/static/", "unmix/data/sotu", "entry_points.txt"]
+    resources = ["unmix/py.typed", "licenses/LICENSE", "unmix/report/static/", "unmix/io/sotu", "entry_points.txt"]
     with zipfile.ZipFile(wheel) as archive:
         check_contents(archive.namelist(), [*kernels, *resources], ["native/", "tests/", ".cpp", ".hpp", "__pycache__"])
 

@@ -29,7 +29,7 @@ from reproduce.common import (
     run_from,
     thousands,
 )
-from unmix.plot.palette import palette
+from unmix.plot.style import palette
 
 CORPORA = {"nips": "NeurIPS", "newsgroups": "newsgroups"}
 # The paper's four, and ours; each as (solver, extrapolate)

@@ -33,7 +33,7 @@ from reproduce.common import (
     stored,
     thousands,
 )
-from unmix.models.gamma_poisson import log_total
+from unmix.models.variational import log_total
 from unmix.solvers import EM, PLSA, Alternate, Extrapolate, Joint, Newton, Problem
 from unmix.solvers.init import random
 

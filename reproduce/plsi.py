@@ -1,6 +1,6 @@
 """Zhang, Ding and Tang: do NMF, PLSI and normalised NMF, from one start, reach the same solution?
 
-Their algorithms 1 to 3 (corrected as in `unmix.solvers.plsi`) run from the same random starts until they stand still.
+Their algorithms 1 to 3 (corrected as in `unmix.solvers.joint`) run from the same random starts until they stand still.
 Two more runs tell causes apart: NMF with four updates of a factor before the other one moves (their section 5), and unmix's own
 "em", which never lets a loading fall below 1e-15 of its sample and so cannot lose it for ever.
 """
@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 import unmix as um
 from reproduce.common import COLOURS, GREY, THREADS, Job, Section, legend_below, markdown, panels
-from unmix.sides import column_sums
+from unmix.counts.sides import column_sums
 from unmix.solvers import EM, PLSI, Alternate, Extrapolate, Newton, Normalized, Problem, Side, Solver, State, Trace, run
 from unmix.solvers.init import random
 

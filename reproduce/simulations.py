@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
 import unmix as um
+from reproduce.accelerate import DAAREM, SQUAREM
 from reproduce.common import (
     COLOURS,
     GREY,
@@ -34,7 +35,7 @@ from reproduce.common import (
     thousands,
 )
 from unmix.models.matching import match_columns
-from unmix.plot.palette import palette
+from unmix.plot.style import palette
 
 K, PREFIT, FLOOR = 6, 50, 0.1
 ITERATIONS = {"A": 100, "B": 950}
@@ -46,8 +47,8 @@ EM = um.solvers.EM(steps=4)  # as many inner steps as coordinate descent has swe
 METHODS: dict[str, tuple[Any, bool]] = {
     "em": (EM, False),
     "em+ex": (EM, True),
-    "squarem": (um.solvers.SQUAREM(EM), False),
-    "daarem": (um.solvers.DAAREM(EM), False),
+    "squarem": (SQUAREM(EM), False),
+    "daarem": (DAAREM(EM), False),
     "scd": ("scd", False),
     "scd+ex": ("scd", True),
 }

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, Phase, settings
 from scipy.special import xlogy
 
-from unmix.counts import Counts
+from unmix.counts.counts import Counts
 from unmix.solvers import Problem
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from unmix import kernels
-from unmix.counts import Counts
-from unmix.kernels import posterior, sampling
+from unmix.counts.counts import Counts
+from unmix.kernels import sampling
 
 
 class Problem(NamedTuple):
@@ -73,10 +73,10 @@ def particles(p: Problem) -> tuple[np.ndarray, ...]:
 
 
 def posteriors(p: Problem) -> tuple[np.ndarray, ...]:
-    spread = posterior.Spread(gram=p.L.T @ p.L)
+    spread = kernels.Spread(gram=p.L.T @ p.L)
     rates = np.ones(len(p.F))
     where = {"spread": spread, "workspace": p.workspace}
-    return posterior.posteriors(p.X.columns, p.L, p.L.sum(axis=0), rates, shape=0.5, start=1.0, **where)
+    return kernels.posteriors(p.X.columns, p.L, p.L.sum(axis=0), rates, shape=0.5, start=1.0, **where)
 
 
 def box_step(p: Problem) -> tuple[np.ndarray, ...]:

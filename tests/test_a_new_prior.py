@@ -18,8 +18,7 @@ from scipy.special import digamma, gammaln
 
 import unmix as um
 from unmix.kernels import log_means
-from unmix.models.beliefs import Belief, DirichletRows, Gammas, Prior
-from unmix.models.dirichlet import dirichlet_sd
+from unmix.models.beliefs import Belief, DirichletRows, Gammas, Prior, dirichlet_sd
 from unmix.models.variational import Inference, Variational, restore
 from unmix.solvers import CAVI, ExtrapolatedVI, StochasticVI
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference
 from conftest import examples, random_counts, random_start
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,19 +18,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import unmix as um
-from unmix import memory
-from unmix.counts import Counts
-from unmix.kernels import reference, sampling
+from unmix.base import memory
+from unmix.base.threads import use_threads
+from unmix.counts.counts import Counts
+from unmix.kernels import sampling
 from unmix.kernels.sampling import Labels
-from unmix.models.allocating import AllocationTask
-from unmix.models.allocation import Allocation, check_labelable
+from unmix.models.allocation import Allocation, AllocationTask, check_labelable
 from unmix.models.matching import match_to_first
-from unmix.solvers.bld import FactoredBLD, FreeBLD, parts, shares
-from unmix.solvers.diagnostics import diagnose
-from unmix.solvers.icm import ICM
-from unmix.solvers.labels import labels_of, rounded
-from unmix.solvers.smc import compositions
-from unmix.threads import use_threads
+from unmix.solvers.allocation import ICM, FactoredBLD, FreeBLD, labels_of, parts, rounded, shares
+from unmix.solvers.sampling import compositions, diagnose
 
 TINY = Oracle(
     np.array([[2, 0, 1], [1, 2, 0]]), alpha=np.array([0.5, 0.7, 1.1]), beta=np.array([1.2, 0.4]), a=2.3, b=0.8
@@ -263,7 +260,7 @@ def test_bld_ends_at_a_stationary_point() -> None:
 def test_factored_work_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     task, (P, Q) = task_of(random_counts(8, 9), 3), random_start(8, 9, 3)
     whole = FactoredBLD().step(task, FactoredBLD().start(task, P, Q))
-    monkeypatch.setattr("unmix.solvers.bld.BLOCK", 7)
+    monkeypatch.setattr("unmix.solvers.allocation.BLOCK", 7)
     cut = FactoredBLD().step(task, FactoredBLD().start(task, P, Q))
     np.testing.assert_allclose(cut.P, whole.P, rtol=1e-12)
     np.testing.assert_allclose(cut.Q, whole.Q, rtol=1e-12)

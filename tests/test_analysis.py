@@ -29,7 +29,7 @@ from unmix.analysis import (
     topic_order,
     typical_samples,
 )
-from unmix.analysis.places import LANDMARKS
+from unmix.analysis.features import LANDMARKS
 from unmix.models.matching import match_columns, match_to_first
 
 

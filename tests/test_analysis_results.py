@@ -1,6 +1,6 @@
 """What every analysis gives back: files, and parts that survive."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pandas as pd
@@ -81,3 +81,79 @@ def test_parts_of_other_data_are_refused(tmp_path):
     in_parts(range(2), lambda part: {"x": np.ones(1)}, keep=keep, of={"K": 2})
     with pytest.raises(ValueError, match="parts of other data or other parameters"):
         in_parts(range(2), lambda part: {"x": np.ones(1)}, keep=keep, of={"K": 3})
+
+
+# --- whatever an analysis finds can be saved and loaded ---------------------------------------------------------------
+
+ODD = ["\ud800", "caf\udce9", "\n\t", "a,b", "", "\u2028", "'\"\\", "ü", "😀", "nan"]
+COUNTS = um.Counts(
+    np.random.default_rng(0).poisson(6, (10, 8)) + np.eye(10, 8), samples=ODD, features=[name + "f" for name in ODD[:8]]
+)
+HUGE = np.uint64(2**64 - 1)
+
+
+@pytest.fixture(scope="module")
+def fits():
+    """Of two topics with odd names, and of one."""
+    two = um.TopicModel(2, random_state=2**127, tol=1e-3).fit(COUNTS).result_.with_names(["\ud800", "\x01"])
+    return two, um.TopicModel(1, random_state=0).fit(COUNTS).result_
+
+
+ANALYSES = {
+    "compare": lambda two, one: um.compare(two, one),
+    "align": lambda two, one: um.align({"\udce9": one, np.int64(2): two}),
+    "quality": lambda two, one: two.quality(COUNTS, top=np.int8(3), held_out=COUNTS),
+    "quality of one": lambda two, one: one.quality(COUNTS, top=3),
+    "intervals": lambda two, one: um.intervals(
+        two, COUNTS, np.float32(0.9), sweeps=np.int64(6), burn_in=2, thin=2, chains=1, random_state=HUGE
+    ),
+    "freedom": lambda two, one: um.freedom(two, COUNTS, loss=np.float32(2), probes=np.int64(2)),
+    "freedom of one": lambda two, one: um.freedom(one),
+    "differences": lambda two, one: um.differences(two, COUNTS, against=np.int64(1), pseudocount=np.float32(0.5)),
+    "differences, held out": lambda two, one: um.differences(
+        two, COUNTS, groups=list("abcde") * 2, held_out=np.float64(0.5), random_state=2**100
+    ),
+    "stability": lambda two, one: um.stability(COUNTS, np.int64(2), np.int64(2), random_state=HUGE),
+    "stability of one": lambda two, one: um.stability(COUNTS, 1, 2, noise="none", reference=one, random_state=0),
+    "choose_topics": lambda two, one: um.choose_topics(
+        COUNTS, np.arange(1, 3), folds=np.int64(2), worth=np.float32(0.01), random_state=2**100
+    ),
+    "match_catalogue": lambda two, one: um.match_catalogue(
+        two, pd.DataFrame(np.ones((8, 2)) + np.eye(8, 2), index=COUNTS.features, columns=["\ud800", "b"])
+    ),
+}
+
+
+def test_every_kind_of_result_is_tried():
+    def kinds(of):
+        return {name for kind in of.__subclasses__() for name in (kind.__name__, *kinds(kind))}
+
+    tried = {"Comparison", "Alignment", "Quality", "Intervals", "Freedom", "Differences", "Stability", "Choice"}
+    assert kinds(Result) - {"Found"} == tried | {"CatalogueMatch"}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ANALYSES)
+def test_whatever_an_analysis_finds_can_be_saved_and_loaded(name, fits, tmp_path):
+    found = ANALYSES[name](*fits)
+    found.save(tmp_path / "found.safetensors")
+    again = type(found).load(tmp_path / "found.safetensors")
+    for one in fields(found):
+        saved, loaded = getattr(found, one.name), getattr(again, one.name)
+        if isinstance(saved, pd.DataFrame):
+            pd.testing.assert_frame_equal(loaded, saved.reset_index(drop=True), check_dtype=False)
+        else:
+            np.testing.assert_equal(loaded, saved)
+    assert again.advice() == found.advice()
+
+
+@pytest.mark.parametrize(
+    "change", [{"samples": "three"}, {"table": None}, {"table": pd.DataFrame({"topic": [1]})}, {"samples": 2**200}]
+)
+def test_a_result_that_could_not_be_read_again_is_not_written(change, fits, tmp_path):
+    found = um.compare(*fits)
+    found.save(tmp_path / "found.safetensors")
+    before = (tmp_path / "found.safetensors").read_bytes()
+    with pytest.raises(ValueError, match=r"found.safetensors: not written, as "):
+        replace(found, **change).save(tmp_path / "found.safetensors")
+    assert (tmp_path / "found.safetensors").read_bytes() == before

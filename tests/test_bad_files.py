@@ -16,9 +16,9 @@ import pytest
 import scipy.sparse as sp
 from test_read import TABLE, save_10x, save_10x_h5, save_h5ad, save_parquet, skip_without_extras
 
+from unmix.base.words import in_terminal_words
 from unmix.cli import main
-from unmix.cli.show import in_terminal_words
-from unmix.data.read import READERS, read
+from unmix.io.read import READERS, read
 
 MTX = "%%MatrixMarket matrix coordinate integer general\n"
 METADATA = pd.DataFrame(index=range(len(TABLE)))
@@ -262,7 +262,7 @@ BAD_FILES: dict[str, tuple[Make, str]] = {
     "shape.h5": (h5(replaced("matrix/shape", np.array([4, 9]))), "the shape 4 × 9 does not go with 4 starts"),
     "range.h5": (h5(replaced("matrix/indices", np.array([0, 2, 1, 0, 9]))), "its indices are damaged"),
     "negative.h5": (h5(replaced("matrix/data", np.array([1, 2, -3, 5, 7]))), "row 2 ('y'), column 2 ('bee') is -3"),
-    "huge.h5": (h5(huge("matrix")), "of memory"),
+    "huge.h5": (h5(huge("matrix")), "would need"),
     "genomes.h5": (
         lambda path: save_10x_h5(path, TABLE, version=2, genomes=("hg19", "mm10")),
         "holds several genomes: 'hg19', 'mm10'; choose one with layer='hg19'",
@@ -270,7 +270,7 @@ BAD_FILES: dict[str, tuple[Make, str]] = {
     "no-x.h5ad": (h5ad(removed("X")), "there is no X in it; it has no matrix at all"),
     "no-obs.h5ad": (h5ad(removed("obs")), "not a readable AnnData file"),
     "range.h5ad": (h5ad(replaced("X/indices", np.array([0, 2, 1, 0, 9]))), "its indices are damaged"),
-    "huge.h5ad": (h5ad(huge("X")), "of memory"),
+    "huge.h5ad": (h5ad(huge("X")), "would need"),
     "scaled.h5ad": (scaled, "X holds negative numbers, probably scaled; layer 'counts' holds whole numbers"),
     # folders
     "folder.csv": (lambda path: path.mkdir(), "a folder, not a .csv file"),

@@ -10,8 +10,7 @@ from conftest import random_counts
 import unmix as um
 from unmix.solvers import MeasureKKT, ProgressBar, StopAtKKT
 from unmix.solvers.callbacks import time_left
-from unmix.solvers.run import Callback
-from unmix.solvers.session import Counters
+from unmix.solvers.run import Callback, Counters
 
 X = random_counts(n=30, m=25, seed=2)
 

@@ -9,10 +9,16 @@ import pandas as pd
 import pytest
 
 import unmix as um
-from unmix.analysis import choosing
-from unmix.analysis.choice import FEW_SAMPLES, compared, one_standard_error, paired_errors
-from unmix.analysis.choosing import foretold
-from unmix.analysis.dispersion import dispersion, estimated_overdispersion
+from unmix.analysis import choose
+from unmix.analysis.choose import (
+    FEW_SAMPLES,
+    compared,
+    dispersion,
+    estimated_overdispersion,
+    foretold,
+    one_standard_error,
+    paired_errors,
+)
 from unmix.cli import main
 
 
@@ -253,13 +259,13 @@ def test_a_start_that_has_seen_the_held_out_counts_is_refused():
 
 def test_fits_of_a_fold_are_given_the_counts_of_the_others_and_nothing_else(monkeypatch):
     given = []
-    original = choosing.fits_downwards
+    original = choose.fits_downwards
 
     def spy(train, numbers, model):
         given.append((train.csr.toarray(), model.init))
         return original(train, numbers, model)
 
-    monkeypatch.setattr(choosing, "fits_downwards", spy)
+    monkeypatch.setattr(choose, "fits_downwards", spy)
     um.choose_topics(SMALL, [1, 2], folds=4, random_state=0)
     assert {init for _, init in given} == {"auto"}
     held_out = [SMALL - train for train, _ in given]
@@ -287,7 +293,7 @@ def test_it_is_the_same_after_saving_and_loading(chosen, tmp_path):
 
 def interrupted_after(monkeypatch, folds):
     """Ctrl-C once so many folds are finished, in the midst of a fit."""
-    original, begun = choosing.fits_downwards, []
+    original, begun = choose.fits_downwards, []
 
     def stopping(train, numbers, model):
         begun.append(0)
@@ -296,7 +302,7 @@ def interrupted_after(monkeypatch, folds):
                 raise KeyboardInterrupt
             yield made
 
-    monkeypatch.setattr(choosing, "fits_downwards", stopping)
+    monkeypatch.setattr(choose, "fits_downwards", stopping)
 
 
 def test_ctrl_c_keeps_finished_folds_and_the_same_call_goes_on_to_the_same_result(chosen, tmp_path, monkeypatch):
@@ -456,8 +462,8 @@ def test_the_terminal_goes_on_with_finished_folds(counts, capsys, monkeypatch):
     assert "the same command with --resume goes on" in capsys.readouterr().err
     assert Path("counts-choice/folds.safetensors").is_file()
     begun = []
-    original = choosing.fits_downwards
-    monkeypatch.setattr(choosing, "fits_downwards", lambda *given: begun.append(0) or original(*given))
+    original = choose.fits_downwards
+    monkeypatch.setattr(choose, "fits_downwards", lambda *given: begun.append(0) or original(*given))
     assert run(*command, "--resume") == 0
     assert len(begun) == 2
     assert not Path("counts-choice/folds.safetensors").exists()

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from typer.main import get_command
 
 import unmix as um
-from unmix.cli import app, help, main, reading
+from unmix.cli import app, main, options, reading
 from unmix.cli.commands import fit as fit_command
 from unmix.registry import WORDS
 from unmix.solvers import Extrapolate
@@ -301,23 +301,6 @@ def test_bad_arguments_end_with_one_line_and_nothing_written(case, counts, model
     assert (listing("."), listing("thesis"), listing("model")) == before
 
 
-def test_a_picture_that_fails_leaves_the_previous_results_intact(counts, model, run, monkeypatch):
-    def fail(fit, path):
-        raise OSError(28, "No space left on device", "structure.png")
-
-    before = {path.name: path.read_bytes() for path in Path(model).iterdir()}
-    monkeypatch.setattr("unmix.cli.fitting.draw_structure", fail)
-    code, _, err = run("fit", counts, "-k", 3, "-o", model)
-    kept = Path(model) / "checkpoint.safetensors"
-    message = f"the fit is kept in {kept}: make room, and run the same command with --resume"
-    assert (code, err) == (2, f"error: structure.png: No space left on device; {message}\n")
-    fit = um.load(kept)
-    kept.unlink()
-    assert {path.name: path.read_bytes() for path in Path(model).iterdir()} == before
-    assert listing(".") == [counts, model]
-    assert (fit.n_topics, fit.status) == (3, "converged")
-
-
 def test_forced_results_stand_beside_what_was_there(counts, run):
     Path("thesis").mkdir()
     Path("thesis/chapter.tex").write_text("years of work")
@@ -429,8 +412,8 @@ def test_damaged_shards_are_told_in_one_line(counts, run):
 
 
 def test_ctrl_c_keeps_the_shards_that_are_finished(counts, run, monkeypatch):
-    from unmix import shards
-    from unmix.data import building
+    from unmix.counts import shards
+    from unmix.io import building
 
     monkeypatch.setattr(shards, "SHARD", 8)
     written, known = [], building.Building.add
@@ -563,7 +546,7 @@ def test_help_of_all_commands_fits_a_screen_of_80_by_24(run, monkeypatch):
     assert (code, err) == (0, "")
     assert len(lines) <= 23  # and the prompt
     assert max(map(len, lines)) <= 80
-    assert sorted(name for names in help.COMMANDS.values() for name in names) == COMMANDS
+    assert sorted(name for names in options.COMMANDS.values() for name in names) == COMMANDS
     for name in COMMANDS:
         assert len([line for line in lines if line.startswith(f"  {name} ")]) == 1
 
@@ -580,7 +563,7 @@ def test_help_names_every_option_once_in_its_group_and_explains_it(command, run,
     assert max(len(line.rstrip()) for line in out.split("Examples")[0].splitlines()) <= 80
     for param in get_command(app).commands[command].params:
         if param.param_type_name == "option":
-            assert param.rich_help_panel in help.GROUPS
+            assert param.rich_help_panel in options.GROUPS
             assert param.is_flag or param.metavar
             assert param.help
             name = max(param.opts, key=len).replace("--", "--[no-]" if param.secondary_opts else "--")

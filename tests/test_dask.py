@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import random
 import shutil
@@ -11,18 +12,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
+import psutil
 import pytest
 from conftest import KILLS, random_counts
-from sklearn.base import clone
 
 import unmix as um
-from unmix import shards as shards_module
+from unmix.counts import shards as shards_module
 from unmix.engines import Local
 
 distributed = pytest.importorskip("distributed", reason="the extra unmix[dask] is not installed")
@@ -30,7 +32,9 @@ distributed = pytest.importorskip("distributed", reason="the extra unmix[dask] i
 import dask  # noqa: E402
 from distributed import Client, LocalCluster, Security, Status, Worker, WorkerPlugin  # noqa: E402
 
-from unmix.engines import Dask, facts, files, naming, passes, tasks  # noqa: E402
+from unmix.cli import main  # noqa: E402
+from unmix.engines import Dask, base, connect, connection, passes, tasks  # noqa: E402
+from unmix.io.write import write_counts as um_write  # noqa: E402
 from unmix.solvers import Checkpoint  # noqa: E402
 
 # one process of pytest-xdist makes all of these tests, with one cluster
@@ -167,7 +171,7 @@ def test_a_task_covers_more_shards_where_there_are_many(client: Client, tmp_path
 def test_only_what_a_checkpoint_needs_stays_in_the_folder(folder: Path, client: Client, tmp_path: Path) -> None:
     engine = Dask(client, tmp_path / "run")
     result = fitted(folder, engine)
-    kept = {files.NAME.fullmatch(path.name).group(1) for path in (tmp_path / "run").rglob("*") if path.is_file()}  # type: ignore[union-attr]
+    kept = {base.NAME.fullmatch(path.name).group(1) for path in (tmp_path / "run").rglob("*") if path.is_file()}  # type: ignore[union-attr]
     assert {int(number) for number in kept} == set(result.state["loadings"]["numbers"])  # type: ignore[index]
     fitted(folder, other := Dask(client, tmp_path / "other"), max_iter=200, tol=1e-3)
     assert not list(other.folder.iterdir())
@@ -193,8 +197,8 @@ class Fault(WorkerPlugin):
         owner, name = {
             "before read": (tasks.Shards, "tiles"),
             "after read": (tasks, "read_checked"),
-            "half-written": (files.safetensors.numpy, "save_file"),
-            "after rename": (files.Kept, "write"),
+            "half-written": (Path, "write_bytes"),
+            "after rename": (base.Kept, "write"),
             "in a sum": (tasks, "added"),
             "before the last return": (tasks, "write_arrays"),
         }[self.point]
@@ -208,7 +212,8 @@ class Fault(WorkerPlugin):
             here = self.shard is None or self.shard in arguments
             if here and calls[0] > self.after and self._mine():
                 if self.point == "half-written":
-                    Path(arguments[1]).write_bytes(b"\\x40\\0\\0")
+                    with arguments[0].open("wb") as file:
+                        file.write(b"half")
                 os.kill(os.getpid(), signal.SIGKILL)
             return done if late else self.original(*arguments, **named)
 
@@ -360,8 +365,8 @@ def test_a_worker_that_hangs_is_done_without(
 
 
 def test_a_retried_task_with_other_bits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, sums = files.Kept(tmp_path), {"v": np.ones(3)}
-    about = tasks.Pass("token", "", str(tmp_path), facts.Facts("", "", "", ""), "", None, 7, {})
+    kept, sums = base.Kept(tmp_path), {"v": np.ones(3)}
+    about = tasks.Pass("token", "", str(tmp_path), tasks.Facts("", "", "", ""), "", None, 7, {})
     monkeypatch.setattr(tasks, "worker_name", lambda: "tcp://one:1")
     checksum = tasks._leave(kept, about, 4, {"L": np.ones((2, 3))}, sums)
     assert tasks._leave(kept, about, 4, {"L": np.ones((2, 3))}, sums) == checksum
@@ -489,14 +494,14 @@ def test_a_folder_that_a_worker_cannot_see_is_named(
 
 
 def test_the_canary_is_the_same_every_time_and_hears_of_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = facts.canary()
-    facts.canary.cache_clear()
-    assert facts.canary() == first
-    facts.canary.cache_clear()
-    step = facts.FeatureSums.step
-    monkeypatch.setattr(facts.FeatureSums, "step", lambda *given: step(*given) * (1 + 2**-52))
-    assert facts.canary() != first
-    facts.canary.cache_clear()
+    first = tasks.canary()
+    tasks.canary.cache_clear()
+    assert tasks.canary() == first
+    tasks.canary.cache_clear()
+    step = tasks.FeatureSums.step
+    monkeypatch.setattr(tasks.FeatureSums, "step", lambda *given: step(*given) * (1 + 2**-52))
+    assert tasks.canary() != first
+    tasks.canary.cache_clear()
 
 
 def test_unmix_and_its_engines_do_not_import_dask() -> None:
@@ -507,23 +512,29 @@ def test_unmix_and_its_engines_do_not_import_dask() -> None:
 # By a word
 
 
-@pytest.mark.parametrize("word", ["local:0", "local", "nothing.json", 3, "8 workers"])
-def test_a_word_that_is_no_engine_is_refused(word: Any, folder: Path) -> None:
-    with pytest.raises(ValueError, match=r"engine=.*tcp://host:8786"):
-        model(engine=word).fit(um.Shards(folder))
+@pytest.mark.parametrize("address", ["local:0", "local", "nothing.json", "8 workers"])
+def test_what_is_not_an_address_is_refused(address: str, tmp_path: Path) -> None:
+    with (
+        pytest.raises(ValueError, match=r"is not the address of a Dask cluster.*tcp://host:8786"),
+        connect(address, tmp_path),
+    ):
+        pass
 
 
-def test_an_engine_is_a_parameter_that_changes_nothing(folder: Path, cluster: LocalCluster, expected: um.Fit) -> None:
-    estimator = model(engine=cluster.scheduler_address)
-    assert clone(estimator).get_params()["engine"] == cluster.scheduler_address
-    result = estimator.fit(um.Shards(folder)).result_
+def test_a_cluster_by_its_address_changes_nothing(
+    folder: Path, cluster: LocalCluster, expected: um.Fit, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    with connect(cluster.scheduler_address, run):
+        result = model().fit(um.Shards(folder)).result_
     assert_same(result, expected)
-    assert "engine" not in result.params
-    assert_same(model(engine=cluster.scheduler_address).resume(um.Shards(folder), result).result_, expected)
-    run = folder.with_name(f"{folder.name}.run")
-    assert run.is_dir()  # the fit may be gone on with
+    with connect(cluster.scheduler_address, run):
+        assert_same(model().resume(um.Shards(folder), result).result_, expected)
+    assert run.is_dir()  # the fit can be resumed
     shutil.rmtree(run)
-    model(engine=cluster.scheduler_address, max_iter=200, tol=1e-3).fit(um.Shards(folder))
+    with connect(cluster.scheduler_address, run) as engine:
+        model(max_iter=200, tol=1e-3).fit(um.Shards(folder))
+        engine.forget()
     assert not run.exists()
 
 
@@ -547,23 +558,70 @@ def test_an_encrypted_cluster_is_reached_with_the_certificates_of_dasks_configur
         ) as cluster,
     ):
         assert cluster.scheduler_address.startswith("tls://")
-        assert_same(model(engine=cluster.scheduler_address).fit(um.Shards(folder)).result_, expected)
-    shutil.rmtree(folder.with_name(f"{folder.name}.run"))
+        with connect(cluster.scheduler_address, tmp_path / "run"):
+            assert_same(model().fit(um.Shards(folder)).result_, expected)
 
 
-def test_an_engine_goes_over_shards_on_disk_only(cluster: LocalCluster) -> None:
-    counts = um.Counts(random_counts())
-    for X in (counts, um.Shards.of(counts)):
-        with pytest.raises(ValueError, match=r"um\.shard"):
-            model(engine="local:1").fit(X)
+def test_a_cluster_fits_shards_on_disk_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    um_write(um.Counts(random_counts()), tmp_path / "x.npz")
+    with pytest.raises(SystemExit) as end:
+        main(["fit", str(tmp_path / "x.npz"), "-k", "2", "--dask", "local:1", "-o", str(tmp_path / "out"), "--quiet"])
+    assert end.value.code == 2
+    assert "--dask local:1 fits shards, and these counts are in memory" in capsys.readouterr().err
 
 
-def test_an_address_beyond_this_machine_is_said_to_be_open() -> None:
-    assert [
-        naming.is_open(word) for word in ("tcp://10.0.0.1:8786", "tcp://127.0.0.1:1", "tls://10.0.0.1:1", "local:2")
-    ] == [
-        True,
-        False,
-        False,
-        False,
-    ]
+def test_an_address_without_certificates_is_said_to_be_open(tmp_path: Path) -> None:
+    (tmp_path / "scheduler.json").write_text('{"address": "tcp://10.0.0.1:8786"}')
+    words = (
+        "tcp://10.0.0.1:8786",
+        "tcp://127.0.0.1:1",
+        str(tmp_path / "scheduler.json"),
+        "tls://10.0.0.1:1",
+        "local:2",
+    )
+    assert [connection.is_open(word) for word in words] == [True, True, True, False, False]
+
+
+def _listening() -> set[Any]:
+    """Where this process and its children take connections."""
+    own = psutil.Process()
+    connections = (one for process in (own, *own.children(recursive=True)) for one in process.net_connections("tcp"))
+    return {connection.laddr for connection in connections if connection.status == psutil.CONN_LISTEN}
+
+
+def test_a_local_cluster_lets_nobody_in_without_its_certificate(folder: Path, expected: um.Fit, tmp_path: Path) -> None:
+    before = _listening()
+    with connection.local_cluster(1) as cluster:
+        address = cluster.scheduler_address
+        ports = {urlsplit(place).port for place in (address, *cluster.scheduler.workers)}
+        assert address.startswith("tls://127.0.0.1:")
+        for word in (address, address.replace("tls://", "tcp://")):
+            with dask.config.set({"distributed.comm.timeouts.connect": "1s"}), pytest.raises((TypeError, OSError)):
+                Client(word, timeout=2, set_as_default=False)
+        with (
+            dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+            pytest.raises(OSError, match=r"connect|certificate"),
+        ):
+            Client(
+                address, security=Security.temporary(), timeout=2, set_as_default=False
+            )  # a certificate of one's own
+        listening = _listening() - before
+        assert ports <= {place.port for place in listening}
+        assert {place.ip for place in listening} == {"127.0.0.1"}, "reached from this machine alone"
+        for place in listening:  # nor does anything answer a browser
+            with (
+                suppress(OSError, http.client.HTTPException),
+                closing(http.client.HTTPConnection(place.ip, place.port, timeout=2)) as browser,
+            ):
+                browser.request("GET", "/info/main/workers.html")
+                assert browser.getresponse().status == 404
+    with connect("local:1", tmp_path / "run"):
+        assert_same(model().fit(um.Shards(folder)).result_, expected)
+
+
+def test_an_encrypted_address_without_certificates_says_what_to_set(folder: Path) -> None:
+    with (
+        pytest.raises(ValueError, match=r"no certificates.*distributed\.comm\.tls"),
+        connect("tls://127.0.0.1:1", folder),
+    ):
+        pass

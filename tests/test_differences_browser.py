@@ -87,7 +87,9 @@ def test_the_table_holds_the_numbers(tab, made):
     _, d = made
     page = tab("with", "#topic=1")
     page.locator("#volcano-table summary").click()
-    cells = page.locator("#volcano-table tbody tr").first.locator("th, td").all_inner_texts()
+    row = page.locator("#volcano-table tbody tr").first
+    row.wait_for()  # the table is filled when it is first opened
+    cells = row.locator("th, td").all_inner_texts()
     j = most_different(d, 0)[0]
     assert cells[0] == d.names[j]
     assert cells[1] == f"{d.lfc[j, 0]:+.2f}".replace("-", "−")

@@ -12,7 +12,7 @@ import pytest
 
 import unmix as um
 from unmix.cli import main
-from unmix.plot.volcano import CLASSES, most_different
+from unmix.plot.differences import CLASSES, most_different
 from unmix.report.page import page
 from unmix.report.payload import payload
 
@@ -139,7 +139,7 @@ def run(capsys, tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def folder(made, tmp_path_factory):
     """A fit's folder and its counts, made once."""
-    from unmix.data.write import write_counts, write_fit
+    from unmix.io.write import write_counts, write_fit
 
     place = tmp_path_factory.mktemp("made")
     write_fit(made[0], place / "model")
@@ -181,14 +181,14 @@ def test_ctrl_c_writes_what_is_finished_and_leaves_with_130(run, folder, monkeyp
 
     study = import_module("unmix.analysis.differences")
     monkeypatch.setattr(study, "features_at_once", lambda _: 100)
-    whole = study.Beliefs.of
+    whole = study.LogFactors.of
 
     def interrupted(found):
         if len(found.modes) < 100:  # the last block
             raise KeyboardInterrupt
         return whole(found)
 
-    monkeypatch.setattr(study.Beliefs, "of", interrupted)
+    monkeypatch.setattr(study.LogFactors, "of", interrupted)
     code, _, err = run("differences", folder / "model", folder / "counts.npz", "-o", "here", "-q")
     assert code == 130
     assert "30 of 230 features are not finished" in err

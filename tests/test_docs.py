@@ -308,3 +308,15 @@ def test_an_example_draws_one_figure(name: str) -> None:
     plt.switch_backend("agg")
     exec(compile(code_of(DOCS / "gallery" / f"{name}.md"), name, "exec"), {})
     assert len(plt.get_fignums()) == 1
+
+
+def test_every_test_that_the_page_of_promises_names_exists() -> None:
+    page = (DOCS / "reliability.md").read_text(encoding="utf-8")
+    known = {
+        file.name: set(re.findall(r"^def (test_\w+)", file.read_text(), re.M))
+        for file in (ROOT / "tests").glob("test_*.py")
+    }
+    named = re.findall(r"`(?:(test_\w+\.py)::)?(test_\w+)`", page)
+    assert len(named) > 30
+    for file, test in named:
+        assert test in (known.get(file, set()) if file else set().union(*known.values())), f"{file}::{test}"

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from conftest import examples
+from hypothesis import given
+from hypothesis import strategies as st
 
 import unmix as um
 
@@ -106,3 +109,81 @@ def test_big_endian_numbers_are_numbers() -> None:
 def test_what_is_no_matrix_is_refused_with_a_remedy(given: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         um.PoissonNMF(2).fit(given)
+
+
+def _with(kind: Any, **more: Any) -> Callable[[], Any]:
+    return lambda: kind(2, max_iter=4, tol=0, random_state=0, n_jobs=1, **more)
+
+
+WIDE_MODELS: dict[str, tuple[Callable[[], Any], Callable[[np.ndarray], Any]]] = {
+    **{name: (model, um.Counts) for name, model in MODELS.items()},
+    **{
+        solver: (_with(um.PoissonNMF, solver=solver, init="random"), um.Counts)
+        for solver in ("newton", "scd", "ccd", "sn", "em", "joint", "plsi", "normalized")
+    },
+    "float32": (_with(um.PoissonNMF, dtype="float32"), um.Counts),
+    "refined": (_with(um.TopicModel, refine=1), um.Counts),
+    "best of two": (_with(um.TopicModel, n_init=2), um.Counts),
+    "online": (_with(um.TopicModel, online=um.Online(batch_size=2)), um.Counts),
+    "online LDA": (_with(um.LDA, eta=0.1, online=um.Online(batch_size=2)), um.Counts),
+    "online GammaPoisson": (_with(um.GammaPoisson, online=um.Online(batch_size=2)), um.Counts),
+    "shards": (_with(um.TopicModel), lambda X: um.Shards.of(um.Counts(X))),
+    "shards, float32": (_with(um.PoissonNMF, dtype="float32"), lambda X: um.Shards.of(um.Counts(X))),
+    "shards of LDA": (_with(um.LDA), lambda X: um.Shards.of(um.Counts(X))),
+    "shards of GammaPoisson": (_with(um.GammaPoisson), lambda X: um.Shards.of(um.Counts(X))),
+    "large prior": (_with(um.PoissonNMF, prior=um.Gamma(1e300, 1e-300)), um.Counts),
+    "large prior of loadings": (_with(um.PoissonNMF, loadings_prior=um.Gamma(1e308, 1.0)), um.Counts),
+    "narrow prior": (_with(um.PoissonNMF, prior=um.Gamma(2.0, 1e300)), um.Counts),
+    "wide shapes": (_with(um.GammaPoisson, shape=1e300, rate=1e-300), um.Counts),
+    "small shapes": (_with(um.GammaPoisson, shape=1e-300), um.Counts),
+    "large Dirichlet": (_with(um.LDA, alpha=1e300, eta=1e300), um.Counts),
+    "small Dirichlet": (_with(um.LDA, alpha=1e-300, eta=1e-300), um.Counts),
+    "large allocation": (_with(um.AllocationModel, a=1e300, alpha=1e300), um.Counts),
+    "large penalty": (_with(um.SparsePoissonNMF, penalty=1e300), um.Counts),
+}
+EXPONENT = st.sampled_from([-307.6, -300, -200, -150, -100, -45, -38, -12, 0, 0, 0, 3, 15, 38, 100, 149, 150])
+
+
+@pytest.mark.parametrize("name", WIDE_MODELS)
+@examples(8)
+@given(rows=st.lists(EXPONENT, min_size=4, max_size=4), columns=st.lists(EXPONENT, min_size=5, max_size=5))
+def test_counts_of_any_promised_size_give_finite_answers_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, name: str, rows: list[float], columns: list[float]
+) -> None:
+    exponents = np.clip(np.add.outer(rows, columns), -307.6, 150)
+    X = np.where(BASE[:4] > 1, 10.0**exponents, 0)
+    X[0, 0] = 10.0 ** exponents[0, 0]
+    make, form = WIDE_MODELS[name]
+    fitted, problem = refused(lambda: make().fit(form(X)))
+    if fitted is None:
+        assert problem
+        assert "\n" not in problem
+        return
+    fit = fitted.result_
+    for what, values in {"L": fit.L, "F": fit.F, "proportions": fit.proportions, "topics": fit.topics}.items():
+        assert np.isfinite(values).all(), what
+    assert np.isfinite(fit.loglik)
+    assert np.isfinite(fit.trace["objective"]).all()
+    path = tmp_path_factory.mktemp("fits") / "model.safetensors"
+    fit.save(path, resumable=True)
+    assert um.load(path).loglik == fit.loglik
+    for what, act in {
+        "transform": lambda: fitted.transform(form(X)),
+        "score": lambda: fitted.score(form(X)) if hasattr(fitted, "score") else 0.0,
+        "perplexity": lambda: fitted.perplexity(form(X)),
+    }.items():
+        answer, problem = refused(act)
+        assert problem or np.isfinite(answer).all(), what
+
+
+def test_a_fit_that_is_no_longer_finite_says_which_iterations_were() -> None:
+    class Failing(um.solvers.EM):
+        def __call__(self, side: Any, fixed: Any, moving: Any, *, measure: bool = False) -> Any:
+            made, xlog = super().__call__(side, fixed, moving, measure=measure)
+            calls.append(1)
+            return (made * np.nan if len(calls) > 6 else made), xlog
+
+    calls: list[int] = []
+    model = um.PoissonNMF(2, solver=Failing(), extrapolate=False, init="random", prefit=0, max_iter=9, tol=0)
+    with pytest.raises(ValueError, match=r"the objective is nan .*The 3 iterations before were finite: max_iter=3"):
+        model.fit(BASE)

@@ -118,7 +118,7 @@ def test_unfitted_models_say_so(kind: type[um.PoissonNMF]) -> None:
 
 def test_parameters_are_those_promised(kind: type[um.PoissonNMF]) -> None:
     promised = (
-        "n_components solver extrapolate init n_init prefit max_iter tol refine prior loadings_prior online n_jobs engine dtype "
+        "n_components solver extrapolate init n_init prefit max_iter tol refine prior loadings_prior online n_jobs dtype "
         "random_state verbose callbacks"
     )
     signature = inspect.signature(kind)
@@ -135,7 +135,6 @@ def test_parameters_are_those_promised(kind: type[um.PoissonNMF]) -> None:
         "prior": None,
         "online": None,
         "n_jobs": None,
-        "engine": None,
         "dtype": "float64",
         "random_state": None,
         "verbose": False,
@@ -534,7 +533,7 @@ def test_names_promised_inside_the_public_objects_exist() -> None:
         assert hasattr(X, name)
     for name in ("sotu", "swimmer", "digits", "correlated_topics"):
         assert callable(getattr(um.datasets, name))
-    for name in ("SCD", "EM", "CCD", "SN", "Newton", "Joint", "PLSI", "Normalized", "Extrapolate", "SQUAREM"):
+    for name in ("SCD", "EM", "CCD", "SN", "Newton", "Joint", "PLSI", "Normalized", "Extrapolate"):
         assert callable(getattr(um.solvers, name))
     for name in um.solvers.__all__:
         assert hasattr(um.solvers, name)
@@ -556,17 +555,17 @@ def test_names_promised_inside_the_public_objects_exist() -> None:
         ("Online", "batch_size offset decay total_samples"),
         (
             "LDA",
-            "n_components alpha eta init n_init inner extrapolate max_iter tol refine online n_jobs engine random_state "
+            "n_components alpha eta init n_init inner extrapolate max_iter tol refine online n_jobs random_state "
             "verbose callbacks",
         ),
         (
             "GammaPoisson",
-            "n_components shape rate eta init n_init inner extrapolate max_iter tol refine online n_jobs engine random_state "
+            "n_components shape rate eta init n_init inner extrapolate max_iter tol refine online n_jobs random_state "
             "verbose callbacks",
         ),
         (
             "BayesianPoissonNMF",
-            "n_components a b c d init n_init inner extrapolate max_iter tol refine online n_jobs engine random_state "
+            "n_components a b c d init n_init inner extrapolate max_iter tol refine online n_jobs random_state "
             "verbose callbacks",
         ),
         ("load", "path"),

@@ -9,7 +9,7 @@ import pytest
 from oracle import Oracle, log_evidence_gamma_gamma
 
 import unmix as um
-from unmix.models.gamma_poisson import log_total
+from unmix.models.variational import log_total
 
 pytestmark = pytest.mark.filterwarnings("ignore:n_components=3 is more than:UserWarning")
 

@@ -334,7 +334,7 @@ def break_writes(monkeypatch: pytest.MonkeyPatch, problem: BaseException) -> Non
             raise problem
 
     def half(path: Path, mode: str = "r", *rest: Any, **more: Any) -> Any:
-        return Half(io.FileIO(path, mode)) if "x" in mode else opened(path, mode, *rest, **more)
+        return Half(io.FileIO(path, mode)) if "r" not in mode else opened(path, mode, *rest, **more)
 
     monkeypatch.setattr(Path, "open", half)
 
@@ -400,6 +400,7 @@ def test_no_source_file_unpickles_anything() -> None:
 @pytest.mark.parametrize("value", [np.nan, -1.0, np.inf])
 def test_a_posterior_that_is_none_is_refused(tmp_path: Path, value: float) -> None:
     path = tmp_path / "model.safetensors"
-    replace(a_fit(), posterior={"L": np.array([[1.0, value]])}).save(path)
+    a_fit().save(path)
+    edited(path, set_tensor("posterior.L", np.array([[1.0, value]])))
     with pytest.raises(ValueError, match=r"damaged or foreign model file .posterior L has entries"):
         um.load(path)

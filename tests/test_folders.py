@@ -16,10 +16,10 @@ import pytest
 from conftest import KILLS
 
 import unmix as um
-from unmix import folders
 from unmix.cli import main
-from unmix.data.write import CHECKPOINT_FILE, claim, write_counts, write_fit
-from unmix.files import replacing
+from unmix.io.write import CHECKPOINT_FILE, claim, write_counts, write_fit
+from unmix.storage import folders
+from unmix.storage.files import replacing
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="kills its children"),

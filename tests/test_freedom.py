@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 import unmix as um
-from unmix.analysis.price import paid, room
+from unmix.analysis.freedom import paid, room
 from unmix.analysis.transformations import SIDES, Point, Region, Target, explored, spread_rows
 from unmix.cli import main
 from unmix.fit import Fit
@@ -268,7 +268,7 @@ def test_the_table_names_the_widest_sample_and_advice_names_the_topic() -> None:
         (lambda fit, found: replace(found, loss=2.0).end(fit, 0, 1, "low"), "not kept as fits"),
         (lambda fit, found: um.freedom(fit, loss=-1), "loss=-1"),
         (lambda fit, found: um.freedom(fit, loss=2), "give X"),
-        (lambda fit, found: um.freedom(fit, np.ones((2, 2)), loss=2), "X is 2 × 2"),
+        (lambda fit, found: um.freedom(fit, np.ones((2, 2)), loss=2), "X has 2 samples and the model has 10"),
         (lambda fit, found: found.end(fit, 0, 1, "lowest"), "end='lowest'"),
         (lambda fit, found: um.freedom(fit_of(0 * fit.L, fit.F)), "no counts to explain"),
     ],

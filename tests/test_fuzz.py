@@ -15,6 +15,7 @@ import pytest
 import scipy.sparse as sp
 from fuzz.corpus import subjects, terminal
 from fuzz.guard import Case, attempt, peak_of
+from fuzz.hostile import HOSTILE
 from fuzz.mutate import ways
 
 import unmix as um
@@ -41,6 +42,14 @@ def test_spoiled_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
         case = Case(name, *rng.choice(choices), seed=rng.randrange(2**32))
         (tmp_path / str(i)).mkdir()
         assert attempt(case, SUBJECTS[name], sound, tmp_path / str(i)) is None, f"python -m fuzz --case '{case}'"
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_files_are_refused_or_do_no_harm(name: str, tmp_path: Path) -> None:
+    for seed in (100, 101):
+        case = Case(f"hostile-{name}", "-", "-", seed)
+        (tmp_path / str(seed)).mkdir()
+        assert attempt(case, HOSTILE[name], tmp_path, tmp_path / str(seed)) is None, f"python -m fuzz --case '{case}'"
 
 
 def _gz(path: Path, first: bytes, block: bytes, times: int) -> None:

@@ -63,8 +63,6 @@ MODELS: dict[str, tuple[Callable[[], Any], np.ndarray]] = {
     "three threads": (lambda: _ml(n_jobs=3), X),
     "refine": (lambda: _ml(n_components=5, refine=6, random_state=1, init="random", tol=1e-8, max_iter=40), X),
     "refine map": (lambda: _ml(refine=3, prior=um.Gamma(1.2), tol=1e-6, max_iter=40), X),
-    "squarem": (lambda: _nmf(solver=solvers.SQUAREM(), extrapolate=False, init="random"), X),
-    "daarem": (lambda: _nmf(solver=solvers.DAAREM(), extrapolate=False, init="random"), X),
     "scd sweeps": (lambda: _ml(solver=solvers.SCD(sweeps=2)), X),
     "newton rounds": (lambda: _ml(solver=solvers.Newton(rounds=3)), X),
     "dirichlet topics": (lambda: _ml(prior=um.Dirichlet(1.2)), X),
@@ -162,15 +160,20 @@ def _master(model: Any, data: np.ndarray) -> dict[str, Any]:
     }
 
 
-def master(name: str) -> dict[str, Any]:
+def fitted(name: str) -> tuple[Any, np.ndarray]:
+    """The estimator after its fit, and the data that it was fitted to."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if name in MODELS:
             make, data = MODELS[name]
-            return _master(make().fit(data), data)
+            return make().fit(data), data
         if name in CHAINED:
-            return _master(CHAINED[name]().fit(X), X)
-        return _master(_streamed(STREAMED[name]()), X)
+            return CHAINED[name]().fit(X), X
+        return _streamed(STREAMED[name]()), X
+
+
+def master(name: str) -> dict[str, Any]:
+    return _master(*fitted(name))
 
 
 NAMES = [*MODELS, *CHAINED, *STREAMED]

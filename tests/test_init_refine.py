@@ -13,15 +13,13 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import unmix as um
-from unmix.counts import Counts
-from unmix.models.topics import poisson_to_topics
+from unmix.counts.counts import Counts
+from unmix.models.poisson import poisson_to_topics
 from unmix.solvers import EM, Alternate, Extrapolate, Newton, Problem, Progress, State, Trace, run
 from unmix.solvers import init as starts
-from unmix.solvers import recombine as recombination
+from unmix.solvers import search as recombination
 from unmix.solvers import search as searching
-from unmix.solvers.recombine import cheapest, in_counts, merge_costs, merged, recombine
-from unmix.solvers.refine import Refine
-from unmix.solvers.search import Search
+from unmix.solvers.search import Refine, Search, cheapest, in_counts, merge_costs, merged, recombine
 
 
 def anchored(K: int, seed: int = 0, n: int = 80, m: int = 120, anchors: int = 5) -> tuple[np.ndarray, np.ndarray]:
@@ -394,7 +392,7 @@ def test_refine_escapes_a_planted_poor_optimum(solver: str) -> None:
     assert refined.loglik > truth
     assert distance(refined.topics, F) < 0.2
     moves = refined.trace[refined.trace["stage"] == "refine"]
-    assert moves["note"].iloc[0].startswith("put together with another fit: kept, +")
+    assert moves["note"].iloc[0].startswith("recombined with another fit: kept, +")
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -414,7 +412,7 @@ def test_refine_records_every_move_in_the_trace() -> None:
     moves = trace[trace["stage"] == "refine"]
     assert len(moves) == 3
     for note in moves["note"]:
-        assert re.fullmatch(r"put together with another fit: (kept, \+[\d,]+|no)", note)
+        assert re.fullmatch(r"recombined with another fit: (kept, \+[\d,]+|no)", note)
     rose = np.diff(trace["loglik"])[moves.index - 1] > 0
     np.testing.assert_array_equal(rose, moves["note"].str.contains("kept"))
     assert (trace["stage"].iloc[moves.index[-1] + 1 :] == "refit").all()
@@ -454,7 +452,7 @@ def test_a_move_that_does_not_help_is_taken_back() -> None:
     state, _ = run(problem, solver, solver.start(problem, L, F), max_iter=300, tol=1e-12)
     moves = Refine(solver, lambda L, F: solver.start(problem, L, F))
     end, _ = run(problem, moves, moves.start(state, np.random.default_rng(0)), trace := Trace(), max_iter=3, tol=0)
-    assert [row["note"] for row in trace.rows] == ["put together with another fit: no"] * 3
+    assert [row["note"] for row in trace.rows] == ["recombined with another fit: no"] * 3
     assert end.best is state
     assert not end.kept
 
@@ -517,3 +515,14 @@ def test_topics_are_merged_also_where_no_cost_is_a_number(monkeypatch: pytest.Mo
     X, (L, F) = random_counts(20, 15), random_start(20, 15, 4)
     monkeypatch.setattr(recombination, "merge_costs", lambda problem, L, F: np.full((L.shape[1],) * 2, np.nan))
     assert recombination.merge_down(Problem(Counts(X), 2), L, F).L.shape == (20, 2)
+
+
+def test_moves_are_in_the_summary_of_a_fit() -> None:
+    from unmix.analysis.advice import figures
+
+    fit = (
+        um.TopicModel(5, refine=2, random_state=1, init="random", tol=1e-6, max_iter=40)
+        .fit(random_counts(40, 30))
+        .result_
+    )
+    assert figures(fit)["moves to leave a poor optimum"].startswith("2 tried, ")

@@ -16,7 +16,7 @@ from scipy.stats import beta
 
 import unmix as um
 from unmix.cli import main
-from unmix.models.dirichlet import beta_quantile, most_probable
+from unmix.models.beliefs import beta_quantile, most_probable
 from unmix.models.matching import match_columns
 
 FAST = {"sweeps": 60, "burn_in": 20, "random_state": 0}
@@ -230,7 +230,7 @@ def test_chains_that_disagree_are_told() -> None:
         ({"chains": 1.5}, "chains=1.5"),
         ({"alpha": -1.0}, "it must be positive"),
         ({"eta": [1.0, 2.0]}, "shape"),
-        ({"X": np.ones((3, 3))}, "X is 3 × 3, the fit 12 × 15"),
+        ({"X": np.ones((3, 3))}, "X has 3 samples and the model has 12"),
         ({"X": random_counts() + 0.5}, "whole"),
     ],
 )

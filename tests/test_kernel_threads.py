@@ -14,7 +14,7 @@ import pytest
 from conftest import ROOT
 from kernel_calls import CALLS, Problem, answer, problem
 
-from unmix.threads import use_threads
+from unmix.base.threads import use_threads
 
 # Sanitizers map terabytes of addresses of their own, and that of threads does not understand threads after a fork.
 watched = "san.so" in os.environ.get("LD_PRELOAD", "")
@@ -98,7 +98,7 @@ def test_a_signal_handler_may_run_kernels_during_a_kernel(name: str) -> None:
 INTERRUPTED_PROGRAM = """
 import numpy as np
 from unmix import kernels
-from unmix.counts import Counts
+from unmix.counts.counts import Counts
 rng = np.random.default_rng(0)
 X = Counts(rng.poisson(1.0, (30_000, 200)))
 L, F = rng.random((30_000, 10)), rng.random((200, 10))
@@ -136,7 +136,7 @@ FEW_THREADS_PROGRAM = """
 import resource
 import threading
 from kernel_calls import CALLS, answer, problem
-from unmix.threads import use_threads
+from unmix.base.threads import use_threads
 p = problem(3_000, 40)
 def run(name, threads):
     with use_threads(threads):
@@ -174,8 +174,8 @@ NO_MEMORY_PROGRAM = """
 import resource
 import numpy as np
 from unmix import kernels
-from unmix.threads import use_threads
-from unmix.types import CSR
+from unmix.base.threads import use_threads
+from unmix.base.types import CSR
 size = 2_000_000
 rows = CSR(np.array([0, size]), np.zeros(size, np.int32), np.ones(size))
 F, L = np.ones((1, 4)), np.ones((1, 4))
@@ -206,7 +206,7 @@ def test_memory_that_cannot_be_had_within_a_kernel_is_an_error_like_any_other() 
 FORKING_PROGRAM = """
 import os, sys, threading
 from kernel_calls import CALLS, answer, problem
-from unmix.threads import use_threads
+from unmix.base.threads import use_threads
 p, small = problem(5_000, 60), problem()
 wants = {name: answer(name, small) for name in CALLS}
 right = {name: answer(name, p) for name in ("em", "gibbs", "posteriors")}

@@ -11,12 +11,12 @@ import weakref
 
 import numpy as np
 import pytest
+import reference
 from conftest import awkward_counts, random_counts, random_start
 
 from unmix import kernels
-from unmix.counts import Counts
-from unmix.kernels import reference
-from unmix.threads import use_threads
+from unmix.base.threads import use_threads
+from unmix.counts.counts import Counts
 
 TOPICS = (1, 2, 3, 4, 5, 8, 9, 12, 13, 16, 17, 20, 33, 40, 70)
 
@@ -185,7 +185,7 @@ ISA_PROGRAM = """
 import sys
 import numpy as np
 from unmix import kernels
-from unmix.counts import Counts
+from unmix.counts.counts import Counts
 archive = np.load(sys.argv[1])
 X = Counts(archive["X"])
 out, _ = kernels.em(X.rows, archive["F"], archive["L"], archive["F"].sum(axis=0), None, steps=3)

@@ -70,9 +70,11 @@ def test_a_table_of_factors_names_the_features() -> None:
 def test_counts_of_other_features_are_refused(fitted: bool) -> None:
     model = um.PoissonNMF(3, random_state=0).fit(counts()) if fitted else um.PoissonNMF.from_factors(known(), FEATURES)
     swapped = [FEATURES[1], FEATURES[0], *FEATURES[2:]]
-    with pytest.raises(ValueError, match=r"feature 0 is 'type 1' and the model's is 'type 0'.*another order; reorder"):
+    with pytest.raises(
+        ValueError, match=r"feature 1 is 'type 1', the model has 'type 0' there.*another order; reorder"
+    ):
         model.transform(um.Counts(random_counts(), features=swapped))
-    with pytest.raises(ValueError, match=r"feature 14 is 'new' and the model's is 'type 14'.*others; choose"):
+    with pytest.raises(ValueError, match=r"feature 15 is 'new', the model has 'type 14' there.*the names differ"):
         model.score(um.Counts(random_counts(), features=[*FEATURES[:-1], "new"]))
     with pytest.raises(ValueError, match=r"X has 14 features, but .* is expecting 15"):
         model.transform(random_counts()[:, 1:])

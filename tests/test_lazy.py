@@ -9,8 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 import unmix as um
-from unmix import memory
-from unmix.estimators import lazy
+from unmix.base import memory
+from unmix.cli import main
+from unmix.estimators import base
 
 
 @pytest.fixture
@@ -29,9 +30,8 @@ def backed(X, tmp_path):
 
 @pytest.fixture
 def little(monkeypatch):
-    """Next to no memory."""
-    for module in ("unmix.estimators.lazy", "unmix.sc.counts"):
-        monkeypatch.setattr(f"{module}.available", lambda: 1000)
+    """Fits of more than 1,000 bytes go over shards."""
+    monkeypatch.setattr("unmix.estimators.base.IN_MEMORY", 1000)
 
 
 def fitted(X, **options):
@@ -55,6 +55,48 @@ def test_what_does_not_fit_is_fitted_from_shards_that_go_in_the_end(kind, X, bac
     np.testing.assert_array_equal(fit.L, fitted(um.Shards.of(um.Counts(X))).L)
     folder = str(said[0].message).split("folder, ")[1].split(",")[0]
     assert not Path(folder).exists()
+
+
+@pytest.mark.parametrize("kind", ["backed", "dask"])
+def test_free_memory_never_decides_which_algorithm_fits(kind, X, backed, monkeypatch):
+    source = backed if kind == "backed" else da.from_array(X, chunks=(20, 10))
+    known = fitted(um.Counts(X))
+    np.testing.assert_array_equal(fitted(source).L, known.L)
+    monkeypatch.setattr(memory, "available", lambda: 1000)
+    for fit in (fitted, lambda data: um.sc.tl.topics(anndata.AnnData(data) if kind == "dask" else data, 3, copy=True)):
+        with pytest.raises(ValueError, match=r"would need .* of memory, .* are free; write them with unmix\.shard"):
+            fit(source)
+    monkeypatch.setattr(memory, "available", lambda: 1 << 60)
+    monkeypatch.setattr("unmix.estimators.base.IN_MEMORY", 1000)
+    with pytest.warns(UserWarning, match="written as shards"):
+        assert fitted(source).data["shards"] == 1
+
+
+def test_free_memory_never_decides_how_a_file_is_fitted(X, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    sp.save_npz("x.npz", sp.csr_array(X))
+    command = ["fit", "x.npz", "-k", "2", "--max-iter", "3", "--tol", "0", "--json", "-o"]
+
+    def run(*more):
+        with pytest.raises(SystemExit) as end:
+            main([*command, *more])
+        return end.value.code or 0, capsys.readouterr()
+
+    assert run("plain")[0] == 0
+    monkeypatch.setattr("unmix.io.read.BYTES_PER_NONZERO", 10**7)
+    needed = 10**7 * np.count_nonzero(X)
+    assert run("memory", "--memory", str(needed))[0] == 0
+    assert run("shards", "--memory", str(needed - 1))[0] == 0
+    plain, memory_, shards = (um.load(f"{name}/model.safetensors") for name in ("plain", "memory", "shards"))
+    np.testing.assert_array_equal(plain.L, memory_.L)
+    assert "shards" not in plain.data
+    assert shards.data["shards"] == 1
+    assert shards.data["python"] == "um.shard('x.npz', 'x.shards')"
+    monkeypatch.setattr(memory, "available", lambda: 1000)
+    code, said = run("little")
+    assert code == 2
+    assert "would need" in said.err
+    assert "--memory" in said.err
 
 
 def test_topics_of_a_backed_anndata_that_does_not_fit_are_those_of_its_shards(X, backed, little):
@@ -82,9 +124,9 @@ def test_an_anndata_without_x_says_what_to_give():
 
 
 def test_memory_is_asked_for_only_where_counts_are_not_in_it(X, backed):
-    assert lazy.memory_of(X) == lazy.memory_of(sp.csr_array(X)) == lazy.memory_of(backed.to_memory()) == 0
-    assert lazy.memory_of(backed) == 24 * np.count_nonzero(X)
-    assert lazy.memory_of(da.from_array(X)) == 24 * X.size
+    assert base.memory_of(X) == base.memory_of(sp.csr_array(X)) == base.memory_of(backed.to_memory()) == 0
+    assert base.memory_of(backed) == 48 * np.count_nonzero(X)
+    assert base.memory_of(da.from_array(X)) == 48 * X.size
 
 
 @pytest.mark.parametrize("model", [um.TopicModel, um.PoissonNMF, um.LDA, um.GammaPoisson])
@@ -92,7 +134,7 @@ def test_large_loadings_lie_in_a_file_and_are_the_same(model, X, tmp_path, monke
     shards = um.Shards.of(um.Counts(X))
     known = model(3, random_state=0).fit(shards).result_
     monkeypatch.setattr(memory, "LARGE", 100)
-    monkeypatch.setattr("unmix.format.LARGE", 100)
+    monkeypatch.setattr("unmix.storage.fit_file.LARGE", 100)
     fit = model(3, random_state=0).fit(shards).result_
     assert isinstance(fit.L, np.memmap)
     np.testing.assert_array_equal(fit.L, known.L)

@@ -13,7 +13,7 @@ from scipy.special import gammaln, xlogy
 
 import unmix as um
 from unmix import kernels
-from unmix.counts import Counts
+from unmix.counts.counts import Counts
 from unmix.models.poisson import check_factors, expected_total, residuals
 from unmix.solvers import Alternate, Newton, StopAtKKT, Trace, run
 

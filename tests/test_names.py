@@ -13,7 +13,7 @@ from conftest import random_counts
 
 import unmix as um
 from unmix.cli import main
-from unmix.data.write import write_fit
+from unmix.io.write import write_fit
 
 X = um.Counts(random_counts(), features=[f"type {j}" for j in range(15)])
 SIGNATURES = pd.DataFrame(

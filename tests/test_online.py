@@ -12,14 +12,11 @@ from conftest import random_counts, random_start
 from scipy.special import digamma, xlogy
 
 import unmix as um
-from unmix.counts import Counts
-from unmix.models.bayes import gamma_gamma
-from unmix.models.gamma_poisson import gamma_poisson
-from unmix.models.lda import lda
-from unmix.models.variational import Variational
+from unmix.counts.counts import Counts
+from unmix.models.variational import Inference, Variational, gamma_gamma, gamma_poisson, lda
 from unmix.solvers import Newton, Problem
 from unmix.solvers.online import OnlineEM, StochasticVI
-from unmix.solvers.vi import CAVI, Inference
+from unmix.solvers.vi import CAVI
 
 Floats = np.ndarray
 

@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 
 import unmix as um
-from unmix.analysis.ranges import moves
-from unmix.analysis.summary import figures, outcome
+from unmix.analysis.advice import figures, outcome
+from unmix.analysis.freedom import moves
+from unmix.base.words import in_terminal_words
 from unmix.cli import main
 from unmix.cli.show import WORDS_SHOWN
-from unmix.data.write import write_counts
-from unmix.words import in_terminal_words
+from unmix.io.write import write_counts
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 RNG = np.random.default_rng(0)

@@ -13,7 +13,7 @@ import unmix as um
 from unmix.analysis.samples import means_along
 from unmix.cli import main
 from unmix.plot import structure
-from unmix.report.names import named_topics, read_names
+from unmix.report.payload import named_topics, read_names
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium or google-chrome on the PATH")

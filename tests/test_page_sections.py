@@ -9,7 +9,7 @@ import pytest
 
 import unmix as um
 from unmix.cli import main
-from unmix.data.write import write_counts
+from unmix.io.write import write_counts
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SMALL = ("-k", 3, "--tol", "1e-3", "-q")

@@ -27,7 +27,7 @@ from unmix.plot import (
     topic_features,
     topic_order,
 )
-from unmix.plot.structure import MOST_SAMPLES
+from unmix.plot.samples import MOST_SAMPLES
 
 
 def make_fit(n=30, n_topics=3, metadata=None, features=None, seed=0):
@@ -152,7 +152,7 @@ assert plt.get_fignums() == [1]
 
 
 def test_colours_and_order_of_topics_are_known_without_matplotlib():
-    code = "import sys, unmix.plot.structure, unmix.plot; assert 'matplotlib' not in sys.modules"
+    code = "import sys, unmix.plot.samples, unmix.plot; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

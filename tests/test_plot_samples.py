@@ -11,7 +11,7 @@ from test_plot import make_fit
 
 import unmix as um
 from unmix.plot import embedding, loadings_scatter, palette, topic_colours, topic_order
-from unmix.plot.embedding import MOST_POINTS
+from unmix.plot.samples import MOST_POINTS
 from unmix.plot.style import MANY_POINTS
 
 
@@ -179,7 +179,7 @@ def test_umap_gets_roots_of_proportions_and_a_fixed_seed(monkeypatch):
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda: loadings_scatter(make_fit(n=30), make_fit(n=31)), "30 samples and fit two 31"),
+        (lambda: loadings_scatter(make_fit(n=30), make_fit(n=31)), "fit two has 31 samples and fit one has 30"),
         (lambda: loadings_scatter(make_fit(), make_fit(), topics=9), "no topic 9; this fit has topics 1 to 3"),
         (lambda: embedding(make_fit(), method="tsne"), "method: 'tsne' is unknown; choose 'pca' or 'umap'"),
         (lambda: embedding(make_fit(), colour="party"), "colour: there is no column 'party'; this fit has no metadata"),
@@ -197,5 +197,5 @@ def test_fits_of_other_samples_are_not_compared():
         um.Fit(np.ones((2, 2)), np.ones((3, 2)), pd.DataFrame(), "converged", 0.0, samples=np.array(names))
         for names in (["a", "b"], ["a", "c"])
     )
-    with pytest.raises(ValueError, match="sample 2 is 'b' in fit one and 'c' in fit two"):
+    with pytest.raises(ValueError, match="fit two: sample 2 is 'c', fit one has 'b' there"):
         loadings_scatter(one, two)

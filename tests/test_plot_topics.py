@@ -13,7 +13,7 @@ from test_plot import make_fit
 import unmix as um
 from unmix.analysis import log_fold_change
 from unmix.plot import similarity, top_features, topic_colours, topic_features, topic_order
-from unmix.plot.labels import place_labels
+from unmix.plot.style import place_labels
 
 
 def fit_of(L, F, features=None):
@@ -198,12 +198,15 @@ def test_topics_without_a_match_come_last(K, other):
         (lambda: top_features(make_fit(), topics=[]), "the list is empty"),
         (lambda: top_features(make_fit(), n=0), "n: 0 features"),
         (lambda: top_features(make_fit(), ax=Figure().subplots()), "ax holds one topic, and 3 were asked for"),
-        (lambda: similarity(make_fit(), fit_of(np.ones((2, 2)), np.ones((5, 2)))), "8 features and fit two 5"),
+        (
+            lambda: similarity(make_fit(), fit_of(np.ones((2, 2)), np.ones((5, 2)))),
+            "fit two has 5 features and fit one has 8",
+        ),
         (
             lambda: similarity(
                 make_fit(features=np.array(list("abcdefgh"))), make_fit(features=np.array(list("abcdefgx")))
             ),
-            "feature 8 is 'h' in fit one and 'x' in fit two",
+            "fit two: feature 8 is 'x', fit one has 'h' there",
         ),
     ],
 )

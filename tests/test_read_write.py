@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 import unmix as um
-from unmix.data.read import read
-from unmix.data.write import write_counts, write_fit
+from unmix.io.read import read
+from unmix.io.write import write_counts, write_fit
 
 MATRIX = np.array([[1, 0, 2, 0], [0, 3, 0, 0], [5, 0, 0, 7]])
 SAMPLES, FEATURES = ["x", "y", "z"], ["ant", "bee", "cat", "dog"]
@@ -74,24 +74,24 @@ def test_an_earlier_fit_is_replaced_and_other_files_stay(fit, tmp_path):
     write_fit(fit, folder)
     (folder / "trace.csv").write_text("old")
     (folder / "notes.txt").write_text("mine")
-    write_fit(fit, folder, pictures={"dot.png": lambda path: path.write_text("picture") and None})
+    assert write_fit(fit, folder) == {}
     assert (folder / "trace.csv").read_text() != "old"
     assert (folder / "notes.txt").read_text() == "mine"
-    assert (folder / "dot.png").read_text() == "picture"
     assert list(tmp_path.iterdir()) == [folder], "nothing temporary is left behind"
 
 
-def test_a_failing_write_leaves_the_previous_results_intact(fit, tmp_path):
+def test_a_model_that_cannot_be_written_leaves_the_previous_results_intact(fit, tmp_path, monkeypatch):
     folder = tmp_path / "results"
     write_fit(fit, folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
-    def fail(path):
-        path.write_text("half a pic")
+    def fail(self, path, **how):
+        path.write_text("half a model")
         raise OSError("no space left")
 
+    monkeypatch.setattr(um.Fit, "save", fail)
     with pytest.raises(OSError, match="no space left"):
-        write_fit(fit, folder, pictures={"structure.png": fail})
+        write_fit(fit, folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert list(tmp_path.iterdir()) == [folder]
 
@@ -112,7 +112,7 @@ def test_a_failing_swap_leaves_the_previous_results(fit, tmp_path, monkeypatch):
 
     monkeypatch.setattr(type(folder), "rename", stubborn)
     for exchange, problem in ((fail, "cannot exchange"), (lambda one, other: False, "cannot rename")):
-        monkeypatch.setattr("unmix.folders.exchange", exchange)
+        monkeypatch.setattr("unmix.storage.folders.exchange", exchange)
         with pytest.raises(OSError, match=problem):
             write_fit(fit, folder)
         assert (folder / "trace.csv").read_text() == "old"

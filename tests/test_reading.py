@@ -15,11 +15,10 @@ import scipy.sparse as sp
 from test_read import MATRIX, TABLE, read_quietly, save_10x, write
 
 import unmix as um
+from unmix.base.words import in_terminal_words
 from unmix.cli import main
-from unmix.cli.show import in_terminal_words
-from unmix.data.read import kind_of, name_of
-from unmix.data.read.languages import WIDESPREAD, guessed_language
-from unmix.data.read.words import without_addresses, words_but_addresses
+from unmix.io.read import kind_of, name_of
+from unmix.io.read.words import WIDESPREAD, guessed_language, without_addresses, words_but_addresses
 
 TEXTS = ["one bee hums", "two wasps sting", "three ants dig"]
 
@@ -127,9 +126,9 @@ def test_how_texts_begin_is_kept_when_asked_within_a_bound(tmp_path, monkeypatch
     long, short = um.read(path, snippets=True).metadata["snippet"]
     assert long == "bee " * 49 + "…"
     assert short == "short one"
-    monkeypatch.setattr("unmix.data.read.titles.ALL_LETTERS", 100)
+    monkeypatch.setattr("unmix.io.read.names.ALL_LETTERS", 100)
     assert len(um.read(path, snippets=True).metadata["snippet"][0]) <= 50
-    monkeypatch.setattr("unmix.data.read.titles.ALL_LETTERS", 60)
+    monkeypatch.setattr("unmix.io.read.names.ALL_LETTERS", 60)
     with pytest.warns(UserWarning, match="2 texts are too many to keep snippets of"):
         assert um.read(path, snippets=True).metadata is None
     monkeypatch.undo()

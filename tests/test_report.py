@@ -15,12 +15,17 @@ import unmix as um
 from unmix.analysis import typical_samples
 from unmix.plot import topic_colours, topic_order
 from unmix.report import write_report
-from unmix.report.encode import LOG_STEP, embeddable_json, quantised_proportions, quantised_weights
-from unmix.report.features import topics_payload
-from unmix.report.metadata import column_of, columns_of
+from unmix.report.metadata import (
+    LOG_STEP,
+    column_of,
+    columns_of,
+    embeddable_json,
+    quantised_proportions,
+    quantised_weights,
+    timeline,
+)
 from unmix.report.page import page
-from unmix.report.payload import payload
-from unmix.report.timeline import timeline
+from unmix.report.payload import payload, topics_payload
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 import unmix as um
 from unmix.estimators import from_fit
-from unmix.models.topics import poisson_to_topics
+from unmix.models.poisson import poisson_to_topics
 from unmix.registry import WORDS, estimator_class
 
 anndata = pytest.importorskip("anndata", reason="anndata is not installed")
@@ -387,7 +387,7 @@ def test_a_fit_becomes_an_anndata_and_comes_back(tmp_path: Path) -> None:
         samples=[f"text {i}" for i in range(N)],
         features=[f"wörd {j}" for j in range(M)],
         metadata=pd.DataFrame({"year": range(1990, 1990 + N), 7: ["x", "y"] * (N // 2)}),
-        text={"lowercase": True, "stop_words": None, "ngrams": [1, 2]},
+        text={"rules": 1, "stop_words": None, "ngrams": [1, 2], "min_df": 1, "max_df": 1.0},
     )
     fit = um.TopicModel(K, random_state=0, **QUICK).fit(counts).result_
     adata = um.sc.from_fit(fit)
@@ -660,7 +660,7 @@ import sys
 sys.modules["anndata"] = None
 import numpy as np, unmix as um
 fit = um.TopicModel(2, random_state=0).fit(np.eye(4) + 1).result_
-for use in (lambda: um.sc, fit.to_anndata):
+for use in (lambda: um.sc, lambda: um.sc.from_fit(fit)):
     try:
         use()
     except ImportError as error:

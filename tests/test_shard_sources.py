@@ -23,11 +23,11 @@ import scipy.sparse as sp
 from conftest import random_counts
 
 import unmix as um
-from unmix import shards
-from unmix.data import build, building
-from unmix.data.read import blocks, h5ad, market, table_blocks, tables, text_blocks
-from unmix.format import table_to_json
-from unmix.shards import Shards
+from unmix.counts import shards
+from unmix.counts.shards import Shards
+from unmix.io import building
+from unmix.io.read import blocks, h5ad, market, sheets, tables, text
+from unmix.storage.fit_file import table_to_json
 
 N, M = 37, 11
 SAMPLES, FEATURES = [f"s{i}" for i in range(N)], [f"f{j}" for j in range(M)]
@@ -45,8 +45,8 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
         (blocks, "NONZEROS", 25),
         (blocks, "BUCKET", 60),
         (tables, "CELLS", 8),
-        (table_blocks, "CELLS", 8),
-        (text_blocks, "BATCH", 5),
+        (sheets, "CELLS", 8),
+        (text, "BATCH", 5),
         (market, "LINES", 17),
         (h5ad, "SAMPLE", 20),
     ):
@@ -119,9 +119,9 @@ def write_npy_with_names(path: Path) -> None:
 
 
 def write_texts(path: Path) -> None:
-    for i, text in enumerate(documents()):
+    for i, document in enumerate(documents()):
         (path / f"part{i % 2}").mkdir(parents=True, exist_ok=True)
-        (path / f"part{i % 2}" / f"{i}.txt").write_text(text)
+        (path / f"part{i % 2}" / f"{i}.txt").write_text(document)
 
 
 def write_jsonl(path: Path) -> None:
@@ -186,7 +186,7 @@ SOURCES: dict[str, Callable[[Path], Any]] = {
 
 
 def um_write(path: Path) -> None:
-    from unmix.data.write import write_counts
+    from unmix.io.write import write_counts
 
     write_counts(um.Counts(frame()), path)
 
@@ -498,7 +498,7 @@ def test_a_kill_leaves_what_the_same_command_goes_on_from(tmp_path: Path) -> Non
     script = f"""
 import time
 import unmix as um
-from unmix import shards
+from unmix.counts import shards
 shards.SHARD, shards.TILE, shards.START = 8, 4, 10
 def progress(done, of):
     print(done, flush=True)
@@ -546,7 +546,7 @@ def test_the_same_command_mends_damaged_shards(file: str, damage: str, tmp_path:
 def test_shards_are_kept_when_their_source_cannot_be_opened_or_memory_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from unmix.data import read
+    from unmix.io import read
 
     def fail(error: Exception) -> Callable[..., Any]:
         def raising(*_: Any) -> Any:
@@ -562,7 +562,7 @@ def test_shards_are_kept_when_their_source_cannot_be_opened_or_memory_ends(
         with pytest.raises(ValueError, match=r"x\.npy: reading needs a library"):
             um.shard(tmp_path / "x.npy", tmp_path / "out")
         context.undo()
-        context.setattr(build, "_checked", fail(MemoryError()))
+        context.setattr(building, "canonical", fail(MemoryError()))
         with pytest.raises(ValueError, match="not enough memory; 3 shards are kept"):
             um.shard(tmp_path / "x.npy", tmp_path / "out")
     assert len(list((tmp_path / "out").glob("0*.safetensors"))) == 3
@@ -590,7 +590,7 @@ def test_a_full_disk_keeps_what_is_finished_and_says_so(tmp_path: Path, monkeypa
 def test_room_on_the_disk_is_asked_for_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sp.save_npz(tmp_path / "x.npz", sp.csr_matrix(matrix()))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 100, 0))  # type: ignore[attr-defined]
-    with pytest.raises(OSError, match=r"the shards would need 0\.0 MB, 0\.0 MB are free"):
+    with pytest.raises(OSError, match=r"the shards would need 0\.0 MB of disk, 0\.0 MB are free"):
         um.shard(tmp_path / "x.npz", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

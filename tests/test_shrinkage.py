@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 import unmix as um
-from unmix.counts import Counts
-from unmix.models.shrinkage import CERTAIN, _likelihoods, grid, mixture
-from unmix.sides import column_sums
+from unmix.counts.counts import Counts
+from unmix.counts.sides import column_sums
+from unmix.models.differences import CERTAIN, _likelihoods, grid, mixture
 
 B = np.array([-3.2, -0.4, 0.1, 0.3, 0.8, 2.5, 4, -0.05])
 S = np.array([0.5, 0.5, 0.4, 1, 0.6, 0.8, 1, 0.3])
@@ -89,11 +89,11 @@ def test_of_many_estimates_all_have_their_say_not_every_eighth_alone() -> None:
 
 
 def test_a_step_that_cannot_be_solved_is_one_of_em(monkeypatch) -> None:
-    from unmix.models import shrinkage
+    from unmix.models import differences
 
     _, b, s = drawn(500, 0.3)
     whole, calls = um.shrink(b, s), []
-    solve = shrinkage.nnls
+    solve = differences.nnls
 
     def sometimes(*arguments, **options):
         calls.append(1)
@@ -101,7 +101,7 @@ def test_a_step_that_cannot_be_solved_is_one_of_em(monkeypatch) -> None:
             raise RuntimeError("too many iterations")
         return solve(*arguments, **options)
 
-    monkeypatch.setattr(shrinkage, "nnls", sometimes)
+    monkeypatch.setattr(differences, "nnls", sometimes)
     again = um.shrink(b, s)
     assert len(calls) > 3
     assert again.lack <= CERTAIN

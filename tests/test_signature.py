@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import unmix as um
-from unmix.plot.mutations import layout_of, layouts
+from unmix.plot.signature import layout_of, layouts
 
 SIZES = {"single": 96, "doublet": 78, "small": 83, "classes of copy": 48, "classes of structural": 32}
 

@@ -17,13 +17,11 @@ import unmix as um
 from unmix.models.poisson import residuals
 from unmix.solvers import (
     CCD,
-    DAAREM,
     EM,
     PLSA,
     PLSI,
     SCD,
     SN,
-    SQUAREM,
     Alternate,
     Checkpoint,
     Extrapolate,
@@ -38,9 +36,8 @@ from unmix.solvers import (
     StopAfter,
     StopAtKKT,
     Trace,
-    accelerate,
-    refine,
     run,
+    search,
 )
 from unmix.solvers import init as starts
 
@@ -123,41 +120,6 @@ def test_extrapolated_best_so_far_never_rises(name: str, problem_name: str, star
     assert np.isfinite(losses).all()
     assert never_rises(losses)
     assert state.loss == pytest.approx(problem.loss(state.L, state.F), rel=1e-9, abs=1e-9)
-
-
-@pytest.mark.parametrize("half", [EM(), SCD(), Newton()], ids=repr)
-@pytest.mark.parametrize("scheme", [SQUAREM, DAAREM])
-@pytest.mark.parametrize("problem_name", PROBLEMS)
-def test_accelerated_em_never_makes_the_loss_rise(problem_name: str, scheme: Any, half: Any) -> None:
-    X, K = PROBLEMS[problem_name]
-    for start in (random_start, wild_start):
-        assert never_rises(path(problem_of(X, K), scheme(half), *start(*X.shape, K), 30)[1])
-
-
-def test_daarem_is_far_ahead_of_em() -> None:
-    """Where EM needs hundreds of iterations, one of whose maps a step of DAAREM is."""
-    X = um.datasets.correlated_topics("A", seed=0)
-    problem, start = Problem(X, 6), random_start(*X.shape, 6)
-    em = path(problem, Alternate(EM()), *start, 300)[1]
-    state, losses = path(problem, DAAREM(), *start, 100)
-    assert losses[-1] < em[-1]
-    assert state.trust > 20
-    assert state.loss == pytest.approx(problem.loss(state.L, state.F), rel=1e-12)
-
-
-@pytest.mark.parametrize("share", [0.9, 0.3, 0.01])
-def test_daarem_damps_by_ridge_regression(share: float) -> None:
-    rng = np.random.default_rng(0)
-    changes, f = rng.normal(size=(4, 30)), rng.normal(size=30)
-    gamma = accelerate._damped(changes, f, share)
-    free = np.linalg.lstsq(changes.T, f, rcond=None)[0]
-    assert gamma @ gamma == pytest.approx(share * free @ free)
-    pull = changes @ (f - gamma @ changes)  # of a ridge regression: ρ γ
-    np.testing.assert_allclose(pull / gamma, pull[0] / gamma[0], rtol=1e-6)
-    assert pull[0] / gamma[0] > 0
-    repeated = accelerate._damped(np.vstack([changes, changes]), f, share)
-    assert np.isfinite(repeated).all()
-    assert (accelerate._damped(0 * changes, f, share) == 0).all()
 
 
 # tall and wide ones are left out: so small problems have many optima, and which one a fit finds is a matter of luck
@@ -417,7 +379,7 @@ def test_a_fit_leaves_its_start_as_it_was() -> None:
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_step_leaves_the_state_before_it_as_it_was(solver: str) -> None:
     problem = problem_of(X0, 3)
-    for algorithm in (plain(solver), Extrapolate(SOLVERS[solver]), SQUAREM(), DAAREM()):
+    for algorithm in (plain(solver), Extrapolate(SOLVERS[solver])):
         state = algorithm.start(problem, *(factor.copy() for factor in START))
         for _ in range(22):
             before = {key: np.copy(value) for key, value in state.save().items()}
@@ -506,7 +468,7 @@ def test_a_callback_with_an_unknown_status_is_refused() -> None:
 
 
 @pytest.mark.parametrize("extrapolate", [False, True], ids=["plain", "extrapolated"])
-@pytest.mark.parametrize("solver", [*NAMED, PLSA(), SQUAREM(), DAAREM()], ids=str)
+@pytest.mark.parametrize("solver", [*NAMED, PLSA()], ids=str)
 def test_ten_and_ten_iterations_are_twenty(solver: Any, extrapolate: bool, tmp_path: Path) -> None:
     options = {"solver": solver, "extrapolate": extrapolate, "prefit": 3, "tol": 0}
     twenty = um.PoissonNMF(3, init=START, max_iter=20, **options).fit(X0).result_
@@ -520,7 +482,7 @@ def test_ten_and_ten_iterations_are_twenty(solver: Any, extrapolate: bool, tmp_p
         assert fit.trace["loglik"].iloc[1:].tolist() == twenty.trace["loglik"].iloc[-10:].tolist()
 
 
-@pytest.mark.parametrize(("solver", "field"), [("newton", "L"), ("newton", "Ln"), (DAAREM(), "L_path")], ids=str)
+@pytest.mark.parametrize(("solver", "field"), [("newton", "L"), ("newton", "Ln")], ids=str)
 def test_a_state_of_other_shapes_is_not_gone_on_with(solver: Any, field: str) -> None:
     model = um.PoissonNMF(3, init=START, solver=solver, extrapolate=solver == "newton", tol=0, max_iter=5)
     fit = model.fit(X0).result_
@@ -668,7 +630,7 @@ def test_ctrl_c_during_refinement_keeps_the_best_so_far(monkeypatch: pytest.Monk
     def interrupted(*args: Any, **kwargs: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(refine, "recombine", interrupted)
+    monkeypatch.setattr(search, "recombine", interrupted)
     model = um.PoissonNMF(3, init=START, tol=1e-6, max_iter=500, refine=5)
     with pytest.warns(ConvergenceWarning, match="stopped early"):
         model.fit(X0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 import unmix as um
-from unmix.models.sparse import Sparsity
+from unmix.models.problem import Sparsity
 from unmix.solvers import Joint, Problem, SparseL1, SparseL2
 
 X = random_counts(20, 25, K=4, seed=2)

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unmix as um
-from unmix.data.spreadsheet import guarded, unguarded, write_csv
-from unmix.data.write import write_fit
+from unmix.io.write import guarded, unguarded, write_csv, write_fit
 
 NAMES = [
     "=cmd|'/c calc'!A1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,9 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
 import unmix as um
-from unmix.analysis.alignment import transport
-from unmix.analysis.coherence import normalised_information
-from unmix.analysis.consensus import agreed, barycentres
-from unmix.analysis.quality import held_out_lift
-from unmix.analysis.runs import distances_between, in_order
-from unmix.analysis.stability import likeness, recalls, silhouettes
+from unmix.analysis.align import transport
+from unmix.analysis.quality import held_out_lift, normalised_information
+from unmix.analysis.stability import agreed, barycentres, distances_between, in_order, likeness, recalls, silhouettes
 from unmix.cli import main
 
 X = random_counts(40, 30, K=3, seed=1, mean=6.0)
@@ -233,7 +231,7 @@ def test_any_model_can_be_asked_and_fits_that_did_not_converge_are_told() -> Non
         ({"keep": "runs.safetensors"}, "needs a random_state, such as 0"),
         ({"estimator": um.TopicModel(init=(X, X))}, "the estimator has a start in init"),
         ({"reference": fit_of(np.ones((30, 3)), [1, 1, 1])}, "the reference has 3 topics and K=2; give K=3"),
-        ({"reference": fit_of(np.ones((29, 2)), [1, 1])}, "the reference has 29 features and the counts 30"),
+        ({"reference": fit_of(np.ones((29, 2)), [1, 1])}, "X has 30 features and the model has 29"),
     ],
 )
 def test_bad_input_gets_one_clear_error(given: dict[str, Any], message: str) -> None:
@@ -243,8 +241,8 @@ def test_bad_input_gets_one_clear_error(given: dict[str, Any], message: str) -> 
 
 def test_a_reference_of_other_features_and_shards_are_refused(tmp_path: Path) -> None:
     names = [f"f{j}" for j in range(30)]
-    other = fit_of(np.ones((30, 2)), [1, 1], [*names[1:], "f0"])
-    with pytest.raises(ValueError, match="feature 0 is 'f1' in the reference and 'f0' in the counts"):
+    other = fit_of(np.ones((30, 2)), [1, 1], [*names[1:], "new"])
+    with pytest.raises(ValueError, match="feature 1 is 'f0', the model has 'f1' there: the names differ"):
         um.stability(um.Counts(X, features=names), 2, reference=other)
     for function in (um.stability, um.consensus):
         with pytest.raises(ValueError, match="shards cannot be fitted again and again"):
@@ -494,7 +492,7 @@ def test_held_back_counts_lift_true_topics_and_not_noise() -> None:
         lifts += (found.lift / found.error).tolist()
         assert fit.quality(fitted, held_out=held_out).table["lift"].tolist() == found.lift.tolist()
     assert np.abs(lifts).mean() < 2  # of twelve standard normals it is 0.8
-    with pytest.raises(ValueError, match="held_out has 3 samples and the fit 200"):
+    with pytest.raises(ValueError, match="held_out has 3 samples and the model has 200"):
         held_out_lift(fit, np.ones((3, 50)))
 
 
@@ -602,10 +600,9 @@ def test_the_terminal_writes_tables_pictures_and_a_consensus(
 def test_the_terminal_keeps_interrupted_runs_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from unmix.analysis import runs
-
+    stability = import_module("unmix.analysis.stability")  # whose name a function of the package has, too
     np.save(tmp_path / "x.npy", X)
-    folder, fitted, fits = tmp_path / "found", runs._fitted, []
+    folder, fitted, fits = tmp_path / "found", stability._fitted, []
 
     def interrupted(*given: Any) -> Any:
         fits.append(1)
@@ -613,7 +610,7 @@ def test_the_terminal_keeps_interrupted_runs_and_resumes(
             raise KeyboardInterrupt
         return fitted(*given)
 
-    monkeypatch.setattr(runs, "_fitted", interrupted)
+    monkeypatch.setattr(stability, "_fitted", interrupted)
     assert run("stability", tmp_path / "x.npy", "-k", 2, "--runs", 4, "-o", folder) == 130
     assert (folder / "runs.safetensors").is_file()
     assert "--resume" in capsys.readouterr().err

@@ -18,8 +18,6 @@ from scipy.optimize import minimize_scalar
 from scipy.special import digamma, gammaln, xlogy
 
 import unmix as um
-from unmix.models.gamma_poisson import gamma_poisson, log_total
-from unmix.models.lda import lda
 from unmix.models.maps import (
     gamma_poisson_to_lda,
     lda_to_gamma_poisson,
@@ -29,10 +27,10 @@ from unmix.models.maps import (
     poisson_to_lda,
     poisson_to_plsi,
 )
-from unmix.models.scales import best_scales
-from unmix.models.variational import Variational
+from unmix.models.problem import best_scales
+from unmix.models.variational import Beliefs, Inference, Variational, gamma_poisson, lda, log_total
 from unmix.solvers import EM, PLSA, PLSI, SN, Alternate, Joint, Newton, Normalized, Problem
-from unmix.solvers.vi import CAVI, Beliefs, Inference
+from unmix.solvers.vi import CAVI
 
 X = random_counts(12, 15, K=3, seed=0)
 T, N = X.sum(axis=1), X.sum()

@@ -25,14 +25,19 @@ from scipy.special import digamma, gammaln, logsumexp, polygamma, xlogy
 from sklearn.exceptions import ConvergenceWarning
 
 import unmix as um
-from unmix.counts import Counts
-from unmix.models.bayes import gamma_gamma
-from unmix.models.beliefs import Belief, DirichletRows, PointTopics
-from unmix.models.dirichlet import best_concentration, log_shares
-from unmix.models.gamma_poisson import gamma_poisson, log_total
-from unmix.models.lda import lda
+from unmix.counts.counts import Counts
+from unmix.models.beliefs import Belief, DirichletRows, PointTopics, best_concentration, log_shares
 from unmix.models.maps import poisson_to_gamma_gamma, poisson_to_lda
-from unmix.models.variational import Beliefs, Inference, Variational, restore
+from unmix.models.variational import (
+    Beliefs,
+    Inference,
+    Variational,
+    gamma_gamma,
+    gamma_poisson,
+    lda,
+    log_total,
+    restore,
+)
 from unmix.solvers.vi import CAVI, infer
 
 Floats = np.ndarray

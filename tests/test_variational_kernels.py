@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import reference
 from conftest import awkward_counts, random_counts, random_start
 from scipy.special import digamma, gammaln
 
 from unmix import kernels
-from unmix.counts import Counts
-from unmix.kernels import reference
-from unmix.threads import use_threads
+from unmix.base.threads import use_threads
+from unmix.counts.counts import Counts
 
 TOPICS = (1, 3, 4, 5, 10, 17, 33)
 Floats = np.ndarray

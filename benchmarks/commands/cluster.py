@@ -86,9 +86,9 @@ def foreseen(K: int, ns: float, overhead: float, arguments: Namespace) -> dict[s
 
 
 def measured(workers: int, arguments: Namespace) -> list[dict[str, Any]]:
+    import unmix.shards as shards
     from distributed import Client, LocalCluster
 
-    import unmix.shards as shards
     from unmix import engines, shard
 
     rows, large = [], int(arguments.megabytes * 1e6)

@@ -63,8 +63,8 @@ def times(data_set: str, folder: str, topics: int, cores: int) -> dict:
     import scipy.sparse as sp
 
     import unmix as um
+    from unmix.base.threads import use_threads
     from unmix.models.differences import Design, spread_of
-    from unmix.threads import use_threads
 
     loaded = um.datasets.sotu().csr if data_set == "sotu" else load_counts(Path(folder) / data_set / "counts.npz")
     counts = um.Counts(loaded)

@@ -65,8 +65,8 @@ def speed_of_tomotopy(matrix: str, K: int, iterations: int) -> float:
 def speeds_of_unmix(matrix: str, K: int, iterations: int) -> tuple[float, float]:
     """Tokens a second of all chains together, one a thread: of the sampler alone, and within a fit."""
     import unmix as um
+    from unmix.base.threads import use_threads
     from unmix.kernels import sampling
-    from unmix.threads import use_threads
 
     X, threads, rng = um.Counts(load_counts(matrix)), threads_allowed(), np.random.default_rng(0)
     tokens = threads * int(X.total)

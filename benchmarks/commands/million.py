@@ -47,7 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def main(arguments: Namespace) -> None:
     import unmix as um
-    from unmix.threads import use_threads
+    from unmix.base.threads import use_threads
 
     resource.setrlimit(resource.RLIMIT_DATA, (int(arguments.memory * 1e9),) * 2)
     name = f"{arguments.source}-{arguments.cells}"

@@ -27,7 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def main(arguments: Namespace) -> None:
-    from unmix.threads import use_threads
+    from unmix.base.threads import use_threads
 
     rows = []
     with use_threads(arguments.threads):

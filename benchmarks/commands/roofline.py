@@ -85,7 +85,7 @@ def gather_seconds(indices: np.ndarray, fixed: np.ndarray, repetitions: int) -> 
 def measure(matrix: str, start: str, repetitions: int) -> tuple[dict[str, float], list[dict]]:
     import unmix as um
     from benchmarks.peers.unmix_solvers import fixed_run
-    from unmix.threads import use_threads
+    from unmix.base.threads import use_threads
 
     counts = um.Counts(load_counts(matrix))
     fit = fixed_run(counts, load_start(start), WARM_UP)

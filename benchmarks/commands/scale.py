@@ -113,14 +113,14 @@ def from_h5ad(file: Path) -> tuple[float, float]:
 def a_pass(engine: str, path: Path, topics: Any, arguments: Namespace) -> tuple[float, float, float]:
     """Seconds of a pass, and of processors: medians of some, after the first; and the peak of memory in MB."""
     import unmix as um
-    from unmix.threads import use_threads
+    from unmix.base.threads import use_threads
 
     shards, start = um.Shards(path), np.maximum(topics, 1e-12)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder, use_threads(arguments.threads):
         if engine == "dask":
             from distributed import Client
 
-            from unmix.engines.naming import local_cluster
+            from unmix.engines.connection import local_cluster
 
             with local_cluster(arguments.workers) as cluster, Client(cluster, set_as_default=False) as client:
                 return timed(um.engines.Dask(client, folder), shards, start, arguments)

@@ -63,7 +63,7 @@ def main(arguments: Namespace) -> None:
 def both_ends(data_set: str, folder: str, model: str, seed: int, iterations: int) -> dict:
     """Runs in a process of its own."""
     import unmix as um
-    from unmix.solvers.session import Counters
+    from unmix.solvers.run import Counters
 
     counts = um.Counts(load(data_set, Path(folder)))
     estimator, parameters, old_tol = MODELS[model]

@@ -7,8 +7,8 @@ import numpy as np
 import unmix as um
 from benchmarks.measure import timed
 from benchmarks.table import publish
-from unmix.data.read.raw_counts import ReadOptions
-from unmix.data.read.words import settings_of, vectorizer_of
+from unmix.io.read.raw_counts import ReadOptions
+from unmix.io.read.words import settings_of, vectorizer_of
 
 TEXTS, WORDS = 3_000, 300
 ADDRESSES = " http://t.co/abc and/or jo@hive.org"

@@ -57,16 +57,16 @@ def gensim_lda(documents: Any, m: int, K: int, passes: int) -> Any:
 def around(X: sp.csr_matrix, tau: np.ndarray) -> Any:
     """unmix's LDA with these topics (τ, m × K), as if fitted to X: q(L) is inferred until every sample stands still."""
     import unmix as um
-    from unmix.estimators.posterior import STEPS, TOLERANCE
-    from unmix.solvers.session import Session
+    from unmix.base.threads import use_threads
+    from unmix.estimators.variational import INFERENCE_TOLERANCE, STEPS
+    from unmix.solvers.run import Session
     from unmix.solvers.vi import CAVI, infer
-    from unmix.threads import use_threads
 
     estimator, solver = _unmix(tau.shape[1]), CAVI(inner=1)
     with use_threads(threads_allowed()):
         task = estimator._task(um.Counts(X))
         right = task.model.right.belief(np.ascontiguousarray(tau, dtype=np.float64))
-        left = infer(task, task.model, right, None, STEPS, TOLERANCE)
+        left = infer(task, task.model, right, None, STEPS, INFERENCE_TOLERANCE)
         session, state = Session(task), solver.start(task, left, right)
         session.record(state, "given")
         estimator.result_ = session.fit(solver, state, "max_iter")

@@ -13,19 +13,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmix import format
-from unmix.deprecation import warn
-from unmix.models.topics import poisson_to_topics
+from unmix.base.types import Factor, Floats, Record, Status, as_names, check_names
+from unmix.base.words import ENDS, brief, objective, plural, size
+from unmix.models.poisson import poisson_to_topics
 from unmix.models.variational import restore
 from unmix.registry import MODELS
-from unmix.types import Factor, Floats, Record, Status, as_names
-from unmix.words import ENDS, brief, objective, plural, size
+from unmix.storage import fit_file
 
 if TYPE_CHECKING:
-    from anndata import AnnData
-
     from unmix.analysis.quality import Quality
-    from unmix.counts import CountsLike
+    from unmix.counts.counts import CountsLike
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +204,7 @@ class Fit:
             if unknown := [number for number in names if number not in range(1, self.n_topics + 1)]:
                 raise ValueError(f"there is no topic {unknown[0]!r}; this fit has topics 1 to {self.n_topics}")
             names = [names.get(k + 1, "") for k in range(self.n_topics)]
+        check_names([*map(str, names)], "topics")
         named = replace(self, names=as_names([str(name).strip() for name in names]))
         if isinstance(names, str) or len(names) != self.n_topics:
             raise ValueError(f"{len(names)} names for {self.n_topics} topics; give one each, or a mapping for some")
@@ -311,13 +309,6 @@ class Fit:
 
         return unmix.analysis.advice(self)
 
-    def to_anndata(self, key_added: str = "topics") -> AnnData:
-        """Deprecated: write `unmix.sc.from_fit(fit)`."""
-        import unmix
-
-        warn("Fit.to_anndata", "write unmix.sc.from_fit(fit)")
-        return unmix.sc.from_fit(self, key_added)
-
     def save(self, path: str | os.PathLike[str], *, resumable: bool = False) -> None:
         """Write the fit to one file, atomically, which `unmix.load` reads.
 
@@ -333,6 +324,8 @@ class Fit:
         ------
         OSError
             If it cannot be written; what was there is then as it was.
+        ValueError
+            If something in it, such as numbers that are not finite, could not be read again.
 
         Examples
         --------
@@ -343,8 +336,12 @@ class Fit:
         ...     um.load(f"{folder}/signatures.safetensors").n_topics
         2
         """
+        try:
+            _check_posterior(self)
+        except UNFIT as error:
+            raise ValueError(f"{path}: not written, as the posterior of this fit is none ({error})") from None
         record = {field.name: getattr(self, field.name) for field in fields(self)}
-        format.write(path, record if resumable else record | {"state": None})
+        fit_file.write(path, record if resumable else record | {"state": None})
 
 
 def load(path: str | os.PathLike[str]) -> Fit:
@@ -382,12 +379,15 @@ def load(path: str | os.PathLike[str]) -> Fit:
     array([[1., 0.],
            [0., 1.]])
     """
-    fit = Fit(**format.read(path))
+    fit = Fit(**fit_file.read(path))
     try:
         _check_posterior(fit)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except UNFIT as error:
         raise ValueError(f"{path}: damaged or foreign model file (its posterior is not one: {error})") from None
     return fit
+
+
+UNFIT = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # what a posterior that is none may fail with
 
 
 def _check_posterior(fit: Fit) -> None:
@@ -406,10 +406,10 @@ def _check_posterior(fit: Fit) -> None:
 def versions() -> dict[str, str]:
     import scipy
 
-    from unmix._version import __version__
+    import unmix
 
     return {
-        "unmix": __version__,
+        "unmix": unmix.__version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,

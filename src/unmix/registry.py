@@ -1,21 +1,12 @@
 """The names of models and solvers, and what the rooms above need to know of each before it is imported.
 
-A new model is named here and nowhere else: the package's names, the terminal, `unmix.sc` and saved fits all look here.
+A new model is named here and in `__init__.pyi`: the command line, `unmix.sc` and saved fits all look here.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from unmix.estimators.allocation import AllocationModel as AllocationModel
-    from unmix.estimators.bayesian import BayesianPoissonNMF as BayesianPoissonNMF
-    from unmix.estimators.gamma_poisson import GammaPoisson as GammaPoisson
-    from unmix.estimators.lda import LDA as LDA
-    from unmix.estimators.likelihood import PoissonNMF as PoissonNMF
-    from unmix.estimators.sparse import SparsePoissonNMF as SparsePoissonNMF
-    from unmix.estimators.topic_model import TopicModel as TopicModel
+from typing import Any, NamedTuple
 
 
 class Model(NamedTuple):
@@ -29,12 +20,12 @@ class Model(NamedTuple):
 
 BOUND = "lower bound of log p(X)"
 MODELS = {
-    "TopicModel": Model("unmix.estimators.topic_model", "topics"),
+    "TopicModel": Model("unmix.estimators.likelihood", "topics"),
     "PoissonNMF": Model("unmix.estimators.likelihood", "poisson-nmf"),
-    "SparsePoissonNMF": Model("unmix.estimators.sparse", "sparse"),
-    "LDA": Model("unmix.estimators.lda", "lda", BOUND),
-    "GammaPoisson": Model("unmix.estimators.gamma_poisson", "gamma-poisson", BOUND),
-    "BayesianPoissonNMF": Model("unmix.estimators.bayesian", "bayes", BOUND),
+    "SparsePoissonNMF": Model("unmix.estimators.likelihood", "sparse"),
+    "LDA": Model("unmix.estimators.variational", "lda", BOUND),
+    "GammaPoisson": Model("unmix.estimators.variational", "gamma-poisson", BOUND),
+    "BayesianPoissonNMF": Model("unmix.estimators.variational", "bayes", BOUND),
     "AllocationModel": Model("unmix.estimators.allocation", "allocation", "log p(S)"),
 }
 WORDS = {model.word: name for name, model in MODELS.items()}

@@ -4,25 +4,26 @@ Topics are given by their numbers, from 1, as in every table; arrays that come b
 """
 
 from unmix.analysis.advice import advice
-from unmix.analysis.alignment import Alignment, align
+from unmix.analysis.align import Alignment, align
 from unmix.analysis.application import transform
-from unmix.analysis.catalogue import CatalogueMatch, match_catalogue
-from unmix.analysis.choice import Choice
-from unmix.analysis.coherence import coherence
-from unmix.analysis.compare import Comparison, compare
-from unmix.analysis.comparison import match_topics, topic_distances
-from unmix.analysis.completion import perplexity
-from unmix.analysis.consensus import consensus
+from unmix.analysis.choose import Choice, perplexity
+from unmix.analysis.compare import CatalogueMatch, Comparison, compare, match_catalogue, match_topics, topic_distances
 from unmix.analysis.differences import Differences, differences
-from unmix.analysis.features import distinctive_features, lifts, log_fold_change, top_features, topic_names
-from unmix.analysis.freedom import freedom
+from unmix.analysis.features import (
+    distinctive_features,
+    lifts,
+    log_fold_change,
+    similarity_order,
+    top_features,
+    topic_map,
+    topic_names,
+    topic_order,
+)
+from unmix.analysis.freedom import Freedom, freedom
 from unmix.analysis.intervals import Intervals, intervals
-from unmix.analysis.places import similarity_order, topic_map
-from unmix.analysis.quality import Quality, diversity, exclusivity, held_out_lift, quality
-from unmix.analysis.ranges import Freedom
+from unmix.analysis.quality import Quality, coherence, diversity, exclusivity, held_out_lift, quality
 from unmix.analysis.samples import fair_sample, typical_samples
-from unmix.analysis.stability import Stability, stability
-from unmix.analysis.topics import topic_order
+from unmix.analysis.stability import Stability, consensus, stability
 
 __all__ = [
     "Alignment",

@@ -8,11 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from unmix.counts import Counts, CountsLike
-from unmix.data.match import match_features
+from unmix.base.types import Floats, order_by_name
+from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
-from unmix.models.topics import poisson_to_topics
-from unmix.types import Floats
+from unmix.io.match import match_features
+from unmix.models.poisson import poisson_to_topics
 
 
 def transform(fit: Fit, X: CountsLike | Iterable[str]) -> Floats:
@@ -60,6 +60,18 @@ def transform(fit: Fit, X: CountsLike | Iterable[str]) -> Floats:
     return proportions_of(fit, matched.counts)
 
 
+def counts_of(fit: Fit, X: CountsLike, where: str = "X") -> Counts:
+    """The counts of the samples and features of a fit, in its order; an error if they are of others."""
+    counts = _as_counts(X)
+    rows = order_by_name(
+        "sample", (fit.samples, len(fit.L)), (counts.samples, counts.shape[0]), where=where, reorder=True
+    )
+    columns = order_by_name(
+        "feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1]), where=where, reorder=True
+    )
+    return counts if rows is None and columns is None else counts.take(rows, columns)
+
+
 def proportions_of(fit: Fit, counts: Counts) -> Floats:
     """Of counts with the features of the fit."""
     from unmix.estimators import from_fit  # and scikit-learn with it
@@ -69,18 +81,17 @@ def proportions_of(fit: Fit, counts: Counts) -> Floats:
 
 
 def _counted(fit: Fit, X: Any) -> Counts:
-    from unmix.data.read import read_texts
-    from unmix.estimators.lazy import counts_of, is_anndata
+    from unmix.io.read import read_texts
 
-    if isinstance(X, Counts):
-        return X
-    if is_anndata(X):
-        return counts_of(X)
     texts = isinstance(X, list | tuple) and len(X) > 0 and all(isinstance(entry, str) for entry in X)
     if isinstance(X, str) or texts or (isinstance(X, pd.Series) and pd.api.types.is_string_dtype(X)):
         if fit.text is None:
             raise ValueError("the fit was not made from texts; give counts with its features")
         return read_texts(X, like=fit)
-    if isinstance(X, pd.DataFrame):
-        return Counts(X, samples=X.index, features=X.columns)
-    return Counts(X)
+    return _as_counts(X)
+
+
+def _as_counts(X: Any) -> Counts:
+    from unmix.estimators import base
+
+    return X if isinstance(X, Counts) else base.counts_of(X) if base.is_anndata(X) else Counts(X)

@@ -1,26 +1,116 @@
-"""Two fits side by side: which topic of one is which of the other, how far apart they are, and in which samples it matters.
-
-Topics are distributions over the features of both fits, found by name; what a fit does not have counts as 0. Pairs have the
-largest sum of affinities Σ_j √(f_j g_j) (`unmix.models.matching`), and of each there are
-
-    Hellinger distance √(1 − Σ √(f g)) = 0 to 1        cosine Σ f g / ‖f‖ ‖g‖ = 1 to 0
-
-where the first looks at all features and the second at the most frequent ones.
-"""
+"""Topics side by side: how far apart they are, and which topic of one fit is which of another."""
 
 from __future__ import annotations
 
+import os
+import warnings
+from collections import Counter
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from unmix.analysis.results import Layout, Result
-from unmix.analysis.topics import topic_order
+from unmix.analysis.features import topic_order
+from unmix.analysis.results import FileLayout, Result
+from unmix.base.types import Floats, Integers, Names, order_by_name
 from unmix.fit import Fit
+from unmix.io.match import read_catalogue
 from unmix.models.matching import hellinger_distances, match_columns
-from unmix.types import Floats, Integers
+
+
+def match_topics(one: Fit, two: Fit, by: Literal["samples", "features"] = "features") -> dict[int, int]:
+    """Which topic of fit two is which of fit one.
+
+    Σ √(p q) over all pairs is the largest there is.
+
+    Parameters
+    ----------
+    one, two : Fit
+        Of the same features, or samples, in the same order.
+    by : str, default="features"
+        By the "features" of topics, or by the proportions of "samples".
+
+    Returns
+    -------
+    dict of int to int
+        For columns of topics of fit one their partners in fit two, one to one; of the larger fit some have none.
+
+    Raises
+    ------
+    ValueError
+        If the features, or samples, are not the same.
+
+    See Also
+    --------
+    compare : The same with distances, by names.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> one = um.PoissonNMF.from_factors([[8, 0], [2, 5], [0, 5]]).result_
+    >>> two = um.PoissonNMF.from_factors([[0, 9], [4, 1], [6, 0]]).result_
+    >>> um.analysis.match_topics(one, two)
+    {0: 1, 1: 0}
+    """
+    _check_same(one, two, by)
+    if by == "samples":
+        return match_columns(one.proportions, two.proportions)
+    return match_columns(one.topics, two.topics)
+
+
+def topic_distances(one: Fit, two: Fit | None = None) -> Floats:
+    """Hellinger distances between topics.
+
+    Parameters
+    ----------
+    one : Fit
+        Its topics are the rows.
+    two : Fit, default=None
+        Its topics are the columns; None for those of fit one.
+
+    Returns
+    -------
+    array, K × K of the other
+        0 for the same, 1 for topics without a feature in common.
+
+    Raises
+    ------
+    ValueError
+        If the features are not the same.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> um.analysis.topic_distances(um.PoissonNMF.from_factors([[8, 0], [2, 0], [0, 5]]).result_)
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    if two is not None:
+        _check_same(one, two, "features")
+        return hellinger_distances(one.topics, two.topics)
+    distances = hellinger_distances(one.topics, one.topics)
+    np.fill_diagonal(distances, 0)
+    return distances
+
+
+def _check_same(one: Fit, two: Fit, what: Literal["samples", "features"]) -> None:
+    """Two fits have the same samples, or features: as many, and of the same names where both have names."""
+    first, second = (
+        (fit.samples, len(fit.L)) if what == "samples" else (fit.features, len(fit.F)) for fit in (one, two)
+    )
+    order_by_name(what[:-1], first, second, where="fit two", model="fit one")
+
+
+# Two fits side by side: which topic of one is which of the other, how far apart they are, and in which samples it matters.
+#
+# Topics are distributions over the features of both fits, found by name; what a fit does not have counts as 0. Pairs have the
+# largest sum of affinities Σ_j √(f_j g_j) (`unmix.models.matching`), and of each there are
+#
+#     Hellinger distance √(1 − Σ √(f g)) = 0 to 1        cosine Σ f g / ‖f‖ ‖g‖ = 1 to 0
+#
+# where the first looks at all features and the second at the most frequent ones.
 
 UNLIKE = 0.7  # a Hellinger distance at which topics share less than half: √(f g) sums to 0.51
 MOST = 20  # proportions that are listed
@@ -52,7 +142,7 @@ class Comparison(Result):
     [[1, 2], [2, 1]]
     """
 
-    LAYOUT: ClassVar = Layout(
+    LAYOUT: ClassVar = FileLayout(
         columns={
             "table": "topic label share other other_label other_share hellinger cosine difference",
             "proportions": "sample topic other one two difference",
@@ -144,13 +234,21 @@ def cosine_similarities(one: Floats, two: Floats) -> Floats:
 
 
 def common_samples(one: Fit, two: Fit) -> tuple[Integers, Integers]:
-    """Where the samples that both fits have stand in each."""
+    """Where the samples that both fits have stand in each. A name that several samples share does not tell which is which."""
     if one.samples is None or two.samples is None:
         n = len(one.L) if len(one.L) == len(two.L) else 0
         return np.arange(n), np.arange(n)
-    _, first, second = np.intersect1d(one.samples, two.samples, return_indices=True)
-    order = np.argsort(first, kind="stable")
-    return first[order], second[order]
+    if np.array_equal(one.samples, two.samples):
+        return np.arange(len(one.L)), np.arange(len(two.L))
+    first, second = _places(one.samples), _places(two.samples)
+    common = [name for name in first if name in second]
+    return np.array([first[name] for name in common], np.intp), np.array([second[name] for name in common], np.intp)
+
+
+def _places(names: Names) -> dict[str, int]:
+    """Where each name stands that stands once."""
+    often = Counter(names.tolist())
+    return {name: place for place, name in enumerate(names.tolist()) if often[name] == 1}
 
 
 def _on_all_features(one: Fit, two: Fit) -> tuple[Floats, Floats]:
@@ -221,3 +319,137 @@ def _largest(one: Fit, two: Fit, partners: dict[int, int], places: tuple[Integer
             "difference": change[rows, ks],
         }
     )
+
+
+# Topics among known ones: the entries of a catalogue that each is most like, by cosine, as the field of signatures compares.
+
+LIKE = 0.85  # cosines below leave it open which signature it is
+
+
+@dataclass(frozen=True, eq=False)
+class CatalogueMatch(Result):
+    """What `match_catalogue` found.
+
+    Attributes
+    ----------
+    table : DataFrame
+        A row a topic, the heaviest first: `topic`, `label`, `share`, the entry that is `best`, its `cosine`, and the `second`
+        best with its `second_cosine`.
+    cosines : array, K × entries
+        All of them, topics in the order of the fit.
+    names : array of str
+        Of the entries.
+
+    Examples
+    --------
+    >>> import pandas as pd, unmix as um
+    >>> known = pd.DataFrame({"one": [8, 2, 0], "two": [0, 5, 5]}, index=["a", "b", "c"])
+    >>> fit = um.PoissonNMF.from_factors(known).result_
+    >>> um.match_catalogue(fit, known).cosines.round(2)
+    array([[1.  , 0.17],
+           [0.17, 1.  ]])
+    """
+
+    LAYOUT: ClassVar = FileLayout(
+        shapes={"cosines": "Ks", "names": "s"},
+    )
+
+    table: pd.DataFrame
+    cosines: Floats
+    names: NDArray[np.str_]
+
+    def advice(self) -> list[str]:
+        """Which topics are like nothing in the catalogue, and which are like the same entry.
+
+        Returns
+        -------
+        list of str
+            A sentence for each thing; none if there is nothing to say.
+
+        Examples
+        --------
+        >>> import pandas as pd, unmix as um
+        >>> known = pd.DataFrame({"one": [8, 2, 0], "two": [0, 5, 5]}, index=["a", "b", "c"])
+        >>> um.match_catalogue(um.PoissonNMF.from_factors(known).result_, known).advice()
+        []
+        """
+        said = []
+        if len(unlike := self.table.loc[self.table["cosine"] < LIKE, "topic"]):
+            said.append(
+                f"not clearly like anything in the catalogue (cosine below {LIKE}): topic {', '.join(map(str, unlike))}"
+            )
+        for name, rows in self.table[self.table["cosine"] >= LIKE].groupby("best", sort=False):
+            if len(rows) > 1:
+                said.append(f"topics {' and '.join(map(str, rows['topic']))} are both most like {name}")
+        return said
+
+
+def match_catalogue(fit: Fit, catalogue: pd.DataFrame | str | os.PathLike[str]) -> CatalogueMatch:
+    """The entries of a catalogue that each topic is most like, by cosine.
+
+    Parameters
+    ----------
+    fit : Fit
+        With names of features.
+    catalogue : DataFrame, str or PathLike
+        Features × known factors, such as COSMIC's signatures: a DataFrame, or a .csv or tab-separated file. Features are found
+        by name, in any order; what only one side has counts as 0 on the other.
+
+    Returns
+    -------
+    CatalogueMatch
+        Its `table` has the best and the second best entry for each topic.
+
+    Raises
+    ------
+    ValueError
+        If the features of the fit have no names, or no name is in both.
+
+    See Also
+    --------
+    PoissonNMF.from_factors : Loadings of the entries of a catalogue in samples.
+    plot.signature : The picture.
+
+    Examples
+    --------
+    >>> import pandas as pd, unmix as um
+    >>> known = pd.DataFrame({"one": [8, 2, 0], "two": [0, 5, 5]}, index=["a", "b", "c"])
+    >>> fit = um.PoissonNMF.from_factors([[0.1, 1], [1, 0.2], [0.9, 0]], features=["a", "b", "c"]).result_
+    >>> um.match_catalogue(fit, known).table[["topic", "best"]].values.tolist()
+    [[1, 'two'], [2, 'one']]
+    """
+    if fit.features is None:
+        raise ValueError(
+            "the features of this fit have no names, by which a catalogue is matched; give counts with names"
+        )
+    table = read_catalogue(catalogue)
+    features = [str(name) for name in fit.features]
+    missing = len(set(features) - set(table.index))
+    if missing == len(features):
+        raise ValueError(
+            f"no feature of the catalogue ({table.index[0]} …) has a name that the fit knows ({features[0]} …); "
+            "give features × factors, and compare the spelling"
+        )
+    if missing:
+        warnings.warn(
+            f"{missing:,} of {len(features):,} features of the fit are not in the catalogue: taken as 0 there",
+            UserWarning,
+            stacklevel=2,
+        )
+    names = list(dict.fromkeys([*features, *table.index]))
+    topics = np.zeros((len(names), fit.n_topics))
+    topics[: len(features)] = fit.topics
+    cosines = cosine_similarities(topics, table.reindex(names, fill_value=0.0).to_numpy())
+    return CatalogueMatch(_catalogue_table(fit, cosines, list(table)), cosines, np.array(list(table)))
+
+
+def _catalogue_table(fit: Fit, cosines: Floats, names: list[str]) -> pd.DataFrame:
+    ranked = np.argsort(-cosines, axis=1, kind="stable")
+    rows = []
+    for k in topic_order(fit).tolist():
+        best = ranked[k, 0]
+        second = ranked[k, 1] if len(names) > 1 else None
+        next_best = (None, np.nan) if second is None else (names[second], cosines[k, second])
+        rows.append((k + 1, fit.labels[k], fit.shares[k], names[best], cosines[k, best], *next_best))
+    columns = ["topic", "label", "share", "best", "cosine", "second", "second_cosine"]
+    return pd.DataFrame(rows, columns=columns)

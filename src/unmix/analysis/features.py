@@ -1,25 +1,178 @@
-"""What sets a topic apart, by one formula wherever features are listed or named: tables, terminal, pictures, page.
+"""Places for samples and topics: an order of samples with like beside like, and a map of topics.
 
-With f the share of a feature in the topic, g that in all other topics together, N the expected counts of the topic or of the
-others, whichever are fewer, and c = 1 count
+Both rest on the Hellinger distance (`unmix.models.matching`) between proportions, or topics, p and q:
 
-    lift = (N f + c) / (N g + c)        score = √f log lift
-
-So c counts are added to what the topic has, and to what it would have if it were like the others: features with many counts
-hardly change, and those with few, whose shares are mostly chance, go to a lift of one. As the logarithm of n counts has an
-error of about 1/√n, features stand by how many errors their log lift is above zero.
+    H(p, q) = ‖√p − √q‖ / √2,   0 where they are equal, 1 where they have nothing in common.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from operator import index
+from typing import Literal, Protocol
 
 import numpy as np
 import pandas as pd
+from scipy.cluster.hierarchy import leaves_list, linkage
 
-from unmix.analysis.topics import short, topic_place
+from unmix.analysis.samples import fair_sample
+from unmix.base.types import Floats, Integers
 from unmix.fit import Fit
-from unmix.types import Floats, Integers
+
+LANDMARKS = 500  # samples in the tree; its best order of leaves takes cubic time
+SAMPLES_AT_ONCE = 4096  # whose distances to all landmarks are in memory
+ROUNDS = 300  # of stress majorisation
+
+
+def similarity_order(proportions: Floats) -> Integers:
+    """All samples, in an order in which like samples stand together.
+
+    A fair part of them, the landmarks, stand as the leaves of a tree, turned so that neighbours are as near as they can be.
+    Every other sample stands with its nearest landmark, on the side of the neighbour that it leans to.
+
+    Parameters
+    ----------
+    proportions : array, n × K
+        As `Fit.proportions`.
+
+    Returns
+    -------
+    array of int, n
+        Places of samples.
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> order = um.analysis.similarity_order(np.array([[1, 0], [0, 1], [0.9, 0.1], [0.1, 0.9]]))
+    >>> sorted(order[:2].tolist()) in ([0, 2], [1, 3])
+    True
+    """
+    points = np.sqrt(proportions)
+    landmarks = fair_sample(proportions.argmax(axis=1), LANDMARKS)
+    if len(landmarks) < 3:
+        return np.argsort(-proportions[:, 0], kind="stable")
+    tree = linkage(points[landmarks], method="ward", optimal_ordering=True)
+    line = points[landmarks[leaves_list(tree)]]
+    halves = (line**2).sum(axis=1) / 2
+    blocks = [points[start : start + SAMPLES_AT_ONCE] for start in range(0, len(points), SAMPLES_AT_ONCE)]
+    nearest = np.concatenate([np.argmax(block @ line.T - halves, axis=1) for block in blocks])  # max of p·c − ‖c‖²/2
+    padded = np.vstack([line[:1], line, line[-1:]])
+    leaning = np.einsum("ij,ij->i", points - line[nearest], (padded[2:] - padded[:-2])[nearest])
+    return np.lexsort([leaning, nearest])
+
+
+def topic_map(distances: Floats) -> Floats:
+    """Places of the topics in the plane whose distances are near the given ones (metric multidimensional scaling).
+
+    From the two leading axes of the centred squared distances, by rounds of stress majorisation (de Leeuw 1977): each
+    topic moves to the average of the places where the others would have it.
+
+    Parameters
+    ----------
+    distances : array, K × K
+        As `topic_distances` gives them.
+
+    Returns
+    -------
+    array, K × 2
+        Places.
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> places = um.analysis.topic_map(np.array([[0, 3, 4], [3, 0, 5], [4, 5, 0]]))
+    >>> float(np.linalg.norm(places[1] - places[2]).round(3))
+    5.0
+    """
+    K = len(distances)
+    centring = np.eye(K) - 1 / K
+    values, vectors = leading_axes(-0.5 * centring @ distances**2 @ centring)
+    places = vectors * np.sqrt(np.maximum(values, 0))
+    for _ in range(ROUNDS if K > 2 else 0):
+        between = places[:, None] - places[None]
+        apart = np.maximum(np.sqrt((between**2).sum(axis=-1)), 1e-9)
+        places = ((distances / apart)[..., None] * between).sum(axis=1) / K
+    return places
+
+
+def leading_axes(matrix: Floats) -> tuple[Floats, Floats]:
+    """The two largest eigenvalues of a symmetric matrix and their vectors, zeros for the second where there is one only."""
+    values, vectors = np.linalg.eigh(matrix)
+    values, vectors = values[::-1][:2], vectors[:, ::-1][:, :2]
+    signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), range(len(values))])  # which eigenvectors do not have
+    absent = 2 - len(values)
+    return np.pad(values, (0, absent)), np.pad(vectors * signs, ((0, 0), (0, absent)))
+
+
+# How every table and every picture orders and numbers topics.
+
+
+class HasTopics(Protocol):
+    """A fit, or what was found of one."""
+
+    @property
+    def n_topics(self) -> int: ...
+
+
+def topic_order(fit: Fit) -> Integers:
+    """Topics from the heaviest to the lightest: the order in which every view shows them.
+
+    Parameters
+    ----------
+    fit : Fit
+        Whose topics.
+
+    Returns
+    -------
+    array of int, K
+        Columns of the fit.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> fit = um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_
+    >>> um.analysis.topic_order(fit).tolist()
+    [0, 1]
+    """
+    return np.argsort(-fit.shares, kind="stable")
+
+
+def topic_place(fit: HasTopics, number: int) -> int:
+    """The column of a topic, by the number it has in tables and pictures."""
+    try:
+        place = index(number) - 1
+    except TypeError:
+        raise ValueError(f"a topic is given by its number, 1 to {fit.n_topics}, not by {number!r}") from None
+    if not 0 <= place < fit.n_topics:
+        raise ValueError(f"there is no topic {number}; this fit has topics 1 to {fit.n_topics}")
+    return place
+
+
+def topic_places(fit: Fit, numbers: int | Iterable[int] | None) -> list[int]:
+    """The columns of several topics in the order given; of all of them, heaviest first, if none are."""
+    if numbers is None:
+        return topic_order(fit).tolist()
+    places = [topic_place(fit, number) for number in (numbers if isinstance(numbers, Iterable) else [numbers])]
+    if not places:
+        raise ValueError("topics: the list is empty; give at least one number, or None for all topics")
+    return places
+
+
+def short(name: str, longest: int) -> str:
+    """A name of at most so many letters."""
+    return name if len(name) <= longest else name[: longest - 1] + "…"
+
+
+# What sets a topic apart, by one formula wherever features are listed or named: tables, terminal, pictures, page.
+#
+# With f the share of a feature in the topic, g that in all other topics together, N the expected counts of the topic or of the
+# others, whichever are fewer, and c = 1 count
+#
+#     lift = (N f + c) / (N g + c)        score = √f log lift
+#
+# So c counts are added to what the topic has, and to what it would have if it were like the others: features with many counts
+# hardly change, and those with few, whose shares are mostly chance, go to a lift of one. As the logarithm of n counts has an
+# error of about 1/√n, features stand by how many errors their log lift is above zero.
 
 LONGEST_FEATURE = 16  # letters, in the name of a topic
 LONGEST_NAME = 48  # letters of a name that a topic was given

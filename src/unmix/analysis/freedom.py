@@ -1,30 +1,308 @@
-"""Freedom: between which values proportions and topics can move while every rate, and so the likelihood, stays as it is.
-
-For every invertible A with L A >= 0 and F A⁻ᵀ >= 0 the fit (L A, F A⁻ᵀ) has the rates of (L, F). With a pure sample and a feature
-of its own for every topic only A = I is left; without them a region of answers fits equally well, and which of them a program
-returns is an accident of its start. `transformations.py` goes to the ends of that region. Every end is reached: it is a fit, with
-factors >= 0 and the same rates. That nothing lies beyond is certain for two topics; for more, ends are local optima, and ranges
-may be a little short. With `loss` the ends are those at that price in log-likelihood (`price.py`).
-"""
+"""What freedom gives back: ranges of proportions and topics, a table, advice, and the fits at their ends."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from unmix.analysis.price import PARTS, paid, room
-from unmix.analysis.ranges import Freedom
-from unmix.analysis.results import Finished, Tell, in_parts
+from unmix.analysis.application import counts_of
+from unmix.analysis.features import topic_place
+from unmix.analysis.results import FileLayout, Finished, Result, Tell, in_parts
 from unmix.analysis.transformations import FEATURES, SAMPLES, SIDES, Point, Region, Target, explored, spread_rows
-from unmix.counts import Counts, CountsLike
+from unmix.base.types import Floats
+from unmix.base.words import percent
+from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
-from unmix.format import Arrays
+from unmix.models.matching import match_columns
+from unmix.models.poisson import poisson_to_topics, topics_to_poisson
 from unmix.models.problem import Problem
-from unmix.types import Floats
+from unmix.solvers.extrapolate import Alternate
+from unmix.solvers.halfsteps import Newton
+from unmix.storage.fit_file import Arrays
+
+WIDE = 0.05  # a mean width from which on the advice speaks of it
+
+
+@dataclass(frozen=True, eq=False)
+class Freedom(Result):
+    """Ranges of proportions and topics at the same rates, made by `freedom`. Arrays are in the order of the columns of the fit.
+
+    Attributes
+    ----------
+    low, high : array, n × K
+        The least and the largest proportion of each topic in each sample.
+    topics_low, topics_high : array, m × K
+        The same of each feature in each topic.
+    proportions : array, n × K
+        Those of the fit itself.
+    shares : array, K
+        The part of all expected counts that each topic explains.
+    changes : array, K
+        How far each topic can move, in total variation: 0 not at all, 1 to a topic without a feature in common.
+    transformations : array, ends × K × K
+        The A at which the ends are reached, the fit's own (I) first; `end` makes a fit of one.
+    missed : float
+        The largest width that was still gained at samples and features that were looked at only to see that; 0 if all were.
+    loss : float
+        The log-likelihood that ends may cost.
+    samples : array of str, or None
+        Their names, if they have any.
+    status : str
+        "interrupted" if Ctrl-C left something out; ranges may be too short then. "finished" otherwise.
+
+    See Also
+    --------
+    freedom, plot.freedom, intervals
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> fit = um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_
+    >>> found = um.freedom(fit)
+    >>> found.low.shape, found.topics_high.shape
+    ((4, 2), (3, 2))
+    """
+
+    LAYOUT: ClassVar = FileLayout(
+        shapes={
+            "low": "nK",
+            "high": "nK",
+            "proportions": "nK",
+            "topics_low": "mK",
+            "topics_high": "mK",
+            "shares": "K",
+            "changes": "K",
+            "transformations": "aKK",
+            "samples": "n",
+        }
+    )
+
+    low: Floats
+    high: Floats
+    topics_low: Floats
+    topics_high: Floats
+    proportions: Floats
+    shares: Floats
+    changes: Floats
+    transformations: Floats
+    missed: float
+    loss: float = 0.0
+    samples: NDArray[np.str_] | None = None
+    status: Finished = "finished"
+
+    def __repr__(self) -> str:
+        (n, K), found = self.low.shape, len(self.transformations)
+        mean, most = self.width.mean(), self.width.max()
+        return f"Freedom({n} samples, {K} topics, mean width {mean:.3f}, widest {most:.3f}, {found} ends)"
+
+    @property
+    def width(self) -> Floats:
+        """array, n × K: high − low."""
+        return self.high - self.low
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """DataFrame: a row a topic.
+
+        Its `share`, the mean and the largest width of its proportions, the `sample` that has it, and how far the topic itself
+        can move.
+        """
+        places = self.width.argmax(axis=0)
+        names = places + 1 if self.samples is None else self.samples[places]
+        return pd.DataFrame(
+            {
+                "topic": np.arange(1, len(self.shares) + 1),
+                "share": self.shares,
+                "mean_width": self.width.mean(axis=0),
+                "widest": self.width.max(axis=0),
+                "sample": names,
+                "change": self.changes,
+            }
+        )
+
+    @property
+    def by_sample(self) -> pd.DataFrame:
+        """DataFrame: a row a sample and topic: the proportion, and its range."""
+        n, K = self.low.shape
+        names = np.arange(1, n + 1) if self.samples is None else self.samples
+        values = {"proportion": self.proportions, "low": self.low, "high": self.high}
+        return pd.DataFrame(
+            {"sample": np.repeat(names, K), "topic": np.tile(np.arange(1, K + 1), n)}
+            | {name: array.ravel() for name, array in values.items()}
+        )
+
+    def advice(self) -> list[str]:
+        """What the data leave open, and what would decide it.
+
+        Returns
+        -------
+        list of str
+            How far proportions can move, and a sentence for each thing to know about it.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> fit = um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_
+        >>> len(um.freedom(fit).advice()) > 0
+        True
+        """
+        said = []
+        if self.status == "interrupted":
+            said.append(
+                "interrupted: not everything was looked at, and ranges may be too short; the same call with `keep` goes on"
+            )
+        price = "at the same likelihood" if self.loss == 0 else f"for {self.loss:g} units of log-likelihood"
+        if self.width.max() < 1e-6:
+            return [*said, f"nothing is left open: no other proportions and topics are to be had {price}"]
+        wide = self.table[self.table["mean_width"] >= WIDE].sort_values("mean_width", ascending=False)
+        if len(wide):
+            worst = wide.iloc[0]
+            which = (
+                f"topic {worst['topic']}"
+                if len(wide) == 1
+                else f"{len(wide)} topics, most of all topic {worst['topic']}"
+            )
+            said.append(
+                f"the data do not decide the proportions of {which}: {price} they move by "
+                f"{worst['mean_width']:.0%} of a sample on average, by {worst['widest']:.0%} in sample {worst['sample']}; a "
+                "sparse penalty, known topics, or samples and features without some of the topics would"
+            )
+        else:
+            said.append(f"little is left open: {price} proportions move by {self.width.mean():.1%} on average")
+        if self.missed > 0.01:
+            said.append(
+                f"ranges may be wider still: others, looked at to check, gained {self.missed:.1%}; raise probes"
+            )
+        return said
+
+    def end(self, fit: Fit, sample: int, topic: int, end: Literal["low", "high"]) -> Fit:
+        """The fit with the same rates at which a proportion is at an end of its range.
+
+        Parameters
+        ----------
+        fit : Fit
+            What `freedom` was asked of.
+        sample : int
+            A row of `low`, from 0.
+        topic : int
+            Its number, from 1.
+        end : str
+            "low" or "high".
+
+        Returns
+        -------
+        Fit
+            As likely as the given one, with other proportions and topics.
+
+        Raises
+        ------
+        ValueError
+            If it is another fit, there is no such topic or end, or ends were allowed to cost something and are not kept.
+
+        Examples
+        --------
+        >>> import numpy as np, unmix as um
+        >>> fit = um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_
+        >>> other = um.freedom(fit).end(fit, sample=0, topic=1, end="low")
+        >>> bool(np.allclose(other.L @ other.F.T, fit.L @ fit.F.T))
+        True
+        """
+        if fit.L.shape != self.low.shape:
+            raise ValueError(
+                f"the fit has loadings of shape {fit.L.shape}, these ranges {self.low.shape}; give the fit they are of"
+            )
+        if self.loss > 0:
+            raise ValueError(f"ends at a loss of {self.loss:g} are not kept as fits; ask freedom without a loss")
+        if end not in ("low", "high"):
+            raise ValueError(f'end={end!r}; choose "low" or "high"')
+        values = self.transformations[:, :, topic_place(fit, topic)] @ fit.proportions[sample]
+        A = self.transformations[values.argmin() if end == "low" else values.argmax()]
+        P, F = np.maximum(fit.proportions @ A, 0), np.maximum(fit.topics @ np.linalg.inv(A).T, 0)
+        L, F = topics_to_poisson(P, F, fit.sizes)
+        return replace(fit, L=L, F=F, state=None, posterior={}, priors={})
+
+
+def moves(found: Freedom) -> list[str]:
+    """In words, for each topic, how far its proportions and the topic itself can move."""
+    return [
+        f"proportions move by {percent(row.mean_width)} on average, by {percent(row.widest)} in {row.sample}; "
+        f"the topic itself by {percent(row.change)}"
+        for row in found.table.itertuples()
+    ]
+
+
+# Freedom at a price: how far proportions can move if the log-likelihood may fall by a little.
+#
+# A proportion that a transformation makes a little negative costs little once it is set to zero and its row makes up for it. By
+# the curvature of row i with topics fixed,
+#
+#     H_i = s_i² Σ_j x_ij f_j f_jᵀ / λ_ij²,      price of −ε in topic k ≈ ε² / (2 (H_i⁻¹)_kk),
+#
+# so with a loss δ it may be as low as −√(2 δ (H_i⁻¹)_kk), were it alone; features alike. Transformations found with so much
+# room, or a part of it, are then paid for: what is negative becomes zero, and Newton's method goes on from there, only until
+# the loss is at most δ. So all that is told is to be had at that price; more may be.
+
+PARTS = (1.0, 0.1)  # of the room of one entry alone: many have to share the loss
+MOST_ROOM = 0.5  # of a row, whatever the curvature says
+STEPS = 12  # of Newton's method, to come within the loss
+
+
+def room(X: Counts, P: Floats, F: Floats, sizes: Floats, loss: float) -> tuple[Floats, Floats]:
+    """How far below zero the proportions of each sample, and of each feature, may be at this loss."""
+    L = sizes[:, None] * P
+    ratios = X.sides().left.ratios(L, F)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weights = np.nan_to_num(ratios**2 / X.rows.data, posinf=0.0)  # x / λ²
+    W = X.with_data(weights)
+    of_samples = _reach(W @ _squares(F), sizes**2, loss)
+    of_features = _reach(W.T @ _squares(L), F.sum(axis=1) ** 2, loss)
+    return of_samples, of_features
+
+
+def paid(problem: Problem, fit: Fit, point: Point, allowed: float) -> tuple[Floats, Floats] | None:
+    """Proportions and topics near those of a transformation, at no more than the allowed loss; None where they are too dear."""
+    P, F = np.maximum(fit.proportions @ point.A, 0), np.maximum(fit.topics @ point.V.T, 0)
+    L, F = topics_to_poisson(P / P.sum(axis=1, keepdims=True), F / F.sum(axis=0), fit.sizes)
+    solver = Alternate(Newton())
+    state = solver.start(problem, L, F)
+    for _ in range(STEPS):
+        if state.loss <= allowed:
+            P, F = poisson_to_topics(state.L, state.F)[:2]
+            order = [
+                place for _, place in sorted(match_columns(fit.topics, F).items())
+            ]  # topics may have changed places
+            return P[:, order], F[:, order]
+        state = solver.step(problem, state)
+    return None
+
+
+def _squares(factor: Floats) -> Floats:
+    """Rows × K²: f_k f_l."""
+    return (factor[:, :, None] * factor[:, None, :]).reshape(len(factor), -1)
+
+
+def _reach(curvature: Floats, scale: Floats, loss: float) -> Floats:
+    """√(2 loss (H⁻¹)_kk) of every row, H being scale × curvature."""
+    K = round(curvature.shape[1] ** 0.5)
+    H = curvature.reshape(-1, K, K) * scale[:, None, None]
+    H = H + (1e-9 * np.trace(H, axis1=1, axis2=2)[:, None, None] + 1e-12) * np.eye(K)
+    variances = np.diagonal(np.linalg.inv(H), axis1=1, axis2=2)
+    return np.minimum(np.sqrt(2 * loss * np.maximum(variances, 0)), MOST_ROOM)
+
+
+# Freedom: between which values proportions and topics can move while every rate, and so the likelihood, stays as it is.
+#
+# For every invertible A with L A >= 0 and F A⁻ᵀ >= 0 the fit (L A, F A⁻ᵀ) has the rates of (L, F). With a pure sample and a
+# feature of its own for every topic only A = I is left; without them a region of answers fits equally well, and which of them a
+# program returns is an accident of its start. `transformations.py` goes to the ends of that region. Every end is reached: it is
+# a fit, with factors >= 0 and the same rates. That nothing lies beyond is certain for two topics; for more, ends are local
+# optima, and ranges may be a little short. With `loss` the ends are those at that price in log-likelihood (`price.py`).
 
 CHECKED = 8  # samples, and features, that are looked at once more, to see what the others miss
 
@@ -47,7 +325,7 @@ def freedom(
     fit : Fit
         Only its rates count: where a prior or a penalty decided between answers, this says what it had to decide.
     X : Counts or array-like, default=None
-        The counts of the fit; needed for a `loss`.
+        The counts of the fit; needed for a `loss`. Samples and features are found by name where both have names.
     loss : float, default=0.0
         How much log-likelihood ends may cost. 0: none, which needs no counts; 2 is about what a 95% interval for one number
         allows. Ends at a price are those where all samples move together; what single samples may do is for `intervals`.
@@ -210,12 +488,7 @@ def _regions(fit: Fit, parts: _Parts, counts: Counts | None, loss: float) -> lis
 def _counts_of(fit: Fit, X: CountsLike | None) -> Counts:
     if X is None:
         raise ValueError("a loss of log-likelihood needs the counts: give X")
-    counts = X if isinstance(X, Counts) else Counts(X)
-    if counts.shape != (len(fit.L), len(fit.F)):
-        raise ValueError(
-            f"X is {counts.shape[0]} × {counts.shape[1]}, the fit {len(fit.L)} × {len(fit.F)}; give its counts"
-        )
-    return counts
+    return counts_of(fit, X)
 
 
 def _targets(rows: list[NDArray[np.intp]], topics: range | list[int]) -> list[Target]:

@@ -24,19 +24,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from unmix.analysis.results import Finished, Layout, Result, Tell
-from unmix.counts import Counts, CountsLike
+from unmix.analysis.application import counts_of
+from unmix.analysis.results import FileLayout, Finished, Result, Tell
+from unmix.base.threads import use_threads
+from unmix.base.types import Floats, Integers, Seed
+from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.kernels import sampling
 from unmix.kernels.sampling import Labels
-from unmix.models.allocating import AllocationTask, check_labels
-from unmix.models.allocation import Allocation, matched_quantile
-from unmix.models.dirichlet import beta_quantile, most_probable
+from unmix.models.allocation import Allocation, AllocationTask, check_labels, matched_quantile
+from unmix.models.beliefs import beta_quantile, most_probable
 from unmix.models.matching import match_to_first
-from unmix.solvers.bld import shares
-from unmix.solvers.labels import labels_by_shares
-from unmix.threads import use_threads
-from unmix.types import Floats, Integers, Seed
+from unmix.solvers.allocation import labels_by_shares, shares
 
 LEARN_EVERY = 5  # sweeps of the warming up
 EVEN = 0.02  # of every topic in the labels to start from, so that none is out of reach
@@ -84,7 +83,7 @@ class Intervals(Result):
     ((4, 2), (3, 2), 20)
     """
 
-    LAYOUT: ClassVar = Layout(
+    LAYOUT: ClassVar = FileLayout(
         shapes=dict.fromkeys(("low", "high", "mean", "sd", "log_mean"), "nK")
         | dict.fromkeys(("topics_low", "topics_high", "topics_mean", "topics_sd", "topics_log_mean"), "mK")
         | {"alpha": "K", "eta": "m", "samples": "n"}
@@ -222,7 +221,7 @@ def intervals(
     fit : Fit
         Where chains start, and what names topics. Of any model: a Bayesian one gives its priors too.
     X : Counts or array-like
-        The counts of the fit: whole numbers.
+        The counts of the fit: whole numbers. Samples and features are found by name where both have names.
     level : float, default=0.9
         The probability.
     alpha : float or array-like, default=None
@@ -277,11 +276,7 @@ def intervals(
             raise ValueError(f"{name}={number!r}; give a whole number >= {int(name != 'burn_in')}")
     if thin > sweeps:
         raise ValueError(f"thin={thin} keeps none of the {sweeps} sweeps; give thin <= sweeps")
-    counts = X if isinstance(X, Counts) else Counts(X)
-    if counts.shape != (len(fit.L), len(fit.F)):
-        raise ValueError(
-            f"X is {counts.shape[0]} × {counts.shape[1]}, the fit {len(fit.L)} × {len(fit.F)}; give its counts"
-        )
+    counts = counts_of(fit, X)
     check_labels(counts, fit.n_topics, chains, "sampling")
     known = _priors(fit)
     given = [known[0] if alpha is None else alpha, known[1] if eta is None else eta]

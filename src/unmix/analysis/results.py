@@ -6,7 +6,6 @@ where there is a file to keep it in.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -18,9 +17,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmix import schema
-from unmix.format import Arrays, as_bytes, read_tensors, table_from_json, table_to_json, write_tensors
-from unmix.types import Record, as_names
+from unmix.base.types import Record, as_names, as_plain
+from unmix.storage import schema
+from unmix.storage.fit_file import Arrays, as_bytes, read_tensors, table_from_json, table_to_json, write_tensors
 
 FORMAT = 1
 Finished = Literal["finished", "interrupted"]
@@ -28,7 +27,7 @@ Tell = Callable[[int, int, float | None], None]  # parts done, of how many, seco
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """What a file must hold besides the right types: shapes of arrays, letters standing for equal sizes ("nK", "mK"), columns of
     tables, and the words that a text may be."""
 
@@ -42,7 +41,7 @@ class Layout:
 class Result:
     """Arrays of numbers, names, tables, and what JSON can say; subclasses are frozen dataclasses of such fields."""
 
-    LAYOUT: ClassVar[Layout] = Layout()
+    LAYOUT: ClassVar[FileLayout] = FileLayout()
 
     def advice(self) -> list[str]:
         """What a person may want to know or do, in words.
@@ -66,6 +65,8 @@ class Result:
         ------
         OSError
             If it cannot be written; what was there is then as it was.
+        ValueError
+            If something in it is not of its type, and so could not be read again.
 
         Examples
         --------
@@ -89,7 +90,12 @@ class Result:
                 tensors[one.name] = value
             else:
                 plain[one.name] = value
-        write_tensors(path, tensors, {"kind": type(self).__name__, "format": FORMAT, "kinds": kinds, "plain": plain})
+        meta = as_plain({"kind": type(self).__name__, "format": FORMAT, "kinds": kinds, "plain": plain})
+        try:
+            self._restored(tensors, meta)
+        except UNFIT as error:
+            raise ValueError(f"{path}: not written, as a file of this could not be read again ({error})") from None
+        write_tensors(path, tensors, meta)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -127,19 +133,25 @@ class Result:
         if (kind := meta.get("kind", "Fit")) != cls.__name__:
             raise ValueError(f"{path}: holds a {kind}, not a {cls.__name__}; read it with the `load` of that")
         try:
-            HEADER(meta, "the header")
-            if meta["format"] != FORMAT:
-                raise ValueError(f"format {meta['format']}, this version of unmix reads {FORMAT}; upgrade unmix")
-            values: Record = dict(meta["plain"])
-            for name, array in tensors.items():
-                values[name] = _read(array, name, meta["kinds"].get(name, "numbers"), cls.LAYOUT)
-            found = cls(**values)
-            _check(found)
-        except (KeyError, TypeError, ValueError) as error:
+            return cls._restored(tensors, meta)
+        except UNFIT as error:
             raise ValueError(f"{path}: damaged or of another version ({error})") from None
+
+    @classmethod
+    def _restored(cls, tensors: Arrays, meta: Record) -> Self:
+        """What arrays and a header say, once they are what a file of this class holds."""
+        HEADER(meta, "the header")
+        if meta["format"] != FORMAT:
+            raise ValueError(f"format {meta['format']}, this version of unmix reads {FORMAT}; upgrade unmix")
+        values: Record = dict(meta["plain"])
+        for name, array in tensors.items():
+            values[name] = _read(array, name, meta["kinds"].get(name, "numbers"), cls.LAYOUT)
+        found = cls(**values)
+        _check(found)
         return found
 
 
+UNFIT = (KeyError, TypeError, ValueError)  # what values of other types may fail with
 HEADER = schema.table(
     {
         "kind": schema.text,
@@ -169,7 +181,7 @@ TYPES: dict[str, tuple[type, ...]] = {
 TYPES |= {"int": (int,), "float": NUMBER, "str": TEXT, "Finished": TEXT, "Record": (dict,), "list[int]": (list,)}
 
 
-def _read(array: NDArray[Any], name: str, kind: str, layout: Layout) -> Any:
+def _read(array: NDArray[Any], name: str, kind: str, layout: FileLayout) -> Any:
     if kind == "numbers":
         return array
     told = schema.parsed(array.tobytes())
@@ -259,7 +271,7 @@ def _kept(path: Path, of: Record | None) -> dict[int, Arrays]:
     tensors, meta = read_tensors(path)
     if meta.get("kind") != "parts":
         raise ValueError(f"{path}: holds something else than the parts of an analysis; give another name")
-    if meta.get("of") != json.loads(json.dumps(of, default=str)):
+    if meta.get("of") != as_plain(of):
         raise ValueError(f"{path}: holds parts of other data or other parameters; give another name or remove it")
     try:
         schema.table({"done": schema.listed(schema.whole())}, needed=("done",))(meta, "the header")

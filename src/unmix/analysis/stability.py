@@ -1,38 +1,241 @@
-"""Which topics are found again: in fits to halves of the counts, each from scratch.
+"""One model fitted again and again, each time from scratch and to counts with noise of their own.
 
-With H the Hellinger distance, c_k the topics of a reference, the fit to all counts, and f_rk that topic of run r which is matched
-with c_k (one to one, so that Σ_k H² is the smallest there is),
+Two halves of the counts, each count in one of them at random, are independent data where counts are Poisson: what both have found
+is not the noise of either. Drawn anew, x ~ Poisson(x), counts have their noise twice. As they are, only the search differs.
 
-    stability_k = mean_r 1 − H(c_k, f_rk)
-    recall_k    = share of pairs of runs r ≠ s in which none of the topics of s is nearer to f_rk than f_sk is
-    margin_k    = mean_r (b − a) / max(a, b):   a the mean distance of f_rk to the f_sk of other runs,
-                                                b the least mean distance to the f_sl of any l ≠ k     (Rousseeuw 1987)
-    floor_k     = the same as stability_k, of runs that have nothing in common with the reference: features of about the same
-                  frequency are exchanged at random
-
-The reference gives the topics of runs their names, and has a part in stability alone: it shares its noise with the halves. The
-noise of rare features adds the same to all distances of a topic: it lowers stability and margin, and leaves recall as it is.
+    run r of seed s:   random_state = s + r,   half r mod 2 of split ⌊(r − 1) / 2⌋,   r = 1, 2, …
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import warnings
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from numbers import Integral
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from unmix.analysis.features import topic_names
-from unmix.analysis.results import Finished, Layout, Result
-from unmix.analysis.runs import Noise, Topics, distances_between, in_order, repeated
-from unmix.counts import CountsLike
-from unmix.estimators.base import CountsEstimator
+from unmix.analysis.results import FileLayout, Finished, Result, in_parts
+from unmix.base.types import Floats, Integers, Names, Record, Seed, order_by_name
+from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.shards import Shards
+from unmix.estimators.base import CountsEstimator, generator
+from unmix.estimators.likelihood import PoissonNMF, TopicModel
 from unmix.fit import Fit
-from unmix.types import Floats, Integers, Seed
+from unmix.models.matching import affinities, best_pairs
+from unmix.models.poisson import loglik
+from unmix.solvers.run import COLUMNS
+from unmix.storage.fit_file import Arrays
+
+Noise = Literal["halves", "bootstrap", "none"]
+FEATURES_AT_ONCE = 4096  # whose roots are in memory in double precision
+NOT_OF_THE_RESULT = {
+    "callbacks",
+    "init",
+    "n_jobs",
+    "random_state",
+    "verbose",
+}  # or told apart from the others
+
+Topics = NDArray[np.floating[Any]]
+
+
+class Runs(NamedTuple):
+    """A reference, as a fit of one sample that has all counts, and the topics of all finished runs, each in its order."""
+
+    reference: Fit
+    found: list[Topics]
+    unfinished: int  # fits that ended before they had converged
+    status: Finished
+
+
+def repeated(
+    X: CountsLike,
+    K: int,
+    runs: int,
+    noise: Noise,
+    *,
+    estimator: CountsEstimator | None,
+    reference: Fit | None,
+    random_state: Seed,
+    n_jobs: int | None,
+    keep: str | os.PathLike[str] | None,
+    verbose: bool,
+) -> Runs:
+    """`runs` fits, and one of all counts as they are unless a reference is given."""
+    model = checked_model(estimator, K, n_jobs)
+    counts = checked_counts(X, runs, noise)
+    if reference is not None:
+        counts = counts_like(reference, counts, K)
+    seed = seed_of(model.random_state if random_state is None else random_state, keep)
+    noisy = _noisy(counts, noise, seed)
+
+    def work(run: int) -> Arrays:
+        if run == 0:
+            return {} if reference is not None else _fitted(model, counts, seed)
+        return _fitted(model, noisy(run), seed + run)
+
+    # not how many: a file of fewer runs, or of more, is as good
+    of = {"data": counts.facts["checksum"], "noise": noise, "seed": seed, "model": _told(model)}
+    parts, _ = in_parts(range(runs + 1), work, keep=keep, of=of, tell=_tell if verbose else None)
+    done = [part for part in parts[1:] if part is not None]
+    if not done:
+        raise KeyboardInterrupt
+    # none was kept where an earlier call was given one
+    first = _arrays(reference) if reference is not None else parts[0] or _fitted(model, counts, seed)
+    unfinished = sum(int(part["unfinished"][0]) for part in [first, *done])
+    found = [in_order(part["topics"], first["topics"]) for part in done]
+    features = counts.features if counts.features is not None or reference is None else reference.features
+    return Runs(_of_all(first, features), found, unfinished, "finished" if len(done) == runs else "interrupted")
+
+
+def in_order(topics: Topics, like: Topics) -> Topics:
+    """Columns where the other matrix has those most like them; it has as many."""
+    pairs = best_pairs(affinities(like.astype(np.float64), topics.astype(np.float64)))
+    return topics[:, [pairs[k] for k in range(len(pairs))]]
+
+
+def distances_between(found: list[Topics]) -> Floats:
+    """Hellinger distances of all columns of all matrices, those of the first first."""
+    wide = sum(topics.shape[1] for topics in found)
+    shared = np.zeros((wide, wide))
+    for start in range(0, len(found[0]), FEATURES_AT_ONCE):
+        rows = slice(start, start + FEATURES_AT_ONCE)
+        roots = np.sqrt(np.hstack([topics[rows].astype(np.float64) for topics in found]))
+        shared += roots.T @ roots
+    norms = np.sqrt(shared.diagonal())
+    distances = np.sqrt(np.clip(1 - shared / norms / norms[:, None], 0, 1))
+    np.fill_diagonal(distances, 0)
+    return distances
+
+
+def checked_model(estimator: CountsEstimator | None, K: int, n_jobs: int | None) -> CountsEstimator:
+    """A copy of the estimator with K topics, which starts from scratch."""
+    if not isinstance(K, Integral) or isinstance(K, bool) or K < 1:
+        raise ValueError(f"K={K!r}; give a whole number of topics >= 1")
+    model = clone(TopicModel() if estimator is None else estimator).set_params(n_components=int(K))
+    if not isinstance(model.init, str):
+        raise ValueError('the estimator has a start in init, in which all runs would agree; give one with init="auto"')
+    return model if n_jobs is None else model.set_params(n_jobs=n_jobs)
+
+
+def checked_counts(X: CountsLike, runs: int, noise: str) -> Counts:
+    if isinstance(X, Shards):
+        raise ValueError("shards cannot be fitted again and again; give counts in memory, such as shards.sample")
+    if not isinstance(runs, Integral) or isinstance(runs, bool) or runs < 2:
+        raise ValueError(f"runs={runs!r}; give a whole number >= 2: one run has nothing to agree with")
+    if noise not in get_args(Noise):
+        raise ValueError(f"noise={noise!r}; choose one of {', '.join(get_args(Noise))}")
+    counts = X if isinstance(X, Counts) else Counts(X)
+    if len(counts) < 2:
+        raise ValueError("there is one sample only, in which no topic can be told from another; give at least 2")
+    if noise == "halves":
+        counts.require_whole('noise="halves"', 'or give noise="bootstrap" or "none"')
+    return counts
+
+
+def counts_like(reference: Fit, counts: Counts, K: int) -> Counts:
+    """The counts with their features in the order of the reference."""
+    if reference.n_topics != K:
+        raise ValueError(f"the reference has {reference.n_topics} topics and K={K}; give K={reference.n_topics}")
+    known, given = (reference.features, len(reference.F)), (counts.features, counts.shape[1])
+    columns = order_by_name("feature", known, given, reorder=True)
+    return counts if columns is None else counts.take(features=columns)
+
+
+def seed_of(random_state: Seed, keep: str | os.PathLike[str] | None) -> int:
+    """The number that all runs follow from."""
+    if random_state is None and keep is not None:
+        raise ValueError(
+            f"keep={str(keep)!r} needs a random_state, such as 0, so that the same call goes on with the same runs"
+        )
+    plain = isinstance(random_state, Integral)
+    return int(random_state) if plain else int(generator(random_state).integers(2**31))  # type: ignore[arg-type]
+
+
+def _noisy(counts: Counts, noise: Noise, seed: int) -> Callable[[int], Counts]:
+    """The counts of each run, from 1."""
+
+    @lru_cache(maxsize=1)  # the second half of a split is asked for after the first
+    def halves(split: int) -> list[Counts]:
+        return counts.thinned(2, np.random.default_rng([seed, split]))
+
+    def drawn(run: int) -> Counts:
+        return counts.with_values(np.random.default_rng([seed, run]).poisson(counts.rows.data).astype(np.float64))
+
+    if noise == "none":
+        return lambda run: counts
+    return drawn if noise == "bootstrap" else lambda run: halves((run - 1) // 2)[(run - 1) % 2]
+
+
+def _fitted(model: CountsEstimator, counts: Counts, seed: int) -> Arrays:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # told once, of all runs
+        fit = clone(model).set_params(random_state=seed).fit(counts).result_
+    if fit.status == "interrupted":
+        raise KeyboardInterrupt
+    return _arrays(fit)
+
+
+def _arrays(fit: Fit) -> Arrays:
+    """What is kept of a run. In single precision, as there are many and a distance has no more than four good digits."""
+    unfinished = fit.status != "converged" and fit.params.get("tol", 1) > 0
+    return {
+        "topics": fit.topics.astype(np.float32),
+        "weights": fit.sizes @ fit.proportions,
+        "loglik": np.array([fit.loglik]),
+        "unfinished": np.array([int(unfinished)]),
+    }
+
+
+def _of_all(arrays: Arrays, features: Names | None) -> Fit:
+    """All samples as one: it has the topics, their shares, their names and the log-likelihood of the fit."""
+    return Fit(
+        arrays["weights"][None],
+        arrays["topics"],
+        pd.DataFrame({"kkt": []}),
+        "converged",
+        float(arrays["loglik"][0]),
+        features=features,
+    )
+
+
+def _told(model: CountsEstimator) -> dict[str, str]:
+    """What the runs are runs of, by which to know them again."""
+    told = {name: repr(value) for name, value in model.get_params().items() if name not in NOT_OF_THE_RESULT}
+    return {"model": type(model).__name__} | told
+
+
+def _tell(done: int, of: int, left: float | None) -> None:
+    done = min(done, of)  # a file may have more
+    known = "" if left is None or done == of else f", about {left:.0f} s left"
+    sys.stderr.write(f"\r{done} of {of} fits{known}".ljust(48) + ("\n" if done == of else ""))
+    sys.stderr.flush()
+
+
+# Which topics are found again: in fits to halves of the counts, each from scratch.
+#
+# With H the Hellinger distance, c_k the topics of a reference, the fit to all counts, and f_rk that topic of run r which is
+# matched with c_k (one to one, so that Σ_k H² is the smallest there is),
+#
+#     stability_k = mean_r 1 − H(c_k, f_rk)
+#     recall_k    = share of pairs of runs r ≠ s in which none of the topics of s is nearer to f_rk than f_sk is
+#     margin_k    = mean_r (b − a) / max(a, b):   a the mean distance of f_rk to the f_sk of other runs,
+#                                                 b the least mean distance to the f_sl of any l ≠ k     (Rousseeuw 1987)
+#     floor_k     = the same as stability_k, of runs that have nothing in common with the reference: features of about the same
+#                   frequency are exchanged at random
+#
+# The reference gives the topics of runs their names, and has a part in stability alone: it shares its noise with the halves. The
+# noise of rare features adds the same to all distances of a topic: it lowers stability and margin, and leaves recall as it is.
 
 STABLE = (0.25, 0.6)  # margin and recall of a topic that is found again: at least both
 UNSTABLE = (0.1, 0.5)  # of one that is not: less than either
@@ -76,7 +279,7 @@ class Stability(Result):
     ((4, 2), ['stable', 'stable'])
     """
 
-    LAYOUT: ClassVar = Layout(
+    LAYOUT: ClassVar = FileLayout(
         shapes={"similarity": "rK", "distances": "tt"},
         columns={"table": "topic name share stability margin recall floor verdict"},
         words={"noise": ("halves", "bootstrap", "none")},
@@ -309,3 +512,168 @@ def verdicts(table: pd.DataFrame) -> list[str]:
         else:
             words.append("unstable" if margin < UNSTABLE[0] or recall < UNSTABLE[1] else "unsure")
     return words
+
+
+# A fit whose topics many runs agree on.
+#
+# Runs, as in `stability`, are matched with centres c_k, which begin as the topics of the fit to all counts. Each run gives each
+# centre exactly one topic, f_rk. Two steps take turns until nothing changes:
+#
+#     match       the pairs of each run that make Σ_k H²(c_k, f_rk) the smallest
+#     centre      √c_k ∝ Σ_r √f_rk     over the kept runs: the distribution of the smallest Σ_r H²(c_k, f_rk)
+#
+# Neither can raise Σ_r Σ_k H² while all are kept. A run is kept for a topic if what it gives is nearer to that centre than to any
+# other, so there is no threshold to choose; a centre that no run is kept for stays where it was.
+
+MOST_ROUNDS = 100  # of matching; a handful is usual
+
+
+def consensus(
+    X: CountsLike,
+    K: int,
+    runs: int = 20,
+    *,
+    noise: Noise = "halves",
+    estimator: CountsEstimator | None = None,
+    polish: bool = True,
+    random_state: Seed = None,
+    n_jobs: int | None = None,
+    keep: str | os.PathLike[str] | None = None,
+    verbose: bool = False,
+) -> Fit:
+    """A fit of K topics that were found again and again, in halves of the counts.
+
+    Ctrl-C keeps the runs that are finished.
+
+    Parameters
+    ----------
+    X : Counts or array-like
+        Counts: anything that `Counts` takes.
+    K : int
+        Number of topics.
+    runs : int, default=20
+        How many fits.
+    noise : str, default="halves"
+        "halves", "bootstrap" or "none", as in `stability`.
+    estimator : estimator, default=None
+        What to fit; None is `TopicModel()`.
+    polish : bool, default=True
+        Whether to fit the model to all counts from the consensus on. If not, topics are the consensus itself, and loadings the
+        most likely ones given these: less likely, and the mean of what runs have found.
+    random_state : int, Generator or RandomState, default=None
+        Seed; None is the estimator's.
+    n_jobs : int, default=None
+        Threads of each fit. The result does not depend on it.
+    keep : str or PathLike, default=None
+        A file for the runs that are finished, so that the same call goes on with the rest; `stability` uses the same runs.
+    verbose : bool, default=False
+        Tell on stderr how many are done, and how long the others will take.
+
+    Returns
+    -------
+    Fit
+        `fit.data["consensus"]` says of each topic how many runs make up its centre (`kept`), its `stability` in all of them,
+        and the log-likelihoods of the fit to all counts that centres begin with, of the consensus, and of the polished fit.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two runs or samples, or halves are asked of fractions.
+
+    See Also
+    --------
+    stability : Which topics hold.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[90, 10, 0], [80, 20, 10], [0, 10, 70], [10, 0, 80]]
+    >>> fit = um.consensus(X, 2, runs=4, random_state=0)
+    >>> fit.status, fit.data["consensus"]["kept"]
+    ('converged', [4, 4])
+    """
+    counts = checked_counts(X, runs, noise)
+    done = repeated(
+        counts,
+        K,
+        runs,
+        noise,
+        estimator=estimator,
+        reference=None,
+        random_state=random_state,
+        n_jobs=n_jobs,
+        keep=keep,
+        verbose=verbose,
+    )
+    topics, kept = agreed(done.reference.topics, done.found)
+    model = checked_model(estimator, K, n_jobs)
+    plain = _with_topics(counts, _possible(topics, counts), n_jobs)
+    logliks = {"of all counts": done.reference.loglik, "consensus": plain.loglik}
+    fit = plain
+    if polish:
+        seed = None if not isinstance(random_state, int) else random_state
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the fit says it, and so does its advice
+            fit = clone(model).set_params(init=plain, random_state=seed).fit(counts).result_
+        logliks["polished"] = fit.loglik
+    similarity, _ = likeness(fit.topics, [in_order(topics, fit.topics) for topics in done.found])
+    about: Record = {
+        "runs": len(done.found),
+        "noise": noise,
+        "status": done.status,
+        "kept": kept.sum(axis=0).tolist(),
+        "stability": similarity.mean(axis=0).tolist(),
+        "loglik": logliks,
+    }
+    return replace(fit, data=fit.data | {"consensus": about})
+
+
+def agreed(reference: Floats, found: list[Topics]) -> tuple[Floats, NDArray[np.bool_]]:
+    """The centres, m × K, and which runs (rows) are kept for which of them (columns)."""
+    centres, before = reference, None
+    for _ in range(MOST_ROUNDS):
+        found = [in_order(topics, centres) for topics in found]
+        kept = likeness(centres, found)[1]
+        moved = barycentres(found, kept, centres)
+        if before is not None and np.array_equal(moved, before):
+            break
+        centres = before = moved
+    return centres, kept
+
+
+def barycentres(found: list[Topics], kept: NDArray[np.bool_], otherwise: Floats) -> Floats:
+    """√c_k ∝ Σ √f_rk over the runs that are kept for topic k; where none is, the column of `otherwise`."""
+    roots = np.zeros(otherwise.shape)
+    for topics, these in zip(found, kept, strict=True):
+        roots += np.sqrt(topics.astype(np.float64)) * these
+    squares = roots**2
+    totals = squares.sum(axis=0)
+    return np.where(totals > 0, squares / np.where(totals > 0, totals, 1), otherwise)
+
+
+def _possible(topics: Floats, counts: Counts) -> Floats:
+    """Features that have counts and no weight in any topic, as every run missed them, get what they have in all samples."""
+    missed = (topics.sum(axis=1) == 0) & (counts.feature_totals > 0)
+    topics = np.where(missed[:, None], (counts.feature_totals / counts.total)[:, None], topics)
+    return topics / topics.sum(axis=0)
+
+
+def _with_topics(counts: Counts, topics: Floats, n_jobs: int | None) -> Fit:
+    """The most likely fit that has these topics."""
+    model = PoissonNMF.from_factors(topics, n_jobs=n_jobs)
+    L = model.transform(counts)
+    value = float(loglik(counts, L, topics, n_jobs=n_jobs))
+    trace = pd.DataFrame([(0, 0.0, value, value, np.nan, "start", "consensus")], columns=COLUMNS)
+    return Fit(
+        L,
+        topics,
+        trace,
+        "converged",
+        value,
+        samples=counts.samples,
+        features=counts.features,
+        metadata=counts.metadata,
+        params=model.result_.params,
+        data=dict(counts.facts),
+        text=counts.text,
+    )

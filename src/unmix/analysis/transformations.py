@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import linprog, nnls
 
-from unmix.types import Floats, Integers
+from unmix.base.types import Floats, Integers
 
 BROKEN = 1e-12  # a share below −BROKEN is negative, not rounding
 LEAST_GAIN = 1e-9  # of a share: what a program must promise

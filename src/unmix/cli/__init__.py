@@ -13,10 +13,10 @@ from typing import Any
 
 import typer
 
-from unmix.cli import choose, compare, differences, freedom, intervals, stability  # noqa: F401 - each adds its commands
+from unmix.cli import analyses, choose  # noqa: F401 - each adds its commands
 from unmix.cli.commands import app
 from unmix.cli.fitting import INTERRUPTED
-from unmix.cli.show import Invocation, complain, note
+from unmix.cli.show import Invocation, complain, mute, note, write_any_text
 
 BAD_INPUT = 2
 # Typer does not export the base of its usage errors, and where it lives depends on the version.
@@ -27,6 +27,7 @@ __all__ = ["app", "main"]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and leave with its exit code."""
+    write_any_text()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     Invocation.arguments = arguments
     said = set()
@@ -51,6 +52,10 @@ def _run(arguments: list[str]) -> int:
         return BAD_INPUT
     except OSError as error:
         complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        try:
+            sys.stdout.flush()
+        except OSError:  # that was the error: an answer that could not be written
+            mute(sys.stdout)
         return BAD_INPUT
     except ValueError as error:
         complain(str(error))

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
 
 from unmix.cli import options, show
-from unmix.cli.commands import DEFAULT_MODEL, app, examples
-from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed
+from unmix.cli.commands import DEFAULT_MODEL, app, check_file
+from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed, read_model
 from unmix.cli.options import (
     InputPath,
     Json,
+    ModelPath,
     Quiet,
     asking,
+    examples,
     fitting,
     results,
     stopping,
 )
 from unmix.cli.reading import WORDS, read_counts, reads
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from unmix.fit import Fit
+
 
 CHOICE_FILE, FOLDS_FILE = "choice.safetensors", "folds.safetensors"
 FEW_TOPICS = "1-20"
@@ -73,9 +84,9 @@ def choose(
 
     Ctrl-C keeps what is finished. The same command with --resume goes on.
     """
-    from unmix.analysis.choosing import choose_topics
-    from unmix.data.read import name_of
-    from unmix.data.write import check_folder
+    from unmix.analysis.choose import choose_topics
+    from unmix.io.read import name_of
+    from unmix.io.write import check_folder, claim
 
     show.speak(quiet=quiet, json=json)
     numbers, varied = numbers_in(topics), dispersion_in(overdispersion)
@@ -84,38 +95,40 @@ def choose(
     if output is None:
         output = Path(f"{name_of(input)}-choice")
     check_folder(output, force=force, files=(CHOICE_FILE, FOLDS_FILE))
-    counts = _counts(input, reading)
-    output.mkdir(parents=True, exist_ok=True)
-    keep = output / FOLDS_FILE
-    if not resume:
-        keep.unlink(missing_ok=True)
-    elif not keep.is_file():
-        show.note(f"nothing to resume in {output}; starting anew")
-    try:
-        choice = choose_topics(
-            counts,
-            numbers,
-            estimator,
-            folds=folds,
-            overdispersion=varied,
-            random_state=seed,
-            n_jobs=threads,
-            keep=keep,
-            verbose=show.lively(),
-        )
-    except ValueError as error:
-        raise ValueError(f"{input}: {error}") from error
-    finally:
-        if not any(output.iterdir()):
-            output.rmdir()
+    with claim(output):
+        counts = _counts(input, reading)
+        output.mkdir(parents=True, exist_ok=True)
+        keep = output / FOLDS_FILE
+        if not resume:
+            keep.unlink(missing_ok=True)
+        elif not keep.is_file():
+            show.note(f"nothing to resume in {output}; starting anew")
+        try:
+            choice = choose_topics(
+                counts,
+                numbers,
+                estimator,
+                folds=folds,
+                overdispersion=varied,
+                random_state=seed,
+                n_jobs=threads,
+                keep=keep,
+                verbose=show.lively(),
+            )
+        except ValueError as error:
+            raise ValueError(f"{input}: {error}") from error
+        finally:
+            if not any(output.iterdir()):
+                output.rmdir()
+        _write(choice, output, title or f"{name_of(input)}: how many topics?")
+        if choice.status != "interrupted":
+            keep.unlink(missing_ok=True)
     _tell(choice)
-    _write(choice, output, title or f"{name_of(input)}: how many topics?")
     show.say(f"wrote {output}{os.sep}; open {output / 'choice.html'} in a browser")
     show.answer(_as_json(choice) | {"output": str(output)})
     if choice.status == "interrupted":
         show.note("kept the finished folds; the same command with --resume goes on")
         sys.exit(INTERRUPTED)
-    keep.unlink(missing_ok=True)
 
 
 def numbers_in(text: str) -> list[int]:
@@ -140,7 +153,7 @@ def dispersion_in(text: str | None) -> Any:
 
 def _counts(path: Path, reading: dict[str, Any]) -> Any:
     """Counts in memory: of shards, the samples that fits start from."""
-    from unmix.data.read import is_shards, read
+    from unmix.io.read import is_shards, read
 
     if not is_shards(path):
         return read_counts(path, **reading)
@@ -167,10 +180,10 @@ def _tell(choice: Any) -> None:
 
 
 def _write(choice: Any, folder: Path, title: str) -> None:
-    from unmix.data.spreadsheet import write_csv
-    from unmix.files import replacing
+    from unmix.io.write import write_csv
     from unmix.plot.choice import panels_of
     from unmix.report import write_choice
+    from unmix.storage.files import replacing
 
     choice.save(folder / CHOICE_FILE)
     with replacing(folder / "choice.csv") as temporary:
@@ -192,3 +205,101 @@ def _as_json(choice: Any) -> dict[str, Any]:
         "notes": choice.advice(),
         "table": choice.table.to_dict("records"),
     }
+
+
+# `unmix compare`: two fits, or a fit and a catalogue, side by side.
+
+TABLES = (".csv", ".tsv", ".txt", ".tab")
+SAMPLES_SHOWN = 5
+
+
+@app.command(
+    epilog=examples(
+        "unmix compare tumours-k5 tumours-k6",
+        "unmix compare one.safetensors two.safetensors -o pairs.csv",
+        "unmix compare one two -o pairs.png",
+        "unmix compare tumours-k5 COSMIC_v3.4_SBS_GRCh37.txt",
+    ),
+)
+def compare(
+    model: ModelPath,
+    other: Annotated[
+        Path, typer.Argument(metavar="OTHER", help="Another fit; or a catalogue, .csv or .txt, features × signatures.")
+    ],
+    output: Annotated[
+        Path | None,
+        options.results(
+            "-o", "--output", metavar="FILE", help="A .csv file of the table, or for two fits a .png of all pairs."
+        ),
+    ] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Which topic of a fit is which of another, or of a catalogue.
+
+    Topics are matched one to one; distances are 0 where they are the same, 1
+    where they share nothing. With samples in common, also where the
+    proportions differ most.
+    """
+    from unmix.io.write import adding_to
+
+    show.speak(quiet=quiet, json=json)
+    catalogue = other.suffix.lower() in TABLES
+    if output is not None:
+        check_file(output, ".csv", *[] if catalogue else [".png"])
+    with nullcontext() if output is None else adding_to(output.parent):
+        known = read_model(model)
+        if catalogue:
+            _with_catalogue(known, other, output)
+        else:
+            _with_fit(known, read_model(other), output)
+
+
+def _with_fit(known: Fit, other: Fit, output: Path | None) -> None:
+    from unmix.analysis.compare import compare as compared
+
+    found = compared(known, other)
+    show.table(found.table.drop(columns=["label", "other_label"] if known.names is None is other.names else []))
+    if found.samples:
+        show.say(
+            f"proportions of {show.plural(found.samples, 'sample')} in both differ by {found.mean_difference:.3f} on "
+            "average; most in"
+        )
+        show.table(found.proportions.head(SAMPLES_SHOWN))
+    else:
+        show.say("the fits have no samples in common: their proportions are not compared")
+    if output is not None and output.suffix.lower() == ".png":
+        from unmix.plot.style import figure_of
+        from unmix.plot.topics import similarity
+        from unmix.storage.files import replacing
+
+        with replacing(output) as temporary:
+            figure_of(similarity(known, other)).savefig(temporary, dpi=150)
+    _end(found, output, {"samples": found.samples, "proportions": _records(found.proportions)})
+
+
+def _with_catalogue(known: Fit, catalogue: Path, output: Path | None) -> None:
+    from unmix.analysis.compare import match_catalogue
+
+    found = match_catalogue(known, catalogue)
+    show.table(found.table.drop(columns=["label"] if known.names is None else []))
+    _end(found, output, {})
+
+
+def _end(found: Any, output: Path | None, more: dict[str, Any]) -> None:
+    """Advice, the file, and the answer for machines."""
+    from unmix.io.write import write_table
+
+    for text in found.advice():
+        show.note(text)
+    if output is not None:
+        if output.suffix.lower() == ".csv":
+            write_table(found.table, output)
+        show.say(f"wrote {output}")
+    written = {} if output is None else {"output": str(output)}
+    show.answer({"topics": _records(found.table), **more, "notes": found.advice(), **written})
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    plain = table.astype(object).where(table.notna(), None)
+    return [{str(name): value for name, value in row.items()} for row in plain.to_dict("records")]

@@ -6,42 +6,48 @@ import os
 import shutil
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from unmix import __version__
 from unmix.cli import options, show
-from unmix.cli.answers import RUNS, answers_in, answers_to, check_answerable
 from unmix.cli.fitting import (
+    INCOMPLETE,
     INTERRUPTED,
+    RUNS,
     Model,
+    answers_in,
+    answers_to,
+    check_answerable,
     check_cluster,
     estimator_of,
     fitted,
+    on_cluster,
     parsed,
     read_model,
-    tell_and_write,
+    tell_failures,
     to_resume_in,
+    write_and_tell,
     write_proportions_of_shards,
 )
-from unmix.cli.help import App, examples
-from unmix.cli.options import InputPath, Json, Quiet
+from unmix.cli.options import App, InputPath, Json, Quiet, examples
 from unmix.cli.reading import (
     METADATA,
     SNIPPETS,
     WORDS,
     anndata_contents,
     counts_or_shards,
-    in_python,
     read_counts,
     reads,
 )
 from unmix.registry import STARTS
 
 if TYPE_CHECKING:
+    from unmix.counts.shards import Shards
     from unmix.fit import Fit
-    from unmix.shards import Shards
 
 LOADINGS = ".loadings"  # in the folder of results, what a fit of shards keeps on disk while it runs
 
@@ -57,8 +63,6 @@ class Simulation(StrEnum):
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from unmix._version import __version__
-
         typer.echo(f"unmix {__version__}")
         raise typer.Exit
 
@@ -84,8 +88,8 @@ def demo(
 
     Eight topics of the addresses from 1790 to 2021.
     """
-    from unmix.data import datasets
-    from unmix.data.write import CHECKPOINT_FILE, check_folder, claim
+    from unmix.io import datasets
+    from unmix.io.write import CHECKPOINT_FILE, check_folder, claim
 
     show.speak(quiet=quiet, json=json)
     check_folder(output)
@@ -94,7 +98,7 @@ def demo(
     estimator = estimator_of("topics", n_components=8, random_state=0)
     with claim(output):
         result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint_seconds=60)
-        tell_and_write(result, output, title="State of the Union 1790–2021", python="um.datasets.sotu()")
+        write_and_tell(result, output, title="State of the Union 1790–2021", python="um.datasets.sotu()")
 
 
 @app.command(
@@ -147,14 +151,15 @@ def fit(
     Ctrl-C keeps the best fit so far. The same command with --resume goes on
     from there, or from the last checkpoint, and ends where the fit would have.
     """
-    from unmix.data.read import name_of
-    from unmix.data.write import CHECKPOINT_FILE, check_folder, claim
+    from unmix.base.memory import parsed as parsed_memory
     from unmix.engines import Local
     from unmix.estimators.likelihood import make_solver
-    from unmix.memory import parsed as parsed_memory
+    from unmix.io.read import name_of
+    from unmix.io.read.names import writable_name
+    from unmix.io.write import CHECKPOINT_FILE, check_folder, claim
 
     show.speak(quiet=quiet, json=json)
-    given = {"solver": solver, "n_init": starts, "refine": refine, "max_iter": max_iter, "tol": tol, "engine": dask}
+    given = {"solver": solver, "n_init": starts, "refine": refine, "max_iter": max_iter, "tol": tol}
     parameters = {name: value for name, value in given.items() if value is not None} | parsed(settings or [])
     estimator = estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **parameters)
     if dask is not None:
@@ -166,24 +171,31 @@ def fit(
         output = Path(f"{name_of(input)}-k{topics}")
     check_folder(output, force=force)
     allowed = None if memory is None else parsed_memory(memory)
-    source, counts = counts_or_shards(input, reading, allowed)
+    python, counts = counts_or_shards(input, reading, allowed)
     check_answerable(counts, topics, differences=differences, stability=stability)
     estimator.set_params(init=start)
-    about = {"source": input.name, "title": title or name_of(input), "python": in_python(source, reading)}
-    asked = {"differences": differences, "stability": stability, "freedom": freedom}
+    about = {"source": writable_name(input.name), "title": title or name_of(input), "python": python}
+    ask = partial(
+        answers_to,
+        counts=counts,
+        estimator=estimator,
+        differences=differences,
+        stability=stability,
+        freedom=freedom,
+        runs=runs,
+    )
     with claim(output):
         earlier = to_resume_in(output, estimator, counts) if resume else None
         try:
-            with Local(allowed, output / LOADINGS):
+            with Local(allowed, output / LOADINGS), on_cluster(dask, counts) as cluster:
                 result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint, resume_from=earlier)
+                if cluster is not None and result.status == "converged":
+                    cluster.forget()
         except ValueError as error:
             raise ValueError(f"{input}: {error}") from error
         if result.status == "converged":
             shutil.rmtree(output / LOADINGS, ignore_errors=True)
-        found = answers_to(result, counts, estimator, **asked, runs=runs)
-        tell_and_write(result, output, force=force, answers=found, **about)
-    if len(found) < sum(asked.values()):
-        sys.exit(INTERRUPTED)
+        write_and_tell(result, output, force=force, ask=ask, **about)
 
 
 @app.command(
@@ -207,9 +219,9 @@ def transform(
     left out, missing ones count as 0. Text is treated as the model's was.
     """
     from unmix.analysis.application import proportions_of
-    from unmix.data.match import match_features
-    from unmix.data.read import is_shards, read
-    from unmix.data.write import write_proportions
+    from unmix.io.match import match_features
+    from unmix.io.read import is_shards, read
+    from unmix.io.write import adding_to, write_proportions
 
     show.speak(quiet=quiet, json=json)
     check_file(output, ".csv", ".npy")
@@ -217,7 +229,8 @@ def transform(
     if is_shards(input):
         shards = cast("Shards", read(input, **reading))
         try:
-            found = write_proportions_of_shards(shards, known, output)
+            with adding_to(output.parent):
+                found = write_proportions_of_shards(shards, known, output)
         except ValueError as error:
             raise ValueError(f"{input}: {error}") from error
         _tell_applied(input, output, len(shards), known, *found)
@@ -227,7 +240,9 @@ def transform(
         matched = match_features(counts, known)
     except ValueError as error:
         raise ValueError(f"{input}: {error}") from error
-    write_proportions(proportions_of(known, matched.counts), counts.samples, output, known.labels)
+    proportions = proportions_of(known, matched.counts)
+    with adding_to(output.parent):
+        write_proportions(proportions, counts.samples, output, known.labels)
     empty = matched.counts.facts["empty_samples"]
     _tell_applied(input, output, len(counts), known, matched.missing, matched.unknown, empty)
 
@@ -268,8 +283,8 @@ def shard(
     Broken off, by Ctrl-C, a kill or a full disk, the same command goes on
     after the last finished shard.
     """
-    from unmix.data.read import name_of
-    from unmix.data.shard import shard as make_shards
+    from unmix.io.read import name_of
+    from unmix.io.shard import shard as make_shards
 
     show.speak(quiet=quiet, json=json)
     if output is None:
@@ -316,9 +331,9 @@ def info(
 
     Of data it also says whether they look like counts.
     """
-    from unmix.data.read import is_shards, kind_of
-    from unmix.data.write import MODEL_FILE
-    from unmix.shards import Shards
+    from unmix.counts.shards import Shards
+    from unmix.io.read import is_shards, kind_of
+    from unmix.io.write import MODEL_FILE
 
     show.speak(json=json)
     if file.suffix == ".safetensors" or (file.is_dir() and (file / MODEL_FILE).is_file()):
@@ -381,21 +396,28 @@ def report(
     json: Json = False,
 ) -> None:
     """Write the page of a fit again, from its folder."""
-    from unmix.cli.naming import keep_names, names_of
+    from unmix.cli.fitting import keep_names, names_of
+    from unmix.io.write import MODEL_FILE, adding_to
     from unmix.report import write_report
+    from unmix.storage.files import replacing
 
     show.speak(quiet=quiet, json=json)
-    known = read_model(folder)
     place = folder if folder.is_dir() else folder.parent
     if output is None:
         output = place / "report.html"
     check_file(output, ".html")
-    if names is not None:
-        known = known.with_names(names_of(names, known))
-        keep_names(known, folder)
-    write_report(known, output, title=title, **answers_in(place))  # type: ignore[arg-type]
+    with adding_to(place), adding_to(output.parent):
+        known = read_model(folder)
+        if names is not None:
+            known = known.with_names(names_of(names, known))
+            failed = keep_names(known, folder)
+        with replacing(output, like=place / MODEL_FILE) as temporary:
+            write_report(known, temporary, title=title, **answers_in(place))  # type: ignore[arg-type]
     show.say(f"wrote {output}")
     show.answer({"output": str(output), "bytes": output.stat().st_size})
+    if names is not None and failed:
+        tell_failures(failed, folder)
+        sys.exit(INCOMPLETE)
 
 
 @app.command(epilog=examples("unmix simulate A -o a.npz", "unmix simulate swimmer -o swimmer.npz"))
@@ -406,13 +428,14 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Write a simulated data set."""
-    from unmix.data import datasets
-    from unmix.data.write import write_counts
+    from unmix.io import datasets
+    from unmix.io.write import adding_to, write_counts
 
     show.speak(quiet=quiet, json=json)
     check_file(output, ".npz")
     counts = datasets.swimmer() if name == "swimmer" else datasets.correlated_topics("A" if name == "A" else "B")
-    write_counts(counts, output)
+    with adding_to(output.parent):
+        write_counts(counts, output)
     show.say(f"wrote {output}: {show.described(counts)}")
     show.answer({"output": str(output)} | show.counts_as_json(counts))
 

@@ -5,23 +5,30 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmix.cli import show
 from unmix.registry import WORDS, estimator_class
+from unmix.report.payload import read_names
 
 if TYPE_CHECKING:
     from unmix.analysis.results import Result
-    from unmix.counts import Counts
+    from unmix.counts.counts import Counts
+    from unmix.counts.shards import Shards
+    from unmix.engines import Dask
     from unmix.estimators.base import CountsEstimator
     from unmix.fit import Fit
-    from unmix.shards import Shards
+    from unmix.io.write import Failures
+
 
 INTERRUPTED = 130
+INCOMPLETE = 1  # the model is written, and something beside it is not
 
 
 Model = StrEnum("Model", [(word.replace("-", "_"), word) for word in WORDS])  # type: ignore[misc]
@@ -56,9 +63,7 @@ def estimator_of(model: str, **parameters: Any) -> CountsEstimator:
     kind = estimator_class(WORDS[model])
     known = kind().get_params()
     if unknown := [name for name in parameters if name not in known]:
-        settable = sorted(
-            set(known) - {"callbacks", "engine", "init", "n_components", "n_jobs", "random_state", "verbose"}
-        )
+        settable = sorted(set(known) - {"callbacks", "init", "n_components", "n_jobs", "random_state", "verbose"})
         words = {"n_init": "--starts"}
         raise ValueError(
             f"--model {model} has no parameter {words.get(unknown[0], unknown[0])}; it has {', '.join(settable)}"
@@ -68,22 +73,35 @@ def estimator_of(model: str, **parameters: Any) -> CountsEstimator:
 
 def check_cluster(word: str) -> None:
     """A wrong word is best said before a large file is read; and what passes over a network can be read there."""
-    from unmix.engines.naming import check_word, is_open
+    from unmix.engines.connection import check_address, is_open
 
-    try:
-        check_word(word)
-    except ValueError as error:
-        raise ValueError(str(error).replace("engine=", "--dask ")) from None
+    check_address(word)
     if is_open(word):
         show.note(
-            f"--dask {word}: not encrypted, and whoever reaches the scheduler runs code on it; use tls:// on other networks"
+            f"--dask {word}: neither encrypted nor closed: everyone who reaches the scheduler, on its machine or over a network, "
+            "can run code there as you; use tls://"
         )
+
+
+@contextmanager
+def on_cluster(address: str | None, counts: Counts | Shards) -> Iterator[Dask | None]:
+    """The Dask cluster at an address, for a fit of these shards. What it keeps lies beside them, where all workers see it."""
+    from unmix.engines import connect
+
+    if address is None:
+        yield None
+        return
+    folder = getattr(counts, "folder", None)
+    if folder is None:
+        raise ValueError(f"--dask {address} fits shards, and these counts are in memory; make shards with unmix shard")
+    with connect(address, folder.absolute().with_name(f"{folder.absolute().name}.run")) as engine:
+        yield engine
 
 
 def read_model(path: Path, otherwise: str = "give a fit's folder or its model.safetensors") -> Fit:
     """The model in a file, or in a fit's folder."""
-    from unmix.data.write import MODEL_FILE
     from unmix.fit import load
+    from unmix.io.write import MODEL_FILE
 
     file = path / MODEL_FILE if path.is_dir() else path
     if not file.is_file():
@@ -102,8 +120,8 @@ def fitted(
     """The fit, from the start or from an earlier one, with a checkpoint every so many seconds."""
     from sklearn.exceptions import ConvergenceWarning
 
+    from unmix.counts.shards import Shards
     from unmix.estimators.base import NO_COUNTS
-    from unmix.shards import Shards
     from unmix.solvers import Checkpoint, MeasureKKT
 
     # of shards a residual costs a pass: that of the end will do
@@ -120,8 +138,8 @@ def fitted(
 def write_proportions_of_shards(shards: Shards, known: Fit, output: Path) -> tuple[int, int, int]:
     """Shard by shard, features matched by name; how many of them were missing and unknown, and how many samples are empty."""
     from unmix.analysis.application import proportions_of
-    from unmix.data.match import match_features
-    from unmix.data.write import proportions_file
+    from unmix.io.match import match_features
+    from unmix.io.write import proportions_file
 
     missing = unknown = empty = 0
     with proportions_file(output, len(shards), known.labels) as write:
@@ -137,8 +155,8 @@ def write_proportions_of_shards(shards: Shards, known: Fit, output: Path) -> tup
 def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts | Shards) -> Fit | None:
     """The latest fit in the folder that this command can go on with, which is said. None if there is no fit at all; if none of
     them is of this model and these data, the error says what differs."""
-    from unmix.data.write import CHECKPOINT_FILE, MODEL_FILE
     from unmix.fit import load
+    from unmix.io.write import CHECKPOINT_FILE, MODEL_FILE
 
     files = [file for name in (CHECKPOINT_FILE, MODEL_FILE) if (file := folder / name).is_file()]
     problems = []
@@ -157,42 +175,77 @@ def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts | Shar
     return None
 
 
-def tell_and_write(
-    result: Fit, output: Path, *, force: bool = False, answers: Mapping[str, Result] | None = None, **about: str
+def write_and_tell(
+    result: Fit,
+    output: Path,
+    *,
+    force: bool = False,
+    ask: Callable[[Fit], tuple[dict[str, Result], Failures]] = lambda fit: ({}, {}),
+    **about: str,
 ) -> None:
-    """Show the topics and write the folder, with answers by the names of sections. A fit ended by Ctrl-C is written too, and
-    leaves with 130."""
-    from unmix.analysis.summary import outcome
-    from unmix.cli.answers import files_of
-    from unmix.data.write import CHECKPOINT_FILE, write_fit
+    """Write the model and its tables, show the topics, then add the analyses to `ask` for, pictures and the report.
+    after the model is said, and leaves with 1. A fit ended by Ctrl-C is written too, and leaves with 130."""
+    from unmix.analysis.advice import outcome
+    from unmix.io.write import write_each
     from unmix.report import write_report
 
     result = replace(result, data=result.data | about | {"command": show.command_line()})
+    failed = _keep(result, output, force)
     show.topics(result)
     show.say(outcome(result))
     for text in result.advice():
         show.note(text)
-    answers = answers or {}
+    answers, unanswered = ask(result)
     for text in (text for answer in answers.values() for text in answer.advice()):
         show.note(text)
-    pictures = {
-        "structure.png": lambda path: draw_structure(result, path),
-        "report.html": lambda path: write_report(result, path, **answers),  # type: ignore[arg-type]
-        **files_of(answers),
-    }
-    try:
-        with show.working(f"writing {output}"):
-            write_fit(result, output, pictures=pictures, force=force)
-    except OSError as error:
-        rescue = _rescued(result, output / CHECKPOINT_FILE)
-        raise ValueError(f"{error.filename or output}: {error.strerror or error}; {rescue}") from error
+    with show.working(f"writing {output}"):
+        failed |= write_each(
+            output,
+            files_of(answers)
+            | {
+                "structure.png": lambda path: draw_structure(result, path),
+                "report.html": lambda path: write_report(result, path, **answers),  # type: ignore[arg-type]
+            },
+        )
+    tell_failures(failed, output)
     show.say(f"wrote {output}{os.sep}; open {output / 'report.html'} in a browser")
     if show.Invocation.json:
-        show.answer(show.fit_as_json(result) | {"output": str(output)})
+        show.answer(show.fit_as_json(result) | {"output": str(output), "failed": sorted(failed | unanswered)})
     if result.status == "interrupted":
         several = "starts" in result.data
         show.note("kept the best fit so far" + ("" if several else "; the same command with --resume goes on from it"))
+    problems = [*failed.values(), *unanswered.values()]
+    if result.status == "interrupted" or any(isinstance(problem, KeyboardInterrupt) for problem in problems):
         sys.exit(INTERRUPTED)
+    if problems:
+        sys.exit(INCOMPLETE)
+
+
+def tell_failures(failed: Failures, folder: Path) -> None:
+    """What could not be written beside a fit, one note for each, and one for all that Ctrl-C prevented."""
+    left = [name for name, error in failed.items() if isinstance(error, KeyboardInterrupt)]
+    for name, error in failed.items():
+        if name not in left:
+            problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            show.note(f"{folder / name}: could not be written ({problem}); the model is there")
+    if left:
+        show.note(f"interrupted before {', '.join(left)} in {folder}; the model is there")
+
+
+def _keep(result: Fit, output: Path, force: bool) -> Failures:
+    """Model and tables in the folder; if not even the model can be put there, it is kept as a checkpoint."""
+    from unmix.io.write import CHECKPOINT_FILE, write_fit
+
+    try:
+        with show.working(f"writing {output}"):
+            return write_fit(result, output, force=force)
+    except KeyboardInterrupt:
+        show.note(f"interrupted; {_rescued(result, output / CHECKPOINT_FILE)}")
+        sys.exit(INTERRUPTED)
+    except Exception as error:
+        rescue = _rescued(result, output / CHECKPOINT_FILE)
+        place, problem = getattr(error, "filename", None) or output, getattr(error, "strerror", None) or error
+        raise ValueError(f"{place}: {problem}; {rescue}") from error
 
 
 def _rescued(result: Fit, checkpoint: Path) -> str:
@@ -207,10 +260,162 @@ def _rescued(result: Fit, checkpoint: Path) -> str:
 
 def draw_structure(fit: Fit, path: Path) -> None:
     """The picture that the page shows first."""
-    from unmix.plot.structure import structure
+    from unmix.plot.samples import structure
     from unmix.report.metadata import first_view
 
     figure = structure(fit, **first_view(fit.metadata)).figure.canvas.figure
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # a font without the letter: the tables have it
         figure.savefig(path, dpi=150)
+
+
+# Names of topics from the command line, and into all of a fit's folder.
+
+
+def names_of(text: str, known: Fit) -> list[str]:
+    """ "clock,sun,smoke" for all topics, "2=sun,3=smoke" for some, or a .json or .csv file of such names."""
+    given: Any
+    if text.lower().endswith((".json", ".csv")):
+        given = read_names(Path(text))
+    else:
+        parts = [part.strip() for part in text.split(",")]
+        pairs = [part.partition("=") for part in parts]
+        numbered = all(equals and number.strip().isdigit() for number, equals, _ in pairs)
+        given = {number: name for number, _, name in pairs} if numbered else parts
+    if isinstance(given, list):
+        return given
+    names = [""] * known.n_topics if known.names is None else known.names.tolist()
+    for number, name in given.items():
+        if not str(number).strip().isdigit() or not 1 <= int(number) <= known.n_topics:
+            raise ValueError(f"--names: there is no topic {number}; this fit has topics 1 to {known.n_topics}")
+        names[int(number) - 1] = name
+    return names
+
+
+def keep_names(known: Fit, path: Path) -> Failures:
+    """A fit whose topics have new names, in place of the old one: its file, or all tables and pictures of its folder. Analyses
+    stay: they are of the same topics. What could not be written is returned."""
+    from unmix.io.write import write_each, write_fit
+
+    if not path.is_dir():
+        known.save(path, resumable=True)
+        return {}
+    failed = write_fit(known, path, answers=True)
+    return failed | write_each(path, {"structure.png": partial(draw_structure, known)})
+
+
+# What a fit's folder may hold besides the fit: answers to further questions, each with its file and a section of the page.
+
+RUNS = 20  # of --stability, unless told
+
+
+def check_answerable(counts: Counts | Shards, topics: int, *, differences: bool, stability: bool) -> None:
+    """What cannot be answered is best said before the fit."""
+    from unmix.counts.shards import Shards
+
+    for asked, option in ((differences, "--differences"), (stability, "--stability")):
+        if asked and isinstance(counts, Shards):
+            raise ValueError(f"{option} is for counts in memory, and these are shards; leave it out")
+    if differences and topics < 2:
+        raise ValueError("--differences compares topics, and there is one only; leave it out, or fit at least 2")
+
+
+def answers_to(
+    result: Fit,
+    counts: Any,
+    estimator: CountsEstimator,
+    *,
+    differences: bool,
+    stability: bool,
+    freedom: bool,
+    runs: int = RUNS,
+) -> tuple[dict[str, Result], Failures]:
+    """Analyses of a fit that is written, by the names of sections; and those that failed or that Ctrl-C prevented, noted."""
+    from unmix import analysis
+
+    asked: dict[str, tuple[str, Callable[[], Result]]] = {}
+    if differences:
+        asked["differences"] = (
+            "comparing topics",
+            lambda: analysis.differences(result, counts, n_jobs=estimator.n_jobs),
+        )
+    if stability:
+        asked["stability"] = ("fitting halves of the counts", lambda: _stability(result, counts, estimator, runs))
+    if freedom:
+        asked["freedom"] = ("looking for other factors with the same rates", lambda: analysis.freedom(result))
+    found: dict[str, Result] = {}
+    failed: Failures = {}
+    for name, (doing, answer) in asked.items():
+        try:
+            with show.working(doing):
+                found[name] = answer()
+        except KeyboardInterrupt as error:
+            missing = [name for name in asked if name not in found]
+            show.note(f"interrupted: the fit is kept, without --{' and --'.join(missing)}")
+            return found, failed | dict.fromkeys(missing, error)
+        except Exception as error:
+            failed[name] = error
+            show.note(f"--{name} failed ({error}); the fit is kept")
+    return found, failed
+
+
+def _stability(result: Fit, counts: Any, estimator: CountsEstimator, runs: int) -> Result:
+    """Runs start from scratch, wherever the fit itself began, and say nothing on their way."""
+    from sklearn.base import clone
+    from sklearn.exceptions import ConvergenceWarning
+
+    from unmix.analysis import stability
+
+    init = getattr(estimator, "init", "auto")
+    plain = clone(estimator).set_params(
+        callbacks=(), verbose=False, **({} if isinstance(init, str) else {"init": "auto"})
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # its advice says so
+        return stability(counts, result.n_topics, runs, estimator=plain, reference=result)
+
+
+def answers_in(folder: Path) -> dict[str, Result]:
+    """Those that were kept in a fit's folder."""
+    from unmix.analysis import Differences, Freedom, Stability
+    from unmix.io.write import ANSWER_FILES
+
+    kinds: dict[str, type[Result]] = {"differences": Differences, "stability": Stability, "freedom": Freedom}
+    files = {name: folder / file for name, file in ANSWER_FILES.items()}
+    return {name: kinds[name].load(file) for name, file in files.items() if file.is_file()}
+
+
+def files_of(answers: Mapping[str, Any]) -> dict[str, Callable[[Path], None]]:
+    """Names of files, and what writes them to a path."""
+    from unmix import plot
+    from unmix.cli.analyses import files_of as of_differences
+    from unmix.cli.analyses import picture
+    from unmix.io.write import ANSWER_FILES
+
+    files: dict[str, Callable[[Path], None]] = {ANSWER_FILES[name]: found.save for name, found in answers.items()}
+    if "differences" in answers:
+        files |= of_differences(answers["differences"])
+    if "stability" in answers:
+        files["stability.csv"] = partial(_write_table, answers["stability"].table)
+        files["stability.png"] = picture(lambda: plot.stability(answers["stability"])[0])  # type: ignore[index]
+    if "freedom" in answers:
+        files["freedom.csv"] = partial(_write_table, answers["freedom"].by_sample)
+    return files
+
+
+def write_page_again(folder: Path, known: Fit) -> None:
+    """The page in the folder of this very model, with all answers that lie there."""
+    from unmix.io.write import MODEL_FILE
+    from unmix.report import write_report
+
+    if not (folder / "report.html").is_file() or not (folder / MODEL_FILE).is_file():
+        return
+    there = read_model(folder)
+    if there.L.shape == known.L.shape and bool((there.L == known.L).all()):
+        write_report(known, folder / "report.html", **answers_in(folder))  # type: ignore[arg-type]
+
+
+def _write_table(table: Any, path: Path) -> None:
+    from unmix.io.write import write_csv
+
+    write_csv(table, path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import shutil
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast, get_type_hints
 from unmix.cli import options, show
 
 if TYPE_CHECKING:
-    from unmix.counts import Counts
-    from unmix.shards import Shards
+    from unmix.counts.counts import Counts
+    from unmix.counts.shards import Shards
 
 Options = dict[str, tuple[Any, Any]]  # their types and defaults, by their names in `unmix.read`
 
@@ -69,19 +68,19 @@ def _understood(reading: dict[str, Any]) -> dict[str, Any]:
 
 def anndata_contents(path: Path) -> tuple[dict[str, str], list[str]]:
     """The matrices and the columns of obs in an AnnData file; nothing for other files, and for what cannot be opened."""
-    from unmix.data.read import h5ad
+    from unmix.io.read import h5ad
 
     if path.suffix.lower() != ".h5ad" and not (path.is_dir() and h5ad.is_zarr(path)):
         return {}, []
     try:
         return h5ad.contents(path)
-    except (ValueError, OSError, KeyError):
+    except (ValueError, OSError, KeyError, MemoryError):
         return {}, []  # `read` will say what is wrong
 
 
 def read_counts(path: Path, *, aloud: bool = True, **reading: Any) -> Counts:
-    from unmix.data.read import read
-    from unmix.shards import Shards
+    from unmix.counts.shards import Shards
+    from unmix.io.read import read
 
     with show.working(f"reading {path}"):
         counts = read(path, **reading)
@@ -94,39 +93,40 @@ def read_counts(path: Path, *, aloud: bool = True, **reading: Any) -> Counts:
     return counts
 
 
-def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None) -> tuple[Path, Counts | Shards]:
-    """What to fit, and where it was read from: a folder of shards as it is; a file that would not fit into memory as shards that
-    are made of it, beside where the results go."""
-    from unmix.data.read import is_shards, memory_for, name_of, read
-    from unmix.data.shard import shard as make_shards
-    from unmix.memory import available, gigabytes
+def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None) -> tuple[str, Counts | Shards]:
+    """What to fit, and the call in Python that reads it: a folder of shards as it is, and a file whose fit would need more memory
+    than `allowed` (16 GB by default) as shards of it, made in the current folder. Free memory has no say: fits of counts and of
+    shards are two algorithms."""
+    from unmix.base.memory import IN_MEMORY, gigabytes
+    from unmix.io.read import is_shards, memory_for, name_of, read
+    from unmix.io.shard import shard as make_shards
 
     if is_shards(path):
         shards = cast("Shards", read(path, **reading))
         show.say(f"opened {path}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
-        return path, shards
+        return in_python("um.read", [path], reading), shards
     options = {name: value for name, value in reading.items() if name != "snippets"}
-    most = available() if allowed is None else allowed
+    most = IN_MEMORY if allowed is None else allowed
     known = {name: value for name, value in options.items() if name != "metadata"}
     needed, folder = memory_for(path, **known), Path(f"{name_of(path)}.shards")
-    if needed is None or needed <= most or needed / 10 > shutil.disk_usage(".").free:  # shards would not fit either
-        return path, read_counts(path, **reading)
+    if needed is None or needed <= most:
+        return in_python("um.read", [path], reading), read_counts(path, **reading)
     show.say(
-        f"{path} would need {gigabytes(needed)} of memory, {gigabytes(most)} may be taken: making shards of it, {folder}"
+        f"a fit of {path} in memory would need {gigabytes(needed)}, more than {gigabytes(most)}: making shards of it, {folder}"
     )
     if reading["snippets"]:
         show.note("shards keep no beginnings of texts: --snippets is left aside")
     with show.working(f"making {folder}"):
         shards = make_shards(path, folder, **options)
     show.say(f"wrote {folder}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
-    return folder, shards
+    return in_python("um.shard", [path, folder], options), shards
 
 
-def in_python(path: Path, reading: dict[str, Any]) -> str:
-    """The call that reads the same counts; options that were left alone are left out."""
-    from unmix.data.read import read
+def in_python(function: str, paths: list[Path], reading: dict[str, Any]) -> str:
+    """The call that gives the same counts; options at their defaults are left out."""
+    from unmix.io.read import read
 
     usual = inspect.signature(read).parameters
     words = {name: str(value) if isinstance(value, Path) else value for name, value in reading.items()}
     given = [f"{name}={value!r}" for name, value in words.items() if value != usual[name].default]
-    return f"um.read({', '.join([repr(str(path)), *given])})"
+    return f"{function}({', '.join([*(repr(str(path)) for path in paths), *given])})"

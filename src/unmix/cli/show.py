@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +16,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from unmix.memory import gigabytes
-from unmix.words import in_terminal_words, percent, plural, size
+from unmix.base.memory import gigabytes
+from unmix.base.words import in_terminal_words, percent, plural, size
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from unmix.counts import Counts, Names
+    from unmix.base.types import Names
+    from unmix.counts.counts import Counts
+    from unmix.counts.shards import Shards
     from unmix.fit import Fit
-    from unmix.shards import Shards
 
 WORDS_SHOWN = 8
 
@@ -59,8 +60,12 @@ def answer(content: Mapping[str, Any]) -> None:
     if Invocation.json:
         if "notes" in content:
             content = {**content, "notes": [in_terminal_words(text) for text in content["notes"]]}
-        text = json_module.dumps(_finite(content), ensure_ascii=False, indent=2, default=str)
-        console().out("".join(c if c.isprintable() or c == "\n" else json_module.dumps(c)[1:-1] for c in text))
+        plain = not (sys.stdout.encoding or "").lower().startswith("utf")
+        text = json_module.dumps(_finite(content), ensure_ascii=plain, indent=2, default=str)
+        try:
+            print("".join(c if c.isprintable() or c == "\n" else json_module.dumps(c)[1:-1] for c in text), flush=True)
+        except BrokenPipeError:
+            mute(sys.stdout)
 
 
 def _finite(value: Any) -> Any:
@@ -73,11 +78,34 @@ def _finite(value: Any) -> Any:
 
 
 class Terminal(Console):
-    """Goes on in silence where nobody reads any more, as behind `| head -1`: results are written all the same."""
+    """Continues in silence where its text cannot be written: behind `| head -1`, or on a full disk. Results are written."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        try:
+            super().print(*objects, **how)
+        except OSError as error:
+            self.on_broken_pipe()
+            if self.file is not sys.stderr:
+                complain(
+                    f"standard output cannot be written ({error.strerror or error}); the command continues without it"
+                )
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+        mute(self.file)
+
+
+def mute(stream: Any) -> None:
+    """Let what is still to be written to a stream vanish; otherwise Python complains when it ends."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def write_any_text() -> None:
+    """Letters that the encoding of a stream lacks are replaced, in cp1252 or ASCII; they never end a command."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -98,7 +126,8 @@ def note(text: str) -> None:
 
 def complain(text: str) -> None:
     """What was wrong, in one line."""
-    print(f"error: {printable(in_terminal_words(text))}", file=sys.stderr)
+    with suppress(OSError):
+        print(f"error: {printable(in_terminal_words(text))}", file=sys.stderr)
 
 
 def printable(text: str) -> str:
@@ -107,7 +136,7 @@ def printable(text: str) -> str:
 
 
 def described(counts: Counts | Shards) -> str:
-    from unmix.counts import amount
+    from unmix.counts.counts import amount
 
     return f"{size(*counts.shape, text=bool(counts.text))}, {amount(counts.total)} counts"
 
@@ -147,7 +176,7 @@ def last_row(fit: Fit) -> Mapping[str, Any]:
 
 
 def describe_counts(counts: Counts) -> dict[str, str]:
-    from unmix.counts import amount
+    from unmix.counts.counts import amount
 
     n, m = counts.shape
     known = counts.facts
@@ -169,7 +198,7 @@ def describe_shards(shards: Shards) -> dict[str, str]:
     """Without reading more than the first of them."""
     import numpy as np
 
-    from unmix.counts import amount
+    from unmix.counts.counts import amount
 
     n, m = shards.shape
     known, few = shards.facts, shards.take(np.arange(min(n, 4)))
@@ -193,7 +222,7 @@ def describe_shards(shards: Shards) -> dict[str, str]:
 
 
 def describe_fit(fit: Fit) -> dict[str, str]:
-    from unmix.analysis.summary import figures
+    from unmix.analysis.advice import figures
 
     return {
         "model": f"{fit.params.get('model', 'Poisson NMF')} with {plural(fit.n_topics, 'topic')}",

@@ -8,14 +8,14 @@ The result is the same to the last bit.
 
 from typing import TYPE_CHECKING, Any
 
-from unmix.engines.base import Engine, Visit, Visited
+from unmix.engines.base import Engine, Visit, Visited, use_engine
+from unmix.engines.connection import connect
 from unmix.engines.local import Local
-from unmix.engines.using import use_engine
 
 if TYPE_CHECKING:
     from unmix.engines.dask import Dask
 
-__all__ = ["Dask", "Engine", "Local", "Visit", "Visited", "use_engine"]
+__all__ = ["Dask", "Engine", "Local", "Visit", "Visited", "connect", "use_engine"]
 
 
 def __getattr__(name: str) -> Any:

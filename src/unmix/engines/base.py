@@ -7,15 +7,26 @@ shards alone, so they are the same to the last bit whoever made the visits, and 
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
+import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
+import safetensors.numpy
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 
-from unmix.shards import Shards, Tile
-from unmix.types import Record
+from unmix.base.types import Record
+from unmix.counts.shards import Shards, Tile
+from unmix.storage.files import replacing
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -230,3 +241,143 @@ def tree(parts: Iterable[Arrays]) -> Arrays:
     for part in parts:
         sums.add(part)
     return sums.total()
+
+
+# Which engine goes over shards. It changes where and how long a fit runs and never its result, so it is said once, around all
+# that follows, like the number of threads.
+
+_chosen: ContextVar[Engine | None] = ContextVar("engine", default=None)
+
+
+def engine(shards: Shards, n_topics: int) -> Engine:
+    """What was said last, or one of this machine for the occasion; an error if it could not do this fit."""
+    from unmix.engines.local import Local
+
+    chosen = _chosen.get() or Local()
+    chosen.require(shards, n_topics)
+    return chosen
+
+
+@contextmanager
+def use_engine(chosen: Engine) -> Iterator[Engine]:
+    """Fits of shards within its `with` use this engine; `with engine:` says the same of those here.
+
+    Parameters
+    ----------
+    chosen : Engine
+        Who goes over shards.
+
+    Yields
+    ------
+    Engine
+        The same.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> with um.engines.use_engine(um.engines.Local(memory="1GB")):
+    ...     model = um.PoissonNMF(2, max_iter=3, tol=0, random_state=0).fit(um.Shards.of(um.Counts([[1, 0, 2], [0, 3, 0]])))
+    """
+    token = _chosen.set(chosen)
+    try:
+        yield chosen
+    finally:
+        _chosen.reset(token)
+
+
+class Usable:
+    """An engine that is used by fits within its `with`."""
+
+    _uses: list[AbstractContextManager[Any]]
+
+    def __enter__(self) -> Self:
+        use = use_engine(self)  # type: ignore[arg-type]
+        use.__enter__()
+        self.__dict__.setdefault("_uses", []).append(use)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._uses.pop().__exit__(kind, error, trace)
+
+
+# What visits leave, in a folder: a file for every pass and shard, written under a temporary name and renamed.
+
+NAME = re.compile(r"\.?(-?\d{5,})-(\d{6})(-[0-9a-f]{12})?\.safetensors")  # the last part is that of a broken-off write
+
+
+class Kept:
+    """Files `PASS-SHARD.safetensors` in a folder of their own, which is made unless `there` says that it is."""
+
+    def __init__(self, folder: Path, there: bool = False) -> None:
+        self.folder = folder
+        self.saved: set[int] = set()  # passes that a checkpoint may name
+        if not there:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, number: int, i: int) -> Path:
+        return self.folder / f"{number:06d}-{i:06d}.safetensors"
+
+    def write(self, number: int, i: int, left: Arrays, about: dict[str, str] | None = None) -> None:
+        content = safetensors.numpy.save(left, metadata=about)
+        try:
+            with replacing(self.path(number, i)) as temporary:
+                temporary.write_bytes(content)
+        except OSError as error:
+            problem = (
+                f"{error.strerror}: loadings are kept here between passes; give the engine a larger folder, or TMPDIR"
+            )
+            raise OSError(error.errno, problem, str(self.folder)) from error
+
+    def read(self, number: int, i: int) -> Arrays:
+        path = self.path(number, i)
+        try:
+            return safetensors.numpy.load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise ValueError(f"{path}: loadings of pass {number} cannot be read ({error}); start anew") from None
+
+    def about(self, number: int, i: int) -> dict[str, str]:
+        """What was said of a file when it was written; nothing if there is none."""
+        try:
+            with safe_open(self.path(number, i), "np") as file:
+                return file.metadata() or {}
+        except (OSError, SafetensorError):
+            return {}
+
+    def take(self, other: Kept, number: int, i: int) -> None:
+        """A file of another folder: the same one under two names where the file system can, otherwise a copy."""
+        source = other.path(number, i)
+        try:
+            with replacing(self.path(number, i)) as temporary:
+                try:
+                    os.link(source, temporary)
+                except OSError:
+                    shutil.copyfile(source, temporary)
+        except OSError as error:
+            raise ValueError(f"{source}: loadings of pass {number} cannot be read ({error}); start anew") from None
+
+    def keep_only(self, numbers: set[int]) -> None:
+        """Of these passes, and of those of the last checkpoint."""
+        for path in self.folder.iterdir():
+            if (match := NAME.fullmatch(path.name)) and int(match.group(1)) not in numbers | self.saved:
+                path.unlink(missing_ok=True)
+
+    def remove_if_empty(self) -> None:
+        with suppress(OSError):
+            self.folder.rmdir()
+
+
+def cutter(shards: Shards, arrays: Arrays) -> Callable[[int], Arrays]:
+    """From arrays of all samples to those of a shard."""
+    return lambda i: {name: np.ascontiguousarray(array[slice(*shards.bounds(i))]) for name, array in arrays.items()}
+
+
+def digest(arrays: Arrays) -> str:
+    """A checksum of names, types, shapes and bits, whatever file they lie in."""
+    checksum = hashlib.blake2b(digest_size=16)
+    for name in sorted(arrays):
+        array = arrays[name]
+        checksum.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        checksum.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return checksum.hexdigest()

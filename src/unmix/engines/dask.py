@@ -15,15 +15,11 @@ from types import TracebackType
 
 from distributed import Client
 
-from unmix.engines.base import BRANCHES, Arrays, Visit
-from unmix.engines.cluster import Cluster
-from unmix.engines.facts import Facts
-from unmix.engines.files import Kept, cutter, digest
-from unmix.engines.passes import Run
-from unmix.engines.tasks import Pass, read_checked, write_arrays
-from unmix.engines.using import Usable
-from unmix.shards import Shards
-from unmix.types import Record
+from unmix.base.types import Record
+from unmix.counts.shards import Shards
+from unmix.engines.base import BRANCHES, Arrays, Kept, Usable, Visit, cutter, digest
+from unmix.engines.passes import Cluster, Run
+from unmix.engines.tasks import Facts, Pass, read_checked, write_arrays
 
 TASKS_A_WORKER = 4  # at least, where there are shards enough
 DEEPEST = 2  # a task covers at most 8² shards, for little to be lost with it

@@ -21,13 +21,11 @@ from weakref import finalize
 
 import numpy as np
 
-from unmix.engines.base import Arrays, Visit, tree
-from unmix.engines.files import Kept, cutter
-from unmix.engines.using import Usable
+from unmix.base.memory import available, gigabytes, parsed
+from unmix.base.types import Record
+from unmix.counts.shards import Shards, Tile
+from unmix.engines.base import Arrays, Kept, Usable, Visit, cutter, tree
 from unmix.kernels import curvature_size
-from unmix.memory import available, gigabytes, parsed
-from unmix.shards import Shards, Tile
-from unmix.types import Record
 
 AHEAD = 2  # tiles that wait, decoded
 BYTES_A_NONZERO = 12  # of a tile in memory, with its transpose

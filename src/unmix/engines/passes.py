@@ -1,21 +1,141 @@
-"""The tasks of one pass over shards, given to a cluster again and again until there is a result, or no hope of one."""
+"""Who is there: the workers of a Dask cluster, whether they live, and whether they are all alike."""
 
 from __future__ import annotations
 
 import errno
+import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import distributed
-from distributed import Future
+from distributed import Client, Future
 from distributed.client import FutureCancelledError
 from distributed.scheduler import KilledWorker
 
 from unmix.engines.base import BRANCHES, Visit
-from unmix.engines.cluster import Cluster
-from unmix.engines.tasks import Part, Pass, add_all, add_parts, visit_shards
+from unmix.engines.tasks import (
+    Facts,
+    Pass,
+    Visits,
+    add_all,
+    add_parts,
+    difference,
+    facts_of,
+    host_of,
+    visit_shards,
+    worker_facts,
+)
+
+NOTICE = 2.0  # seconds until the client has noticed that a connection is broken
+
+
+class Cluster:
+    """A client, and what is known of the workers behind it. `patience` is how many seconds a worker may say nothing."""
+
+    def __init__(self, client: Client, patience: float) -> None:
+        self.client, self.patience = client, patience
+        self.silent: frozenset[str] = frozenset()
+        self.owners: dict[tuple[int, int], str] = {}  # who visited shards last has them in its cache
+        self._known: frozenset[str] = frozenset()
+
+    @property
+    def address(self) -> str:
+        return str(getattr(self.client.scheduler, "address", None) or self.client._start_arg)
+
+    @contextmanager
+    def reached(self) -> Iterator[None]:
+        """Whatever goes wrong once the scheduler is gone, that is what is said."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, OSError):
+                self._let_notice()
+            self.check_scheduler()
+            raise
+
+    def _let_notice(self) -> None:
+        """A connection may break some time before the client knows that the scheduler is gone."""
+        end = time.monotonic() + NOTICE
+        while self.client.status == "running" and time.monotonic() < end:
+            time.sleep(0.05)
+
+    def check_scheduler(self) -> None:
+        """Waits while the client looks for it; raises if it is gone."""
+        while self.client.status in ("connecting", "closing"):
+            time.sleep(0.1)
+        if self.client.status != "running":
+            raise ConnectionError(
+                f"the Dask scheduler is gone ({self.address}); start the cluster again, and resume from the last checkpoint"
+            ) from None
+
+    def workers(self) -> list[str]:
+        """Addresses of those that have shown signs of life lately; a note is made of the others."""
+        known = self.client.scheduler_info(n_workers=-1)["workers"]
+        seen = {address: worker.get("last_seen", 0.0) for address, worker in known.items()}
+        latest = max(seen.values(), default=0.0)
+        self.silent = frozenset(address for address, at in seen.items() if at < latest - self.patience)
+        if self._known != seen.keys():
+            self._known, self.owners = frozenset(seen), {}  # or those that come would have nothing to do
+        return [address for address in seen if address not in self.silent]
+
+    def busy(self) -> dict[str, int]:
+        """Threads of all workers of a host."""
+        busy: dict[str, int] = {}
+        for address, threads in self.client.nthreads().items():
+            busy[host_of(address)] = busy.get(host_of(address), 0) + threads
+        return busy
+
+    def facts(self, shards: str, folder: Path) -> Facts:
+        """Of this process, once no worker was found to differ. One that comes, or answers, later is looked at with its first
+        task."""
+        wanted, known = facts_of(shards), folder / f"look-{secrets.token_hex(6)}"
+        folder.mkdir(parents=True, exist_ok=True)
+        known.write_bytes(b"")
+        try:
+            there = self._some_workers()
+            told = {address: self._asked(address, shards, folder, known.name) for address in there}
+            self._wait(told)
+            for address, future in told.items():
+                if future.status == "error":
+                    raise ValueError(
+                        f"worker {address} cannot run unmix {wanted.version} ({future.exception()!r}); install it there"
+                    )
+                if future.status == "finished" and (here := future.result()) != wanted:
+                    raise ValueError(f"worker {address} {here if isinstance(here, str) else difference(here, wanted)}")
+        finally:
+            known.unlink(missing_ok=True)
+        return wanted
+
+    def _asked(self, address: str, shards: str, folder: Path, known: str) -> Future:
+        asked = worker_facts, shards, str(folder), known
+        return self.client.submit(*asked, workers=[address], pure=False, priority=10)
+
+    def _wait(self, told: dict[str, Future]) -> None:
+        """For those that live, and not for ever."""
+        now = time.monotonic()
+        end, look = now + max(self.patience, 10), now + 1
+        waiting = list(told)
+        while waiting and now < end:
+            time.sleep(0.01)
+            waiting, now = [address for address in waiting if not told[address].done()], time.monotonic()
+            if now > look:
+                there, look = self.workers(), now + 1
+                waiting = [address for address in waiting if address in there]
+
+    def _some_workers(self) -> list[str]:
+        end = time.monotonic() + self.patience
+        while not (there := self.workers()):
+            if time.monotonic() > end:
+                raise ConnectionError(f"the Dask cluster at {self.address} has no workers; start some")
+            time.sleep(0.1)
+        return there
+
+
+# The tasks of one pass over shards, given to a cluster again and again until there is a result, or no hope of one.
 
 TRIES = 5  # in each of which Dask itself gives a task to several workers
 LOOK = 5.0  # seconds between two looks at the workers, at most
@@ -46,14 +166,14 @@ class Run:
         self.attempt = self.failures = 0
         self.ended: dict[str, int] = {}  # workers, by the task that they died of
 
-    def result(self) -> Part:
+    def result(self) -> Visits:
         root: Future | None = None
         try:
             while True:
                 root = self._submitted()
                 part = self._wait(root)
                 root.release()
-                if isinstance(part, Part):
+                if isinstance(part, Visits):
                     self._remember(part)
                     self._release()
                     return part
@@ -109,12 +229,12 @@ class Run:
     def _key(self, name: str) -> str:
         return f"unmix-{name}-{self.about.token}-{self.attempt}"
 
-    def _wait(self, root: Future) -> Part | Exception:
+    def _wait(self, root: Future) -> Visits | Exception:
         """The result, or what came in between."""
         silent, last_seen = self.cluster.silent, time.monotonic()
         while True:
             try:
-                part: Part = root.result(timeout=max(min(self.cluster.patience / 4, LOOK), 0.1))
+                part: Visits = root.result(timeout=max(min(self.cluster.patience / 4, LOOK), 0.1))
                 return part
             except Exception as error:
                 if not isinstance(error, distributed.TimeoutError) or root.status not in ("pending", "finished"):
@@ -165,7 +285,7 @@ class Run:
         who = self.client.who_has(futures) if futures else {}
         return {future.key for future in futures if set(who.get(future.key, ())) <= self.cluster.silent}
 
-    def _remember(self, part: Part) -> None:
+    def _remember(self, part: Visits) -> None:
         """Who visited what."""
         spans = [span for group in self.groups for span in group.spans]
         for span, name in zip(spans, part.workers, strict=True):

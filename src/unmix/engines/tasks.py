@@ -1,10 +1,9 @@
-"""What workers do: functions of files and plain values that leave files. Whoever does them, and however often, leaves the same.
-
-Names and checksums travel, and sums between workers; counts and loadings never do.
-"""
+"""What must be alike wherever a fit runs, for its bits to be: the library, the instruction set, the shards. And a canary, which
+catches what nobody thought of: a small problem whose result is compared bit by bit."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,12 +19,77 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from unmix.engines.base import Arrays, Tree, Visit, added
-from unmix.engines.facts import Facts, difference, facts_of
-from unmix.engines.files import Kept, digest
-from unmix.files import replacing
-from unmix.shards import Shards
-from unmix.threads import available, use_threads
+from unmix import __version__, kernels
+from unmix.base.threads import available, use_threads
+from unmix.base.types import CSR, Floats
+from unmix.counts.shard_files import MANIFEST
+from unmix.counts.shards import Shards, Tile, splitmix64
+from unmix.counts.sides import FeatureSums, Sides, column_sums
+from unmix.engines.base import Arrays, Kept, Tree, Visit, added, digest
+from unmix.storage.files import replacing
+
+
+class Facts(NamedTuple):
+    version: str
+    isa: str
+    canary: str
+    manifest: str  # checksum
+
+
+def facts_of(shards: str) -> Facts:
+    """Of this process, and of the shards as it sees them."""
+    manifest = Path(shards) / MANIFEST
+    try:
+        content = manifest.read_bytes()
+    except OSError as error:
+        raise ValueError(f"cannot see {manifest} ({error.strerror})") from None
+    return Facts(__version__, kernels.isa, canary(), hashlib.sha256(content).hexdigest())
+
+
+def difference(here: Facts, wanted: Facts) -> str:
+    """In words, and what to do."""
+    if here.version != wanted.version:
+        return f"has unmix {here.version}, not {wanted.version}; install the same version everywhere"
+    if here.manifest != wanted.manifest:
+        return "sees other shards in this folder; give one that all machines share"
+    if here.isa != wanted.isa:
+        least = _least(here, wanted)
+        return f"computes with {here.isa}, not {wanted.isa}; use machines of one kind, or set UNMIX_ISA={least} on all"
+    return "gives other bits for the same small problem; use machines of one kind, and the same libraries"
+
+
+def _least(*facts: Facts) -> str:
+    order = ["baseline", "avx2", "avx512"]
+    return min((fact.isa for fact in facts), key=lambda isa: order.index(isa) if isa in order else 0)
+
+
+@cache
+def canary() -> str:
+    """A hash of what a Newton half-step, the sums for the factors, and the step they allow make of 200 × 500 counts."""
+    n, m, K = 200, 500, 11
+    noise = splitmix64(np.arange(n * m, dtype=np.uint64)).reshape(n, m)
+    counts = np.where(noise % np.uint64(16) == 0, 1 + (noise >> np.uint64(32)) % np.uint64(9), 0)
+    counts[np.arange(n), np.arange(n)] = 2
+    rows, columns = np.nonzero(counts)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))]).astype(np.int64)
+    sides = Sides(Tile(0, (n, m), CSR(indptr, columns.astype(np.int32), counts[rows, columns].astype(np.uint16))))
+    L, F = _positive(n, K, 1), _positive(m, K, 2)
+    moved, measured = sides.left.update("newton", F, L, measure=True, rounds=3, tolerance=0.0)
+    sums = FeatureSums.zeros(m, K)
+    sides.right.add_sums(moved, F, sums)
+    stepped = sums.step(F, column_sums(moved), counts.sum(axis=0).astype(np.float64), None)
+    numbers = (moved, np.array(measured), *sums, stepped)
+    return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in numbers)).hexdigest()[:16]
+
+
+def _positive(rows: int, columns: int, seed: int) -> Floats:
+    numbers = np.arange(rows * columns, dtype=np.uint64) + np.uint64(seed << 32)
+    return ((splitmix64(numbers) >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 0.01).reshape(rows, columns)
+
+
+# What workers do: functions of files and plain values that leave files. Whoever does them, and however often, leaves the same.
+#
+# Names and checksums travel, and sums between workers; counts and loadings never do.
 
 WAIT = 30.0  # seconds for a file that another machine wrote to be seen here
 
@@ -54,7 +118,7 @@ class Pass:
         return Path(self.folder) / f"sums-{self.token}.safetensors"
 
 
-class Part(NamedTuple):
+class Visits(NamedTuple):
     """Of some shards that follow each other: their sums, the checksums of what was left, and who did it."""
 
     sums: Arrays
@@ -64,7 +128,7 @@ class Part(NamedTuple):
 
 def visit_shards(
     about: Pass, visit: Visit, first: int, last: int, expected: Sequence[str], after: int | None = None
-) -> Part:
+) -> Visits:
     """A visit to each of these shards. `expected` are checksums of what the pass before left there, as far as they are known;
     `after` is the shard that this worker is likely to be given next."""
     with _naming_worker():
@@ -85,18 +149,18 @@ def visit_shards(
                 if about.after is not None:
                     left.append(_leave(kept, about, i, visited.left, visited.sums))
                 tree.add(visited.sums)
-        return Part(tree.total(), left, [worker_name()])
+        return Visits(tree.total(), left, [worker_name()])
 
 
-def add_parts(*parts: Part) -> Part:
+def add_parts(*parts: Visits) -> Visits:
     """In their order. Inputs belong to Dask, which may need them again."""
     sums = {name: array.copy() for name, array in parts[0].sums.items()}
     for part in parts[1:]:
         sums = added(sums, part.sums)
-    return Part(sums, [sha for part in parts for sha in part.left], [name for part in parts for name in part.workers])
+    return Visits(sums, [sha for part in parts for sha in part.left], [name for part in parts for name in part.workers])
 
 
-def add_all(about: Pass, *parts: Part) -> Part:
+def add_all(about: Pass, *parts: Visits) -> Visits:
     """The last sums of a pass, which go to a file: so they are not sent through the scheduler."""
     with _naming_worker():
         whole = add_parts(*parts)
@@ -153,7 +217,7 @@ def read_checked(path: Path, expected: str | None) -> Arrays:
 def write_arrays(path: Path, arrays: Arrays) -> str:
     """The checksum."""
     with replacing(path) as temporary:
-        safetensors.numpy.save_file(arrays, temporary)
+        temporary.write_bytes(safetensors.numpy.save(arrays))  # which says a full disk as an OSError
     return digest(arrays)
 
 

@@ -11,33 +11,34 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
-from unmix import memory
-from unmix.counts import Counts, CountsLike
+from unmix.base import memory
+from unmix.base.threads import use_threads
+from unmix.base.types import Factor, Floats, Pair, Seed
+from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.shards import Shards
 from unmix.estimators import streamed
 from unmix.estimators.base import Init, generator
-from unmix.estimators.posterior import PosteriorEstimator
+from unmix.estimators.variational import PosteriorEstimator
 from unmix.fit import Fit
 from unmix.kernels.sampling import seeds
-from unmix.models.allocating import AllocationTask, Labelled, check_labels
-from unmix.models.allocation import Allocation, matched_quantile
-from unmix.models.poisson import check_factors
+from unmix.models.allocation import Allocation, AllocationTask, Labelled, check_labels, matched_quantile
+from unmix.models.poisson import check_factors, poisson_to_topics
 from unmix.models.problem import Problem
-from unmix.models.topics import poisson_to_topics
-from unmix.shards import Shards
 from unmix.solvers import EM, Alternate, Extrapolate, Newton, run
 from unmix.solvers import init as starts
+from unmix.solvers.allocation import ICM, FactoredBLD, FreeBLD, labels_by_shares, rounded, shares
 from unmix.solvers.base import AnySolver
-from unmix.solvers.bld import FactoredBLD, FreeBLD, shares
-from unmix.solvers.diagnostics import Diagnostics
-from unmix.solvers.gibbs import Gibbs, diagnostics, samples_table
-from unmix.solvers.icm import ICM
-from unmix.solvers.labels import labels_by_shares, rounded
-from unmix.solvers.run import Callback, Phase
+from unmix.solvers.run import Callback, Phase, Session
+from unmix.solvers.sampling import (
+    Diagnostics,
+    Evidence,
+    Gibbs,
+    diagnostics,
+    exact_evidence,
+    samples_table,
+    smc_evidence,
+)
 from unmix.solvers.search import Search, search
-from unmix.solvers.session import Session
-from unmix.solvers.smc import Evidence, exact_evidence, smc_evidence
-from unmix.threads import use_threads
-from unmix.types import Factor, Floats, Pair, Seed
 
 METHODS = ("bld", "gibbs", "icm")
 CANDIDATES = 4  # maximum-likelihood fits to choose a start from

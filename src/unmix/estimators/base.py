@@ -1,4 +1,8 @@
-"""What every estimator here shares: scikit-learn's conventions, the check of data and parameters, and the closing words."""
+"""Counts that are not in memory yet: an AnnData whose matrix lies in a file, or a dask array.
+
+They are read whole if a fit needs at most 16 GB, and otherwise fitted as shards in a temporary folder. Fits of counts and of
+shards are two algorithms, so the size of the data decides, never what happens to be free.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,16 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from inspect import signature
 from numbers import Integral, Real
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -21,19 +29,148 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
-from unmix.counts import Counts, CountsLike
-from unmix.engines.naming import check_word, named_engine
-from unmix.estimators import lazy
-from unmix.estimators.starts import best_of
+from unmix.base.memory import BYTES_PER_NONZERO, IN_MEMORY, gigabytes, require
+from unmix.base.threads import use_threads
+from unmix.base.types import WIDEST, Floats, Record, Seed, as_plain, order_by_name
+from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.shards import Shards
 from unmix.fit import Fit
+from unmix.models.matching import match_to_first
 from unmix.registry import STARTS
-from unmix.shards import Shards
 from unmix.solvers import ProgressBar
 from unmix.solvers.online import Online, Stream
-from unmix.solvers.run import Callback, Phase, restored, resume, run_phases
-from unmix.solvers.session import Counters, Session
-from unmix.threads import use_threads
-from unmix.types import Floats, Record, Seed
+from unmix.solvers.run import REMEDY, Callback, Counters, Phase, Session, restored, resume, run_phases
+from unmix.storage.schema import TEXT
+
+
+@contextmanager
+def fitting(X: Any) -> Iterator[Any]:
+    """What to fit: X itself, or as long as this lasts `Shards` of it, if it is not in memory and too large for it."""
+    if fits_in_memory(needed := memory_of(X)):
+        yield X
+        return
+    with temporary_shards(X, needed) as shards:
+        yield shards
+
+
+def fits_in_memory(needed: float) -> bool:
+    """Whether a fit of so many bytes is one in memory; an error if it is, and the memory is not free."""
+    if needed > IN_MEMORY:
+        return False
+    require(needed, "a fit of these counts in memory", "write them with unmix.shard, and fit the shards")
+    return True
+
+
+@contextmanager
+def temporary_shards(source: Any, needed: float, **options: Any) -> Iterator[Any]:
+    """`unmix.shard` into a folder that goes in the end, and a word about it."""
+    import unmix
+
+    with TemporaryDirectory(prefix="unmix-") as folder:
+        warnings.warn(
+            f"a fit of these counts in memory would need {gigabytes(needed)}, more than {gigabytes(IN_MEMORY)}: they are written "
+            f"as shards to a temporary folder, {folder}, and fitted from there; unmix.shard keeps them for the next time",
+            UserWarning,
+            stacklevel=6,
+        )
+        yield unmix.shard(source, Path(folder) / "counts.shards", **options)
+
+
+def layer_names(adata: Any) -> list[str]:
+    """The layers that have a name; from anndata 0.13 on X is among the layers too, as None."""
+    return [name for name in adata.layers if name is not None]
+
+
+def memory_of(X: Any) -> float:
+    """Bytes of a fit of counts that are not in memory yet; 0 for all others."""
+    matrix = X.X if is_anndata(X) else X
+    if hasattr(matrix, "group") and "data" in matrix.group:  # a sparse matrix in a file
+        return float(BYTES_PER_NONZERO * matrix.group["data"].shape[0])
+    if type(matrix).__module__.partition(".")[0] in ("dask", "h5py", "zarr") and hasattr(matrix, "shape"):
+        return float(BYTES_PER_NONZERO * np.prod(matrix.shape, dtype=float))  # at most
+    return 0.0
+
+
+def counts_of(adata: Any) -> Counts:
+    """X of an AnnData, with names and obs."""
+    matrix = adata.X
+    if matrix is None:
+        raise ValueError("this AnnData has no X; give one of its layers, such as adata.layers['counts']")
+    matrix = matrix.to_memory() if hasattr(matrix, "to_memory") else matrix.compute() if is_dask(matrix) else matrix
+    matrix = matrix if sp.issparse(matrix) else np.asarray(matrix)
+    return Counts(matrix, samples=adata.obs_names, features=adata.var_names, metadata=adata.obs)
+
+
+def is_anndata(X: Any) -> bool:
+    return type(X).__module__.partition(".")[0] == "anndata" and hasattr(X, "obs_names")
+
+
+def is_dask(X: Any) -> bool:
+    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "rechunk")
+
+
+# The best of several fits, each from a start of its own, and how far apart they end.
+#
+# The first start is that of the fit without `n_init`, so that more starts are never worse; seeds of the others come from it.
+# They run one after the other, each with all threads. The spread says what the data leave open: with P_s the proportions of
+# start s, its topics matched with those of the best, b,
+#
+#     difference_s = mean_ik |P_s,ik − P_b,ik|
+
+
+def generators(first: np.random.Generator, n: int) -> list[np.random.Generator]:
+    """The random numbers of n starts: those of a single fit, and others that follow from them."""
+    seeds = deepcopy(first).integers(2**63, size=n - 1)
+    return [first, *(np.random.default_rng(int(seed)) for seed in seeds)]
+
+
+def best_of(model: Any, counts: Any, first: np.random.Generator, n: int) -> tuple[Any, Fit]:
+    """The estimator that ended highest, and its fit, with the spread of all in `data["starts"]`.
+
+    Ctrl-C, and a callback that says stop, end the start under way; the best so far is then kept, as interrupted.
+    """
+    ended: list[Any] = []
+    stopped = False
+    for rng in generators(first, n):
+        one = type(model)(**model.get_params(deep=False) | {"n_init": 1, "random_state": rng})
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # told of the best one, in the end
+                ended.append(one.fit(counts))
+        except KeyboardInterrupt:
+            if not ended:
+                raise
+            stopped = True
+        stopped = stopped or ended[-1].result_.status == "interrupted"
+        if stopped:
+            break
+    best = max(ended, key=lambda one: objective_of(one.result_))  # of equals the first
+    spread = spread_of([one.result_ for one in ended], ended.index(best))
+    fit: Fit = replace(best.result_, data=best.result_.data | {"starts": spread})
+    return best, replace(fit, status="interrupted") if stopped else fit
+
+
+def objective_of(fit: Fit) -> float:
+    return float(fit.trace["objective"].iloc[-1])
+
+
+def spread_of(fits: list[Fit], best: int) -> Record:
+    """What `Fit.starts` shows: of each start how high it ended, and how far from the best."""
+    others = [fits[best], *fits]
+    orders = match_to_first(np.stack([fit.topics for fit in others]))[1:]
+    return {
+        "objective": [objective_of(fit) for fit in fits],
+        "loglik": [fit.loglik for fit in fits],
+        "iterations": [int(fit.trace["iteration"].iloc[-1]) for fit in fits],
+        "status": [fit.status for fit in fits],
+        "difference": [
+            float(np.abs(fit.proportions[:, order] - fits[best].proportions).mean())
+            for fit, order in zip(fits, orders, strict=True)
+        ],
+    }
+
+
+# What every estimator here shares: scikit-learn's conventions, the check of data and parameters, and the closing words.
 
 Init = str | tuple[ArrayLike, ArrayLike] | Fit
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -44,7 +181,7 @@ NO_COUNTS = (
     "of the values are not whole numbers, as after tf-idf, logarithms or normalisation; unmix models counts: give those"
 )
 SMOOTHING = 1e-3  # of the overall frequencies of features, in predictions
-MAY_CHANGE = {"engine", "max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
+MAY_CHANGE = {"max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
 
 
 class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
@@ -180,7 +317,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         >>> um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_.status
         'converged'
         """
-        with lazy.fitting(X) as counts:
+        with fitting(X) as counts:
             return self._fit(counts, None)
 
     def resume(self, X: CountsLike | Shards, fit: Fit) -> Self:
@@ -217,7 +354,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         >>> whole.resume(X, half).result_.loglik == whole.fit(X).result_.loglik
         True
         """
-        with lazy.fitting(X) as counts:
+        with fitting(X) as counts:
             return self._fit(counts, fit)
 
     def _fit(self, X: CountsLike | Shards, resume_from: Fit | None) -> Self:
@@ -233,7 +370,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
                 return self
         elif self._starts() > 1:
             return self._fit_often(counts)
-        with use_threads(self.n_jobs), named_engine(getattr(self, "engine", None), counts) as named:
+        with use_threads(self.n_jobs):
             task = self._task(counts)
             session = Session(task, self._about(), generator(self.random_state))
             phases = self._phases(task, session)
@@ -247,8 +384,6 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             for callback in self.callbacks:
                 if hasattr(callback, "end"):
                     callback.end(result)
-            if named is not None and not resumable:
-                named.forget()
         self._learn(state)
         self._keep(result)
         return self
@@ -281,7 +416,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         if state is None:
             phase, state, note = self._start(task, phases, session.rng)
         elif isinstance(self.init, Fit):
-            session.heaviest_first = bool((self.init.state or {})["session"]["heaviest_first"])
+            session.heaviest_first = bool((self.init.state or {}).get("session", {}).get("heaviest_first"))
         session.record(state, "start", note)
         session.counters = Counters(phase.name)
         return state
@@ -410,7 +545,8 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             warnings.filterwarnings(
                 "ignore", "[0-9]+ features with counts have no weight"
             )  # they are predicted all the same
-            return unmix.analysis.perplexity(self, counts, held_out=held_out, smoothing=smoothing, rng=rng)
+            found = unmix.analysis.perplexity(self, counts, held_out=held_out, smoothing=smoothing, rng=rng)
+        return checked_finite(found, "perplexity") if smoothing > 0 else found
 
     @property
     def components_(self) -> Floats:
@@ -460,13 +596,16 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
 
     def _checked_counts(self, X: CountsLike | Shards, *, reset: bool) -> Any:
         """`Counts` or `Shards`. `reset` when fitting: then features are learned, and data that cannot be fitted are refused."""
-        X = lazy.counts_of(X) if lazy.is_anndata(X) else X
+        X = counts_of(X) if is_anndata(X) else X
         counts = self._counts(X)
         if reset or not self._names_from_counts(X):
             _check_feature_names(self, X, reset=reset)
         _check_n_features(self, counts.csr if isinstance(X, Counts) else X, reset=reset)
         if not reset:
             self._check_same_features(counts)
+        if reset and counts.text is not None:
+            folder = f"{counts.folder}: " if isinstance(counts, Shards) and counts.folder is not None else ""
+            TEXT(as_plain(counts.text), f"{folder}text (how words were counted)")
         if reset and counts.total == 0:
             raise ValueError("the matrix holds no counts at all (every entry is zero); there is nothing to fit")
         if reset and min(counts.shape) < self.n_components:
@@ -485,14 +624,8 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
 
     def _check_same_features(self, counts: Counts | Shards) -> None:
         """Names on both sides must agree: the same counts in another order would be wrong loadings, silently."""
-        known, new = self.result_.features, counts.features
-        if known is None or new is None or np.array_equal(known, new):
-            return
-        place = int(np.flatnonzero(known != new)[0])
-        same = "the same in another order; reorder" if set(known) == set(new) else "others; choose"
-        raise ValueError(
-            f"feature {place} is {str(new[place])!r} and the model's is {str(known[place])!r}: the names are {same} them first"
-        )
+        fit = self.result_
+        order_by_name("feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1]))
 
     def _possible(self, counts: Counts, aloud: bool = True) -> Counts:
         """Without counts in features that no topic has: given the fitted factors they are impossible."""
@@ -512,10 +645,8 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         """What a `Fit` remembers of the parameters."""
         about: Record = {"model": type(self).__name__}
         for name, value in self.get_params().items():
-            if name == "engine":  # names machines, and says nothing of the result
-                continue
-            if isinstance(value, str | bool | Integral | Real):
-                about[name] = value.item() if isinstance(value, np.generic) else value
+            if isinstance(value, str | bool | np.bool_ | Integral | Real):
+                about[name] = as_plain(float(value) if not isinstance(value, str | Integral | np.bool_) else value)
             elif (
                 isinstance(value, list | tuple | np.ndarray)
                 and name not in ("callbacks", "init")
@@ -559,7 +690,9 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
                     "give the same parameters, or start anew"
                 )
         if X.facts["checksum"] != fit.data.get("checksum"):
-            raise ValueError("the fit to go on with is of other data; give the same data, or start anew")
+            raise ValueError("the fit to go on with is of other data; give the same data, or start again without it")
+        order_by_name("sample", (fit.samples, len(fit.L)), (X.samples, X.shape[0]))
+        order_by_name("feature", (fit.features, len(fit.F)), (X.features, X.shape[1]))
         if fit.status == "interrupted" and "starts" in fit.data:
             raise ValueError(
                 f"the fit to go on with is the best of {len(fit.starts)} of n_init={self.n_init} starts, and the others are not "
@@ -603,14 +736,18 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             raise ValueError(f"n_components={self.n_components!r}; give a whole number of topics >= 1")
         for name, least in {"max_iter": 1, "n_init": 1, **whole}.items():
             value = getattr(self, name)
-            if not isinstance(value, Integral) or value < least:
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name}={value!r}; give a whole number >= {least}")
+        for name, value in self.get_params(deep=False).items():
+            if isinstance(value, Integral) and abs(int(value)) >= WIDEST:
+                raise ValueError(
+                    f"{name} has more than 128 bits, which no file of a fit can hold; give a smaller number"
+                )
         if not isinstance(self.tol, Real) or not self.tol >= 0:
             raise ValueError(f"tol={self.tol!r}; give a number >= 0")
         is_pair = isinstance(self.init, tuple | list) and len(self.init) == 2
         if not (isinstance(self.init, Fit) or is_pair or (isinstance(self.init, str) and self.init in STARTS)):
             raise ValueError(f"init={self.init!r}; choose one of {', '.join(STARTS)}, a pair (L0, F0), or a Fit")
-        check_word(getattr(self, "engine", None))
         if not isinstance(getattr(self, "online", None), Online | None):
             raise ValueError(f"online={self.online!r}; give None or unmix.Online(batch_size=...)")
 
@@ -618,6 +755,15 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
 def where_online(method: Method) -> Method:
     """A method that an estimator has only where its parameters allow for online learning. `available_if` forgets its type."""
     return available_if(lambda self: self._check_online() is None)(method)
+
+
+def checked_finite(values: Any, what: str) -> Any:
+    """Numbers of an answer, or an error if one is not finite."""
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"the {what} would not be finite: these counts are too large or too small for this fit. {REMEDY}"
+        )
+    return values
 
 
 def check_smoothing(smoothing: float) -> None:

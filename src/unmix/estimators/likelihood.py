@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from numbers import Real
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
@@ -15,29 +17,34 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from unmix import solvers
-from unmix.counts import Counts, CountsLike
-from unmix.engines.using import engine
+from unmix.base.threads import use_threads
+from unmix.base.types import Factor, Floats, Pair, Seed, as_names
+from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.shards import Shards
+from unmix.engines.base import engine
 from unmix.estimators import streamed
-from unmix.estimators.base import SMOOTHING, CountsEstimator, Init, check_smoothing, generator, where_online
+from unmix.estimators.base import (
+    SMOOTHING,
+    CountsEstimator,
+    Init,
+    check_smoothing,
+    checked_finite,
+    generator,
+    where_online,
+)
 from unmix.fit import Fit
-from unmix.models.poisson import check_factors, logliks
+from unmix.models.poisson import check_factors, frequencies, logliks, poisson_to_topics, with_background
 from unmix.models.priors import Dirichlet, Gamma
-from unmix.models.problem import Problem, State, drop_negligible
-from unmix.models.sparse import Sparsity
+from unmix.models.problem import Problem, Sparsity, State, drop_negligible
 from unmix.models.streaming import StreamedProblem
-from unmix.models.topics import frequencies, poisson_to_topics, with_background
 from unmix.registry import SOLVERS, named
-from unmix.shards import Shards
-from unmix.solvers import EM, Alternate, Extrapolate, run
+from unmix.solvers import EM, PLSA, Alternate, Extrapolate, run
 from unmix.solvers import init as starts
 from unmix.solvers.base import AnySolver, Solver
+from unmix.solvers.joint import SparseL1, SparseL2
 from unmix.solvers.online import Online, OnlineEM, spread, start_weight
-from unmix.solvers.refine import Refine
-from unmix.solvers.run import Callback, Phase
-from unmix.solvers.search import Search, Searching, search
-from unmix.solvers.session import COLUMNS, Session
-from unmix.threads import use_threads
-from unmix.types import Factor, Floats, Pair, Seed, as_names
+from unmix.solvers.run import COLUMNS, Callback, Phase, Session
+from unmix.solvers.search import Refine, Search, Searching, search
 
 PREFIT = Alternate(EM())
 
@@ -81,10 +88,6 @@ class PoissonNMF(CountsEstimator):
         `solver`. `partial_fit` learns from one batch after the other.
     n_jobs : int, default=None
         Threads; None or −1 for all available cores. The result does not depend on it.
-    engine : str, default=None
-        Who goes over `Shards`: None for this machine, or the one of `with unmix.engines.…`; a Dask cluster by the address of
-        its scheduler (`"tcp://…"`, `"tls://…"`), its scheduler file (.json), or "local:2" for two processes here. The result
-        does not depend on it.
     dtype : str, default="float64"
         "float64", or "float32" to store the factors in half the memory (sums and objective stay in double precision).
     random_state : int, Generator or RandomState, default=None
@@ -139,7 +142,6 @@ class PoissonNMF(CountsEstimator):
         loadings_prior: Gamma | Dirichlet | None = None,
         online: Online | None = None,
         n_jobs: int | None = None,
-        engine: str | None = None,
         dtype: Literal["float64", "float32"] = "float64",
         random_state: Seed = None,
         verbose: bool = False,
@@ -158,7 +160,6 @@ class PoissonNMF(CountsEstimator):
         self.loadings_prior = loadings_prior
         self.online = online
         self.n_jobs = n_jobs
-        self.engine = engine
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
@@ -394,7 +395,8 @@ class PoissonNMF(CountsEstimator):
         L, F = with_background(L, F, counts.sample_totals, q, smoothing)
         with use_threads(self.n_jobs):
             values = logliks(counts, L, F, multinomial=self._totals_given)
-        return float(values.sum()) / counts.total if counts.total > 0 else 0.0
+        found = float(values.sum()) / counts.total if counts.total > 0 else 0.0
+        return checked_finite(found, "score") if smoothing > 0 else found
 
     def _loadings(self, X: CountsLike, aloud: bool = True) -> tuple[Counts, Floats, Floats]:
         """The data, checked, their most likely loadings, and the factors that these belong to. `aloud`: whether to tell of counts
@@ -408,7 +410,7 @@ class PoissonNMF(CountsEstimator):
         problem = Problem(possible, F.shape[1], loadings_prior=self.loadings_prior, sparsity=self._sparsity())
         with use_threads(self.n_jobs):
             L = drop_negligible(starts.known_factors(problem, F), F)
-        return counts, L.astype(np.float64, copy=False), F
+        return counts, checked_finite(L.astype(np.float64, copy=False), "loadings"), F
 
     def _sparsity(self) -> Sparsity | None:
         return None
@@ -529,3 +531,302 @@ def make_solver(solver: Any, extrapolate: bool) -> AnySolver:
     if extrapolate:
         return Extrapolate(solver)
     return solver if isinstance(solver, Solver) else Alternate(solver)
+
+
+# TopicModel: the Poisson NMF that a multinomial topic model is equivalent to, read as one.
+
+
+class TopicModel(PoissonNMF):
+    """The multinomial topic model (PLSA): x_i ~ Multinomial(t_i, Σ_k l*_ik f*_k), fitted through the equivalent Poisson NMF.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics K.
+    solver : str or solver, default="newton"
+        {solvers}, or a solver object such as
+        `unmix.solvers.SCD(sweeps=10)`.
+    extrapolate : bool, default=True
+        Whether to accelerate the solver by extrapolation with restarts.
+    init : str, pair of arrays or Fit, default="auto"
+        "auto" (a search: several starts, whose topics are put together), "topic-score", "random", a pair of arrays (L0, F0),
+        or a `Fit` (a warm start: 10 + 10 iterations equal 20).
+    n_init : int, default=1
+        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far
+        apart they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not
+        resumed. Has no effect where `init` gives the start.
+    prefit : int, default=10
+        EM iterations before the solver takes over, unless a search or another fit came before.
+    max_iter : int, default=500
+        Most iterations, each of which updates L, then F.
+    tol : float, default=1e-6
+        The fit ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with the default, a unit
+        of log-likelihood per million counts. 0 runs exactly `max_iter` iterations.
+    refine : int, default=0
+        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of another fit.
+    prior : Gamma or Dirichlet, default=None
+        `unmix.Gamma(shape, rate)` on F, or `unmix.Dirichlet(concentration)` on topics, which is the same: MAP instead of
+        maximum likelihood.
+    loadings_prior : Gamma or Dirichlet, default=None
+        For `PoissonNMF` a `unmix.Gamma` on L, for `TopicModel` a `unmix.Dirichlet` on the proportions of a sample. The latter
+        is fitted by joint EM, whatever the solver.
+    online : Online, default=None
+        `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro, instead of those of
+        `solver`. `partial_fit` learns from one batch after the other.
+    n_jobs : int, default=None
+        Threads; None or −1 for all available cores. The result does not depend on it.
+    dtype : str, default="float64"
+        "float64", or "float32" to store the factors in half the memory (sums and objective stay in double precision).
+    random_state : int, Generator or RandomState, default=None
+        Seed of all that is random; give a number for the same fit again.
+    verbose : bool, default=False
+        Show a progress bar.
+    callbacks : sequence of callables, default=()
+        Functions called with a `unmix.solvers.Progress` after every iteration; one that returns a status ends the fit.
+
+    Attributes
+    ----------
+    components_ : array, K × m
+        The topics; rows sum to one.
+    result_ : Fit
+        All that was found, with `proportions`, `topics` and `sizes`.
+    n_iter_ : int
+        Iterations run.
+
+    See Also
+    --------
+    LDA : With a prior of proportions, and their posterior.
+    choose_topics : How many topics.
+    fit_path : Many numbers of topics.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> model = um.TopicModel(3, random_state=0).fit(um.datasets.correlated_topics("A"))
+    >>> model.components_.sum(axis=1).round(12)
+    array([1., 1., 1.])
+    >>> model.result_.proportions.shape
+    (100, 3)
+    """
+
+    _totals_given = True
+
+    def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats:
+        """Proportions of samples, given the fitted topics.
+
+        Parameters
+        ----------
+        X : Counts, array-like or Shards
+            Samples with the features of the fit.
+        out : str or PathLike, default=None
+            For `Shards`, which are gone through shard by shard: a .npy file for the answer.
+
+        Returns
+        -------
+        array, n × K
+            Rows sum to one.
+
+        Raises
+        ------
+        ValueError
+            If features are others than those of the fit.
+
+        See Also
+        --------
+        Fit.transform : Features matched by name, and texts.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> um.TopicModel.from_factors([[1, 0], [0, 1], [0, 1]]).transform([[6, 1, 1], [0, 4, 4]]).round(2)
+        array([[0.75, 0.25],
+               [0.  , 1.  ]])
+        """
+        if isinstance(X, Shards):
+            return streamed.transform(self, X, out)
+        _, L, F = self._loadings(X)
+        return poisson_to_topics(L, F)[0]
+
+    def inverse_transform(self, X: CountsLike) -> Floats:
+        """The distributions over features of samples with these proportions.
+
+        Parameters
+        ----------
+        X : array-like, n × K
+            Proportions, as `transform` gives them.
+
+        Returns
+        -------
+        array, n × m
+            Rows sum to one. Dense: mind its size.
+
+        Raises
+        ------
+        NotFittedError
+            If there is no fit yet.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> um.TopicModel.from_factors([[8, 0], [2, 5], [0, 5]]).inverse_transform([[0.5, 0.5]]).round(2)
+        array([[0.4 , 0.35, 0.25]])
+        """
+        return super().inverse_transform(X)
+
+    def _check_loadings_prior(self) -> None:
+        if not isinstance(self.loadings_prior, Dirichlet | None):
+            raise ValueError(
+                f"loadings_prior={self.loadings_prior!r}; give None or unmix.Dirichlet(concentration) on proportions "
+                "(a Gamma is for the loadings of PoissonNMF)"
+            )
+
+    def _solver(self) -> AnySolver:
+        chosen = super()._solver()
+        return chosen if self.loadings_prior is None else make_solver(PLSA(), self.extrapolate)
+
+    @property
+    def components_(self) -> Floats:
+        """array, K × m: the topics; rows sum to one."""
+        check_is_fitted(self, "result_")
+        return np.ascontiguousarray(self.result_.topics.T)
+
+
+TopicModel.__doc__ = named(TopicModel.__doc__)
+
+
+# SparsePoissonNMF: maximum likelihood with an l1 penalty on loadings.
+
+
+class SparsePoissonNMF(PoissonNMF):
+    """Poisson NMF with an l1 penalty on loadings: minimise KL(X ‖ L Fᵀ) + penalty · Σ l_ik, columns of F held to norm one.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics K.
+    penalty : float, default=1.0
+        Its weight; 0 is maximum likelihood.
+    norm : str, default="l2"
+        "l2": columns of F have Euclidean norm one. Loadings become sparser as the penalty grows.
+        "l1": columns of F sum to one. Then the penalty only divides the loadings by 1 + penalty: no topic leaves any sample
+        (Geiger and Park, lemma 6.1). It is here to show that, and says so when it is used.
+    extrapolate : bool, default=True
+        Whether to accelerate the solver by extrapolation with restarts.
+    init : str, pair of arrays or Fit, default="auto"
+        "auto" (a search: several starts, whose topics are put together), "topic-score", "random", a pair of arrays (L0, F0),
+        or a `Fit` (a warm start: 10 + 10 iterations equal 20).
+    max_iter : int, default=500
+        Most iterations, each of which updates L, then F.
+    tol : float, default=1e-5
+        The fit ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count. 0 runs exactly `max_iter`
+        iterations.
+    n_jobs : int, default=None
+        Threads; None or −1 for all available cores. The result does not depend on it.
+    random_state : int, Generator or RandomState, default=None
+        Seed of all that is random; give a number for the same fit again.
+    verbose : bool, default=False
+        Show a progress bar.
+    callbacks : sequence of callables, default=()
+        Functions called with a `unmix.solvers.Progress` after every iteration; one that returns a status ends the fit.
+
+    Attributes
+    ----------
+    components_ : array, K × m
+        The factors Fᵀ, rows of norm one.
+    result_ : Fit
+        All that was found.
+    n_iter_ : int
+        Iterations run.
+
+    See Also
+    --------
+    PoissonNMF : Without the penalty.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.datasets.correlated_topics("A")
+    >>> models = [um.SparsePoissonNMF(3, penalty=w, tol=1e-3, random_state=0).fit(X) for w in (0, 5)]
+    >>> none, sparse = ((model.transform(X) == 0).mean() for model in models)
+    >>> bool(sparse > none)
+    True
+    """
+
+    prefit, refine, prior, loadings_prior, online = 0, 0, None, None, None
+    dtype: Literal["float64", "float32"] = "float64"
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        penalty: float = 1.0,
+        norm: Literal["l1", "l2"] = "l2",
+        extrapolate: bool = True,
+        init: Init = "auto",
+        max_iter: int = 500,
+        tol: float = 1e-5,
+        n_jobs: int | None = None,
+        random_state: Seed = None,
+        verbose: bool = False,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        self.n_components = n_components
+        self.penalty = penalty
+        self.norm = norm
+        self.extrapolate = extrapolate
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def fit(self, X: CountsLike, y: None = None) -> Self:
+        """Fit the model to counts.
+
+        Parameters
+        ----------
+        X : Counts or array-like
+            Anything that `Counts` takes.
+        y : None, default=None
+            Ignored; scikit-learn's pipelines pass it.
+
+        Returns
+        -------
+        Self
+            The estimator itself; what was found is `result_`. Ctrl-C keeps the best so far, with a warning.
+
+        Raises
+        ------
+        ValueError
+            If the data are not finite numbers >= 0, most are no counts, or a parameter does not mean anything.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> um.SparsePoissonNMF(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_.status
+        'converged'
+        """
+        super().fit(X)
+        if self.norm == "l1" and self.penalty > 0:
+            warnings.warn(
+                f'with norm="l1" the penalty only divides the loadings by {1 + self.penalty:g}; '
+                'use norm="l2" for sparse loadings',
+                UserWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _check_online(self) -> None:
+        raise AttributeError("a penalty on loadings is not learned from mini-batches; use PoissonNMF or TopicModel")
+
+    def _solver(self) -> AnySolver:
+        if not isinstance(self.penalty, Real) or not 0 <= self.penalty < np.inf:
+            raise ValueError(f"penalty={self.penalty!r}; give a number >= 0")
+        if self.norm not in ("l1", "l2"):
+            raise ValueError(f'norm={self.norm!r}; choose "l1" or "l2"')
+        return make_solver(SparseL1() if self.norm == "l1" else SparseL2(), self.extrapolate)
+
+    def _sparsity(self) -> Sparsity:
+        return Sparsity(float(self.penalty), self.norm)

@@ -9,14 +9,13 @@ from typing import Any
 
 from sklearn.base import clone
 
-from unmix.counts import Counts, CountsLike
+from unmix.base.threads import use_threads
+from unmix.counts.counts import Counts, CountsLike
 from unmix.estimators.base import CountsEstimator
-from unmix.estimators.likelihood import PoissonNMF
-from unmix.estimators.topic_model import TopicModel
+from unmix.estimators.likelihood import PoissonNMF, TopicModel
 from unmix.fit import Fit
 from unmix.models.problem import Problem
-from unmix.solvers.recombine import merge_down
-from unmix.threads import use_threads
+from unmix.solvers.search import merge_down
 
 
 def fit_path(

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from unmix.counts import Counts
-from unmix.files import replacing
+from unmix.base.memory import npy_rows
+from unmix.base.types import Factor, Floats
+from unmix.counts.counts import Counts
+from unmix.counts.shards import Shards
 from unmix.fit import Fit
 from unmix.models.beliefs import Belief
 from unmix.models.poisson import check_factors
-from unmix.models.streaming_inference import StreamedInference
-from unmix.shards import Shards
-from unmix.solvers.alternate import Alternate
+from unmix.models.streaming import StreamedInference
 from unmix.solvers.base import HalfStep
-from unmix.solvers.extrapolate import Extrapolate
+from unmix.solvers.extrapolate import Alternate, Extrapolate
 from unmix.solvers.streamed import Streamed
-from unmix.types import Factor, Floats
+from unmix.storage.files import replacing
 
 if TYPE_CHECKING:
     from unmix.estimators.base import CountsEstimator
@@ -63,7 +63,7 @@ def sample_fit(estimator: CountsEstimator, sample: Counts, rng: np.random.Genera
     """The same estimator on the sample that was written with the shards, in memory. How long it runs does not depend on how long
     the fit of the shards may, which can be resumed with more iterations."""
     most = signature(type(estimator)).parameters["max_iter"].default
-    others = {"callbacks": (), "verbose": False, "random_state": rng, "max_iter": most, "engine": None}
+    others = {"callbacks": (), "verbose": False, "random_state": rng, "max_iter": most}
     model = type(estimator)(**estimator.get_params(deep=False) | others | {"tol": max(estimator.tol, LEAST_TOL)})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it need not converge
@@ -92,24 +92,18 @@ def partial_fit(model: Any, shards: Shards) -> Any:
 def transform(model: CountsEstimator, shards: Shards, out: str | os.PathLike[str] | None) -> Floats:
     """What `transform` says of every shard, in one array, or in a .npy file that is then mapped into memory."""
     if out is None:
-        return _filled(model, shards, np.empty((len(shards), model.result_.n_topics)))
+        rows = np.empty((len(shards), model.result_.n_topics))
+        for i in range(shards.n_shards):
+            rows[slice(*shards.bounds(i))] = np.asarray(model.transform(shards.shard(i)))
+        return rows
     path = Path(out)
     if path.suffix != ".npy":
         raise ValueError(f"out={str(out)!r}; give a file that ends in .npy")
-    with replacing(path) as temporary:
-        shape = (len(shards), model.result_.n_topics)
-        written = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float64, shape=shape)
-        _filled(model, shards, written)
-        written.flush()
-        del written
+    shape = (len(shards), model.result_.n_topics)
+    with replacing(path) as temporary, npy_rows(temporary, shape, str(path)) as append:
+        for i in range(shards.n_shards):
+            append(np.asarray(model.transform(shards.shard(i))))
     return np.load(path, mmap_mode="r")
-
-
-def _filled(model: CountsEstimator, shards: Shards, rows: Floats) -> Floats:
-    for i in range(shards.n_shards):
-        first, last = shards.bounds(i)
-        rows[first:last] = np.asarray(model.transform(shards.shard(i)))
-    return rows
 
 
 def mean_of(shards: Shards, of: Callable[[Counts], float]) -> float:

@@ -1,36 +1,203 @@
-"""What the Bayesian members of the family share: a bound on the evidence, raised by variational inference."""
+"""What an estimator with a posterior can tell: loadings of new samples, a bound of their likelihood, deviations, intervals."""
 
 from __future__ import annotations
 
+import os
 import warnings
 from abc import abstractmethod
-from typing import Any, ClassVar, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from unmix.counts import Counts, CountsLike
-from unmix.engines.using import engine
+from unmix.base.threads import use_threads
+from unmix.base.types import Floats, Pair, Seed
+from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.shards import Shards
+from unmix.engines.base import engine
 from unmix.estimators import streamed
-from unmix.estimators.base import generator, where_online
+from unmix.estimators.base import CountsEstimator, Init, checked_finite, generator, where_online
 from unmix.estimators.likelihood import PoissonNMF
-from unmix.estimators.posterior import PosteriorEstimator
 from unmix.fit import Fit
+from unmix.models.beliefs import Belief, Prior
 from unmix.models.poisson import check_factors
+from unmix.models.priors import positive, positive_number
 from unmix.models.problem import Problem
-from unmix.models.streaming_inference import StreamedInference
-from unmix.models.variational import Inference, Variational, restore
-from unmix.shards import Shards
+from unmix.models.streaming import StreamedInference
+from unmix.models.variational import Inference, Variational, gamma_gamma, gamma_poisson, lda, restore
 from unmix.solvers import init as starts
 from unmix.solvers.online import Online, StochasticVI, spread, start_weight
-from unmix.solvers.refine import Refine
-from unmix.solvers.run import Phase
-from unmix.solvers.session import Session
-from unmix.solvers.streamed_vi import StreamedVI
-from unmix.solvers.vi import CAVI, ExtrapolatedVI
-from unmix.threads import use_threads
-from unmix.types import Pair
+from unmix.solvers.run import Callback, Phase, Session
+from unmix.solvers.search import Refine
+from unmix.solvers.vi import CAVI, ExtrapolatedVI, StreamedVI, infer
+
+STEPS, INFERENCE_TOLERANCE = (
+    1000,
+    1e-7,
+)  # most updates of a new sample, and the change, as a part of its sum, that ends them
+
+
+class PosteriorEstimator(CountsEstimator):
+    """`result_` has the arrays of a variational model and the kinds of its priors."""
+
+    def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats:
+        """Posterior means of the proportions, or loadings, of samples, given the fitted topics.
+
+        Parameters
+        ----------
+        X : Counts, array-like or Shards
+            Samples with the features of the fit.
+        out : str or PathLike, default=None
+            For `Shards`, which are gone through shard by shard: a .npy file for the answer.
+
+        Returns
+        -------
+        array, n × K
+            A row a sample; those of `LDA` and `AllocationModel` sum to one.
+
+        Raises
+        ------
+        ValueError
+            If features are others than those of the fit.
+
+        See Also
+        --------
+        Fit.transform : Features matched by name, and texts.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> model = um.LDA(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]])
+        >>> model.transform([[5, 1, 0]]).sum(axis=1).round(6)
+        array([1.])
+        """
+        if isinstance(X, Shards):
+            return streamed.transform(self, X, out)
+        with use_threads(self.n_jobs):
+            task, left, _ = self._infer(X)
+        return task.model.left.mean(left)
+
+    def score(self, X: CountsLike | Shards, y: None = None) -> float:
+        """A lower bound of the log-likelihood per count of samples, given the fitted topics; higher is better.
+
+        Parameters
+        ----------
+        X : Counts, array-like or Shards
+            Samples with the features of the fit.
+        y : None, default=None
+            Ignored; scikit-learn's searches pass it.
+
+        Returns
+        -------
+        float
+            Below 0.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+        >>> um.LDA(2, random_state=0).fit(X).score(X) < 0
+        True
+        """
+        if isinstance(X, Shards):
+            return streamed.mean_of(X, self.score)
+        with use_threads(self.n_jobs):
+            task, left, right = self._infer(X)
+            bound = -task.loss(task.model, left, right) - right.bound
+        return checked_finite(bound / task.X.total, "score") if task.X.total > 0 else 0.0
+
+    def standard_deviations(self, of: Literal["loadings", "factors"] = "loadings") -> Floats:
+        """Standard deviations of the posterior.
+
+        Parameters
+        ----------
+        of : str, default="loadings"
+            "loadings": of what `transform` gives of the samples of the fit. "factors": of the factors or topics.
+
+        Returns
+        -------
+        array, n × K or m × K
+            A row a sample, or a feature.
+
+        Raises
+        ------
+        ValueError
+            If `of` is neither, or asks for topics that were estimated, without `eta`, and so have no spread.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> model = um.LDA(2, eta=0.1, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]])
+        >>> model.standard_deviations().shape, model.standard_deviations("factors").shape
+        ((4, 2), (3, 2))
+        """
+        prior, belief = self._belief_of(of)
+        return prior.standard_deviation(belief)
+
+    def credible_intervals(
+        self, of: Literal["loadings", "factors"] = "loadings", level: float = 0.9
+    ) -> tuple[Floats, Floats]:
+        """Ends of central intervals that hold each entry with probability `level`, by the posterior.
+
+        Variational inference treats each number as if all others were known, so these are too short; `unmix.intervals` are not.
+
+        Parameters
+        ----------
+        of : str, default="loadings"
+            "loadings": of what `transform` gives of the samples of the fit. "factors": of the factors or topics.
+        level : float, default=0.9
+            The probability.
+
+        Returns
+        -------
+        tuple of two arrays, n × K or m × K
+            Lower and upper ends.
+
+        Raises
+        ------
+        ValueError
+            If `of` is neither, or asks for topics that were estimated, without `eta`; if the level is not between 0 and 1.
+
+        See Also
+        --------
+        intervals : From the exact posterior.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> model = um.LDA(2, eta=0.1, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]])
+        >>> low, high = model.credible_intervals("factors", level=0.8)
+        >>> bool((low < high).all())
+        True
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level={level!r}; give a probability between 0 and 1")
+        prior, belief = self._belief_of(of)
+        return prior.quantile(belief, (1 - level) / 2), prior.quantile(belief, (1 + level) / 2)
+
+    def _belief_of(self, of: str) -> tuple[Prior, Belief]:
+        check_is_fitted(self)
+        with use_threads(self.n_jobs):
+            model, left, right = restore(self.result_.priors, self.result_.posterior)
+        if of not in ("loadings", "factors"):
+            raise ValueError(f'of={of!r}; choose "loadings" or "factors"')
+        return (model.left, left) if of == "loadings" else (model.right, right)
+
+    def _infer(self, X: CountsLike) -> tuple[Inference, Belief, Belief]:
+        """The counts that the model can explain, with the model, and q of their loadings and of the fitted factors."""
+        check_is_fitted(self)
+        counts = self._possible(self._checked_counts(X, reset=False))
+        model, _, right = restore(self.result_.priors, self.result_.posterior)
+        task = Inference(counts, model)
+        left = infer(task, model, right, None, STEPS, INFERENCE_TOLERANCE)
+        checked_finite(left.parameters, "posterior")
+        return task, left, right
+
+
+# What the Bayesian members of the family share: a bound on the evidence, raised by variational inference.
 
 TOLERANCE = 1e-4  # a row's inner iterations end once they change it by less than this part of its sum
 # most inner iterations where the user leaves it open: where topics are believed and move on anyway, loadings need not stand
@@ -193,3 +360,410 @@ class VariationalEstimator(PosteriorEstimator):
             return (fit.L, fit.F), "maximum likelihood"
         L, F = (self.init.L, self.init.F) if isinstance(self.init, Fit) else self.init
         return check_factors(problem.X.shape, L, F, problem.n_topics), "given"
+
+
+# LDA: Dirichlet proportions; topics are estimated, or Dirichlet, too.
+
+
+class LDA(VariationalEstimator):
+    """Latent Dirichlet allocation: l*_i ~ Dirichlet(alpha), x_i ~ Multinomial(t_i, Σ_k l*_ik f*_k), by variational inference.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics K.
+    alpha : float, array-like or "auto", default=1.0
+        Dirichlet parameter of the proportions: a number, one a topic, or "auto" to learn one a topic.
+    eta : float or array-like, default=None
+        None: topics are estimated by maximum likelihood. A number, or one a feature: topics ~ Dirichlet(eta).
+    init : str, pair of arrays or Fit, default="auto"
+        "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
+        section 4). Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of any model here, the best
+        choice of all if it was fitted long: it starts from its factors.
+    n_init : int, default=1
+        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far
+        apart they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not
+        resumed. Has no effect where `init` gives the start.
+    inner : int, default=None
+        Most updates of a sample's proportions before the topics move; a sample that stands still ends sooner. None: 20, or
+        2 with extrapolation and `eta`. 0: proportions and topics move together.
+    extrapolate : bool, default=True
+        Whether to accelerate by moving on along the last change; the bound never falls either way. Not where a prior is
+        learned, or in mini-batches.
+    max_iter : int, default=1000
+        Most iterations.
+    tol : float, default=1e-5
+        The fit ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with the default, ten
+        units of the bound per million counts. 0 runs exactly `max_iter` iterations.
+    refine : int, default=0
+        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of another fit,
+        and is kept if the bound rises.
+    online : Online, default=None
+        `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
+    n_jobs : int, default=None
+        Threads; None or −1 for all available cores. The result does not depend on it.
+    random_state : int, Generator or RandomState, default=None
+        Seed of all that is random; give a number for the same fit again.
+    verbose : bool, default=False
+        Show a progress bar.
+    callbacks : sequence of callables, default=()
+        Functions called with a `unmix.solvers.Progress` after every iteration; one that returns a status ends the fit.
+
+    Attributes
+    ----------
+    components_ : array, K × m
+        The (mean) topics; rows sum to one.
+    gamma_ : array, n × K
+        The Dirichlet parameters of the proportions.
+    alpha_ : array, K
+        The prior, learned or given.
+    elbo_ : float
+        Lower bound of log p(X | sample totals), all constants included.
+    result_ : Fit
+        All that was found.
+    n_iter_ : int
+        Iterations run.
+
+    See Also
+    --------
+    TopicModel : Without priors.
+    GammaPoisson : LDA that models sample sizes too.
+    AllocationModel : The same model, sampled.
+    intervals : How sure proportions and topics are.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.datasets.correlated_topics("A")
+    >>> model = um.LDA(3, alpha=0.5, eta=0.1, tol=1e-4, random_state=0).fit(X)
+    >>> model.components_.shape, model.gamma_.shape
+    ((3, 381), (100, 3))
+    >>> len(um.LDA(3, alpha="auto", init=model.result_, tol=1e-4).fit(X).alpha_)
+    3
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        alpha: ArrayLike | Literal["auto"] = 1.0,
+        eta: ArrayLike | None = None,
+        init: Init = "auto",
+        n_init: int = 1,
+        inner: int | None = None,
+        extrapolate: bool = True,
+        max_iter: int = 1000,
+        tol: float = 1e-5,
+        refine: int = 0,
+        online: Online | None = None,
+        n_jobs: int | None = None,
+        random_state: Seed = None,
+        verbose: bool = False,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        self.n_components = n_components
+        self.alpha = alpha
+        self.eta = eta
+        self.init = init
+        self.n_init = n_init
+        self.inner = inner
+        self.extrapolate = extrapolate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.refine = refine
+        self.online = online
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    @property
+    def gamma_(self) -> Floats:
+        """array, n × K: the Dirichlet parameters of the proportions."""
+        check_is_fitted(self)
+        return self.result_.posterior["L"]
+
+    @property
+    def alpha_(self) -> Floats:
+        """array, K: the Dirichlet prior of the proportions, learned or given."""
+        check_is_fitted(self)
+        return self.result_.posterior["L_prior"]
+
+    def _learns_prior(self) -> bool:
+        return isinstance(self.alpha, str) and self.alpha == "auto"
+
+    def _model(self, X: Counts | Shards) -> Variational:
+        alpha = 1.0 if self._learns_prior() else self.alpha
+        eta = None if self.eta is None else positive("eta", self.eta, X.shape[1], "feature")
+        return lda(positive("alpha", alpha, self.n_components, "topic"), eta)
+
+    def _topics_keep_their_place(self) -> bool:
+        return np.ndim(self.alpha) > 0
+
+    def _check_online(self) -> None:
+        if self._learns_prior():
+            raise ValueError('alpha="auto" is learned from all samples; give a number for online learning')
+
+
+# GammaPoisson: Gamma loadings, LDA that models the sizes of samples, too.
+
+
+class GammaPoisson(VariationalEstimator):
+    """Gamma–Poisson: l_ik ~ Gamma(shape, rate), x_ij ~ Poisson(Σ_k l_ik f*_jk), columns of F* sum to one.
+
+    LDA that also models how many counts a sample has: with one rate for all topics the two have the same iterates.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics K.
+    shape : float or array-like, default=1.0
+        Shape of the Gamma prior of loadings: a number, or one a topic.
+    rate : float or array-like, default=None
+        Its rate: a number, or one a topic. None makes the prior expect samples of the mean size.
+    eta : float or array-like, default=None
+        None: topics are estimated by maximum likelihood. A number, or one a feature: topics ~ Dirichlet(eta).
+    init : str, pair of arrays or Fit, default="auto"
+        "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
+        section 4). Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of any model here, the best
+        choice of all if it was fitted long: it starts from its factors.
+    n_init : int, default=1
+        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far
+        apart they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not
+        resumed. Has no effect where `init` gives the start.
+    inner : int, default=None
+        Most updates of a sample's proportions before the topics move; a sample that stands still ends sooner. None: 20, or
+        2 with extrapolation and `eta`. 0: proportions and topics move together.
+    extrapolate : bool, default=True
+        Whether to accelerate by moving on along the last change; the bound never falls either way. Not where a prior is
+        learned, or in mini-batches.
+    max_iter : int, default=1000
+        Most iterations.
+    tol : float, default=1e-5
+        The fit ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with the default, ten
+        units of the bound per million counts. 0 runs exactly `max_iter` iterations.
+    refine : int, default=0
+        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of another fit,
+        and is kept if the bound rises.
+    online : Online, default=None
+        `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
+    n_jobs : int, default=None
+        Threads; None or −1 for all available cores. The result does not depend on it.
+    random_state : int, Generator or RandomState, default=None
+        Seed of all that is random; give a number for the same fit again.
+    verbose : bool, default=False
+        Show a progress bar.
+    callbacks : sequence of callables, default=()
+        Functions called with a `unmix.solvers.Progress` after every iteration; one that returns a status ends the fit.
+
+    Attributes
+    ----------
+    components_ : array, K × m
+        The (mean) topics; rows sum to one.
+    shape_ : array, n × K
+        Shapes of the Gamma posterior of the loadings.
+    rate_ : array, K
+        Its rates.
+    elbo_ : float
+        Lower bound of log p(X), all constants included.
+    result_ : Fit
+        All that was found.
+    n_iter_ : int
+        Iterations run.
+
+    See Also
+    --------
+    LDA : Given the totals of samples.
+    BayesianPoissonNMF : Gamma priors on both sides.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> model = um.GammaPoisson(2, shape=0.5, eta=0.1, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]])
+    >>> model.shape_.shape, model.rate_.shape
+    ((4, 2), (2,))
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        shape: ArrayLike = 1.0,
+        rate: ArrayLike | None = None,
+        eta: ArrayLike | None = None,
+        init: Init = "auto",
+        n_init: int = 1,
+        inner: int | None = None,
+        extrapolate: bool = True,
+        max_iter: int = 1000,
+        tol: float = 1e-5,
+        refine: int = 0,
+        online: Online | None = None,
+        n_jobs: int | None = None,
+        random_state: Seed = None,
+        verbose: bool = False,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        self.n_components = n_components
+        self.shape = shape
+        self.rate = rate
+        self.eta = eta
+        self.init = init
+        self.n_init = n_init
+        self.inner = inner
+        self.extrapolate = extrapolate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.refine = refine
+        self.online = online
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    @property
+    def shape_(self) -> Floats:
+        """array, n × K: shapes of the Gamma posterior of the loadings."""
+        check_is_fitted(self)
+        return self.result_.posterior["L"]
+
+    @property
+    def rate_(self) -> Floats:
+        """array, K: rates of the Gamma posterior of the loadings."""
+        check_is_fitted(self)
+        return self.result_.posterior["L_rate"]
+
+    def _model(self, X: Counts | Shards) -> Variational:
+        shape = positive("shape", self.shape, self.n_components, "topic")
+        rate = shape.sum() * X.shape[0] / X.total if self.rate is None else self.rate
+        eta = None if self.eta is None else positive("eta", self.eta, X.shape[1], "feature")
+        return gamma_poisson(shape, positive("rate", rate, self.n_components, "topic"), eta)
+
+    def _topics_keep_their_place(self) -> bool:
+        return np.ndim(self.shape) > 0 or (self.rate is not None and np.ndim(self.rate) > 0)
+
+
+# BayesianPoissonNMF: Gamma priors on both sides.
+
+
+class BayesianPoissonNMF(VariationalEstimator):
+    """Bayesian Poisson factorisation: l_ik ~ Gamma(a, b), f_jk ~ Gamma(c, d) (shapes and rates), x_ij ~ Poisson(Σ_k l_ik f_jk).
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics K.
+    a : float, default=0.3
+        Shape of the prior of loadings. Below 1 it favours few topics a sample.
+    b : float, default=None
+        Rate of the prior of loadings. None: such that the prior expects as many counts as there are.
+    c : float, default=0.3
+        Shape of the prior of factors. Below 1 it favours few features a topic.
+    d : float, default=None
+        Rate of the prior of factors. None: such that the prior expects as many counts as there are.
+    init : str, pair of arrays or Fit, default="auto"
+        "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
+        section 4). Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of any model here, the best
+        choice of all if it was fitted long: it starts from its factors.
+    n_init : int, default=1
+        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far
+        apart they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not
+        resumed. Has no effect where `init` gives the start.
+    inner : int, default=0
+        Most updates of a sample's loadings before the factors move; a sample that stands still ends sooner. 0: both move
+        together.
+    extrapolate : bool, default=True
+        Whether to accelerate by moving on along the last change; the bound never falls either way. Not where a prior is
+        learned, or in mini-batches.
+    max_iter : int, default=1000
+        Most iterations.
+    tol : float, default=1e-5
+        The fit ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with the default, ten
+        units of the bound per million counts. 0 runs exactly `max_iter` iterations.
+    refine : int, default=0
+        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of another fit,
+        and is kept if the bound rises.
+    online : Online, default=None
+        `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
+    n_jobs : int, default=None
+        Threads; None or −1 for all available cores. The result does not depend on it.
+    random_state : int, Generator or RandomState, default=None
+        Seed of all that is random; give a number for the same fit again.
+    verbose : bool, default=False
+        Show a progress bar.
+    callbacks : sequence of callables, default=()
+        Functions called with a `unmix.solvers.Progress` after every iteration; one that returns a status ends the fit.
+
+    Attributes
+    ----------
+    components_ : array, K × m
+        Posterior means of the factors.
+    elbo_ : float
+        Lower bound of log p(X), all constants included.
+    result_ : Fit
+        All that was found; its `posterior` has shapes `L`, `F` and rates `L_rate`, `F_rate`.
+    n_iter_ : int
+        Iterations run.
+
+    See Also
+    --------
+    PoissonNMF : The best fit alone.
+    GammaPoisson : Topics that sum to one.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> model = um.BayesianPoissonNMF(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]])
+    >>> model.result_.posterior["F"].shape
+    (3, 2)
+    """
+
+    newton_iterations = 10  # twice as many led higher on one of two data sets, and lower on the other
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        a: float = 0.3,
+        b: float | None = None,
+        c: float = 0.3,
+        d: float | None = None,
+        init: Init = "auto",
+        n_init: int = 1,
+        inner: int | None = 0,
+        extrapolate: bool = True,
+        max_iter: int = 1000,
+        tol: float = 1e-5,
+        refine: int = 0,
+        online: Online | None = None,
+        n_jobs: int | None = None,
+        random_state: Seed = None,
+        verbose: bool = False,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        self.n_components = n_components
+        self.a = a
+        self.b = b
+        self.c = c
+        self.d = d
+        self.init = init
+        self.n_init = n_init
+        self.inner = inner
+        self.extrapolate = extrapolate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.refine = refine
+        self.online = online
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def _model(self, X: Counts | Shards) -> Variational:
+        a, c = (positive_number(name, getattr(self, name)) for name in "ac")
+        (n, m), K = X.shape, self.n_components
+        product = K * a * c * n * m / X.total  # b d for which the prior expects this total
+        b, d = (None if (value := getattr(self, name)) is None else positive_number(name, value) for name in "bd")
+        if b is None:
+            b = np.sqrt(product) if d is None else product / d
+        return gamma_gamma(K, a, b, c, product / b if d is None else d)

@@ -1,12 +1,12 @@
 """The compiled kernels' Python face: raw arrays in, raw arrays out.
 
 The C++ is compiled once per instruction set; the best one that was compiled and that this CPU can run is picked here, at import
-(`UNMIX_ISA=baseline`, `avx2` or `avx512` forces one, for tests). `reference.py` holds a slow NumPy twin of each function.
+(`UNMIX_ISA=baseline`, `avx2` or `avx512` forces one, for tests). `tests/reference.py` holds a slow NumPy twin of each function.
 
 A half-step kernel (`em`, `cd`, `newton`) updates every row of `moving`, given `fixed`, in X ≈ moving fixedᵀ:
 each row minimises Σ_k cost_k b_k − Σ_j x_j log(f_j·b) − Σ_k shape_k log b_k, where cost = column sums of `fixed` + rate of the
 prior, and `shape` = shape of the prior − 1, broadcast to the shape of `moving`. It returns the new rows and, if asked to
-`measure`, Σ_j x log(rate) of each row at the result. Results do not depend on the number of threads (`unmix.threads`), bit
+`measure`, Σ_j x log(rate) of each row at the result. Results do not depend on the number of threads (`unmix.base.threads`), bit
 for bit.
 
 Every kernel that walks the nonzeros works on a padded copy of the factor that stays. The copy lies in the memory of a
@@ -21,13 +21,13 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unmix.threads import threads
-from unmix.types import CSR, Floats
+from unmix.base.threads import threads
+from unmix.base.types import CSR, Floats
 
 Factor = TypeVar("Factor", NDArray[np.float64], NDArray[np.float32])
 Bytes = NDArray[np.uint8]
@@ -300,3 +300,51 @@ def transpose(rows: CSR, n_columns: int) -> CSR:
     indices, data = np.empty(len(rows.indices), np.int32), np.empty_like(rows.data)
     _native.transpose(*rows, indptr, indices, data, threads())
     return CSR(indptr, indices, data)
+
+
+# The kernel of differences between topics: what the counts of every feature say of its rate in every topic.
+
+
+class Spread(NamedTuple):
+    """How residuals of samples are added up where counts may scatter more than Poisson counts do: by samples, for which the
+    products WᵀW of their weights are given, or by groups of them, for which labels and sums of weights are."""
+
+    gram: Floats | None = None  # K × K
+    labels: NDArray[np.int32] | None = None  # n
+    group_sums: Floats | None = None  # G × K
+
+
+class Posteriors(NamedTuple):
+    """Of g = log f of every feature. Matrices are packed: rows of the lower triangle, one after the other."""
+
+    modes: Floats  # m × K: f = exp g at the mode
+    covariances: Floats  # m × K(K+1)/2: S, the inverse of the curvature there
+    thirds: Floats  # m × K: the third derivative along S_:k / S_kk
+    robust: Floats | None  # m × K(K+1)/2: S (cI + R) S
+    pearson: Floats  # m: Σ_i (x_i − λ_i)² / λ_i
+    rounds: NDArray[np.int32]  # m: Newton steps that it took
+
+
+def posteriors(
+    columns: CSR,
+    weights: Floats,
+    sums: Floats,
+    rates: Floats,
+    *,
+    shape: float,
+    start: float,
+    spread: Spread | None = None,
+    workspace: Workspace | None = None,
+) -> Posteriors:
+    """Of rows of features: x_i ~ Poisson(w_i·f), f_k ~ Gamma(shape, rates_j), from f_k = start / rates_j. `sums` are the column
+    sums N of `weights`."""
+    weights = np.ascontiguousarray(weights)
+    m, K = len(rates), weights.shape[1]
+    packed = (m, K * (K + 1) // 2)
+    robust = None if spread is None else np.empty(packed)
+    out = Posteriors(
+        np.empty((m, K)), np.empty(packed), np.empty((m, K)), robust, np.empty(m), np.empty(m, dtype=np.int32)
+    )
+    given = Spread() if spread is None else spread
+    _run(_native.posteriors, workspace, weights, *columns, weights, sums, rates, shape, start, *given, *out, threads())
+    return out

@@ -13,9 +13,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from unmix.base.threads import threads
+from unmix.base.types import CSR, Floats
 from unmix.kernels import _native
-from unmix.threads import threads
-from unmix.types import CSR, Floats
 
 
 @dataclass(frozen=True)

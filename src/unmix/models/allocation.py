@@ -16,17 +16,25 @@ Mind the letters: α belongs to topics and β to proportions here, the other way
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, gammaln
 
-from unmix.counts import Counts
-from unmix.kernels.sampling import log_gamma
-from unmix.models.dirichlet import dirichlet_sd
+from unmix.base import memory
+from unmix.base.types import Floats, Integers, Record
+from unmix.counts.counts import Counts
+from unmix.counts.sides import Sides
+from unmix.kernels import sampling
+from unmix.kernels.sampling import Labels, digamma, log_gamma
+from unmix.models.beliefs import dirichlet_sd
+from unmix.models.matching import match_to_first
+from unmix.models.poisson import logliks
 from unmix.models.priors import positive, positive_number
-from unmix.types import Floats
+from unmix.models.task import Estimate, Iterate
 
 
 class Moments(NamedTuple):
@@ -117,3 +125,193 @@ def check_labelable(X: Counts, purpose: str) -> None:
         raise ValueError(
             f'the largest count is {X.rows.data.max():.10g}; {purpose} labels single counts: use method="bld"'
         )
+
+
+# The task of allocating counts to topics, and its iterates: sums of a real S, or a label for every single token.
+#
+# Labels stand for the tensor S_ijk = number of tokens of (i, j) with label k. Of sampled labels the posterior means and variances
+# are averages of closed forms (Rao–Blackwell), not of draws:
+#
+#     E f*_jk ≈ mean of (α_j + S_jk) / (α₊ + S_k),      E f*_jk² ≈ mean of (α_j + S_jk)(α_j + S_jk + 1) / ((α₊ + S_k)(α₊ + S_k +
+# 1))
+#
+# Topics have no order of their own: where β is the same for all, each chain's topics are matched to the first chain's before
+# chains are averaged. If topics change places within a chain, no matching helps: look at R̂, and at the chains apart.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sums(Iterate):
+    """What log p(S) needs of S besides the counts themselves: S_jk and S_ik."""
+
+    by_feature: Floats
+    by_sample: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled(Iterate):
+    """Every token has a label. A fit remembers the labels; the tables can be counted again."""
+
+    held: Labels
+
+    def save(self) -> Record:
+        return {"loss": self.loss, "conclusive": self.conclusive, "note": self.note, "labels": self.held.labels}
+
+
+@dataclass(frozen=True)
+class Averages:
+    """Sums over kept sweeps of the first and second moments given S, of S_jk, and how many they are. Chains come first."""
+
+    kept: int
+    topics: Floats  # chains × m × K
+    topics_squared: Floats
+    counts: Floats
+    proportions: Floats  # chains × n × K
+    proportions_squared: Floats
+
+    def __add__(self, other: Averages) -> Averages:
+        return Averages(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chains(Labelled):
+    random: NDArray[np.uint64]
+    # log p(S) of every chain after every sweep; one list, which grows with the last state
+    history: list[tuple[float, ...]]
+    sweeps: int  # so many of them are of this state
+    burnt: int  # sweeps before the first that counts
+    averages: Averages | None = None
+
+    def save(self) -> Record:
+        history = np.array(self.history[: self.sweeps]).reshape(self.sweeps, self.held.chains)
+        chains = {"random": self.random, "history": history, "burnt": self.burnt}
+        return super().save() | chains | ({} if self.averages is None else {"averages": vars(self.averages)})
+
+
+@dataclass(frozen=True)
+class AllocationTask:
+    """maximise log p(S) over S >= 0 with Σ_k S_ijk = x_ij. The loss of an iterate is −log p(S)."""
+
+    X: Counts
+    model: Allocation
+
+    @cached_property
+    def sides(self) -> Sides:
+        return self.X.sides()
+
+    @cached_property
+    def constant(self) -> float:
+        return self.model.log_constant(self.X.sample_totals)
+
+    @cached_property
+    def over_rows(self) -> sp.csr_array:
+        """n × nonzeros: turns ρ into S_ik."""
+        rows = self.X.rows
+        return sp.csr_array((rows.data, np.arange(self.X.nnz), rows.indptr), shape=(self.X.shape[0], self.X.nnz))
+
+    @cached_property
+    def over_columns(self) -> sp.csr_array:
+        """m × nonzeros: turns ρ into S_jk."""
+        columns, order = self.X.columns, self.X.column_order
+        return sp.csr_array((columns.data, order, columns.indptr), shape=(self.X.shape[1], self.X.nnz))
+
+    def loss(self, by_feature: Floats, by_sample: Floats, log_factorials: float) -> float:
+        return -self.constant - self.model.ell(by_feature, by_sample, log_factorials)
+
+    def gradients(self, state: Sums) -> tuple[Floats, Floats]:
+        """ψ(β_k + S_ik), n × K, and G⁻, m × K."""
+        model = self.model
+        below = digamma(model.alpha[:, None] + state.by_feature)
+        above = digamma(model.alpha.sum() + state.by_feature.sum(axis=0))
+        return digamma(model.beta + state.by_sample), above - below
+
+    def labels(self, labels: NDArray[np.uint16]) -> Labels:
+        """With tables counted from the labels (chains × tokens), which are taken as they are, not copied."""
+        return Labels.of(self.X.rows, self.X.shape, self.model.n_topics, labels)
+
+    def log_joints(self, held: Labels) -> tuple[float, ...]:
+        """log p(S) of every chain."""
+        factorials = sampling.log_factorials(self.X.rows, held)
+        return tuple(-self.loss(by_feature(held, c), by_sample(held, c), factorials[c]) for c in range(held.chains))
+
+    def moments(self, held: Labels) -> Averages:
+        """Of the present sweep alone."""
+        model = self.model
+        f = model.alpha[:, None] + held.by_feature[:, :, : held.topics]
+        g = model.beta + held.by_sample[:, :, : held.topics]
+        f_total, g_total = f.sum(axis=1, keepdims=True), g.sum(axis=2, keepdims=True)
+        topics, proportions = f / f_total, g / g_total
+        return Averages(
+            1,
+            topics,
+            topics * (f + 1) / (f_total + 1),
+            held.by_feature[:, :, : held.topics].astype(np.float64),
+            proportions,
+            proportions * (g + 1) / (g_total + 1),
+        )
+
+    def metrics(self, state: Iterate) -> dict[str, float]:
+        return {"loglik": np.nan, "objective": -state.loss}
+
+    def kkt(self, state: Iterate) -> float:
+        return np.nan
+
+    def result(self, state: Sums | Labelled) -> Estimate:
+        """Posterior means given S: topics as F, proportions times sizes as L. For samples, means over kept sweeps and matched
+        chains (the present sweep if none has been kept)."""
+        if isinstance(state, Chains):
+            return self._mean_result(state)
+        features, samples = (
+            (state.by_feature, state.by_sample)
+            if isinstance(state, Sums)
+            else (by_feature(state.held), by_sample(state.held))
+        )
+        topics, proportions = self.model.topics(features).mean, self.model.proportions(samples).mean
+        return self._result(topics, proportions, self.model.posterior(features, samples))
+
+    def _mean_result(self, state: Chains) -> Estimate:
+        X, model = self.X, self.model
+        sums = state.averages or self.moments(state.held)
+        same = np.ptp(model.beta) == 0
+        orders = match_to_first(sums.topics) if same else [np.arange(model.n_topics)] * state.held.chains
+        mean = partial(_mean, kept=sums.kept, orders=orders)
+        topics, proportions = mean(sums.topics), mean(sums.proportions)
+        counts = proportions * (model.beta.sum() + X.sample_totals)[:, None] - model.beta
+        posterior = model.posterior(mean(sums.counts), counts) | {
+            "L_sd": _sd(mean(sums.proportions_squared), proportions),
+            "F_sd": _sd(mean(sums.topics_squared), topics),
+        }
+        return self._result(topics, proportions, posterior)
+
+    def _result(self, topics: Floats, proportions: Floats, posterior: dict[str, Floats]) -> Estimate:
+        L = proportions * self.model.sizes(self.X.sample_totals).mean[:, None]
+        loglik = float(logliks(self.X, L, topics).sum())
+        return Estimate(L, topics, loglik, posterior, {"L": "DirichletRows", "F": "DirichletColumns"})
+
+
+def by_feature(held: Labels, chain: int = 0) -> Floats:
+    return held.by_feature[chain, :, : held.topics].astype(np.float64)
+
+
+def by_sample(held: Labels, chain: int = 0) -> Floats:
+    return held.by_sample[chain, :, : held.topics].astype(np.float64)
+
+
+def check_labels(X: Counts, n_topics: int, chains: int, purpose: str) -> None:
+    """Refuse counts that cannot be labelled, and more labels than memory can hold."""
+    check_labelable(X, purpose)
+    if X.total >= 2**31 or n_topics >= 2**16:
+        raise ValueError(
+            f"{X.total:,.0f} counts and {n_topics:,} topics; {purpose} labels up to {2**31 - 1:,} counts with "
+            f'{2**16 - 1:,} topics: use method="bld"'
+        )
+    padded = -(-n_topics // 4) * 4
+    needed = 2 * chains * (2 * X.total + 4 * padded * (sum(X.shape) + 1))  # the state before and the one after
+    memory.require(needed, f"{chains} chain(s) of {X.total:,.0f} labels", 'use fewer chains or topics, or method="bld"')
+
+
+def _mean(sums: Floats, kept: int, orders: list[Integers]) -> Floats:
+    return np.mean([chain[:, places] for chain, places in zip(sums, orders, strict=True)], axis=0) / kept
+
+
+def _sd(second: Floats, mean: Floats) -> Floats:
+    return np.sqrt(np.maximum(second - mean**2, 0))

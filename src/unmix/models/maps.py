@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unmix.counts import Counts, CountsLike
+from unmix.base.threads import use_threads
+from unmix.base.types import Floats
+from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.sides import column_sums
 from unmix.models.beliefs import point_topics
-from unmix.models.scales import scaled_counts
-from unmix.models.topics import poisson_to_topics
-from unmix.sides import column_sums
-from unmix.threads import use_threads
-from unmix.types import Floats
+from unmix.models.poisson import poisson_to_topics
+from unmix.models.problem import scaled_counts
 
 
 def poisson_to_plsi(L: ArrayLike, F: ArrayLike) -> tuple[Floats, Floats, Floats]:

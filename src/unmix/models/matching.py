@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from unmix.types import Floats, Integers
+from unmix.base.types import Floats, Integers
 
 
 def affinities(one: Floats, two: Floats) -> Floats:

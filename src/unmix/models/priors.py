@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, xlogy
 
-from unmix.types import Factor, Floats
+from unmix.base.types import Factor, Floats
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,101 @@
-"""Maximum likelihood, or the posterior mode:
-
-minimise  loss(L, F) = Σ λ − Σ x log λ − log prior(F) − log prior(L) + penalty(L, F)   over L, F >= 0,   λ = L Fᵀ
-"""
+"""The best scale of each topic under Gamma priors on both factors: (L/z, F z) has the same rates for every z."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from unmix.counts import Data
-from unmix.deprecation import renamed_arguments
+from unmix.base.types import Factor, Floats, Pair
+from unmix.counts.counts import Data
+from unmix.counts.sides import Side, Sides, column_sums
 from unmix.models.poisson import expected_total, residuals
 from unmix.models.priors import Dirichlet, Gamma
-from unmix.models.scales import best_scales
-from unmix.models.sparse import Sparsity
-from unmix.models.task import Iterate, Result
-from unmix.sides import Side, Sides, column_sums
-from unmix.types import Factor, Floats, Pair
+from unmix.models.task import Estimate, Iterate
+
+
+def bound_scales(
+    on_L: tuple[Floats, Floats], on_F: tuple[Floats, Floats], n: float, m: int, L_sums: Floats, F_sums: Floats
+) -> Floats:
+    """z for which the bound is best if q becomes that of (L/z, F z), topic by topic: d u z² − (c m − a n) z − b v = 0.
+
+    (a, b) and (c, d) are shapes and rates of the priors; u the sums of E f over the m features, v those of E l over the n
+    samples. The rates of X stay, so this costs no pass over the data; without it topics creep towards their scale, iteration by
+    iteration.
+    """
+    (a, b), (c, d) = on_L, on_F
+    return _root(d * F_sums, m * c - n * a, b * L_sums)
+
+
+def best_scales(L: Factor, F: Factor, a: ArrayLike, b: ArrayLike, c: ArrayLike, d: ArrayLike) -> Floats:
+    """z that maximises the prior density of (L/z, F z), topic by topic: d u z² − [Σ(c−1) − Σ(a−1)] z − b v = 0.
+
+    Shapes a and c are broadcast to L and F, rates b and d to the topics.
+    """
+    u, v = column_sums(F), column_sums(L)
+    extra = [np.broadcast_to(np.asarray(s) - 1.0, factor.shape).sum(axis=0) for s, factor in ((c, F), (a, L))]
+    middle = extra[0] - extra[1]
+    return _root(np.asarray(d) * u, middle, np.asarray(b) * v)
+
+
+def scaled_counts(
+    sides: Sides, L: Factor, F: Factor, a: ArrayLike, b: ArrayLike, c: ArrayLike, d: ArrayLike
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Expected counts of each topic in samples (n × K) and features (m × K), each with the column sums of the other factor,
+    once topics are scaled as Gamma(a, b) on L and Gamma(c, d) on F like them best."""
+    z = best_scales(L, F, a, b, c, d)
+    L, F = L / z, F * z
+    A, B, xlog = sides.both_numerators(L, F)
+    if not np.isfinite(xlog):
+        raise ValueError(
+            "a count has a rate of zero, so it is impossible; give its sample and feature some weight in init"
+        )
+    return L * A, column_sums(F), F * B, column_sums(L)
+
+
+def _root(square: Floats, middle: Floats, constant: Floats) -> Floats:
+    """The positive root of square z² − middle z − constant = 0; 1 for a topic that has nothing on one side."""
+    root = np.sqrt(middle**2 + 4 * square * constant)
+    # two forms of the same root, each free of cancellation on its side of zero
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.where(middle >= 0, (middle + root) / (2 * square), 2 * constant / (root - middle))
+    return np.where((square > 0) & (constant > 0), z, 1.0)
+
+
+# An l1 penalty on loadings, with topics held to norm one:  minimise  KL(X ‖ L Fᵀ) + weight · Σ l_ik,   ‖f_k‖_p = 1.
+#
+# Equivalently, without the constraint, the penalty is weight · Σ_k ‖f_k‖_p Σ_i l_ik (Geiger and Park, theorem F.1).
+#
+# With p = 1 it does nothing but shrink: KL(X ‖ L/(1+ω), F) + ω ‖L‖₁/(1+ω) = KL(X ‖ L, F) + N log(1+ω) for all L and F, so the
+# solution is the unpenalised one divided by 1 + ω (their lemma 6.1). With p = 2 loadings do become sparse, as broad topics cost
+# less than narrow ones.
+
+
+@dataclass(frozen=True)
+class Sparsity:
+    weight: float
+    norm: Literal["l1", "l2"]
+
+    def norms(self, F: Factor) -> Floats:
+        """‖f_k‖_p of every topic."""
+        return column_sums(F) if self.norm == "l1" else np.sqrt(np.einsum("jk,jk->k", F, F))
+
+    def penalty(self, L: Factor, F: Factor) -> float:
+        return float(self.weight * self.norms(F) @ column_sums(L))
+
+    def gradients(self, L: Factor, F: Factor) -> tuple[Floats, Floats]:
+        """Of the penalty, by L and by F."""
+        norms, sums = self.norms(F), column_sums(L)
+        slope = np.ones_like(F) if self.norm == "l1" else F / np.where(norms > 0, norms, 1.0)
+        return np.broadcast_to(self.weight * norms, L.shape), self.weight * sums * slope
+
+
+# Maximum likelihood, or the posterior mode:
+#
+# minimise  loss(L, F) = Σ λ − Σ x log λ − log prior(F) − log prior(L) + penalty(L, F)   over L, F >= 0,   λ = L Fᵀ
 
 NEGLIGIBLE = 1e-12  # a topic with a smaller share of a sample (or feature) is reported as absent
 
@@ -58,7 +134,6 @@ class State(Iterate):
     F: Factor
 
 
-@renamed_arguments(threads=None)
 @dataclass(frozen=True, eq=False)
 class Problem:
     """The loss of loadings and factors: Σ λ − Σ x log λ − log priors + penalty, λ = L Fᵀ.
@@ -181,9 +256,9 @@ class Problem:
         more = self.sparsity.gradients(state.L, state.F) if self.sparsity else None
         return residuals(self.sides, state.L, state.F, self.prior, self.loadings_prior, more).max
 
-    def result(self, state: State) -> Result:
+    def result(self, state: State) -> Estimate:
         L, F = self._without_traces(state)
-        return Result(L, F, self.metrics(state)["loglik"])
+        return Estimate(L, F, self.metrics(state)["loglik"])
 
     def _without_traces(self, state: State) -> Pair:
         """Entries that the solvers' floor keeps just above zero become zero, unless the likelihood hangs on them, as it may

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Protocol, TypeVar
 
-from unmix.counts import Data
-from unmix.types import Factor, Floats, Record
+from unmix.base.types import Factor, Floats, Record
+from unmix.counts.counts import Data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ S_contra = TypeVar("S_contra", bound=Iterate, contravariant=True)
 
 
 @dataclass(frozen=True)
-class Result:
+class Estimate:
     """What is left of the last iterate in a `Fit`: loadings and factors, their Poisson log-likelihood, and for a Bayesian model
     its posterior as arrays, topics (where there are any) on the last axis, and the kinds of its priors."""
 
@@ -59,4 +59,4 @@ class Task(Protocol[S_contra]):
         """The largest KKT residual; NaN where there is no such thing."""
         ...
 
-    def result(self, state: S_contra) -> Result: ...
+    def result(self, state: S_contra) -> Estimate: ...

@@ -9,14 +9,13 @@ from functools import cached_property
 import numpy as np
 from scipy.special import gammaln
 
-from unmix.counts import Data
-from unmix.models.beliefs import Belief, Prior
-from unmix.models.poisson import expected_total
-from unmix.models.scales import bound_scales, scaled_counts
-from unmix.models.task import Iterate, Result
-from unmix.models.topics import poisson_to_topics
-from unmix.sides import Sides, column_sums
-from unmix.types import Factor, Floats, Record
+from unmix.base.types import Factor, Floats, Record
+from unmix.counts.counts import Data
+from unmix.counts.sides import Sides, column_sums
+from unmix.models.beliefs import Belief, DirichletColumns, DirichletRows, Gammas, PointTopics, Prior
+from unmix.models.poisson import expected_total, poisson_to_topics
+from unmix.models.problem import bound_scales, scaled_counts
+from unmix.models.task import Estimate, Iterate
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +148,42 @@ class Inference:
     def kkt(self, state: Beliefs) -> float:
         return np.nan
 
-    def result(self, state: Beliefs) -> Result:
+    def result(self, state: Beliefs) -> Estimate:
         L, F = state.model.factors(self.X, state.left, state.right)
         loglik = float(self.sides.left.xlogs(L, F).sum()) - self.X.log_factorials - expected_total(L, F)
-        return Result(L, F, loglik, state.model.arrays(state.left, state.right), state.model.kinds)
+        return Estimate(L, F, loglik, state.model.arrays(state.left, state.right), state.model.kinds)
+
+
+# Latent Dirichlet allocation, in the Dirichlet–Poisson form of Geiger and Park.
+#
+#     l*_i ~ Dirichlet(α),   f*_k ~ Dirichlet(η) or estimated,   x_i | t_i ~ Multinomial(t_i, Σ_k l*_ik f*_k)
+#
+# Given the totals t_i this is x_ij ~ Poisson(Σ_k l*_ik f*_jk) up to the constant Σ_i log t_i! + n.
+
+
+def lda(alpha: Floats, eta: Floats | None) -> Variational:
+    return Variational(DirichletRows(alpha), PointTopics() if eta is None else DirichletColumns(eta))
+
+
+# Gamma–Poisson (Geiger and Park, algorithm 7; Canny's GaP):  l_ik ~ Gamma(shape_k, rate_k),  columns of F sum to one
+# (estimated, or believed with a Dirichlet(η) prior).
+#
+# With equal rates it is LDA with α = shape and a negative binomial for the sample totals (their lemmas E.1 and E.3).
+
+
+def gamma_poisson(shape: Floats, rate: Floats, eta: Floats | None = None) -> Variational:
+    return Variational(Gammas(shape, rate), PointTopics() if eta is None else DirichletColumns(eta))
+
+
+def log_total(totals: Floats, shape: Floats, rate: float) -> Floats:
+    """log p(t_i): the negative binomial by which Gamma–Poisson with equal rates differs from LDA (lemma E.1)."""
+    A = np.sum(shape)
+    return gammaln(A + totals) - gammaln(A) - gammaln(totals + 1) + A * np.log(rate) - (A + totals) * np.log1p(rate)
+
+
+# Bayesian Poisson factorisation (Paisley's notes):  l_ik ~ Gamma(a, b),  f_jk ~ Gamma(c, d), shapes and rates.
+
+
+def gamma_gamma(n_topics: int, a: float, b: float, c: float, d: float) -> Variational:
+    ones = np.ones(n_topics)
+    return Variational(Gammas(a * ones, b * ones), Gammas(c * ones, d * ones))

@@ -6,23 +6,15 @@ and the order of topics cost nothing.
 """
 
 from unmix.analysis import topic_order
-from unmix.plot.alignment import alignment
-from unmix.plot.choice import choice
+from unmix.plot.choice import choice, held_out
 from unmix.plot.convergence import convergence
-from unmix.plot.differences import differences
-from unmix.plot.embedding import embedding
+from unmix.plot.differences import differences, volcano
 from unmix.plot.freedom import freedom
-from unmix.plot.held_out import held_out
-from unmix.plot.loadings_scatter import loadings_scatter
-from unmix.plot.palette import palette, topic_colours
-from unmix.plot.quality import quality
+from unmix.plot.samples import embedding, loadings_scatter, structure
 from unmix.plot.signature import signature
-from unmix.plot.similarity import similarity
-from unmix.plot.stability import stability
-from unmix.plot.structure import structure
-from unmix.plot.top_features import top_features
-from unmix.plot.topic_features import topic_features
-from unmix.plot.volcano import volcano
+from unmix.plot.stability import alignment, quality, stability
+from unmix.plot.style import palette, topic_colours
+from unmix.plot.topics import similarity, top_features, topic_features
 
 __all__ = [
     "alignment",

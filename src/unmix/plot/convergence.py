@@ -10,8 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from unmix.fit import Fit
-from unmix.plot.palette import palette
-from unmix.plot.style import QUIET, literal, new_axes, new_grid, tidy
+from unmix.plot.style import QUIET, literal, new_axes, new_grid, palette, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

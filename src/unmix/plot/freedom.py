@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unmix.analysis import Freedom, fair_sample, similarity_order, topic_names
+from unmix.analysis.features import topic_places
 from unmix.analysis.samples import Scale, scale, values_of
-from unmix.analysis.topics import topic_places
 from unmix.fit import Fit
-from unmix.plot.palette import topic_colours
-from unmix.plot.sample_axis import label_scale
-from unmix.plot.style import figure_of, new_grid, tidy
+from unmix.plot.samples import label_scale
+from unmix.plot.style import figure_of, new_grid, tidy, topic_colours
 
 MOST_SAMPLES = 2000  # more columns than that do not show in a picture
 MOST_NAMES = 60  # of samples under the picture

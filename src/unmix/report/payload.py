@@ -1,25 +1,187 @@
-"""A fit -> everything the page shows, as one object that JSON can hold."""
+"""What people call topics: given in Python, or in a file that the page or a person wrote."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import inspect
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from unmix.analysis import fair_sample, similarity_order, topic_distances, topic_map, topic_order, typical_samples
+from unmix.analysis import (
+    distinctive_features,
+    fair_sample,
+    lifts,
+    similarity_order,
+    topic_distances,
+    topic_map,
+    topic_order,
+    typical_samples,
+)
+from unmix.analysis.advice import figures
+from unmix.analysis.features import feature_names
 from unmix.analysis.results import Result
-from unmix.analysis.summary import figures
+from unmix.base.types import Floats, Integers
+from unmix.base.words import ENDS, objective, percent, plural, size
 from unmix.fit import Fit
 from unmix.plot import topic_colours
-from unmix.report.encode import LONGEST_NAME, Json, clean, packed, quantised_proportions, rounded, size_of
-from unmix.report.features import HEAVIEST, topics_payload
-from unmix.report.metadata import columns_of
-from unmix.report.reproduce import recipe
+from unmix.registry import MODELS, estimator_class
+from unmix.report.metadata import (
+    LONGEST_NAME,
+    Json,
+    clean,
+    columns_of,
+    packed,
+    quantised_proportions,
+    quantised_weights,
+    rounded,
+    size_of,
+    timeline,
+)
 from unmix.report.sections import SECTIONS, told
-from unmix.report.timeline import timeline
-from unmix.types import Floats, Integers
-from unmix.words import ENDS, objective, percent, plural, size
+
+LONGEST = 80  # letters of a topic's name, as in the fields of the page
+
+
+def named_topics(names: Sequence[str] | Mapping[int, str] | None, n_topics: int) -> dict[str, str]:
+    """Names by the place of their topic, from 0, without those that are empty."""
+    if names is None:
+        return {}
+    if not isinstance(names, Mapping):
+        if isinstance(names, str) or len(names) != n_topics:
+            raise ValueError(f"{len(names)} names for {n_topics} topics; give one each, or a mapping for some")
+        names = dict(enumerate(names, start=1))
+    if unknown := [number for number in names if number not in range(1, n_topics + 1)]:
+        raise ValueError(f"names: there is no topic {unknown[0]!r}; this fit has topics 1 to {n_topics}")
+    texts = {str(number - 1): " ".join(str(name).split())[:LONGEST] for number, name in names.items()}
+    return {place: name for place, name in texts.items() if name}
+
+
+def read_names(path: Path) -> Sequence[str] | dict[int, str]:
+    """From .json, a list of names or an object of them by number as the page saves it, or .csv, a number and a name a row."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        if path.suffix.lower() == ".csv":
+            rows = [row for row in csv.reader(text.splitlines()) if row]
+            rows = rows if rows[0][0].strip().isdecimal() else rows[1:]  # without its headings
+            return {int(row[0]): row[1] for row in rows}
+        given = json.loads(text)
+        if wrong := [
+            name for name in (given if isinstance(given, list) else given.values()) if not isinstance(name, str)
+        ]:
+            raise ValueError(f"{wrong[0]!r} is no name")
+        return given if isinstance(given, list) else {int(number): name for number, name in given.items()}
+    except (ValueError, IndexError, AttributeError) as error:
+        remedy = 'give .json such as {"1": "economy"}, or .csv with a number and a name a row'
+        raise ValueError(f"{path}: holds no names of topics ({error}); {remedy}") from None
+
+
+# Topics as the page takes them: of each its most distinctive and heaviest features and all above a threshold, names once.
+
+DISTINCTIVE = 30  # features of each topic that the page lists, in the order of `Fit.top_features`
+HEAVIEST = 300  # features of each topic that are sent whatever their weight
+SMALLEST_WEIGHT = 1e-6
+BYTES_OF_ENTRY = 32 / 3  # two uint16 and a float32 as base64
+
+
+def topics_payload(fit: Fit, room: float) -> Json:
+    """The weights of features in topics, in at most about `room` bytes: a lower bound on weights is raised until they fit.
+
+    Each topic is a run of entries in the order of the features: the distance from the last feature to this one, the
+    quantised weight, and the lift. A distance that uint16 cannot hold is bridged by an entry without weight.
+    """
+    topics, all_names, best = fit.topics, feature_names(fit), distinctive_features(fit, DISTINCTIVE)
+    heaviest = np.argpartition(-topics, min(HEAVIEST, len(topics) - 1), axis=0)[:HEAVIEST]
+    always = np.zeros(topics.shape, dtype=bool)
+    np.put_along_axis(always, heaviest, True, axis=0)
+    always &= quantised_weights(topics) > 0
+    for k, rows in enumerate(best):
+        always[rows, k] = True
+    smallest = SMALLEST_WEIGHT
+    while True:
+        kept = always | (topics > smallest)
+        used = np.flatnonzero(kept.any(axis=1))
+        names = [clean(all_names[j]) for j in used]
+        if BYTES_OF_ENTRY * kept.sum() + 3 * len(used) + size_of(names) <= room or smallest >= 1:
+            break
+        smallest *= 10**0.5
+    times = lifts(fit)[used]
+    bridges = np.arange(65535, len(used), 65535)
+    entries = []
+    for k in range(fit.n_topics):
+        places = np.union1d(np.flatnonzero(kept[used, k]), bridges)
+        codes = np.where(kept[used[places], k], quantised_weights(topics[used[places], k]), 0).astype(np.uint16)
+        entries.append((np.diff(places, prepend=0).astype(np.uint16), codes, times[places, k].astype(np.float32)))
+    steps, weights, entry_lifts = (packed(np.concatenate(parts)) for parts in zip(*entries, strict=True))
+    return {
+        "names": names,
+        "distinctive": [np.searchsorted(used, rows).tolist() for rows in best],
+        "overall": packed(quantised_weights(topics[used] @ fit.shares)),
+        "counts": [len(steps) for steps, _, _ in entries],
+        "steps": steps,
+        "weights": weights,
+        "lifts": entry_lifts,
+        "smallest": float(f"{smallest:.2g}"),
+        "left_out": int((topics > 0).sum() - kept.sum()),
+    }
+
+
+# How a fit was made, so that it can be made again: command, Python, parameters, versions, data.
+
+FACTS = {
+    "source": "source",
+    "shards": "fitted from shards",
+    "nonzeros": "nonzeros",
+    "total": "total of all counts",
+    "empty_samples": "samples without counts",
+    "empty_features": "features without counts",
+    "checksum": "checksum",
+}
+
+
+def recipe(fit: Fit) -> Json:
+    command = fit.data.get("command")
+    if isinstance(command, list | tuple):
+        command = shlex.join(map(str, command))
+    return {
+        "command": None if command is None else str(command),
+        "python": python_snippet(fit),
+        "params": _pairs({key: value for key, value in fit.params.items() if key != "model"}),
+        "versions": _pairs(fit.versions),
+        "data": _pairs({label: fit.data[key] for key, label in FACTS.items() if fit.data.get(key) is not None}),
+    }
+
+
+def python_snippet(fit: Fit) -> str:
+    """Lines that fit the same model again; only parameters that differ from their defaults are spelled out."""
+    source = fit.data.get("source")
+    data = fit.data.get("python") or (f"um.read({str(source)!r})" if source else "um.read(...)  # the counts")
+    name = str(fit.params.get("model", ""))
+    if name not in MODELS:
+        return f'import unmix as um\n\nX = {data}\nfit = um.load("model.safetensors")'
+    known = inspect.signature(estimator_class(name)).parameters
+    arguments = f"n_components={fit.n_topics!r}"
+    for key, value in fit.params.items():
+        if key in known and key not in ("n_components", "verbose") and value != known[key].default:
+            arguments += f", {key}={value!r}"
+    return f"import unmix as um\n\nX = {data}\nmodel = um.{name}({arguments}).fit(X)\nfit = model.result_"
+
+
+def _pairs(facts: Mapping[str, object]) -> list[list[str]]:
+    return [[clean(key), _shown(value)] for key, value in facts.items()]
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float) and abs(value) < 1e15 and value == round(value):
+        return f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) and value > 9999 else clean(value)
+
+
+# A fit -> everything the page shows, as one object that JSON can hold.
 
 MOST_SAMPLES = 20_000
 MOST_BYTES = 14_500_000  # of data in a page of at most 15 MB

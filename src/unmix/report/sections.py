@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unmix.analysis import Differences, Freedom, Stability
-from unmix.analysis.ranges import moves
+from unmix.analysis.freedom import moves
+from unmix.base.types import Floats, Integers
+from unmix.base.words import in_terminal_words, percent
 from unmix.fit import Fit
-from unmix.plot.volcano import CLASSES
-from unmix.report.encode import Json, clean, packed, quantised_proportions, rounded
-from unmix.types import Floats, Integers
-from unmix.words import in_terminal_words, percent
+from unmix.plot.differences import CLASSES
+from unmix.report.metadata import Json, clean, packed, quantised_proportions, rounded
 
 SURE = CLASSES[-1][0]  # the lfsr below which features are marked
 MOST_POINTS = 30_000  # of all topics together

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from unmix.counts import Counts
-from unmix.estimators.base import MOST_FRACTIONS
-from unmix.estimators.lazy import layer_names, memory_of, temporary_shards
-from unmix.memory import available
-from unmix.shards import Shards
-from unmix.types import Integers
+from unmix.base.types import Integers
+from unmix.counts.canonical import sparse_to_csr
+from unmix.counts.counts import Counts
+from unmix.counts.shards import Shards
+from unmix.estimators.base import MOST_FRACTIONS, fits_in_memory, layer_names, memory_of, temporary_shards
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -55,9 +54,9 @@ def counts_of(adata: AnnData, layer: str | None = None, use_raw: bool = False, g
 def fittable(
     adata: AnnData, layer: str | None = None, use_raw: bool = False, genes: Integers | None = None
 ) -> Iterator[Counts | Shards]:
-    """`counts_of`, or while this lasts shards of them, if they lie in a file and would take more than half of the free memory."""
+    """`counts_of`, or while this lasts shards of them, if they lie in a file and are too large for memory."""
     place, matrix = _chosen(adata, layer, use_raw)
-    if (needed := memory_of(matrix)) <= available() / 2:
+    if fits_in_memory(needed := memory_of(matrix)):
         yield counts_of(adata, layer, use_raw, genes)
         return
     places, names = _columns(adata, use_raw, genes)
@@ -108,10 +107,9 @@ def _chosen(adata: AnnData, layer: str | None, use_raw: bool) -> tuple[str, Any]
 
 
 def _in_memory(matrix: Any) -> Any:
-    """A sparse matrix or an array, also if it was one of an open file."""
-    if hasattr(matrix, "to_memory"):
-        return matrix.to_memory()
-    return matrix if sp.issparse(matrix) else np.asarray(matrix)
+    """A sparse matrix that is sound, or an array, also if it was one of an open file."""
+    matrix = matrix.to_memory() if hasattr(matrix, "to_memory") else matrix
+    return sparse_to_csr(matrix) if sp.issparse(matrix) else np.asarray(matrix)
 
 
 def _elsewhere(adata: AnnData, place: str) -> str:

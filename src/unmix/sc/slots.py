@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from unmix.base.types import Factor, Floats, Integers, as_names
 from unmix.fit import Fit
-from unmix.format import kinds_by_arrays
 from unmix.models.beliefs import Prior
 from unmix.plot import topic_colours
-from unmix.types import Factor, Floats, Integers, as_names
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -131,7 +130,7 @@ def to_fit(adata: AnnData, key: str = "topics") -> Fit:
         features=as_names([str(name) for name in adata.var_names[genes]]),
         metadata=adata.obs,
         posterior=posterior,
-        priors=_plain(record["priors"]) if "priors" in record else kinds_by_arrays(posterior),
+        priors=_plain(record.get("priors", {})),
         params={name: value for name, value in _plain(record["params"]).items() if name not in SOURCE},
         versions=_plain(record["versions"]),
         data=_plain(record["data"]),

@@ -15,20 +15,20 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from unmix.counts import Counts
-from unmix.data.match import match_features
-from unmix.data.write import MODEL_FILE
+from unmix.base.types import Floats, Integers
+from unmix.counts.counts import Counts
+from unmix.counts.shards import Shards
 from unmix.estimators import from_fit
 from unmix.estimators.base import NO_COUNTS, CountsEstimator
 from unmix.fit import Fit, load
-from unmix.models.topics import poisson_to_topics, topics_to_poisson
+from unmix.io.match import match_features
+from unmix.io.write import MODEL_FILE
+from unmix.models.poisson import poisson_to_topics, topics_to_poisson
 from unmix.plot import topic_colours
 from unmix.registry import WORDS, estimator_class, named
 from unmix.sc.counts import counts_of, fittable
 from unmix.sc.differences import differences
 from unmix.sc.slots import colours_of, restricted, scales_of, to_fit, was_projected, write
-from unmix.shards import Shards
-from unmix.types import Floats, Integers
 
 if TYPE_CHECKING:
     from anndata import AnnData

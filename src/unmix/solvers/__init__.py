@@ -1,35 +1,25 @@
 """HOW it is optimised: one algorithm a file, one protocol, one loop."""
 
-from unmix.deprecation import renamed_names
+from unmix.counts.sides import Side
 from unmix.models.problem import Problem, State
 from unmix.models.variational import Inference
-from unmix.sides import Side
-from unmix.solvers.accelerate import DAAREM, SQUAREM
-from unmix.solvers.alternate import Alternate
 from unmix.solvers.base import HalfStep, Solver
 from unmix.solvers.callbacks import Checkpoint, Log, MeasureKKT, ProgressBar, StopAfter, StopAtKKT
-from unmix.solvers.cd import CCD, SCD, SN
-from unmix.solvers.em import EM
-from unmix.solvers.extrapolate import Extrapolate
-from unmix.solvers.joint import PLSA, Joint
-from unmix.solvers.newton import Newton
+from unmix.solvers.extrapolate import Alternate, Extrapolate
+from unmix.solvers.halfsteps import CCD, EM, SCD, SN, Newton
+from unmix.solvers.joint import PLSA, PLSI, Joint, Normalized, SparseL1, SparseL2
 from unmix.solvers.online import OnlineEM, StochasticVI
-from unmix.solvers.plsi import PLSI, Normalized
-from unmix.solvers.run import Progress, run
-from unmix.solvers.session import Trace
-from unmix.solvers.sparse import SparseL1, SparseL2
+from unmix.solvers.run import Progress, Trace, run
 from unmix.solvers.vi import CAVI, ExtrapolatedVI
 
 __all__ = [
     "CAVI",
     "CCD",
-    "DAAREM",
     "EM",
     "PLSA",
     "PLSI",
     "SCD",
     "SN",
-    "SQUAREM",
     "Alternate",
     "Checkpoint",
     "Extrapolate",
@@ -56,5 +46,3 @@ __all__ = [
     "Trace",
     "run",
 ]
-
-__getattr__ = renamed_names(__name__, {"Shrunk": "SparseL1", "Sparse": "SparseL2"})

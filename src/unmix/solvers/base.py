@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from unmix.base.types import Factor, Record
+from unmix.counts.sides import Side
 from unmix.models.problem import Problem, State
 from unmix.models.task import Iterate
-from unmix.sides import Side
-from unmix.types import Factor, Record
 
 T_contra = TypeVar("T_contra", contravariant=True)
 S = TypeVar("S", bound=Iterate)

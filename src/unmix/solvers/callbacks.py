@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from math import isnan, log
 from pathlib import Path
 
+from unmix.base.words import brief
 from unmix.fit import Fit
-from unmix.solvers.run import Progress
-from unmix.solvers.session import WINDOW
-from unmix.words import brief
+from unmix.solvers.run import WINDOW, Progress
 
 logger = logging.getLogger("unmix")
 

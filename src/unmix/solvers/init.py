@@ -16,12 +16,11 @@ from scipy.cluster.vq import kmeans2
 from scipy.optimize import nnls
 from scipy.sparse.linalg import ArpackError, LinearOperator, svds
 
-from unmix.counts import Data
+from unmix.base.types import Factor, Floats, Pair
+from unmix.counts.counts import Data
 from unmix.models.problem import Problem
-from unmix.solvers.alternate import Alternate
-from unmix.solvers.em import EM
-from unmix.solvers.newton import Newton
-from unmix.types import Factor, Floats, Pair
+from unmix.solvers.extrapolate import Alternate
+from unmix.solvers.halfsteps import EM, Newton
 
 EM_ONLY = Alternate(EM())
 

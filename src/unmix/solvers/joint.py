@@ -16,10 +16,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from unmix.models.problem import Problem, State
-from unmix.sides import column_sums
+from unmix.base.types import Factor, Floats
+from unmix.counts.sides import column_sums
+from unmix.models.maps import plsi_to_poisson, poisson_to_plsi
+from unmix.models.problem import Problem, Sparsity, State
 from unmix.solvers.base import Solver
-from unmix.types import Factor, Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,3 +111,175 @@ def refuse_prior(solver: object, problem: Problem) -> None:
         raise ValueError(
             f"{type(solver).__name__} fits by maximum likelihood only; use em, scd, sn or newton with a prior"
         )
+
+
+# The PLSI triple X/N ≈ C diag(w) Hᵀ (Zhang et al.), columns of C and H and the weights w each summing to one.
+#
+# With R the ratios at the current triple and q_k whatever makes a column sum to one:
+#
+#     PLSI       (algorithm 2)    C ← C∘(R H)/q;   w ← w∘Σ_i C∘(R H) with new R;   H ← H∘(RᵀC)/q with new R
+#     normalised (algorithm 3)    G = C∘(R H), q = Σ_i G, C ← G/q, w ← w∘q;   the same for H with new R
+#
+# L = N C diag(w) and F = H, so the ratios are those of the Poisson problem. `Normalized` follows `EM` exactly, rate by rate.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Triple(State):
+    C: Floats
+    w: Floats
+    H: Floats
+    RH: Floats  # the numerators at the triple, which came with the loss
+
+
+class _TripleSolver(Solver[Triple]):
+    state_type: ClassVar[type[State]] = Triple
+
+    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> Triple:
+        refuse_prior(self, problem)
+        return self._at(problem, *poisson_to_plsi(L, F))
+
+    def _at(self, problem: Problem, C: Floats, w: Floats, H: Floats) -> Triple:
+        L, H = plsi_to_poisson(C, w, H, problem.X.total)
+        RH, xlog = problem.left.numerators(L, H)
+        return Triple(L=L, F=H, C=C, w=w, H=H, RH=RH, loss=problem.loss(L, H, xlog))
+
+    def _right(self, problem: Problem, C: Floats, w: Floats, H: Floats) -> Floats:
+        """RᵀC at the triple; a topic without weight has none."""
+        RL, _ = problem.right.numerators(H, problem.X.total * C * w)
+        weight = problem.X.total * w
+        return np.divide(RL, weight, out=np.zeros_like(RL), where=weight > 0)
+
+
+@dataclass(frozen=True)
+class PLSI(_TripleSolver):
+    """For the triple C diag(w) Hᵀ of Zhang, Ding and Tang, algorithm 2: the weights have an update of their own.
+
+    See Also
+    --------
+    solvers.Normalized, maps.poisson_to_plsi
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.PLSI(), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
+
+    def step(self, problem: Problem, state: Triple) -> Triple:
+        C = _normalised(state.C * state.RH)
+        half = self._at(problem, C, state.w, state.H)
+        w = state.w * (C * half.RH).sum(axis=0)
+        H = _normalised(state.H * self._right(problem, C, w, state.H))
+        return self._at(problem, C, w / w.sum(), H)
+
+
+@dataclass(frozen=True)
+class Normalized(_TripleSolver):
+    """For the triple C diag(w) Hᵀ of Zhang, Ding and Tang, algorithm 3: the weights collect what normalising takes from C and H.
+
+    See Also
+    --------
+    solvers.PLSI
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.Normalized(), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
+
+    def step(self, problem: Problem, state: Triple) -> Triple:
+        G = state.C * state.RH
+        C, w = _normalised(G), state.w * G.sum(axis=0)
+        G = state.H * self._right(problem, C, w, state.H)
+        H, w = _normalised(G), w * G.sum(axis=0)
+        return self._at(problem, C, w / w.sum(), H)
+
+
+def _normalised(G: Floats) -> Floats:
+    sums = G.sum(axis=0)
+    return np.divide(G, sums, out=np.full_like(G, 1 / len(G)), where=sums > 0)
+
+
+# Multiplicative updates for the l1 penalty on loadings; see `models/sparse.py`. Both are monotone.
+#
+#     l1-normalised topics:  the joint update with l_ik ← Z_ik / (1 + ω)
+#     l2-normalised topics:  l_ik ← l_ik A_ik / (u_k + ω ρ_k),  ρ_k = ‖f_k‖₂
+#                            f_jk ← 2 Y_jk / (v_k + sqrt(v_k² + 4 ω v_k Y_jk / ρ_k)),  then columns of F to norm one
+#
+# The second update of F minimises EM's bound with the norm replaced by a quadratic that lies above it and touches it.
+
+
+@dataclass(frozen=True)
+class SparseL1(Joint):
+    """What `SparsePoissonNMF` uses for l1-normalised topics.
+
+    See Also
+    --------
+    SparsePoissonNMF
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> um.solvers.SparseL1()
+    SparseL1()
+    """
+
+    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> Expected:
+        scales = column_sums(F) / (1 + _sparsity(problem).weight)
+        return self._at(problem, L * scales, F / column_sums(F))
+
+    def loadings(self, problem: Problem, state: Expected) -> Factor:
+        return super().loadings(problem, state) / (1 + _sparsity(problem).weight)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftExpected(State):
+    A: Floats  # the numerators at L, F, which came with the loss
+
+
+@dataclass(frozen=True)
+class SparseL2(Solver[LeftExpected]):
+    """What `SparsePoissonNMF` uses for l2-normalised topics.
+
+    See Also
+    --------
+    SparsePoissonNMF
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> um.solvers.SparseL2()
+    SparseL2()
+    """
+
+    state_type: ClassVar[type[State]] = LeftExpected
+
+    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> LeftExpected:
+        norms = _sparsity(problem).norms(F)
+        return self._at(problem, L * norms, F / norms)
+
+    def step(self, problem: Problem, state: LeftExpected) -> LeftExpected:
+        sparsity = _sparsity(problem)
+        norms = sparsity.norms(state.F)
+        L = state.L * state.A / (column_sums(state.F) + sparsity.weight * norms)
+        B, _ = problem.right.numerators(state.F, L)
+        Y, v = state.F * B, column_sums(L)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            F = np.where(v > 0, 2 * Y / (v + np.sqrt(v**2 + 4 * sparsity.weight * v * Y / norms)), state.F)
+        norms = sparsity.norms(F)
+        norms = np.where(norms > 0, norms, 1.0)
+        return self._at(problem, L * norms, F / norms)
+
+    @staticmethod
+    def _at(problem: Problem, L: Factor, F: Factor) -> LeftExpected:
+        A, xlog = problem.left.numerators(L, F)
+        return LeftExpected(L=L, F=F, A=A, loss=problem.loss(L, F, xlog))
+
+
+def _sparsity(problem: Problem) -> Sparsity:
+    if problem.sparsity is None:
+        raise ValueError("this solver is for problems with a sparsity penalty; use em, scd, sn or newton")
+    return problem.sparsity

@@ -10,22 +10,21 @@ For conjugate priors averaging counts is averaging natural parameters. A batch o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 
-from unmix.counts import Data
-from unmix.deprecation import renamed_arguments
+from unmix.base.types import Factor, Floats, Record
+from unmix.counts.counts import Data
+from unmix.counts.sides import Side, column_sums
 from unmix.models.beliefs import Belief, PointTopics, Prior
 from unmix.models.problem import Problem, State
 from unmix.models.variational import Beliefs, Inference
-from unmix.sides import Side, column_sums
 from unmix.solvers.base import Solver, checked
-from unmix.solvers.newton import Newton
+from unmix.solvers.halfsteps import Newton
 from unmix.solvers.vi import check_loss, infer, restored_beliefs
-from unmix.types import Factor, Floats, Record
 
 
 @dataclass(frozen=True)
@@ -96,21 +95,22 @@ class Stream:
     sums: Floats  # Σ_i E l_ik likewise
     batches: int = 0
     samples: int = 0
+    seed: int = 0  # of the order of samples
 
     def save(self) -> Record:
         arrays = {"counts": self.counts, "sums": self.sums, "right": self.right.parameters, "rates": self.right.rates}
-        return {"stream": {"batches": self.batches, "samples": self.samples} | arrays}
+        return {"stream": {"batches": self.batches, "samples": self.samples, "seed": self.seed} | arrays}
 
     @classmethod
     def restore(cls, prior: Prior, saved: Record) -> Stream:
         right = prior.belief(saved["right"], saved.get("rates"))
-        return cls(right, saved["counts"], saved["sums"], saved["batches"], saved["samples"])
+        return cls(right, saved["counts"], saved["sums"], saved["batches"], saved["samples"], saved["seed"])
 
     @classmethod
-    def beginning(cls, right: Belief, sums: Floats, L: Factor, F: Factor, weight: float) -> Stream:
+    def beginning(cls, right: Belief, sums: Floats, L: Factor, F: Factor, weight: float, seed: int) -> Stream:
         """From loadings and factors whose expected counts, as at any maximum-likelihood fit, are f_jk Σ_i l_ik. `weight` is
         what they are worth: little, if they are random."""
-        return cls(right, weight * F * column_sums(L), weight * sums)
+        return cls(right, weight * F * column_sums(L), weight * sums, seed=seed)
 
     def before(self, batch: Data) -> Stream:
         """With some weight on all features, if the batch has one that no topic has: a step of one forgets all before it."""
@@ -127,7 +127,7 @@ class Stream:
         B, _ = side.numerators(self.right.geometric, geometric)
         counts = (1 - step) * self.counts + (step * weight) * (self.right.geometric * B)
         sums = (1 - step) * self.sums + (step * weight) * sums
-        return Stream(prior.update(counts, sums), counts, sums, self.batches + 1, self.samples + n)
+        return Stream(prior.update(counts, sums), counts, sums, self.batches + 1, self.samples + n, self.seed)
 
 
 def spread(F: Factor) -> Floats:
@@ -136,14 +136,13 @@ def spread(F: Factor) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Streamed(Beliefs):
+class OnlineBeliefs(Beliefs):
     stream: Stream
 
     def save(self) -> Record:
         return super().save() | self.stream.save()
 
 
-@renamed_arguments(enough="tolerance")
 @dataclass(frozen=True)
 class StochasticVI:
     """Online variational inference: an iteration is one pass over all samples in mini-batches. The bound may fall now and then.
@@ -153,7 +152,7 @@ class StochasticVI:
     online : Online
         Batch size and steps.
     seed : int
-        Of the order of samples.
+        Of the order of samples. A fit that is resumed goes on with its own.
     inner : int
         Most iterations for a row of L.
     tolerance : float
@@ -180,23 +179,23 @@ class StochasticVI:
     """
 
     online: Online
-    seed: int
+    seed: int = field(repr=False)
     inner: int
     tolerance: float
     start_weight: float = 1.0
 
-    def start(self, task: Inference, left: Belief, right: Belief) -> Streamed:
+    def start(self, task: Inference, left: Belief, right: Belief) -> OnlineBeliefs:
         L, F = task.model.factors(task.X, left, right)
-        return self.at(task, left, Stream.beginning(right, left.sums, L, F, self.start_weight))
+        return self.at(task, left, Stream.beginning(right, left.sums, L, F, self.start_weight, self.seed))
 
-    def restore(self, task: Inference, saved: Record) -> Streamed:
+    def restore(self, task: Inference, saved: Record) -> OnlineBeliefs:
         model, left, right = restored_beliefs(task, saved)
         stream = Stream.restore(model.right, saved["stream"])
         return check_loss(self.at(task, left, replace(stream, right=right)), saved)
 
-    def step(self, task: Inference, s: Streamed) -> Streamed:
+    def step(self, task: Inference, s: OnlineBeliefs) -> OnlineBeliefs:
         stream, parameters = s.stream, s.left.parameters.copy()
-        rng = np.random.default_rng([self.seed, stream.batches])
+        rng = np.random.default_rng([stream.seed, stream.batches])
         for rows, batch in task.X.batches(self.online.batch_size, rng):
             stream, left = self.absorb(replace(task, X=batch), stream, parameters[rows], task.X.shape[0])
             parameters[rows] = left.parameters
@@ -212,9 +211,9 @@ class StochasticVI:
         left, right, scale = model.rescaled(left, stream.right, total, stream.sums)
         return replace(stream, right=right, sums=stream.sums / scale), left
 
-    def at(self, task: Inference, left: Belief, stream: Stream) -> Streamed:
+    def at(self, task: Inference, left: Belief, stream: Stream) -> OnlineBeliefs:
         loss = task.loss(task.model, left, stream.right)
-        return Streamed(model=task.model, left=left, right=stream.right, loss=loss, stream=stream)
+        return OnlineBeliefs(model=task.model, left=left, right=stream.right, loss=loss, stream=stream)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -234,7 +233,7 @@ class OnlineEM(Solver[StreamedFactors]):
     online : Online
         Batch size and steps.
     seed : int
-        Of the order of samples.
+        Of the order of samples. A fit that is resumed goes on with its own.
     start_weight : float, default=1.0
         What the counts of the start are worth in the running total; little, if it is random.
 
@@ -252,7 +251,7 @@ class OnlineEM(Solver[StreamedFactors]):
     """
 
     online: Online
-    seed: int
+    seed: int = field(repr=False)
     start_weight: float = 1.0
     state_type: ClassVar[type[State]] = StreamedFactors
 
@@ -260,7 +259,7 @@ class OnlineEM(Solver[StreamedFactors]):
         scales = column_sums(F)
         L, F = L * scales, F / scales
         right = topics_prior(problem).belief(F)
-        return self.at(problem, L, Stream.beginning(right, column_sums(L), L, F, self.start_weight))
+        return self.at(problem, L, Stream.beginning(right, column_sums(L), L, F, self.start_weight, self.seed))
 
     def restore(self, problem: Problem, saved: Record) -> StreamedFactors:
         stream = Stream.restore(topics_prior(problem), saved["stream"])
@@ -268,7 +267,7 @@ class OnlineEM(Solver[StreamedFactors]):
 
     def step(self, problem: Problem, state: StreamedFactors) -> StreamedFactors:
         stream, L = state.stream, state.L * column_sums(state.F)
-        rng = np.random.default_rng([self.seed, stream.batches])
+        rng = np.random.default_rng([stream.seed, stream.batches])
         for rows, batch in problem.X.batches(self.online.batch_size, rng):
             stream, L[rows] = self.absorb(replace(problem, X=batch), stream, L[rows], problem.X.shape[0])
         return self.at(problem, _loadings(problem, stream.right.parameters, L), stream)

@@ -1,27 +1,145 @@
-"""The search of `init="auto"`: many starts, each on a sample of its own, whose topics are put together two by two.
+"""Two fits of the same data into one that has the topics of both: put them side by side, and merge until K are left.
 
-Where a single start ends is luck, and a short contest cannot tell a good one: the order after ten iterations is not that of the
-end. So no start is thrown away. The search is a tree. Its leaves are starts, annealed and random by turns, fitted for some
-iterations to a part of the samples. A node puts the topics of its two children together (`recombine`), on the samples of both;
-the root on all of them, or on as many as `LARGEST` nonzeros allow: beyond that size a search does not take longer.
+A local optimum is mostly right: it lacks a topic or two, and has others twice. Two optima seldom lack the same ones. Side by
+side, their 2 K topics describe the data better than either; merging, again and again, the pairs whose difference the data
+miss least then does away with what both have, and keeps what one of them had found.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from math import ceil, log2
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import xlogy
 
-from unmix.counts import Data
+from unmix.base.types import Factor, Floats, Integers, Pair, Record
+from unmix.counts.counts import Data
+from unmix.models.poisson import poisson_to_topics
 from unmix.models.problem import Problem, State
+from unmix.models.task import Iterate, Task
 from unmix.solvers import init as starts
-from unmix.solvers.extrapolate import Extrapolate
-from unmix.solvers.newton import Newton
-from unmix.solvers.recombine import recombine
-from unmix.types import Factor, Integers, Pair, Record
+from unmix.solvers.base import Stepper
+from unmix.solvers.extrapolate import Alternate, Extrapolate
+from unmix.solvers.halfsteps import Newton
+from unmix.solvers.run import NotFiniteError, Progress, run
+
+NEWTON = Alternate(Newton(rounds=1))
+LOOKED_AT = 30_000  # nonzeros by which merges are judged
+NEIGHBOURS = 16  # a topic may merge with so many that are most like it
+POSITIVE = 1e-12  # of the largest entry of a column: less could not grow again
+
+
+def recombine(problem: Problem, parents: list[Pair]) -> Pair:
+    """K topics out of those of all parents, a list that is emptied. In single precision: there are twice as many topics to begin
+    with, and memory is short."""
+    several = [tuple(factor.astype(np.float32) for factor in in_counts(*pair)) for pair in parents]
+    parents.clear()
+    L, F = (np.hstack(factors) for factors in zip(*several, strict=True))
+    L /= len(several)
+    del several
+    state = moved_topics(problem, L, F)
+    del L, F
+    state = merge_down(problem, state.L, state.F)
+    return state.L.astype(np.float64), state.F.astype(np.float64)
+
+
+def merge_down(problem: Problem, L: Factor, F: Factor) -> State:
+    """Merge topics until there are as many as the problem has. Several pairs at once, but of the surplus never more than half,
+    and two iterations in between: topics that have moved are judged anew."""
+    if L.shape[1] <= problem.n_topics:
+        raise ValueError(f"{L.shape[1]} topics cannot be merged into {problem.n_topics}")
+    while (K := L.shape[1]) > problem.n_topics:
+        L, F = (factor.astype(L.dtype) for factor in in_counts(L, F))
+        pairs = cheapest(merge_costs(problem, L, F), (K - problem.n_topics + 1) // 2)
+        state = moved_topics(problem, *merged(L, F, pairs or [(0, 1)]))  # any two, where numbers are too small to tell
+        L, F = state.L, state.F
+    return state
+
+
+def moved_topics(problem: Problem, L: Factor, F: Factor) -> State:
+    """Two iterations of Newton's method on as many topics as there are."""
+    problem = replace(problem, n_topics=L.shape[1])
+    state = NEWTON.start(problem, *problem.rescale(positive(L), positive(F)))
+    for _ in range(2):
+        state = NEWTON.step(problem, state)
+    return state
+
+
+def in_counts(L: Factor, F: Factor) -> Pair:
+    """The same rates with columns of F summing to one, so that loadings are counts."""
+    _, topics, _, scales = poisson_to_topics(L, F)
+    return L * scales, topics
+
+
+def positive(factor: Factor) -> Factor:
+    return np.maximum(factor, POSITIVE * factor.max(axis=0))
+
+
+def merge_costs(problem: Problem, L: Factor, F: Factor) -> Floats:
+    """What the log-likelihood loses if topics a < b, whose loadings are counts, are replaced by their sum, before anything is
+    fitted again: estimated from some of the nonzeros (the expected total stays). Infinite for pairs that are not looked at."""
+    K = L.shape[1]
+    rows, columns, x = problem.left.some(LOOKED_AT)
+    whole = problem.X.total / x.sum()
+    # rates of the merged topics in units of the rate, single precision: what decides is not in the last digits
+    loads, topics = L[rows].T, F[columns].T
+    loads = (loads / np.einsum("kp,kp->p", loads, topics)).astype(np.float32)
+    topics, x = topics.astype(np.float32), x.astype(np.float32)
+    shares = loads * topics
+    weights = L.sum(axis=0)
+    costs = np.full((K, K), np.inf)
+    for a, others in enumerate(neighbours(F)):
+        for b in others[others > a]:
+            part = np.float32(weights[a] / max(weights[a] + weights[b], 1e-300))
+            rate = 1 - shares[a] - shares[b] + (loads[a] + loads[b]) * (part * topics[a] + (1 - part) * topics[b])
+            costs[a, b] = -whole * float(x @ np.log(np.maximum(rate, 1e-30)))
+    return costs
+
+
+def neighbours(F: Factor) -> list[Integers]:
+    """For each topic those most like it (by Σ √(f_ja f_jb)), and those to which it is."""
+    K = F.shape[1]
+    likeness = np.sqrt(F).T @ np.sqrt(F)
+    np.fill_diagonal(likeness, -1)
+    near = np.zeros((K, K), dtype=bool)
+    np.put_along_axis(near, np.argsort(-likeness, axis=1, kind="stable")[:, : min(NEIGHBOURS, K - 1)], True, axis=1)
+    return [np.flatnonzero(row) for row in near | near.T]
+
+
+def cheapest(costs: Floats, most: int) -> list[tuple[int, int]]:
+    """Up to `most` pairs that share no topic, the cheapest first."""
+    pairs: list[tuple[int, int]] = []
+    taken: set[int] = set()
+    for place in np.argsort(costs, axis=None, kind="stable"):
+        a, b = divmod(int(place), len(costs))
+        if len(pairs) == most or not costs[a, b] < np.inf:
+            break
+        if not taken & {a, b}:
+            pairs.append((a, b))
+            taken |= {a, b}
+    return pairs
+
+
+def merged(L: Factor, F: Factor, pairs: Sequence[tuple[int, int]]) -> Pair:
+    """Each first topic becomes the sum of both, each second one is gone; loadings are counts."""
+    L, F = L.copy(), F.copy()
+    for a, b in pairs:
+        weights = L[:, [a, b]].sum(axis=0)
+        F[:, a] = F[:, [a, b]] @ (weights / weights.sum() if weights.sum() > 0 else [0.5, 0.5])
+        L[:, a] += L[:, b]
+    gone = [b for _, b in pairs]
+    return np.delete(L, gone, axis=1), np.delete(F, gone, axis=1)
+
+
+# The search of `init="auto"`: many starts, each on a sample of its own, whose topics are put together two by two.
+#
+# Where a single start ends is luck, and a short contest cannot tell a good one: the order after ten iterations is not that of the
+# end. So no start is thrown away. The search is a tree. Its leaves are starts, annealed and random by turns, fitted for some
+# iterations to a part of the samples. A node puts the topics of its two children together (`recombine`), on the samples of both;
+# the root on all of them, or on as many as `LARGEST` nonzeros allow: beyond that size a search does not take longer.
 
 LARGEST = 3_000_000  # nonzeros that the root of a search looks at, and all leaves together if they are many
 # iterations of a leaf; of a node, once its topics are put together: at least and at most, and how many nonzeros they may visit
@@ -198,3 +316,80 @@ def one_topic_loss(problem: Problem, L: Factor, F: Factor) -> float:
     X = problem.X
     xlog = float(xlogy(X.sample_totals, X.sample_totals).sum() + xlogy(X.feature_totals, X.feature_totals).sum())
     return problem.loss(L, F, xlog - float(xlogy(X.total, X.total)))
+
+
+# Moves that leave a poor optimum: the topics of another fit, put together with those of this one.
+#
+# Each move makes a fit anew, from some starts on parts of the samples as the search of `init="auto"` does, and recombines it
+# with the best so far. The model's own solver then goes on from there for some iterations, and from the new fit as it was, and
+# the move is kept if the objective has risen above what it was before: so a model of any kind can be refined on its own
+# objective, be it a likelihood or a bound.
+
+# iterations of a trial; after the least, a move that could not catch up at its pace is given up
+LEAST_TRIAL, TRIAL = 6, 40
+MOVE = "recombined with another fit"  # how the note of a move begins in the trace
+OTHER = Search(starts=4)  # where the other topics come from
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refining(Iterate):
+    """The best iterate so far, in the state in which the solver left it."""
+
+    best: Any
+    seed: int
+    moves: int = 0
+    kept: bool = False
+
+    @property
+    def point(self) -> Any:
+        return self.best
+
+    def save(self) -> Record:
+        return super().save() | {"best": self.best.save()}
+
+
+@dataclass(frozen=True)
+class Refine:
+    """One move an iteration; the loss never rises. `begin` makes the solver's first iterate of loadings and factors."""
+
+    solver: Stepper[Any, Any]
+    begin: Callable[[Factor, Factor], Iterate] = field(repr=False)
+
+    def start(self, best: Iterate, rng: np.random.Generator) -> Refining:
+        return Refining(loss=best.loss, best=best, seed=int(rng.integers(2**31)))
+
+    def restore(self, task: Task[Any], saved: Record) -> Refining:
+        return Refining(**saved | {"best": self.solver.restore(task, saved["best"])})
+
+    def step(self, task: Task[Any], state: Refining) -> Refining:
+        here = task.result(state.best)
+        problem = Problem(task.X, here.L.shape[1])
+        other = search(problem, np.random.default_rng([state.seed, state.moves]), OTHER)
+        child = recombine(problem, [(here.L, here.F), other])
+        best = state.best
+        for pair in (child, other):
+            best = self._tried(task, best, self.begin(*pair))
+        kept = best is not state.best
+        note = f"{MOVE}: {f'kept, {state.loss - best.loss:+,.0f}' if kept else 'no'}"
+        return Refining(
+            loss=best.loss, best=best, seed=state.seed, moves=state.moves + 1, kept=kept or state.kept, note=note
+        )
+
+    def _tried(self, task: Task[Any], old: Iterate, start: Iterate) -> Iterate:
+        """The iterate after the move if it is better, the old one if not."""
+        losses = [start.loss]
+
+        def judge(progress: Progress) -> str | None:
+            losses.append(progress.state.loss)
+            done = len(losses) - 1
+            if done < LEAST_TRIAL:
+                return None
+            pace = (losses[-5] - losses[-1]) / 4
+            behind = losses[-1] - old.loss
+            return "interrupted" if behind < 0 or behind > (TRIAL - done) * pace else None
+
+        try:
+            end, _ = run(task, self.solver, start, max_iter=TRIAL, tol=0, catch_interrupt=False, callbacks=[judge])
+        except NotFiniteError:
+            return old
+        return end if end.loss < old.loss else old

@@ -17,16 +17,16 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from unmix.base.types import Factor, Record
+from unmix.counts.shards import Tile
+from unmix.counts.sides import FeatureSums, Sides, column_sums
 from unmix.engines.base import Arrays, Visit, Visited
 from unmix.kernels import Workspace
 from unmix.models.priors import Gamma
 from unmix.models.streaming import StreamedProblem, Streaming, by_tile, left_side
-from unmix.shards import Tile
-from unmix.sides import FeatureSums, Sides, column_sums
 from unmix.solvers.base import HalfStep
 from unmix.solvers.extrapolate import CEILING, CEILING_GROWTH, FIRST, GROWTH, SHRINKAGE, beyond
-from unmix.solvers.newton import Newton
-from unmix.types import Factor, Record
+from unmix.solvers.halfsteps import Newton
 
 FROM_EVEN = Newton(rounds=5)  # the half-step for loadings that start from even shares
 
@@ -108,12 +108,12 @@ class Streamed:
         return FeatureSums(sums["B"], sums["H"]).step(F, sums["v"] + rate, task.X.feature_totals, shape)
 
     @staticmethod
-    def _visit(task: StreamedProblem, half: HalfStep, even: bool = False) -> Advance:
-        return Advance(half, task.loadings_prior, even)
+    def _visit(task: StreamedProblem, half: HalfStep, even: bool = False) -> LoadingsStep:
+        return LoadingsStep(half, task.loadings_prior, even)
 
 
 @dataclass(frozen=True)
-class Advance(Visit):
+class LoadingsStep(Visit):
     """A half-step of the loadings, those that the last visit left or, if `even`, such that all topics have the same share; and
     what they say of the factors."""
 

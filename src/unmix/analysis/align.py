@@ -1,0 +1,280 @@
+"""Which topics of one fit become which of the next: fits with more and more topics, of other seeds, data or models.
+
+Between two fits the shares of topics flow from one to the other at the least cost, Σ w_kl H²(f_k, g_l), with H the Hellinger
+distance: exact optimal transport, a linear program with at most K + L − 1 positive flows. So a fit flows into itself unchanged.
+
+    forward_kl = w_kl / Σ_l w_kl        the part of topic k that goes to l
+    backward_kl = w_kl / Σ_k w_kl       the part of topic l that comes from k
+    path          a topic of the last fit is one; every other topic is on that of the l in the next fit of the largest
+                  forward_kl + backward_kl
+    persistence   mean over all other fits of Σ min(forward, backward) over their topics on the same path: 1 if always there
+    refinement    K · mean over later fits of Σ_l forward_kl backward_kl: K where topics are only divided, 1 where all are mixed
+
+The last two are the coherence and the refinement of Fukuyama, Sankaran and Symul (2023), with transport that is not blurred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from unmix.analysis.features import topic_names
+from unmix.analysis.results import FileLayout, Result
+from unmix.base.types import Floats, Integers, as_names
+from unmix.fit import Fit
+from unmix.models.matching import hellinger_distances
+
+SWEEPS = 10  # down and up, of the order of topics
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment(Result):
+    """What `align` found: every topic of every fit, and what flows from each to those of the next.
+
+    Attributes
+    ----------
+    table : DataFrame
+        A row for every topic of every fit: `fit` and `topic`, `name` (its top features), `share`, `path` (the number of a
+        topic of the last fit), `persistence`, `refinement` (NaN in the last fit), and its `place` in a picture, from 0 at the
+        top.
+    flows : DataFrame
+        A row for every flow from a fit to the next: `fit`, `topic`, `to` (the topic of the next), `flow`, `forward`,
+        `backward`.
+    fits : array of str
+        The names of the fits.
+    left_out : list of int
+        How many features of each fit are not in all of them, and so do not count.
+
+    See Also
+    --------
+    align, plot.alignment
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> fits = um.fit_path([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], range(1, 3), random_state=0)
+    >>> um.align(fits).flows[["fit", "topic", "to"]].values.tolist()
+    [['1', 1, 1], ['1', 1, 2]]
+    """
+
+    LAYOUT: ClassVar = FileLayout(
+        columns={
+            "table": "fit topic name share path persistence refinement place",
+            "flows": "fit topic to flow forward backward",
+        }
+    )
+
+    table: pd.DataFrame
+    flows: pd.DataFrame
+    fits: NDArray[np.str_]
+    left_out: list[int]  # features of each fit that others do not have
+
+    def advice(self) -> list[str]:
+        """Which topics of the last fit last most and least, and which features were left aside.
+
+        Returns
+        -------
+        list of str
+            A sentence for each thing; none if there is nothing to say.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> fits = um.fit_path([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], range(1, 3), random_state=0)
+        >>> all(isinstance(sentence, str) for sentence in um.align(fits).advice())
+        True
+        """
+        last = self.table[self.table["fit"] == self.fits[-1]].sort_values("persistence", kind="stable")
+        least, most = last.iloc[0], last.iloc[-1]
+        said = [f"of the last fit, topic {most['name']} lasts most (persistence {most['persistence']:.2f})"]
+        if len(last) > 1:
+            said[0] += f" and topic {least['name']} least ({least['persistence']:.2f})"
+        for name, missing in zip(self.fits, self.left_out, strict=True):
+            if missing:
+                said.append(f"{missing:,} features of fit {name} are not in all fits; they were left aside")
+        return said
+
+
+def align(fits: Iterable[Fit] | Mapping[Any, Fit]) -> Alignment:
+    """Topics of several fits, each followed from one fit to the next.
+
+    Parameters
+    ----------
+    fits : iterable or mapping of Fit
+        At least two, in order; a mapping, as `fit_path` gives it, says their names. They may have different numbers of topics
+        and different samples. Features are found by name, and those that all fits have count; without names they must be the
+        same.
+
+    Returns
+    -------
+    Alignment
+        Its `table` has a row a topic, its `flows` one for each pair of topics between which something flows.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two fits, or they have no features in common.
+
+    See Also
+    --------
+    fit_path : Fits of many numbers of topics.
+    plot.alignment : The picture.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> alignment = um.align(um.fit_path([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], range(1, 4), random_state=0))
+    >>> alignment.table.groupby("fit", sort=False)["share"].sum().round(6).tolist()
+    [1.0, 1.0, 1.0]
+    """
+    named = _named(fits)
+    topics, left_out = common_topics(list(named.values()))
+    shares = [fit.shares for fit in named.values()]
+    flows = {
+        (a, b): transport(shares[a], shares[b], _costs(topics[a], topics[b]))
+        for a, b in combinations(range(len(topics)), 2)
+    }
+    paths = _paths([flows[pair] for pair in pairwise(range(len(topics)))])
+    places = _places([flows[pair] for pair in pairwise(range(len(topics)))], shares)
+    names, rows = list(named), []
+    for a, fit in enumerate(named.values()):
+        shown = topic_names(fit)
+        lasting, refined = _persistence(a, flows, paths), _refinement(a, fit.n_topics, flows, len(topics))
+        rows += [
+            (names[a], k + 1, shown[k], shares[a][k], int(paths[a][k]) + 1, lasting[k], refined[k], int(places[a][k]))
+            for k in range(fit.n_topics)
+        ]
+    columns = ["fit", "topic", "name", "share", "path", "persistence", "refinement", "place"]
+    return Alignment(pd.DataFrame(rows, columns=columns), _flow_table(flows, names), as_names(names), left_out)
+
+
+def transport(masses: Floats, others: Floats, costs: Floats) -> Floats:
+    """The flow of the least cost between masses that sum to one: its rows sum to the first ones, its columns to the others."""
+    K, L = costs.shape
+    rows, columns = sp.kron(sp.eye(K), np.ones((1, L))), sp.kron(np.ones((1, K)), sp.eye(L))
+    # the last row of constraints follows from all others
+    solved = linprog(
+        costs.ravel(),
+        A_eq=sp.vstack([rows, columns]).tocsr()[:-1],
+        b_eq=np.concatenate([masses, others])[:-1],
+        method="highs-ds",
+    )
+    return np.maximum(solved.x.reshape(K, L), 0)
+
+
+def common_topics(fits: list[Fit]) -> tuple[list[Floats], list[int]]:
+    """Topics over the features that all fits have, in one order, and how many each has beside them."""
+    if all(_same(fit, fits[0]) for fit in fits):
+        return [fit.topics for fit in fits], [0] * len(fits)
+    for number, fit in enumerate(fits, 1):
+        if fit.features is None:
+            sizes = ", ".join(f"{len(fit.F):,}" for fit in fits)
+            raise ValueError(
+                f"fit {number} has no names of features, and the fits have {sizes} of them; "
+                "give fits of the same features, or with names"
+            )
+    known = [{str(name): j for j, name in reversed(list(enumerate(fit.features)))} for fit in fits]  # type: ignore[arg-type]
+    shared = [name for name in known[0] if all(name in names for names in known)]
+    if not shared:
+        raise ValueError("no feature has the same name in all fits; compare the spelling")
+    topics = []
+    for fit, places in zip(fits, known, strict=True):
+        part = fit.topics[[places[name] for name in shared]]
+        totals = part.sum(axis=0)
+        topics.append(np.where(totals > 0, part / np.where(totals > 0, totals, 1), 1 / len(part)))
+    return topics, [len(fit.F) - len(shared) for fit in fits]
+
+
+def _same(fit: Fit, other: Fit) -> bool:
+    if fit.features is None or other.features is None:
+        return len(fit.F) == len(other.F)
+    return np.array_equal(fit.features, other.features)
+
+
+def _named(fits: Iterable[Fit] | Mapping[Any, Fit]) -> dict[str, Fit]:
+    pairs = list(fits.items() if isinstance(fits, Mapping) else enumerate([fits] if isinstance(fits, Fit) else fits, 1))
+    if len(pairs) < 2:
+        raise ValueError(f"{len(pairs)} fit{'s' * (len(pairs) != 1)} cannot be aligned; give at least 2")
+    for name, fit in pairs:
+        if not isinstance(fit, Fit):
+            raise ValueError(f"fit {name} is a {type(fit).__name__}; give fits, such as `model.result_`")
+    named = {str(name): fit for name, fit in pairs}
+    if len(named) < len(pairs):
+        raise ValueError("two fits have the same name; give each its own")
+    return named
+
+
+def _costs(one: Floats, two: Floats) -> Floats:
+    return hellinger_distances(one, two) ** 2
+
+
+def _parts(flow: Floats) -> tuple[Floats, Floats]:
+    """Forward and backward; nothing where a topic has no share."""
+    rows, columns = flow.sum(axis=1, keepdims=True), flow.sum(axis=0, keepdims=True)
+    return flow / np.where(rows > 0, rows, 1), flow / np.where(columns > 0, columns, 1)
+
+
+def _paths(flows: list[Floats]) -> list[Integers]:
+    paths = [np.arange(flows[-1].shape[1])]
+    for flow in reversed(flows):
+        forward, backward = _parts(flow)
+        paths.append(paths[-1][(forward + backward).argmax(axis=1)])
+    return paths[::-1]
+
+
+def _persistence(a: int, flows: dict[tuple[int, int], Floats], paths: list[Integers]) -> Floats:
+    total = np.zeros(len(paths[a]))
+    for b in range(len(paths)):
+        if b != a:
+            flow = flows[a, b] if a < b else flows[b, a].T
+            forward, backward = _parts(flow)
+            total += (np.minimum(forward, backward) * (paths[a][:, None] == paths[b])).sum(axis=1)
+    return total / (len(paths) - 1)
+
+
+def _refinement(a: int, K: int, flows: dict[tuple[int, int], Floats], n_fits: int) -> Floats:
+    later = [np.multiply(*_parts(flows[a, b])).sum(axis=1) for b in range(a + 1, n_fits)]
+    return K * np.mean(later, axis=0) if later else np.full(K, np.nan)
+
+
+def _places(flows: list[Floats], shares: list[Floats]) -> list[Integers]:
+    """Where topics stand from the top in each fit, so that flows cross little: each at the middle of those that it flows from,
+    or to, again and again (Sugiyama, Tagawa and Toda 1981)."""
+    places = [_ranks(-share) for share in shares]
+    for _ in range(SWEEPS):
+        for b in range(1, len(shares)):
+            places[b] = _ranks(_middles(flows[b - 1].T, places[b - 1], shares[b - 1], places[b]))
+        for a in range(len(shares) - 2, -1, -1):
+            places[a] = _ranks(_middles(flows[a], places[a + 1], shares[a + 1], places[a]))
+    return places
+
+
+def _middles(flow: Floats, places: Integers, shares: Floats, own: Integers) -> Floats:
+    """The mean height of the topics that each is connected with; its own place breaks ties."""
+    tops = np.empty(len(places))
+    order = np.argsort(places)
+    tops[order] = shares[order].cumsum() - shares[order] / 2
+    weights = flow.sum(axis=1)
+    return np.where(weights > 0, flow @ tops / np.where(weights > 0, weights, 1), 1.0) + 1e-9 * own
+
+
+def _ranks(values: Floats) -> Integers:
+    return np.argsort(np.argsort(values, kind="stable"), kind="stable")
+
+
+def _flow_table(flows: dict[tuple[int, int], Floats], names: list[str]) -> pd.DataFrame:
+    rows = []
+    for a in range(len(names) - 1):
+        flow = flows[a, a + 1]
+        forward, backward = _parts(flow)
+        for k, to in np.argwhere(flow > 0):
+            rows.append((names[a], k + 1, to + 1, flow[k, to], forward[k, to], backward[k, to]))
+    return pd.DataFrame(rows, columns=["fit", "topic", "to", "flow", "forward", "backward"])

@@ -1,0 +1,424 @@
+"""Counts: the one validated form of data.
+
+Everything a user may hand over (dense array, any scipy sparse matrix or array, DataFrame) becomes a canonical CSR matrix
+of float64 counts with names. Nothing behind this point checks data again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, Protocol, Self, TypeAlias
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln
+
+from unmix.base.types import CSR, Floats, Integers, Names, Record, as_names, check_names, with_unique_columns
+from unmix.counts.canonical import canonical
+from unmix.counts.sides import Sides
+
+CountsLike: TypeAlias = "ArrayLike | sp.sparray | sp.spmatrix | pd.DataFrame | Counts"
+
+
+class Data(Protocol):
+    """What solvers, starts and estimators may ask of data. `Counts` are data in memory, and say what each of these is."""
+
+    samples: Names | None
+    features: Names | None
+    metadata: pd.DataFrame | None
+    text: Record | None
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    @property
+    def nnz(self) -> int: ...
+    @property
+    def total(self) -> float: ...
+    @property
+    def sample_totals(self) -> Floats: ...
+    @property
+    def feature_totals(self) -> Floats: ...
+    @property
+    def log_factorials(self) -> float: ...
+    @property
+    def facts(self) -> Record: ...
+    def sides(self) -> Sides: ...
+    def matvec(self, v: Floats) -> Floats: ...
+    def rmatvec(self, v: Floats) -> Floats: ...
+    def take(self, rows: Integers) -> Self: ...
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Integers, Self]]: ...
+
+
+class Counts:
+    """n samples × m features of non-negative counts, with names: what every function here makes of the data it is given.
+
+    Parameters
+    ----------
+    matrix : array-like, sparse matrix, DataFrame or Counts
+        Dense array, scipy sparse matrix or array, DataFrame (its index and columns become the names), or `Counts`.
+    samples, features : array-like of str, default=None
+        Names; by default those of the DataFrame, or none.
+    metadata : DataFrame, default=None
+        A table with one row per sample, carried along. Columns that share a name get a number after it.
+    text : dict, default=None
+        If the counts are of words in texts: how they were counted (as `unmix.read` says it), so that new texts can be
+        treated alike.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        (n, m).
+    samples, features : array of str, or None
+        Names.
+    metadata : DataFrame or None
+        A row a sample.
+    text : dict or None
+        How words were counted.
+
+    Raises
+    ------
+    ValueError
+        If a count is negative or not finite, there are no samples or features, or too few or too many names; the place is
+        named.
+
+    See Also
+    --------
+    read : Counts from a file.
+    read_texts : Counts of words.
+    Shards : Counts larger than memory.
+
+    Examples
+    --------
+    >>> Counts([[1, 0, 2], [0, 3, 0]], features=["ant", "bee", "cat"])
+    Counts(2 samples × 3 features, 3 nonzeros, total 6)
+    """
+
+    rows: CSR
+    shape: tuple[int, int]
+    samples: Names | None
+    features: Names | None
+    metadata: pd.DataFrame | None
+    text: Record | None
+
+    def __init__(
+        self,
+        matrix: CountsLike,
+        samples: ArrayLike | None = None,
+        features: ArrayLike | None = None,
+        metadata: pd.DataFrame | None = None,
+        text: Record | None = None,
+    ) -> None:
+        if isinstance(matrix, Counts):
+            samples = matrix.samples if samples is None else samples
+            features = matrix.features if features is None else features
+            metadata = matrix.metadata if metadata is None else metadata
+            text = matrix.text if text is None else text
+            self.rows, self.shape = matrix.rows, matrix.shape
+        else:
+            if isinstance(matrix, pd.DataFrame):
+                samples = matrix.index if samples is None else samples
+                features = matrix.columns if features is None else features
+            csr = canonical(matrix)
+            self.shape = csr.shape
+            self.rows = _arrays(csr)
+        n, m = self.shape
+        self.samples = _names(samples, n, "samples")
+        self.features = _names(features, m, "features")
+        if metadata is not None and not hasattr(metadata, "columns"):
+            raise ValueError(f"metadata is a {type(metadata).__name__}; give a DataFrame with one row per sample")
+        if metadata is not None and len(metadata) != n:
+            raise ValueError(f"metadata has {len(metadata)} rows for {n} samples; give one row per sample")
+        self.metadata = with_unique_columns(metadata)
+        self.text = text
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        return f"Counts({n:,} samples × {m:,} features, {self.nnz:,} nonzeros, total {amount(self.total)})"
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @classmethod
+    def trusted(
+        cls,
+        csr: sp.csr_array,
+        samples: Names | None = None,
+        features: Names | None = None,
+        metadata: pd.DataFrame | None = None,
+        text: Record | None = None,
+    ) -> Self:
+        """Of a CSR matrix that is canonical by construction: positive, finite, sorted, float64. Nothing is looked at again."""
+        counts = object.__new__(cls)
+        counts.rows, counts.shape = _arrays(csr), csr.shape
+        counts.samples, counts.features, counts.metadata, counts.text = samples, features, metadata, text
+        return counts
+
+    def take(self, rows: ArrayLike | None = None, features: ArrayLike | None = None) -> Self:
+        """These samples with their names and metadata, and these features, in this order.
+
+        Parameters
+        ----------
+        rows : array-like of int or bool, default=None
+            Places of samples, or a truth value for each; all of them by default.
+        features : array-like of str, int or bool, default=None
+            Names of features, their places, or a truth value for each; all of them by default.
+
+        Returns
+        -------
+        Self
+            A copy.
+
+        Raises
+        ------
+        ValueError
+            If there is no such feature.
+
+        Examples
+        --------
+        >>> Counts([[1, 0, 2], [0, 3, 0]], features=["ant", "bee", "cat"]).take(features=["cat", "ant"]).csr.toarray()
+        array([[2., 1.],
+               [0., 0.]])
+        """
+        csr, samples, metadata, names = self.csr, self.samples, self.metadata, self.features
+        if rows is not None:
+            rows = np.asarray(rows)
+            csr, samples = csr[rows], None if samples is None else samples[rows]
+            metadata = None if metadata is None else metadata.iloc[rows]
+        if features is not None:
+            places = self._places(np.asarray(features))
+            csr, names = csr[:, places], None if names is None else names[places]
+            csr.sort_indices()
+        return self.trusted(csr, samples, names, metadata, self.text)
+
+    def _places(self, wanted: NDArray[Any]) -> Integers:
+        """Where features stand that are given by name, by place or by truth values."""
+        m = self.shape[1]
+        if wanted.dtype.kind == "b" and wanted.shape == (m,):
+            return np.flatnonzero(wanted)
+        if wanted.ndim == 1 and wanted.dtype.kind in "iu":
+            if wanted.size and not (wanted.min() >= -m and wanted.max() < m):
+                raise ValueError(
+                    f"features: {wanted[(wanted < -m) | (wanted >= m)][0]} is no place among {m:,}; give 0 to {m - 1}"
+                )
+            return wanted % m
+        if wanted.ndim != 1 or wanted.dtype.kind not in "UO":
+            raise ValueError(f"features: give their names, their places, or {m:,} truth values")
+        if self.features is None:
+            raise ValueError("features: these counts have no names of features; give places")
+        place = {name: j for j, name in enumerate(self.features.tolist())}
+        if unknown := [str(name) for name in wanted.tolist() if str(name) not in place]:
+            more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
+            raise ValueError(f"features: there is no {', '.join(map(repr, unknown[:3]))}{more}; compare the spelling")
+        if len(place) < m:
+            twice = next((name for name in map(str, wanted.tolist()) if (self.features == name).sum() > 1), None)
+            if twice is not None:
+                raise ValueError(f"features: several are called {twice!r}; give places")
+        return np.array([place[str(name)] for name in wanted.tolist()], dtype=np.int64)
+
+    def with_values(self, values: Floats) -> Self:
+        """Other values >= 0 in place of the nonzeros; entries that become zero are dropped."""
+        csr = self.with_data(values).copy()
+        csr.eliminate_zeros()
+        return self.trusted(csr, self.samples, self.features, self.metadata, self.text)
+
+    def thinned(
+        self, shares: int | Sequence[float], rng: np.random.Generator, *, overdispersion: float | Floats | None = None
+    ) -> list[Self]:
+        """Parts that add up to these counts: each count goes to one of them at random. Entries that become zero are dropped.
+
+        Where counts are Poisson, or multinomial with given totals of samples, parts are independent of each other. Where their
+        variance is μ + μ²/b they are so if every entry has shares of its own, drawn from a Dirichlet distribution of weight b.
+
+        Parameters
+        ----------
+        shares : int or sequence of float
+            Probabilities of the parts, which are made to sum to one, or a number of parts of equal shares.
+        rng : Generator
+            What draws.
+        overdispersion : float or array, default=None
+            b, for all features or one each; None for Poisson counts.
+
+        Returns
+        -------
+        list of Self
+            One a part, with the same names.
+
+        Raises
+        ------
+        ValueError
+            If counts are not whole numbers, or 2^63 and more.
+
+        Examples
+        --------
+        >>> fitted, held_out = Counts([[4, 0, 2], [0, 6, 0]]).thinned(2, np.random.default_rng(0))
+        >>> fitted.total + held_out.total
+        12.0
+        """
+        self.require_whole("thinning")
+        weights = np.ones(shares) if isinstance(shares, int) else np.asarray(shares, dtype=float)
+        if weights.ndim != 1 or len(weights) < 1 or not np.isfinite(weights).all() or (weights <= 0).any():
+            raise ValueError(f"shares={shares!r}; give a number of parts >= 1, or their probabilities > 0")
+        weights = weights / weights.sum()
+        b = None if overdispersion is None else np.asarray(overdispersion, dtype=float)
+        if b is not None and (b.shape not in ((), (self.shape[1],)) or not (b > 0).all()):
+            raise ValueError(f"overdispersion={overdispersion!r}; give numbers > 0, one or one for each feature")
+        if b is not None and b.ndim:
+            b = b[self.rows.indices]
+        if self.nnz and (most := self.rows.data.max()) >= 2.0**63:
+            raise ValueError(f"thinning needs counts below 2^63, and the largest is {most:g}; divide all by a constant")
+        rest = self.rows.data.astype(np.int64)
+        parts = []
+        for place, weight in enumerate(weights[:-1]):
+            later = weights[place + 1 :].sum()
+            p = weight / (weight + later) if b is None else _beta(rng, b * weight, b * later, rest.size)
+            part = rng.binomial(rest, p)
+            rest -= part
+            parts.append(self.with_values(part.astype(np.float64)))
+        return [*parts, self.with_values(rest.astype(np.float64))]
+
+    def with_features(self, places: Integers, features: Names) -> Self:
+        """Columns moved to their `places` among other features, those with a place of −1 left out, those that share one added."""
+        known = np.flatnonzero(places >= 0)
+        move = sp.csr_array((np.ones(known.size), (known, places[known])), shape=(self.shape[1], len(features)))
+        csr = self.csr @ move
+        csr.sort_indices()
+        return self.trusted(csr, self.samples, features, self.metadata)
+
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Integers, Self]]:
+        """All samples in random order: their places, and they themselves, in batches of about equal size."""
+        order = rng.permutation(self.shape[0])
+        for rows in np.array_split(order, max(1, round(len(order) / size))):
+            yield rows, self.take(rows)
+
+    def sides(self) -> Sides:
+        """Its rows and its columns, as solvers ask them."""
+        return Sides(self)
+
+    def matvec(self, v: Floats) -> Floats:
+        """X v."""
+        return self.csr @ v
+
+    def rmatvec(self, v: Floats) -> Floats:
+        """Xᵀ v."""
+        return self.csr.T @ v
+
+    @property
+    def nnz(self) -> int:
+        """int: how many counts are not zero."""
+        return len(self.rows.data)
+
+    @cached_property
+    def total(self) -> float:
+        """float: the sum of all counts."""
+        return float(self.rows.data.sum())
+
+    @property
+    def csr(self) -> sp.csr_array:
+        """csr_array: the counts as a scipy CSR array that shares this object's memory."""
+        return self.with_data(self.rows.data)
+
+    def with_data(self, data: NDArray[Any]) -> sp.csr_array:
+        """A CSR array with other values in place of the nonzeros."""
+        # scipy wants one type for both index arrays, and would rather widen `indices` than narrow `indptr`
+        narrow = self.nnz <= np.iinfo(np.int32).max
+        indptr = self.rows.indptr.astype(np.int32) if narrow else self.rows.indptr
+        return sp.csr_array((data, self.rows.indices, indptr), shape=self.shape, copy=False)
+
+    @cached_property
+    def columns(self) -> CSR:
+        """The rows of the transpose, built once, when first asked for."""
+        return _arrays(self.csr.tocsc())
+
+    @cached_property
+    def transposed(self) -> CSR:
+        """The same for kernels alone: whole numbers below 2^16 take two bytes instead of eight."""
+        data = self.rows.data
+        whole = data.size and data.max() < 1 << 16 and np.array_equal(data, narrow := data.astype(np.uint16))
+        return _arrays(self.with_data(narrow).tocsc()) if whole else self.columns
+
+    @cached_property
+    def column_order(self) -> NDArray[np.int64]:
+        """Where each entry of `columns` stands in `rows`."""
+        return self.with_data(np.arange(self.nnz, dtype=np.int64)).tocsc().data
+
+    @cached_property
+    def sample_totals(self) -> Floats:
+        """array, n: the sum of each sample."""
+        return np.asarray(self.csr.sum(axis=1)).ravel()
+
+    @cached_property
+    def feature_totals(self) -> Floats:
+        """array, m: the sum of each feature."""
+        return np.asarray(self.csr.sum(axis=0)).ravel()
+
+    @cached_property
+    def facts(self) -> Record:
+        """dict: what a fit remembers of its data: size, oddities, and a checksum by which to know them again."""
+        checksum = hashlib.sha256(repr(self.shape).encode())
+        for array in self.rows:
+            checksum.update(np.ascontiguousarray(array).view(np.uint8).data)
+        return {
+            "nonzeros": self.nnz,
+            "total": self.total,
+            "empty_samples": int((self.sample_totals == 0).sum()),
+            "empty_features": int((self.feature_totals == 0).sum()),
+            "fractional": float((self.rows.data % 1 != 0).mean()) if self.nnz else 0.0,
+            "checksum": f"sha256:{checksum.hexdigest()}",
+        }
+
+    def require_whole(self, purpose: str, remedy: str = "") -> None:
+        """Raises if an entry is not a whole number, naming the first."""
+        bad = np.flatnonzero(self.rows.data % 1 != 0)
+        if bad.size:
+            row = int(np.searchsorted(self.rows.indptr, bad[0], side="right")) - 1
+            raise ValueError(
+                f"{purpose} needs whole numbers: the entry at row {row}, column {self.rows.indices[bad[0]]} "
+                f"is {self.rows.data[bad[0]]:.10g}; give raw counts, or round them first{', ' if remedy else ''}{remedy}"
+            )
+
+    @cached_property
+    def log_factorials(self) -> float:
+        """Σ log Γ(x + 1), the constant of every likelihood here."""
+        table = gammaln(np.arange(1 << 12) + 1.0)
+        total = 0.0
+        for start in range(0, self.nnz, 1 << 18):  # in blocks, for memory; from a table, for speed
+            x = self.rows.data[start : start + (1 << 18)]
+            small = x.max() < len(table) and np.array_equal(x, whole := x.astype(np.int32))
+            total += float((table[whole] if small else gammaln(x + 1)).sum())
+        return total
+
+
+def amount(total: float) -> str:
+    """A sum of counts for people: whole, but for a small one that is not.
+
+    >>> amount(319_044.2382), amount(1234.0), amount(12.3456)
+    ('319,044', '1,234', '12.3')
+    """
+    return f"{total:,.0f}" if total % 1 == 0 or abs(total) >= 100 else f"{total:.3g}"
+
+
+def _arrays(matrix: sp.csr_array | sp.csc_array) -> CSR:
+    return CSR(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), matrix.data)
+
+
+def _beta(rng: np.random.Generator, one: Floats, other: Floats, size: int) -> Floats:
+    """Drawn through gammas, as a share of two that are both zero to the last digit is a toss of a coin with their means."""
+    first, second = rng.standard_gamma(one, size), rng.standard_gamma(other, size)
+    both = first + second
+    tossed = rng.random(size) < one / (one + other)
+    return np.where(both > 0, first / np.where(both > 0, both, 1), tossed)
+
+
+def _names(names: ArrayLike | None, expected: int, what: str) -> Names | None:
+    if names is None:
+        return None
+    plain = names if isinstance(names, list) else np.asarray(names, dtype=object).ravel().tolist()
+    texts = list(map(str, plain))
+    if len(texts) != expected:
+        raise ValueError(f"{len(texts)} names for {expected} {what}; give one name each")
+    check_names(texts, what)
+    return as_names(texts)

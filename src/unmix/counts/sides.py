@@ -1,0 +1,191 @@
+"""The seam between data and arithmetic: what solvers and models may ask of data, and the one place that calls kernels for it.
+
+With F fixed, every row of L is a small Poisson regression on that row's nonzeros; the same code on the transpose updates F.
+So data have two sides, and each answers the same few questions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmix import kernels
+from unmix.base.types import CSR, Factor, Floats, Integers
+from unmix.kernels import Posteriors, Spread, posteriors
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One side of the data: X ≈ moving fixedᵀ, a row of `moving` for each row of X (or of its transpose), and its prior, if any.
+
+    Parameters
+    ----------
+    rows : CSR
+        The counts, as kernels take them.
+    shape : array, default=None
+        Shape − 1 of the Gamma prior on `moving`, broadcast.
+    rate : array, default=None
+        Its rate.
+    workspace : Workspace, default=Workspace()
+        Scratch space of the kernels.
+
+    See Also
+    --------
+    solvers.HalfStep, solvers.Problem
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> left = um.Counts([[2, 4]]).sides().left
+    >>> left.xlogs(np.array([[2.0]]), np.array([[1.0], [2.0]])).round(3)
+    array([6.931])
+    """
+
+    rows: CSR
+    shape: Floats | None = None  # shape − 1 of the Gamma prior, broadcast
+    rate: Floats | None = None
+    workspace: kernels.Workspace = field(default_factory=kernels.Workspace, repr=False)
+
+    def with_prior(self, shape: Floats | None, rate: Floats) -> Side:
+        return replace(self, shape=shape, rate=rate)
+
+    def cost(self, fixed: Factor) -> Floats:
+        """What a unit of each topic's loading costs: the column sums of the fixed factor, plus the prior's rate."""
+        sums = column_sums(fixed)
+        return sums if self.rate is None else sums + self.rate
+
+    def update(
+        self,
+        kernel: Literal["em", "cd", "newton"],
+        fixed: Factor,
+        moving: Factor,
+        *,
+        measure: bool = False,
+        **options: Any,
+    ) -> tuple[Factor, float | None]:
+        """The half-step of this name on every row, and Σ x log(rate) at the result if asked to measure it."""
+        given = {"measure": measure, "workspace": self.workspace, **options}
+        moved, xlogs = kernels.HALF_STEPS[kernel](self.rows, fixed, moving, self.cost(fixed), self.shape, **given)
+        return moved, None if xlogs is None else float(xlogs.sum())
+
+    def numerators(self, moving: Factor, fixed: Factor) -> tuple[Floats, float]:
+        """A_ik = Σ_j x_ij f_jk / λ_ij, and Σ x log λ."""
+        A, xlogs = kernels.numerators(self.rows, moving, fixed, workspace=self.workspace)
+        return A, float(xlogs.sum())
+
+    def xlogs(self, moving: Factor, fixed: Factor) -> Floats:
+        """Σ_j x_ij log λ_ij of every row."""
+        return kernels.xlogs(self.rows, moving, fixed, workspace=self.workspace)
+
+    def ratios(self, moving: Factor, fixed: Factor) -> Floats:
+        """x_ij / λ_ij of every nonzero."""
+        return kernels.ratios(self.rows, moving, fixed, workspace=self.workspace)
+
+    def infer(
+        self, fixed: Floats, scale: Floats, start: Floats, prior: Floats, *, steps: int, tolerance: float
+    ) -> Floats:
+        """Shapes g_ik of the loadings' Gammas (or parameters of their Dirichlets), each row until it stands still."""
+        return kernels.infer(
+            self.rows, fixed, scale, start, prior, steps=steps, tolerance=tolerance, workspace=self.workspace
+        )
+
+    def add_sums(self, fixed: Factor, moving: Factor, sums: FeatureSums) -> None:
+        """As the side of features: what these samples, with these loadings, say of the factors."""
+        kernels.add_sums(self.rows, fixed, moving, *sums, workspace=self.workspace)
+
+    def posteriors(
+        self,
+        begin: int,
+        end: int,
+        weights: Floats,
+        sums: Floats,
+        rates: Floats,
+        *,
+        shape: float,
+        start: float,
+        spread: Spread | None,
+    ) -> Posteriors:
+        """As the side of features, of those from `begin` to `end`: what their counts say of their rates in every topic."""
+        indptr, indices, data = self.rows
+        first, last = indptr[begin], indptr[end]
+        some = CSR(indptr[begin : end + 1] - first, indices[first:last], data[first:last])
+        return posteriors(some, weights, sums, rates, shape=shape, start=start, spread=spread, workspace=self.workspace)
+
+    def some(self, most: int) -> tuple[Integers, Integers, Floats]:
+        """Rows, columns and counts of up to so many nonzeros, evenly spaced."""
+        nnz = len(self.rows.data)
+        places = np.arange(nnz) if nnz <= most else np.arange(most) * nnz // most
+        rows = np.searchsorted(self.rows.indptr, places, side="right") - 1
+        return rows, self.rows.indices[places].astype(np.intp), self.rows.data[places]
+
+    def place(self, nonzero: int) -> tuple[int, int]:
+        """Row and column of a nonzero."""
+        row = int(np.searchsorted(self.rows.indptr, nonzero, side="right")) - 1
+        return row, int(self.rows.indices[nonzero])
+
+    @cached_property
+    def owners(self) -> NDArray[np.intp]:
+        """The row of every nonzero."""
+        return np.repeat(np.arange(len(self.rows.indptr) - 1), np.diff(self.rows.indptr))
+
+
+class FeatureSums(NamedTuple):
+    """Of every feature, B_jk = Σ_i x_ij l_ik / λ_ij and the curvature, added up over samples; see `kernels.add_sums`."""
+
+    numerators: Floats
+    curvature: NDArray[np.float32]
+
+    @classmethod
+    def zeros(cls, features: int, topics: int) -> FeatureSums:
+        size = kernels.curvature_size(topics)
+        return cls(np.zeros((features, topics)), np.zeros((features, size), np.float32))
+
+    def step(self, factor: Factor, cost: Floats, totals: Floats, shape: Floats | None) -> Factor:
+        """Once they are the sums of all samples: factors with a lower loss, unless there are none."""
+        return kernels.box_step(factor, *self, cost, totals, shape)
+
+
+class Matrix(Protocol):
+    """A sparse matrix by rows and by columns (the rows of its transpose), each made when it is first asked for."""
+
+    @property
+    def rows(self) -> CSR: ...
+
+    @property
+    def transposed(self) -> CSR: ...
+
+    @property
+    def column_order(self) -> NDArray[np.int64]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """Both sides of a matrix, and what takes both at once. Whoever asked for them owns them, and the scratch space they share."""
+
+    matrix: Matrix
+    workspace: kernels.Workspace = field(default_factory=kernels.Workspace, repr=False)
+
+    @cached_property
+    def left(self) -> Side:
+        return Side(self.matrix.rows, workspace=self.workspace)
+
+    @cached_property
+    def right(self) -> Side:
+        return Side(self.matrix.transposed, workspace=self.workspace)
+
+    def both_numerators(self, L: Factor, F: Factor) -> tuple[Floats, Floats, float]:
+        """A_ik = Σ_j r_ij f_jk and B_jk = Σ_i r_ij l_ik from one evaluation of r = x / λ, and Σ x log λ."""
+        matrix = self.matrix
+        A, B, xlogs = kernels.both_numerators(
+            matrix.rows, self.right.rows, matrix.column_order, L, F, workspace=self.workspace
+        )
+        return A, B, float(xlogs.sum())
+
+
+def column_sums(factor: Factor) -> Floats:
+    """In double precision. einsum does it several times faster than sum for tall, narrow arrays."""
+    return np.einsum("ij->j", factor, dtype=np.float64)

@@ -1,0 +1,388 @@
+"""Where shards lie: in a folder, whose files are checked against its manifest, or in memory, as counts cut into pieces.
+
+A shard is known by what the manifest says of it (`Part`), which is measured tile by tile, in their order, wherever it is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from scipy.special import gammaln
+
+from unmix.base.types import CSR, Floats, Integers, Names, Record, as_names
+from unmix.counts import shard_files
+from unmix.counts.counts import Counts
+from unmix.counts.shard_files import FEATURES, FILE_NAME, MANIFEST, METADATA, SAMPLE, Encoded, file_name
+
+FORMAT = 1
+JOURNAL = "building.json"
+BLOCK = 1 << 16  # counts that are looked at a time, for memory
+LOG_FACTORIALS = gammaln(np.arange(256) + 1.0)
+AGAIN = "build the shards again with um.shard or `unmix shard`"
+
+
+class Part(NamedTuple):
+    """What is known of a shard without reading it."""
+
+    rows: int
+    nonzeros: int
+    total: float
+    log_factorials: float
+    empty_samples: int
+    fractional: int  # nonzeros that are not whole numbers
+    data: str  # checksum of the counts
+    size: int = 0  # bytes
+    sha256: str = ""  # of the file
+
+
+class Making:
+    """A shard in the making, tile by tile: sums are taken in this order wherever it is made, so that fractions add up to the same
+    bits."""
+
+    def __init__(self, features: int) -> None:
+        self.features, self.encoder = features, shard_files.Encoder(features)
+        self.rows, self.empty, self.total, self.log_factorials = 0, 0, 0.0, 0.0
+
+    def add(self, tile: CSR) -> None:
+        n = len(tile.indptr) - 1
+        counts = Counts.trusted(as_scipy(doubles(tile), (n, self.features)))
+        self.rows += n
+        self.empty += int((np.diff(tile.indptr) == 0).sum())
+        self.total += counts.total
+        self.log_factorials += counts.log_factorials
+        self.encoder.add(tile)
+
+    def part(self, arrays: shard_files.Arrays, content: bytes = b"") -> Part:
+        """What there is to know of it, once it has become arrays and perhaps a file."""
+        others = arrays.get("exception", arrays["values"])  # only among them are fractions
+        fractional = int(np.count_nonzero(others != np.floor(others)))
+        known = self.rows, self.encoder.nonzeros, self.total, self.log_factorials, self.empty, fractional
+        sha256 = hashlib.sha256(content).hexdigest() if content else ""
+        return Part(*known, shard_files.digest(arrays), len(content), sha256)
+
+
+class Rows(Protocol):
+    """A shard at hand: some of its rows at a time."""
+
+    def rows(self, first: int, last: int) -> CSR: ...
+
+
+class Store(Protocol):
+    """Where shards lie."""
+
+    named: bool
+
+    @property
+    def parts(self) -> list[Part]: ...
+    def shard(self, i: int) -> Rows: ...
+    def names(self, i: int) -> list[str]: ...
+    def metadata(self) -> pd.DataFrame | None: ...
+    def feature_totals(self) -> Floats: ...
+    def sample(self) -> tuple[Integers, Counts]: ...
+
+
+def measured(shard: Rows, rows: int, tile: int, features: int) -> Part:
+    """What there is to know of a shard, from its counts alone."""
+    making = Making(features)
+    for start in range(0, rows, tile):
+        making.add(shard.rows(start, min(start + tile, rows)))
+    return making.part(making.encoder.arrays())
+
+
+def add_feature_totals(totals: Floats, shard: Rows, rows: int, tile: int) -> None:
+    """Tile by tile, in order, so that fractions add up to the same bits everywhere."""
+    for start in range(0, rows, tile):
+        some = shard.rows(start, min(start + tile, rows))
+        totals += np.bincount(some.indices, some.data, minlength=len(totals))
+
+
+def checksum(shape: tuple[int, int], parts: list[Part]) -> str:
+    return f"sha256:{hashlib.sha256(repr((shape, [part.data for part in parts])).encode()).hexdigest()}"
+
+
+def as_scipy(rows: CSR, shape: tuple[int, int]) -> sp.csr_array:
+    narrow = len(rows.data) <= np.iinfo(np.int32).max
+    indptr = rows.indptr.astype(np.int32) if narrow else rows.indptr
+    return sp.csr_array((rows.data, rows.indices, indptr), shape=shape, copy=False)
+
+
+def doubles(rows: CSR) -> CSR:
+    return CSR(rows.indptr, rows.indices, rows.data.astype(np.float64, copy=False))
+
+
+class InMemory:
+    """Counts, cut into shards."""
+
+    def __init__(self, counts: Counts, rows_per_shard: int, rows_per_tile: int, chosen: Integers) -> None:
+        self.counts, self.size, self.tile, self.chosen = counts, rows_per_shard, rows_per_tile, chosen
+        self.named = counts.samples is not None
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        n, m = self.counts.shape
+        return [
+            measured(self.shard(i), min(self.size, n - i * self.size), self.tile, m) for i in range(-(-n // self.size))
+        ]
+
+    def shard(self, i: int) -> Rows:
+        return _Slice(self.counts.rows, i * self.size)
+
+    def names(self, i: int) -> list[str]:
+        assert self.counts.samples is not None
+        return self.counts.samples[i * self.size : (i + 1) * self.size].tolist()
+
+    def feature_totals(self) -> Floats:
+        totals = np.zeros(self.counts.shape[1])
+        for i in range(-(-self.counts.shape[0] // self.size)):
+            add_feature_totals(totals, self.shard(i), min(self.size, len(self.counts) - i * self.size), self.tile)
+        return totals
+
+    def metadata(self) -> pd.DataFrame | None:
+        return self.counts.metadata
+
+    def sample(self) -> tuple[Integers, Counts]:
+        sample = self.counts if len(self.chosen) == len(self.counts) else self.counts.take(self.chosen)
+        return self.chosen, Counts.trusted(sample.csr, sample.samples, sample.features, None, sample.text)
+
+
+class _Slice(NamedTuple):
+    """The rows of a matrix from one on."""
+
+    matrix: CSR
+    first: int
+
+    def rows(self, first: int, last: int) -> CSR:
+        offsets = self.matrix.indptr[self.first + first : self.first + last + 1]
+        some = slice(int(offsets[0]), int(offsets[-1]))
+        return CSR(offsets - offsets[0], self.matrix.indices[some], shard_files.narrowed(self.matrix.data[some]))
+
+
+class OnDisk:
+    """A folder, whose files are what the manifest says or refused."""
+
+    def __init__(self, folder: Path, manifest: Record) -> None:
+        self.folder, self.manifest, self.seen = folder, manifest, set[int]()
+        self.m, self.size, self.named = manifest["shape"][1], manifest["rows_per_shard"], manifest["named"]
+        self.parts: list[Part] = manifest["shards"]
+        files = {name: told["size"] for name, told in beside(manifest).items()}
+        for i, part in enumerate(self.parts):
+            files[file_name(i)] = part.size
+        for name, size in files.items():
+            try:
+                there = (folder / name).stat().st_size
+            except OSError as error:
+                raise self.damaged(name, f"cannot be read ({error.strerror})") from None
+            if there != size:
+                raise self.damaged(name, f"has {there:,} bytes where {size:,} were written")
+        arrays = self._file(FEATURES)
+        if "feature_totals" not in arrays or len(arrays["feature_totals"]) != self.m:
+            raise self.damaged(FEATURES, "has no totals of the features")
+        self.totals = arrays["feature_totals"].astype(np.float64)
+        if not (self.totals >= 0).all() or not _near(float(self.totals.sum()), manifest["total"]):
+            raise self.damaged(FEATURES, f"has totals of the features that do not add up to that of {MANIFEST}")
+        self.features = self._names(FEATURES, arrays, self.m) if "names" in arrays else None
+
+    def damaged(self, name: str, problem: str) -> ValueError:
+        where = ""
+        if FILE_NAME.fullmatch(name):
+            first = int(name[:6]) * self.size
+            last = min(first + self.size, self.manifest["shape"][0]) - 1
+            where = f" (samples {first:,} to {last:,})"
+        return ValueError(f"{self.folder}: {name}{where} {problem}; {AGAIN}")
+
+    def shard(self, i: int) -> Rows:
+        part, name, first = self.parts[i], file_name(i), i not in self.seen
+        arrays = self._tensors(name, part.size, part.sha256 if first else None)
+        shard = self._encoded(name, arrays, part.rows, part.nonzeros, first)
+        if first and not _agrees(shard, part):
+            raise self.damaged(name, f"holds other counts than {MANIFEST} says")
+        self.seen.add(i)
+        return shard
+
+    def names(self, i: int) -> list[str]:
+        name = file_name(i)
+        if i not in self.seen:
+            self.shard(i)
+        try:
+            with (self.folder / name).open("rb") as file:
+                names = shard_files.names_in(file)
+        except (OSError, ValueError) as error:
+            raise self.damaged(name, f"cannot be read ({error})") from None
+        if names is None or len(names) != self.parts[i].rows:
+            raise self.damaged(name, "lacks the names of its samples")
+        return names
+
+    def metadata(self) -> pd.DataFrame | None:
+        if METADATA not in beside(self.manifest):
+            return None
+        try:
+            return shard_files.decoded(self._file(METADATA), self.manifest["shape"][0])
+        except ValueError as error:
+            raise self.damaged(METADATA, f"is damaged: {error}") from None
+
+    def feature_totals(self) -> Floats:
+        return self.totals
+
+    def sample(self) -> tuple[Integers, Counts]:
+        rows, nonzeros = self.manifest["sample"]["rows"], self.manifest["sample"]["nonzeros"]
+        arrays = self._file(SAMPLE)
+        matrix = as_scipy(
+            doubles(self._encoded(SAMPLE, arrays, rows, nonzeros, True).rows(0, rows)),
+            (rows, self.m),
+        )
+        names = self._names(SAMPLE, arrays, rows) if self.named else None
+        chosen = arrays.get("rows", np.zeros(0, np.int64))
+        if len(chosen) != rows or not (chosen.min() >= 0 and chosen.max() < self.manifest["shape"][0]):
+            raise self.damaged(SAMPLE, "lacks the numbers of its samples")
+        return chosen, Counts.trusted(matrix, names, self.features, None, self.manifest["text"])
+
+    def verify(self, m: int) -> None:
+        """Besides checksums: that what the manifest says of the counts is so."""
+        totals, tile = np.zeros(m), self.manifest["rows_per_tile"]
+        for i, part in enumerate(self.parts):
+            self.seen.discard(i)
+            shard = self.shard(i)
+            again = measured(shard, part.rows, tile, m)
+            if again != part._replace(size=0, sha256="", log_factorials=again.log_factorials):
+                raise self.damaged(file_name(i), f"is not what {MANIFEST} says of it")
+            add_feature_totals(totals, shard, part.rows, tile)
+            if self.named:
+                self.names(i)
+        if not np.array_equal(totals, self.totals):
+            raise self.damaged(FEATURES, "has other totals than the shards")
+        self._file(FEATURES)
+        self.sample()
+        self.metadata()
+
+    def _names(self, name: str, arrays: shard_files.Arrays, expected: int) -> Names:
+        """Of the features, or of the samples to start from."""
+        try:
+            names = shard_files.names_of(arrays["names"].tobytes() if "names" in arrays else b"[]")
+        except ValueError as error:
+            raise self.damaged(name, f"is damaged: {error}") from None
+        if len(names) != expected:
+            raise self.damaged(name, f"has {len(names):,} names for {expected:,}")
+        return as_names(names)
+
+    def _encoded(self, name: str, arrays: shard_files.Arrays, rows: int, nonzeros: int, thoroughly: bool) -> Encoded:
+        try:
+            return Encoded.checked(arrays, rows, nonzeros, self.m, thoroughly=thoroughly)
+        except ValueError as error:
+            raise self.damaged(name, f"is damaged: {error}") from None
+
+    def _file(self, name: str) -> shard_files.Arrays:
+        told = self.manifest[name.partition(".")[0]]
+        return self._tensors(name, told["size"], told["sha256"])
+
+    def _tensors(self, name: str, size: int, sha256: str | None) -> shard_files.Arrays:
+        try:
+            content = shard_files.read_bytes(self.folder / name, size)
+            if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
+                raise ValueError(f"its checksum is not that of {MANIFEST}")
+            return shard_files.tensors(content)
+        except OSError as error:
+            raise self.damaged(name, f"cannot be read ({error.strerror})") from None
+        except ValueError as error:
+            raise self.damaged(name, f"is damaged: {error}") from None
+
+
+def _near(one: float, other: float, size: float = 0.0) -> bool:
+    """Whether two sums are the same but for their rounding; `size` is that of their terms."""
+    return abs(one - other) <= 1e-6 * (abs(other) + size)
+
+
+def _agrees(shard: Encoded, part: Part) -> bool:
+    """Whether a shard has the sums that a manifest says; sums in another order differ in their last digits."""
+    arrays = shard.arrays
+    total, logs, fractional = 0.0, 0.0, 0
+    for name in ("values", "exception"):
+        for start in range(0, len(arrays.get(name, ())), BLOCK):
+            some = arrays[name][start : start + BLOCK]
+            if some.dtype.kind == "u":
+                often = np.bincount(some, minlength=len(LOG_FACTORIALS))
+                total += float(often @ np.arange(len(often)))
+                logs += float(often @ LOG_FACTORIALS)
+            else:
+                counts = some.astype(np.float64)
+                total += float(counts.sum())
+                logs += float(gammaln(counts + 1).sum())
+                fractional += int(np.count_nonzero(counts != np.floor(counts)))
+    empty = int((arrays["indptr"][1:] == arrays["indptr"][:-1]).sum())
+    sums = _near(total, part.total) and _near(logs, part.log_factorials, part.nonzeros)
+    return sums and (empty, fractional) == (part.empty_samples, part.fractional)
+
+
+def beside(manifest: Record) -> dict[str, Record]:
+    """What is told of the files beside the shards. Folders of earlier versions have no table of the samples."""
+    files = {FEATURES: manifest["features"], SAMPLE: manifest["sample"]}
+    return files | ({METADATA: manifest["metadata"]} if manifest.get("metadata") is not None else {})
+
+
+def read_manifest(folder: Path) -> Record:
+    """What a folder says of itself, once it makes sense; `shards` become `Part`s."""
+    if not folder.exists():
+        raise FileNotFoundError(f"{folder}: no such folder; make shards with um.shard or `unmix shard`")
+    if not (folder / MANIFEST).is_file():
+        unfinished = folder.is_dir() and (folder / JOURNAL).is_file()
+        why = (
+            "its shards are not finished; the command that began them goes on" if unfinished else "no folder of shards"
+        )
+        raise ValueError(f"{folder}: {why}{'' if unfinished else f': there is no {MANIFEST} in it'}")
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if manifest["format"] != FORMAT:
+            raise ValueError(f"format {manifest['format']!r}, this version of unmix reads {FORMAT}")
+        return _sound(manifest)
+    except OSError as error:
+        raise ValueError(f"{folder}: {MANIFEST} cannot be read ({error.strerror})") from None
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        told = f"no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"{folder}: {MANIFEST} is damaged ({told}); {AGAIN}") from None
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _sound(manifest: Record) -> Record:
+    (n, m), size, tile = manifest["shape"], manifest["rows_per_shard"], manifest["rows_per_tile"]
+    about = [*beside(manifest).values(), *manifest["shards"]]
+    numbers = [n, m, size, tile, *(entry["size"] for entry in about), manifest["sample"]["rows"]]
+    if not all(type(number) is int and number > 0 for number in numbers) or m >= 2**31:
+        raise ValueError("sizes that are not")
+    nonzeros = manifest["sample"]["nonzeros"]
+    if not all(isinstance(entry["sha256"], str) for entry in about) or type(nonzeros) is not int or nonzeros < 0:
+        raise ValueError("files without checksums or sizes")
+    if manifest["text"] is not None and not isinstance(manifest["text"], dict):
+        raise ValueError("no settings of texts")
+    parts = []
+    for i, entry in enumerate(manifest["shards"]):
+        name = entry["file"]
+        if not isinstance(name, str) or not FILE_NAME.fullmatch(name) or name != file_name(i):
+            raise ValueError(f"{name!r} where {file_name(i)!r} should be")
+        part = Part(**{field: entry[field] for field in Part._fields})
+        whole = (part.rows, part.nonzeros, part.empty_samples, part.fractional)
+        if part.rows != min(size, n - i * size) or not all(type(number) is int and number >= 0 for number in whole):
+            raise ValueError(f"{name}: sizes that are not")
+        if part.nonzeros > part.rows * m or part.empty_samples > part.rows or part.fractional > part.nonzeros:
+            raise ValueError(f"{name}: more nonzeros, empty samples or fractions than there can be")
+        if not (_is_finite(part.total) and _is_finite(part.log_factorials) and part.total >= 0):
+            raise ValueError(f"{name}: sums that are not finite numbers")
+        parts.append(part._replace(total=float(part.total), log_factorials=float(part.log_factorials)))
+    if sum(part.rows for part in parts) != n:
+        raise ValueError(f"{sum(part.rows for part in parts):,} samples in shards, {n:,} in all")
+    if manifest["nonzeros"] != (nonzeros := sum(part.nonzeros for part in parts)):
+        raise ValueError(f"another number of nonzeros than the {nonzeros:,} of its shards")
+    if manifest["total"] != (total := float(sum(part.total for part in parts))):
+        raise ValueError(f"another total than the {total:g} of its shards")
+    if manifest["checksum"] != checksum((n, m), parts):
+        raise ValueError("its shards are not those of its checksum")
+    return manifest | {"shards": parts, "named": bool(manifest["named"])}

@@ -1,1 +1,0 @@
-"""Files and embedded data sets -> Counts; fits -> files."""

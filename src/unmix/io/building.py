@@ -1,0 +1,456 @@
+"""A folder of shards in the making: who is at work there, what is finished, and what is left of it if nothing comes of it.
+
+What is finished stands in a journal, so that the same command goes on after a kill or a full disk. The manifest is written last:
+without it there are no shards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from unmix.base.memory import gigabytes, require
+from unmix.base.types import CSR, Record
+from unmix.counts import shard_files, shards
+from unmix.counts.canonical import canonical
+from unmix.counts.shard_files import FEATURES, MANIFEST, METADATA, SAMPLE, Encoded, file_name
+from unmix.counts.shards import Shards
+from unmix.counts.stores import FORMAT, JOURNAL, Making, Part, add_feature_totals, as_scipy, beside, checksum
+from unmix.io.read import errors_about
+from unmix.io.read.blocks import blocks_of
+from unmix.io.read.raw_counts import RawCounts, errors_by_name
+from unmix.storage.files import TEMPORARY, write_durably
+
+ABANDONED = 600  # seconds after which a journal of another host is taken to be that of a dead process
+BESIDE = (FEATURES, SAMPLE, METADATA)
+BYTES_PER_NONZERO = {True: 3.2, False: 5.2}  # with and without two-byte indices
+BYTES_PER_SAMPLE = 4  # of a shard, without its name
+MOST = 2**31 - 1  # samples, or features
+
+
+@dataclass
+class Building:
+    """A folder in the making. `source` tells sources apart; None is one that cannot be asked for again, such as an iterator."""
+
+    folder: Path
+    source: Record | None
+    about: Path | None = None  # the file that errors in the counts are about
+    parts: list[Part] = field(default_factory=list)
+    rows_per_shard: int = 0
+    resumed: int = 0  # shards that an earlier process finished
+    made_folder: bool = False
+
+    def errors(self) -> AbstractContextManager[None]:
+        """Names the file, if there is one, in what is said about its counts. A full disk or memory is another matter."""
+        return nullcontext() if self.about is None else errors_about(self.about, keep=(OSError, MemoryError))
+
+    def begin(self) -> None:
+        """Take the folder, and what an earlier process of the same source finished in it."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"{self.folder}: is a file; give a folder for the shards")
+        self.made_folder = not self.folder.exists()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if (self.folder / MANIFEST).exists():
+            raise ValueError(
+                f"{self.folder}: holds shards of another source, or made with other options; give another folder, "
+                "or remove this one first"
+            )
+        if (self.folder / JOURNAL).exists():
+            self._go_on(self._journal())
+        elif others := [name for name in os.listdir(self.folder) if not _temporary(name)]:
+            raise ValueError(f"{self.folder}: holds other files, such as {min(others)!r}; give a new folder")
+        else:
+            self._claim()
+        self._sweep()
+        self.keep_account()
+
+    def _claim(self) -> None:
+        """A journal with our name in it, unless another process is quicker."""
+        own = self.folder / f".{Path(JOURNAL).stem}-{secrets.token_hex(6)}"
+        try:
+            own.write_bytes(self._account())
+            try:
+                os.link(own, self.folder / JOURNAL)
+            except FileExistsError:
+                raise
+            except OSError:  # a file system without links
+                (self.folder / JOURNAL).open("xb").close()
+        except FileExistsError:
+            raise ValueError(f"{self.folder}: another process has just begun to write shards there") from None
+        finally:
+            own.unlink(missing_ok=True)
+
+    def _journal(self) -> Record:
+        try:
+            journal = json.loads((self.folder / JOURNAL).read_text(encoding="utf-8"))
+            if not isinstance(journal, dict):
+                raise ValueError("no object")
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{self.folder}: {JOURNAL} cannot be read ({error}); remove the folder first") from None
+        return journal
+
+    def _go_on(self, journal: Record) -> None:
+        if owner := _at_work(journal, self.folder / JOURNAL):
+            raise ValueError(f"{self.folder}: {owner} is writing shards there; wait for it, or give another folder")
+        if journal.get("source") != self.source:
+            raise ValueError(
+                f"{self.folder}: holds unfinished shards of another source, or made with other options; repeat the command "
+                "that began them, give another folder, or remove this one first"
+            )
+        if self.source is None or journal.get("format") != FORMAT:
+            return  # whether these are the same counts nobody can tell: from the beginning
+        try:
+            self.rows_per_shard = int(journal["rows_per_shard"])
+            parts = [Part(**entry) for entry in journal["shards"]]
+        except (KeyError, TypeError, ValueError):
+            return
+        for i, part in enumerate(parts):
+            file = self.folder / file_name(i)
+            if not file.is_file() or sha256_of(file) != part.sha256:
+                break
+            self.parts.append(part)
+        self.resumed = len(self.parts)
+
+    def _sweep(self) -> None:
+        """What dead processes left, and what is not in the journal."""
+        finished = {file_name(i) for i in range(len(self.parts))}
+        for name in os.listdir(self.folder):
+            path = self.folder / name
+            if path.is_dir() and _temporary(name):
+                shutil.rmtree(path, ignore_errors=True)
+            elif _temporary(name) or (_ours(name) and name not in finished):
+                path.unlink(missing_ok=True)
+
+    def keep_account(self) -> None:
+        write_durably(self.folder / JOURNAL, self._account())
+
+    def _account(self) -> bytes:
+        owner = {"pid": os.getpid(), "host": socket.gethostname(), "started": _started(os.getpid())}
+        done = {"rows_per_shard": self.rows_per_shard, "shards": [part._asdict() for part in self.parts]}
+        return json.dumps({"format": FORMAT} | owner | {"source": self.source} | done).encode()
+
+    def add(self, shard: Making, names: list[str] | None) -> None:
+        """Write the next shard, and only then say so."""
+        arrays = shard.encoder.arrays()
+        content = shard_files.serialized(arrays | ({} if names is None else {"names": shard_files.as_bytes(names)}))
+        write_durably(self.folder / file_name(len(self.parts)), content)
+        self.parts.append(shard.part(arrays, content))
+        self.keep_account()
+
+    def finish(self, raw: RawCounts, m: int, sample: int | None, sample_by: ArrayLike | None) -> None:
+        """The features, the sample to start from, and the manifest: a second look at what was written."""
+        n = sum(part.rows for part in self.parts)
+        chosen = shards.start_sample(n, sample, sample_by)
+        totals, found = np.zeros(m), []
+        for i, part in enumerate(self.parts):
+            arrays = shard_files.tensors((self.folder / file_name(i)).read_bytes())
+            shard = Encoded.checked(arrays, part.rows, part.nonzeros, m, thoroughly=False)
+            add_feature_totals(totals, shard, part.rows, shards.TILE)
+            first = i * self.rows_per_shard
+            here = chosen[slice(*np.searchsorted(chosen, (first, first + part.rows)))] - first
+            for start in range(0, part.rows, shards.TILE):
+                stop = min(start + shards.TILE, part.rows)
+                some = here[slice(*np.searchsorted(here, (start, stop)))] - start
+                if some.size:
+                    found.append(as_scipy(shard.rows(start, stop), (stop - start, m))[some])
+        matrix = sp.vstack(found, format="csr")
+        encoder = shard_files.Encoder(m)
+        encoder.add(as_arrays(matrix))
+        arrays = encoder.arrays() | {"rows": chosen.astype("<i8")}
+        if raw.samples is not None:
+            arrays["names"] = shard_files.as_bytes([raw.samples[row] for row in chosen.tolist()])
+        about: dict[str, Any] = {"feature_totals": totals.astype("<f8")}
+        if raw.features is not None:
+            about["names"] = shard_files.as_bytes(list(raw.features))
+        manifest = {
+            "format": FORMAT,
+            "shape": [n, m],
+            "nonzeros": sum(part.nonzeros for part in self.parts),
+            "total": float(sum(part.total for part in self.parts)),
+            "checksum": checksum((n, m), self.parts),
+            "rows_per_shard": self.rows_per_shard,
+            "rows_per_tile": shards.TILE,
+            "indices": shard_files.index_type(m).str,
+            "named": raw.samples is not None,
+            "features": self._write(FEATURES, about),
+            "sample": self._write(SAMPLE, arrays) | {"rows": len(chosen), "nonzeros": matrix.nnz},
+            "metadata": None if raw.metadata is None else self._write(METADATA, shard_files.encoded(raw.metadata)),
+            "source": self.source,
+            "text": raw.text,
+            "shards": [{"file": file_name(i)} | part._asdict() for i, part in enumerate(self.parts)],
+        }
+        write_durably(self.folder / MANIFEST, json.dumps(manifest, indent=1).encode())
+        (self.folder / JOURNAL).unlink(missing_ok=True)
+
+    def _write(self, name: str, arrays: dict[str, Any]) -> Record:
+        content = shard_files.serialized(arrays)
+        write_durably(self.folder / name, content)
+        return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+    def abandon(self) -> None:
+        """Leave nothing behind: there are no shards of this source."""
+        for name in os.listdir(self.folder):
+            if _ours(name) or _temporary(name) or name == JOURNAL:
+                path = self.folder / name
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        if self.made_folder:
+            with suppress(OSError):
+                self.folder.rmdir()
+
+
+def require_disk(building: Building, rows: int, nonzeros: float, m: int) -> None:
+    """Refuse what would not fit on the disk, before any of it is written."""
+    needed = nonzeros * BYTES_PER_NONZERO[m <= 1 << 16] + rows * BYTES_PER_SAMPLE
+    if needed > (free := shutil.disk_usage(building.folder).free):
+        about = str(building.about or building.folder)
+        raise OSError(28, f"the shards would need {gigabytes(needed)} of disk, {gigabytes(free)} are free", about)
+
+
+def as_arrays(matrix: sp.csr_array) -> CSR:
+    return CSR(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), matrix.data)
+
+
+def sha256_of(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _ours(name: str) -> bool:
+    return bool(shard_files.FILE_NAME.fullmatch(name)) or name in BESIDE
+
+
+def _temporary(name: str) -> bool:
+    """What `replacing` makes of one of our names, or scratch space."""
+    found = TEMPORARY.fullmatch(name)
+    stem = name.removeprefix(".").rpartition("-")[0] if found is None else found["stem"]
+    known = stem == "scratch" or stem.isdigit() or stem in {Path(one).stem for one in (*BESIDE, JOURNAL, MANIFEST)}
+    return name.startswith(".") and known
+
+
+def _at_work(journal: Record, file: Path) -> str | None:
+    """Who is writing at this moment, as far as can be known."""
+    pid, host = journal.get("pid"), journal.get("host")
+    if not isinstance(pid, int) or pid == os.getpid():
+        return None
+    if host != socket.gethostname():
+        recent = time.time() - file.stat().st_mtime < ABANDONED
+        return f"process {pid} on {host}" if recent else None
+    if os.name != "posix":
+        return None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        pass
+    return f"process {pid}" if _started(pid) == journal.get("started") else None
+
+
+def _started(pid: int) -> str | None:
+    """When a process began, where the system tells: numbers of processes are used again."""
+    try:
+        state, *told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return None if state == "Z" else told[18]
+    except (OSError, IndexError):
+        return None
+
+
+# Blocks of counts -> a folder of shards: cut anew, and written one by one. How a source was cut into blocks leaves no trace.
+
+BYTES_PER_FEATURE = 32  # in memory: its total, and a row of a dense block
+Progress = Callable[[int, int | None], None]  # samples written, and of how many if that is known
+
+
+def build(
+    folder: Path,
+    source: Record | None,
+    opened: Callable[[], RawCounts],
+    *,
+    about: Path | None = None,
+    sample: int | None = None,
+    sample_by: ArrayLike | str | None = None,
+    progress: Progress | None = None,
+) -> Shards:
+    """Shards of what `opened` gives, in a folder; from there on if some of them are there already."""
+    if source is not None and (done := _finished(folder, source)) is not None:
+        return done
+    building = Building(folder, source, about)
+    building.begin()
+    scratch, raw = folder / f".scratch-{secrets.token_hex(6)}", None
+    try:
+        with building.errors():
+            raw = opened()
+            labels = _labels(sample_by, raw)
+            if labels is not None and raw.matrix.shape[0] is not None:
+                shards.start_sample(raw.matrix.shape[0], sample, labels)  # what is wrong with them is best said first
+        m = _write_all(building, raw, scratch, progress)
+        building.finish(raw, m, sample, labels)
+    except (OSError, MemoryError) as error:
+        if building.source is None or not building.parts:
+            building.abandon()
+            raise
+        goes_on = f"{len(building.parts):,} shards are kept: make room, and the same command goes on from there"
+        if isinstance(error, MemoryError):
+            raise ValueError(f"{folder}: not enough memory; {goes_on}") from error
+        raise OSError(error.errno, f"{error.strerror or error}; {goes_on}", str(error.filename or folder)) from error
+    except ValueError:
+        if raw is not None or not building.resumed:  # otherwise the source could not even be opened: shards are kept
+            building.abandon()
+        raise
+    except BaseException:
+        if building.source is None:
+            building.abandon()
+        raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return Shards(folder)
+
+
+def _finished(folder: Path, source: Record) -> Shards | None:
+    """Shards that are there, if they are what is asked for and not damaged. If they are damaged, the manifest becomes a journal
+    again: what is sound stays."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if manifest["source"] != source:
+            return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    with suppress(OSError, ValueError):
+        found = Shards(folder)
+        told = beside(manifest) | {entry["file"]: entry for entry in manifest["shards"]}
+        sound = all(sha256_of(folder / name) == entry["sha256"] for name, entry in told.items())
+        if sound and "metadata" in manifest:  # earlier versions kept none: all but the shards is written again
+            (folder / JOURNAL).unlink(missing_ok=True)  # of a process that was killed at the very end
+            return found
+    entries = [entry for entry in manifest.get("shards") or () if isinstance(entry, dict)]
+    parts = [{name: entry.get(name) for name in Part._fields} for entry in entries]
+    journal = {"format": manifest.get("format"), "source": source, "rows_per_shard": manifest.get("rows_per_shard")}
+    write_durably(folder / JOURNAL, json.dumps(journal | {"shards": parts}).encode())
+    (folder / MANIFEST).unlink()
+    return None
+
+
+def _write_all(building: Building, raw: RawCounts, scratch: Path, progress: Progress | None) -> int:
+    """All shards that are not there yet; the number of features."""
+    expected, m = raw.matrix.shape
+    nonzeros = getattr(raw.matrix, "nonzeros", None) or 0
+    start = sum(part.rows for part in building.parts)
+    with building.errors():
+        for size, what in ((expected or 0, "samples"), (m, "features")):
+            if size > MOST:
+                raise ValueError(f"{size:,} {what} are too many; shards hold up to {MOST:,}")
+        require(BYTES_PER_FEATURE * m, f"{m:,} features", "take fewer features")
+    if expected:
+        require_disk(building, expected - start, nonzeros * (1 - start / expected), m)
+    written, shard = start, Making(m)
+
+    def write() -> None:
+        nonlocal written, shard
+        names = None if raw.samples is None else raw.samples[written : written + shard.rows]
+        building.add(shard, names)
+        written, shard = written + shard.rows, Making(m)
+        if progress is not None:
+            progress(written, expected)
+
+    for tile in _tiles(building, raw, start, scratch):
+        shard.add(as_arrays(tile))
+        if shard.rows == building.rows_per_shard:
+            write()
+    if shard.rows:
+        write()
+    if (expected is not None and written != expected) or not building.parts:
+        raise ValueError(f"{written:,} samples came, {expected or 'at least one'} were announced")
+    for names, size, what in ((raw.samples, written, "samples"), (raw.features, m, "features")):
+        if names is not None and len(names) != size:
+            raise ValueError(f"{len(names):,} names for {size:,} {what}; give one name each")
+    if raw.metadata is not None and len(raw.metadata) != written:
+        raise ValueError(f"metadata has {len(raw.metadata):,} rows for {written:,} samples; give one row a sample")
+    return m
+
+
+def _tiles(building: Building, raw: RawCounts, start: int, scratch: Path) -> Iterator[sp.csr_array]:
+    """Tiles from blocks of any size, whose first row is row `start` of the whole, which begins a shard."""
+    pending: list[sp.csr_array] = []
+    waiting, at = 0, start
+    for block in chain(_canonical_blocks(building, raw, start, scratch), [None]):
+        if block is not None:
+            pending.append(block)
+            waiting += block.shape[0]
+        if not building.rows_per_shard and waiting and (block is None or waiting >= shards.TILE):
+            building.rows_per_shard = _size(pending)
+        size = building.rows_per_shard
+        while size and waiting:
+            rows = min(shards.TILE, size - at % size)
+            if rows > waiting and block is not None:
+                break
+            rows = min(rows, waiting)
+            yield _first_rows(pending, rows)
+            at, waiting = at + rows, waiting - rows
+
+
+def _canonical_blocks(building: Building, raw: RawCounts, first: int, scratch: Path) -> Iterator[sp.csr_array]:
+    blocks, m = blocks_of(raw.matrix, first, scratch), raw.matrix.shape[1]
+    while True:
+        with building.errors():
+            if (block := next(blocks, None)) is None:
+                return
+            if getattr(block, "ndim", 2) != 2 or block.shape[1] != m:
+                raise ValueError(f"a block of shape {block.shape} from row {first:,} on; there are {m:,} features")
+            with errors_by_name(raw):
+                checked = canonical(block, first) if block.shape[0] else None
+        if checked is not None:
+            first += checked.shape[0]
+            yield checked
+
+
+def _size(pending: list[sp.csr_array]) -> int:
+    first, nonzeros = 0, 0
+    for block in pending:
+        some = min(block.shape[0], shards.TILE - first)
+        first, nonzeros = first + some, nonzeros + int(block.indptr[some])
+    return shards.rows_per_shard(first, nonzeros)
+
+
+def _first_rows(blocks: list[sp.csr_array], rows: int) -> sp.csr_array:
+    """So many rows from the beginning of blocks, which go."""
+    taken = []
+    while rows:
+        block = blocks.pop(0)
+        if block.shape[0] > rows:
+            blocks.insert(0, _rows(block, rows, block.shape[0]))
+            block = _rows(block, 0, rows)
+        taken.append(block)
+        rows -= block.shape[0]
+    return taken[0] if len(taken) == 1 else sp.vstack(taken, format="csr")
+
+
+def _rows(block: sp.csr_array, first: int, last: int) -> sp.csr_array:
+    """Some rows of a block, which share its memory."""
+    offsets = block.indptr[first : last + 1]
+    some = slice(int(offsets[0]), int(offsets[-1]))
+    arrays = block.data[some], block.indices[some], offsets - offsets[0]
+    return sp.csr_array(arrays, shape=(last - first, block.shape[1]), copy=False)
+
+
+def _labels(by: ArrayLike | str | None, raw: RawCounts) -> ArrayLike | None:
+    if not isinstance(by, str):
+        return by
+    if raw.metadata is None or by not in raw.metadata:
+        known = "" if raw.metadata is None else f"; there is {', '.join(map(str, raw.metadata))}"
+        raise ValueError(f"no column {by!r} of the samples to choose the start by{known}")
+    return raw.metadata[by].astype(str).to_numpy()

@@ -1,0 +1,429 @@
+"""Files and folders -> Counts: one small function per format, and one dictionary from a file's ending to its function.
+
+Whatever is wrong with a file is a ValueError that begins with its name and says what is wrong, where, and what to do.
+Nothing here unpickles.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from unmix.base.memory import BYTES_PER_NONZERO
+from unmix.counts.counts import Counts
+from unmix.counts.shard_files import MANIFEST
+from unmix.counts.shards import Shards
+from unmix.counts.stores import JOURNAL
+from unmix.io.read import h5ad, market, matrices, sheets, tables, tenx, text
+from unmix.io.read.files import errors_about, require_file, require_inside
+from unmix.io.read.names import FEATURES_FILE, add_neighbours, join_metadata, number_texts, settle_names, writable_name
+from unmix.io.read.raw_counts import RawCounts, ReadOptions, StopWords, checked, listed
+
+if TYPE_CHECKING:
+    from unmix.fit import Fit
+
+__all__ = ["READERS", "ending_of", "is_shards", "kind_of", "load", "name_of", "read"]
+
+
+class Reader(NamedTuple):
+    """What files with an ending are, how they are read, and which options of `read` mean something for them."""
+
+    kind: str
+    load: Callable[[Path, ReadOptions], RawCounts]
+    options: frozenset[str]
+
+
+TEXT = frozenset({"text_column", "id_column", "title_column", "snippets", "encoding"})
+FOLDER, LINES = frozenset({"encoding", "skip_bad", "snippets"}), frozenset({"transpose", "encoding", "snippets"})
+MATRIX, TABLE, SHEET = frozenset({"transpose"}), TEXT | {"transpose"}, TEXT - {"encoding"} | {"transpose"}
+BY_FORMAT = ("layer", "raw", "transpose", *sorted(TEXT | FOLDER))  # options that mean something for some formats only
+OF_TEXTS = ("min_df", "max_df", "stop_words", "ngrams")  # and for texts only, wherever they come from
+
+READERS = {
+    ".npz": Reader("sparse matrix of scipy", matrices.read_npz, MATRIX),
+    ".npy": Reader("array of numpy", matrices.read_npy, MATRIX),
+    ".mtx": Reader("MatrixMarket file", tenx.read_mtx, MATRIX),
+    ".mm": Reader("MatrixMarket file", tenx.read_mtx, MATRIX),
+    ".ldac": Reader("LDA-C file", market.read_ldac, frozenset()),
+    ".h5": Reader("10x HDF5 file", tenx.read_h5, frozenset({"layer"})),
+    ".h5ad": Reader("AnnData file", h5ad.read_h5ad, frozenset({"layer", "raw"})),
+    ".csv": Reader("CSV table", tables.read_csv, TABLE),
+    ".tsv": Reader("TSV table", tables.read_tsv, TABLE),
+    ".all": Reader("TSV table of SigProfiler", tables.read_tsv, TABLE),
+    ".parquet": Reader("Parquet table", sheets.read_parquet, SHEET),
+    ".xlsx": Reader("Excel table", sheets.read_xlsx, SHEET),
+    ".txt": Reader("text, one document a line", text.read_txt, LINES),
+    ".jsonl": Reader("JSON lines", text.read_jsonl, TEXT),
+}
+# Of these the number of nonzeros is known before the matrix is read.
+SIZE_KNOWN = {READERS[ending].kind for ending in (".npz", ".h5", ".h5ad")}
+
+COMPRESSED = (".mtx", ".mm", ".ldac", ".csv", ".tsv", ".txt", ".jsonl")  # may end in .gz as well
+READERS |= {f"{ending}.gz": READERS[ending]._replace(kind=READERS[ending].kind + " (gzip)") for ending in COMPRESSED}
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    layer: str | None = None,
+    raw: bool = False,
+    transpose: bool | None = None,
+    metadata: str | os.PathLike[str] | None = None,
+    text_column: str | None = None,
+    id_column: str | None = None,
+    title_column: str | None = None,
+    snippets: bool = False,
+    encoding: str | None = None,
+    skip_bad: bool = False,
+    min_df: int | float | None = None,
+    max_df: int | float | None = None,
+    stop_words: StopWords = "english",
+    ngrams: int | tuple[int, int] = 1,
+    like: Fit | None = None,
+) -> Counts | Shards:
+    r"""Counts from a file or folder, samples × features; its name and contents tell the format.
+
+    Matrices
+        `.npz` (saved by `scipy.sparse.save_npz`), `.npy` (two dimensions), `.mtx[.gz]` or `.mm` (MatrixMarket), `.ldac`
+        (Blei's LDA-C). A `features.txt` or `vocab.txt` (one name per line; or a `.vocab` of the same name) and a
+        `samples.csv` (one row per sample; a column `sample`, if any, has their names) in the same folder come along if
+        their lengths fit.
+    Single cells
+        `.h5ad`: `X`, or `layer="counts"`, or `raw=True`; obs becomes the metadata. A 10x folder (matrix.mtx,
+        barcodes.tsv, and features.tsv or genes.tsv, each perhaps with .gz) or 10x `.h5` file: gene symbols become the
+        names, other types of features than Gene Expression are left out; `layer` chooses among several genomes.
+    Tables
+        `.csv[.gz]`, `.tsv[.gz]`, `.parquet`, `.xlsx` (its first sheet). Wide: feature names in the first row; the first
+        column has sample names if its header is empty or says so (such as `id`, `sample`), or if it holds text; further
+        columns of text are metadata. Where labels say for certain that rows are features (the header `gene`, mutation
+        types, cell barcodes on top …) the table is transposed, with a warning. Long: three columns whose headers say
+        sample, feature and count (or cell, gene, umi; doc, word, n; …). A `.txt` of numbers between tabs is a table too.
+        Where types of mutations stand in two columns, "C>A" and "ACA", they become A[C>A]A. SigProfiler's `.SBS96.all` and
+        the like are tables between tabs.
+    Texts
+        A folder of `.txt` files, or of folders of them; a `.txt[.gz]` with one document per line; `.jsonl[.gz]` with a
+        field `text`; a table with a column `text`. A column such as `id` or `doc_id` names the documents, or else one
+        such as `title`; titles and all other columns are metadata. Addresses on the web and of e-mail are not counted.
+    Shards
+        A folder made by `unmix.shard` gives `unmix.Shards`.
+
+    Text is UTF-8 unless `encoding` says otherwise. Names that come twice are told apart with -1, -2, …, with a warning.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The file or folder.
+    layer : str, default=None
+        Of `.h5ad`, where the counts are if not in X; of a 10x `.h5` file, which genome.
+    raw : bool, default=False
+        Of `.h5ad`, whether the counts are in `raw`.
+    transpose : bool, default=None
+        True if the rows of a table or matrix are features, False if they are samples; None decides by the labels.
+    metadata : str or PathLike, default=None
+        A CSV or TSV file with more about the samples, matched by a column with their names, or else row by row.
+    text_column : str, default=None
+        The column or field that holds the texts, if it is not called `text`.
+    id_column, title_column : str, default=None
+        The columns or fields that name the texts and that hold their titles, if others are wanted than are found.
+    snippets : bool, default=False
+        Whether to keep how each text begins, up to 200 letters, in a column `snippet` of the metadata.
+    encoding : str, default=None
+        Of texts and tables, such as "latin-1" or "cp1252". Files of a folder that are UTF-8 all the same are read as such.
+    skip_bad : bool, default=False
+        Whether to go on without the files of a folder of texts that cannot be read.
+    min_df, max_df : int or float, default=None
+        Words in fewer or more documents than this are left out: numbers of documents, or shares if they are floats.
+        By default none is too frequent, and a word must be in 1, 2 or 5 documents where there are fewer than 10, fewer
+        than 100, or more.
+    stop_words : str, list of str, PathLike or None, default="english"
+        Words not to count: "english", another language ("german", …; it needs `pip install 'unmix[text]'`), None, a list,
+        or a file with one word per line.
+    ngrams : int or tuple of two int, default=1
+        2 counts pairs of neighbouring words as well as words, (2, 2) pairs alone.
+    like : Fit, default=None
+        A fit made from texts: new texts are counted in the same way, and the columns are the features of the fit.
+        It has no effect on tables of counts and matrices.
+
+    Returns
+    -------
+    Counts or Shards
+        With names and metadata, as far as the file has them.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it cannot be read as counts; it names the file, the place and the remedy. Or if an option means nothing here.
+    ImportError
+        If the format needs a package that is not installed; it says which.
+
+    See Also
+    --------
+    read_texts : Texts in memory.
+    shard : What does not fit into memory.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, unmix as um
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "counts.csv")
+    ...     _ = path.write_text("sample,ant,bee\na,3,0\nb,1,2\n")
+    ...     um.read(path)
+    Counts(2 samples × 2 features, 3 nonzeros, total 6)
+    """
+    path = existing(path)
+    options = ReadOptions(
+        layer=layer,
+        raw=raw,
+        transpose=transpose,
+        text_column=text_column,
+        id_column=id_column,
+        title_column=title_column,
+        snippets=snippets,
+        encoding=encoding,
+        skip_bad=skip_bad,
+        min_df=min_df,
+        max_df=max_df,
+        stop_words=stop_words,
+        ngrams=ngrams,
+        like=like,
+    )
+    if is_shards(path):
+        for name in options.given(*BY_FORMAT, *OF_TEXTS):
+            raise ValueError(f"{path}: {name} means nothing for shards, which are as they were made; leave it out")
+        for file in path.iterdir():
+            with errors_about(path), errors_about(Path(file.name)):
+                require_inside(path, file)
+        return Shards(path) if metadata is None else _described(Shards(path), Path(metadata), encoding)
+    with errors_about(path):
+        raw_counts = load(path, options)
+    if metadata is not None:
+        with errors_about(Path(metadata)):
+            join_metadata(raw_counts, Path(metadata), encoding)
+    number_texts(raw_counts)
+    with errors_about(path):
+        settle_names(raw_counts)
+        counts = checked(raw_counts)
+    for note in raw_counts.notes:
+        warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
+    return counts
+
+
+def _described(shards: Shards, metadata: Path, encoding: str | None) -> Shards:
+    names = None if shards.samples is None else shards.samples.tolist()
+    raw = RawCounts(shards, names, metadata=shards.metadata)
+    with errors_about(metadata):
+        join_metadata(raw, metadata, encoding)
+    for note in raw.notes:
+        warnings.warn(f"{metadata}: {note}", UserWarning, stacklevel=3)
+    return shards.with_metadata(raw.metadata)
+
+
+def read_texts(
+    texts: Iterable[str],
+    *,
+    samples: ArrayLike | None = None,
+    metadata: pd.DataFrame | None = None,
+    snippets: bool = False,
+    min_df: int | float | None = None,
+    max_df: int | float | None = None,
+    stop_words: StopWords = "english",
+    ngrams: int | tuple[int, int] = 1,
+    like: Fit | None = None,
+) -> Counts:
+    """Counts of the words in texts that are in memory.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        A list of strings, a column of a DataFrame, …
+    samples : array-like of str, default=None
+        Names of the texts; of a column of a DataFrame, its index, unless that is a mere count of its rows.
+    metadata : DataFrame, default=None
+        One row a text.
+    snippets : bool, default=False
+        Whether to keep how each text begins, up to 200 letters, in a column `snippet` of the metadata.
+    min_df, max_df : int or float, default=None
+        Words in fewer or more documents than this are left out: numbers of documents, or shares if they are floats.
+        By default none is too frequent, and a word must be in 1, 2 or 5 documents where there are fewer than 10, fewer
+        than 100, or more.
+    stop_words : str, list of str, PathLike or None, default="english"
+        Words not to count: "english", another language ("german", …; it needs `pip install 'unmix[text]'`), None, a list,
+        or a file with one word per line.
+    ngrams : int or tuple of two int, default=1
+        2 counts pairs of neighbouring words as well as words, (2, 2) pairs alone.
+    like : Fit, default=None
+        A fit made from texts: new texts are counted in the same way, and the columns are the features of the fit.
+
+    Returns
+    -------
+    Counts
+        Its `text` remembers how words were counted.
+
+    Raises
+    ------
+    ValueError
+        If texts is one string, or an entry is none; or an option does not mean anything.
+
+    See Also
+    --------
+    read : Texts in files.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> um.read_texts(["Red roses and red wine", "White wine", "White roses"]).features.tolist()
+    ['red', 'roses', 'white', 'wine']
+    """
+    if isinstance(texts, str):
+        raise ValueError("texts is one string; give a list of them, or read a file with unmix.read")
+    if samples is None and isinstance(texts, pd.Series) and not isinstance(texts.index, pd.RangeIndex):
+        samples = texts.index
+    listed = list(texts)
+    for place, entry in enumerate(listed):
+        if not isinstance(entry, str):
+            raise ValueError(f"texts[{place}] is {entry!r}; give strings, such as '' where there is nothing")
+    options = ReadOptions(
+        snippets=snippets, min_df=min_df, max_df=max_df, stop_words=stop_words, ngrams=ngrams, like=like
+    )
+    names = None if samples is None else [str(name) for name in np.asarray(samples, dtype=object).ravel().tolist()]
+    found = text.counted(listed, options, samples=names, metadata=metadata)
+    settle_names(found)
+    counts = checked(found)
+    for note in found.notes:
+        warnings.warn(note, UserWarning, stacklevel=2)
+    return counts
+
+
+def is_shards(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds shards, perhaps unfinished ones."""
+    return any((Path(path) / name).is_file() for name in (MANIFEST, JOURNAL))
+
+
+def memory_for(path: str | os.PathLike[str], **asked: Any) -> float | None:
+    """About how many bytes a fit of this file takes if it is read as a whole; None where only reading it would tell. The options
+    are those of `read`."""
+    path = existing(path)
+    try:
+        if _reader(path).kind not in SIZE_KNOWN:
+            return None
+        matrix = load(path, ReadOptions(**asked, streamed=True)).matrix
+    except (ValueError, OSError, MemoryError, KeyError):
+        return None  # `read` will say what is wrong
+    nonzeros = getattr(matrix, "nonzeros", None)
+    return None if nonzeros is None else float(BYTES_PER_NONZERO * nonzeros)
+
+
+def ending_of(path: str | os.PathLike[str]) -> str | None:
+    """Which of the known endings this file's name has, such as ".csv.gz"; None for a folder."""
+    path = Path(path)
+    return None if path.is_dir() else _known_ending(path.name)
+
+
+def name_of(path: str | os.PathLike[str]) -> str:
+    """A file's name without its known ending, a folder's whole name but for ".shards": "counts.csv.gz" is "counts". What
+    Cell Ranger calls the same for everyone ("filtered_feature_bc_matrix", "hg19") is called by the folder it lies in."""
+    path = Path(path)
+    ending = ending_of(path)
+    own = path.resolve().name.removesuffix(".shards") if ending is None else path.name[: -len(ending)] or path.name
+    of_tenx = ending in (".h5", ".mtx", ".mtx.gz") or (path.is_dir() and tenx.holds_matrix(path))
+    return writable_name(tenx.told_name(path.resolve(), own) if of_tenx else own)
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """What a file or folder is, in a few words; the matrix in it is not read."""
+    path = existing(path)
+    with errors_about(path):
+        reader = _reader(path)
+        return "TSV table" if reader.load is text.read_txt and text.is_table(path) else reader.kind
+
+
+def existing(path: str | os.PathLike[str]) -> Path:
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file; check the name and the folder")
+    if not path.is_dir():
+        with errors_about(path):
+            require_file(path)
+    return path
+
+
+def _known_ending(name: str) -> str | None:
+    return next((ending for ending in READERS if name.lower().endswith(ending)), None)
+
+
+def load(path: Path, options: ReadOptions) -> RawCounts:
+    """What is in a file or folder, the way round that was asked for."""
+    reader = _reader(path)
+    for name in options.given(*BY_FORMAT):
+        if name not in reader.options:
+            what = "a folder" if path.is_dir() else f"a {ending_of(path)} file"
+            raise ValueError(f"{name}={getattr(options, name)!r} means nothing for {what}; leave it out")
+    raw = reader.load(path, options)
+    if raw.bare and options.transpose:
+        raw = raw.transposed()
+    if raw.bare:
+        add_neighbours(raw, path)
+    _refuse_text_options(options, raw)
+    return raw
+
+
+def _reader(path: Path) -> Reader:
+    """How to read a folder, by what is in it, or a file, by its ending."""
+    if path.is_dir():
+        return _folder_reader(path)
+    if (ending := _known_ending(path.name)) is None:
+        known = (f"{ending}[.gz]" if ending in COMPRESSED else ending for ending in READERS if ".gz" not in ending)
+        raise ValueError(f"unknown kind of file; unmix reads {', '.join(known)}, and folders of .txt or of 10x")
+    return READERS[ending]
+
+
+def _folder_reader(path: Path) -> Reader:
+    """Shards, files of 10x, a store of zarr, or texts."""
+    if is_shards(path):
+        return Reader("folder of shards", _refuse_shards, frozenset())
+    if (files := tenx.folder_of(path)) is not None:
+        return Reader(
+            f"10x folder (v{files.version})",
+            lambda path, options: tenx.read_folder(files, streamed=options.streamed),
+            frozenset(),
+        )
+    if h5ad.is_zarr(path):
+        return Reader("AnnData store (zarr)", h5ad.read_h5ad, READERS[".h5ad"].options)
+    if (path / "model.safetensors").is_file():
+        raise ValueError("a fit's folder, not counts; give the file or folder that the fit was made from")
+    others = sorted(
+        name for name in os.listdir(path) if (known := _known_ending(name)) and not known.startswith(".txt")
+    )
+    texts = [file for file in text.text_files(path) if not (others and file.name == FEATURES_FILE)]
+    if len(texts) > len(others):
+        kind = f"folder of {len(texts):,} text file{'s' * (len(texts) > 1)}"
+        return Reader(kind, lambda path, options: text.read_text_folder(path, texts, options), FOLDER)
+    if others:
+        raise ValueError(f"a folder; give one of the files in it: {listed(others)}")
+    kind = "a folder" if (ending := _known_ending(path.name)) is None else f"a folder, not a {ending} file,"
+    raise ValueError(f"{kind} with nothing that unmix reads; it reads folders of .txt files and those of 10x")
+
+
+def _refuse_shards(path: Path, options: ReadOptions) -> RawCounts:
+    raise ValueError("holds shards already; open them with um.Shards or um.read")
+
+
+def _refuse_text_options(options: ReadOptions, raw: RawCounts) -> None:
+    """How to count words can only be said of texts, and not if a model says it already."""
+    given = options.given(*OF_TEXTS)
+    if raw.text is None:
+        for name in [*given, *options.given("id_column", "title_column", "snippets")]:
+            raise ValueError(f"{name} is for texts, and these are counts; leave it out")
+    if given and options.like is not None:
+        raise ValueError(f"{given[0]}: the model says already how words are counted; leave it out")
+    if options.transpose is not None and raw.text is not None:
+        raise ValueError("transpose is for counts, and these are texts; leave it out")

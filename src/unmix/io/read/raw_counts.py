@@ -1,0 +1,166 @@
+"""What passes between `read` and the readers of single formats: the options of the user, and the counts of a file."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from unmix.base.memory import require
+from unmix.counts.canonical import NotACountError
+from unmix.counts.counts import Counts
+
+if TYPE_CHECKING:
+    from unmix.fit import Fit
+
+StopWords = str | os.PathLike[str] | Iterable[str] | None
+SMALLER = "take fewer samples or features, or fit it from shards (--memory, unmix.shard)"
+BYTES_A_TEXT = 100  # in memory, a short one
+TEXTS = 1 << 28  # bytes of texts that are looked at together, at most
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The options of `read`, as the user gave them."""
+
+    layer: str | None = None
+    raw: bool = False
+    transpose: bool | None = None
+    text_column: str | None = None
+    id_column: str | None = None
+    title_column: str | None = None
+    snippets: bool = False
+    encoding: str | None = None
+    skip_bad: bool = False
+    min_df: int | float | None = None
+    max_df: int | float | None = None
+    stop_words: StopWords = "english"
+    ngrams: int | tuple[int, int] = 1
+    like: Fit | None = None
+    streamed: bool = False  # the matrix is to come in blocks, where it may be larger than memory
+
+    def given(self, *names: str) -> list[str]:
+        """Which of these options the user gave."""
+        return [name for name in names if getattr(self, name) != getattr(ReadOptions, name)]
+
+    @property
+    def earlier_text_column(self) -> str | None:
+        """Where the texts of the model `like` came from."""
+        return None if self.like is None or self.like.text is None else self.like.text.get("text_column")
+
+
+@dataclass
+class RawCounts:
+    """What a file holds, samples × features; `read` gives it unique names, checks it and makes it Counts.
+
+    `notes` are what the user should know; `read` says them once all went well. `bare` is a matrix whose names may lie
+    in files beside it.
+    """
+
+    matrix: Any  # an array of numpy, a sparse one of scipy in any form, or `Blocks`
+    samples: list[str] | None = None
+    features: list[str] | None = None
+    metadata: pd.DataFrame | None = None
+    text: dict[str, Any] | None = None
+    notes: list[str] = field(default_factory=list)
+    bare: bool = False
+
+    def __post_init__(self) -> None:
+        if self.metadata is not None and not len(self.metadata.columns):
+            self.metadata = None
+
+    def transposed(self) -> RawCounts:
+        """Rows become columns. A table that described the rows has no place then, and is left out."""
+        notes = list(self.notes)
+        if self.metadata is not None:
+            notes.append(f"left out, as features have no room for more than a name: {listed(self.metadata.columns)}")
+        return RawCounts(self.matrix.T, self.features, self.samples, None, self.text, notes, self.bare)
+
+
+def require_room(samples: int, features: int, nonzeros: int) -> None:
+    """Refuse what a header declares if it is larger than memory, before any of it is made."""
+    # 8 bytes per value and 4 per index, once as read and once as kept; 8 bytes for the start of each row and column
+    what = f"a matrix of {samples:,} × {features:,} with {nonzeros:,} entries"
+    require(24 * nonzeros + 16 * (samples + features), what, SMALLER)
+
+
+def require_numbers(arrays: Iterable[Any]) -> None:
+    """Refuse arrays of HDF5 or zarr that hold something else."""
+    for array in arrays:
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"{array.name} holds values of type {array.dtype}; unmix needs numbers there")
+
+
+def require_plain(arrays: Sequence[Any], what: str) -> None:
+    """Refuse arrays of HDF5 or zarr, which are to be read whole, unless they hold numbers or texts that fit into memory. An
+    array declares its shape, and need not hold a value for that."""
+    needed = 0
+    for array in arrays:
+        if not _is_plain(array.dtype):
+            raise ValueError(f"{array.name} holds values of type {array.dtype}; unmix needs numbers or text there")
+        size = BYTES_A_TEXT if array.dtype.kind in "OT" else array.dtype.itemsize
+        needed += size * max(math.prod(array.shape), math.prod(array.chunks or ()))
+    require(2 * needed, what, SMALLER)
+    for array in arrays:
+        if array.dtype.kind == "O" and array.ndim == 1 and hasattr(array, "asstr"):
+            _refuse_shared_texts(array)
+
+
+def _is_plain(dtype: Any) -> bool:
+    if dtype.names:
+        return all(_is_plain(dtype[name]) for name in dtype.names)
+    if dtype.kind == "O":  # of HDF5 texts, references or lists, as h5py says; of zarr texts, by their codecs
+        return (dtype.metadata or {"vlen": str}).get("vlen") in (str, bytes)
+    return dtype.subdtype is None and dtype.kind in "biufSUTmM"
+
+
+def _refuse_shared_texts(texts: Any) -> None:
+    """Texts of HDF5 are in the file one by one. But many rows may refer to one long text, which would be read for each."""
+    size, total = os.path.getsize(texts.file.filename), 0
+    step = min(max(64, TEXTS // size), 1 << 16)  # texts at a time, as none is longer than the file
+    for first in range(0, len(texts), step):
+        total += sum(len(text) for text in texts[first : first + step].tolist() if isinstance(text, bytes))
+        if total > size:
+            raise ValueError(f"{texts.name} has more text than the file has bytes; write the file again")
+
+
+def with_sound_indices(matrix: Any) -> Any:
+    """A matrix from a file, once its indices are known to lie inside it: the kernels trust us."""
+    if hasattr(matrix, "check_format"):
+        try:
+            matrix.check_format(full_check=True)
+        except ValueError as error:
+            raise ValueError(f"its indices are damaged ({error})") from error
+    return matrix
+
+
+def listed(names: Iterable[object]) -> str:
+    """'a', 'b', 'c', 'd' and 3 more."""
+    quoted = [repr(str(name)) for name in names]
+    return ", ".join(quoted[:4]) + (f" and {len(quoted) - 4:,} more" if len(quoted) > 4 else "")
+
+
+def checked(raw: RawCounts) -> Counts:
+    """Counts, or an error about a value that names its sample and feature."""
+    with errors_by_name(raw):
+        return Counts(raw.matrix, raw.samples, raw.features, raw.metadata, raw.text)
+
+
+@contextmanager
+def errors_by_name(raw: RawCounts) -> Iterator[None]:
+    """Where a value is not a count, name its sample and feature if their names are known."""
+    try:
+        yield
+    except NotACountError as error:
+        if raw.samples is None or raw.features is None:
+            raise
+        sample, feature = raw.samples[error.row], raw.features[error.column]
+        raise ValueError(
+            f"row {error.row + 1} ({sample!r}), column {error.column + 1} ({feature!r}) is {error.value:g}; "
+            "unmix needs finite counts >= 0"
+        ) from None

@@ -1,0 +1,350 @@
+"""`um.shard`: anything that counts may come from -> a folder of shards, in one pass and in little memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from unmix.base.types import Record
+from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.shards import Shards, start_sample
+from unmix.estimators.base import is_anndata, is_dask, layer_names
+from unmix.io import read as reading
+from unmix.io.building import Progress, build
+from unmix.io.read.blocks import ROWS, ByRows
+from unmix.io.read.names import (
+    FEATURES_FILE,
+    SAMPLES_FILE,
+    VOCABULARY_FILE,
+    join_metadata,
+    number_texts,
+    settle_names,
+    writable_name,
+)
+from unmix.io.read.raw_counts import RawCounts, ReadOptions, StopWords
+from unmix.io.read.text import about_empty
+
+if TYPE_CHECKING:
+    from unmix.fit import Fit
+
+Source: TypeAlias = "str | os.PathLike[str] | CountsLike | Iterable[Any]"
+
+
+def shard(
+    source: Source,
+    folder: str | os.PathLike[str],
+    *,
+    samples: ArrayLike | None = None,
+    features: ArrayLike | None = None,
+    metadata: pd.DataFrame | str | os.PathLike[str] | None = None,
+    layer: str | None = None,
+    raw: bool = False,
+    transpose: bool | None = None,
+    text_column: str | None = None,
+    id_column: str | None = None,
+    title_column: str | None = None,
+    encoding: str | None = None,
+    skip_bad: bool = False,
+    min_df: int | float | None = None,
+    max_df: int | float | None = None,
+    stop_words: StopWords = "english",
+    ngrams: int | tuple[int, int] = 1,
+    like: Fit | None = None,
+    sample: int | None = None,
+    sample_by: ArrayLike | str | None = None,
+    progress: Progress | None = None,
+) -> Shards:
+    """Write counts of any size as shards: a folder of files of about three bytes a nonzero, which a fit goes through one by one.
+
+    The source is read a part at a time, texts and tables more than once, and need not fit into memory. If the work is broken
+    off, by a full disk or a kill, the same call goes on after the last finished shard; if all is there and sound, it returns
+    it; if a shard was damaged since, it is written again. Counts that are not finite numbers >= 0 are refused with their row
+    and column, and leave nothing behind.
+
+    Parameters
+    ----------
+    source : str, PathLike, Counts, array, sparse matrix, DataFrame, AnnData or iterable of blocks
+        A file or folder, as `unmix.read` takes it, or a .zarr store of AnnData; `Counts`, an array, a sparse matrix, a
+        DataFrame; AnnData in memory, backed or lazy; a dask array; or any iterable of blocks of samples × features, sparse or
+        dense.
+    folder : str or PathLike
+        Where to write: a new folder, or one in which the same source was begun.
+    samples, features : array-like of str, default=None
+        Names, if the source has none or others are wanted.
+    metadata : DataFrame, str or PathLike, default=None
+        A table with a row a sample, or its file as in `unmix.read`, beside what the source itself says of them, such as obs.
+    layer : str, default=None
+        Where the counts are in an AnnData if not in X; of a 10x `.h5` file, which genome.
+    raw : bool, default=False
+        Whether the counts are in `raw` of an AnnData.
+    transpose : bool, default=None
+        True if the rows of a table or matrix are features, False if they are samples; None decides by the labels.
+    text_column, id_column, title_column : str, default=None
+        The columns or fields that hold texts, their names and their titles, as in `unmix.read`.
+    encoding : str, default=None
+        Of texts and tables, such as "latin-1" or "cp1252".
+    skip_bad : bool, default=False
+        Whether to go on without the files of a folder of texts that cannot be read.
+    min_df, max_df : int or float, default=None
+        Words in fewer or more documents than this are left out, as in `unmix.read`.
+    stop_words : str, list of str, PathLike or None, default="english"
+        Words not to count, as in `unmix.read`.
+    ngrams : int or tuple of two int, default=1
+        2 counts pairs of neighbouring words as well as words, (2, 2) pairs alone.
+    like : Fit, default=None
+        A fit made from texts, whose features are the columns, as in `unmix.read`.
+    sample : int, default=None
+        How many samples a fit shall start from, in memory: 16,384 unless given. More of them show rarer topics.
+    sample_by : array-like or str, default=None
+        A label for every sample, or the name of a column of the metadata: the samples to start from have as many of every label
+        as there are, or as fit. So rare ones are not missed.
+    progress : callable, default=None
+        Called with the number of samples written and of all, if that is known, after every shard.
+
+    Returns
+    -------
+    Shards
+        What every estimator can fit.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it cannot be read as counts, or the folder holds something else.
+
+    See Also
+    --------
+    Shards, engines.Local, engines.Dask
+
+    Examples
+    --------
+    >>> import tempfile, unmix as um
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     shards = um.shard(um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]), f"{folder}/animals.shards")
+    ...     um.TopicModel(2, tol=0, max_iter=5, random_state=0).fit(shards).result_.L.shape
+    (4, 2)
+    """
+    options = ReadOptions(
+        layer=layer,
+        raw=raw,
+        transpose=transpose,
+        text_column=text_column,
+        id_column=id_column,
+        title_column=title_column,
+        encoding=encoding,
+        skip_bad=skip_bad,
+        min_df=min_df,
+        max_df=max_df,
+        stop_words=stop_words,
+        ngrams=ngrams,
+        like=like,
+        streamed=True,
+    )
+    start_sample(0, sample)
+    if not isinstance(source, str | os.PathLike):
+
+        def given() -> RawCounts:
+            return _described(_renamed(_in_python(source, options), samples, features), metadata, encoding)
+
+        return build(Path(folder), None, given, sample=sample, sample_by=sample_by, progress=progress)
+    path, notes = Path(source), list[str]()
+    reading.existing(path)
+    choices = {"samples": samples, "features": features, "sample": sample, "sample_by": sample_by}
+    if isinstance(metadata, str | os.PathLike):
+        choices["metadata"] = [str(value) for value in _of_path(reading.existing(metadata)).values()]
+    elif metadata is not None:
+        choices["metadata"] = metadata.to_csv()
+    fingerprint = _of_path(path) | {"options": _plain(options, choices)}
+
+    def opened() -> RawCounts:
+        found = _renamed(reading.load(path, options), samples, features)
+        _described(found, metadata, encoding)
+        number_texts(found)
+        settle_names(found)
+        notes.extend(found.notes)
+        return found
+
+    shards = build(Path(folder), fingerprint, opened, about=path, sample=sample, sample_by=sample_by, progress=progress)
+    if shards.text is not None and (empty := shards.facts["empty_samples"]):
+        notes.append(about_empty(empty, len(shards)))
+    for note in notes:
+        warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
+    return shards
+
+
+def _renamed(found: RawCounts, samples: ArrayLike | None, features: ArrayLike | None) -> RawCounts:
+    n, m = found.matrix.shape
+    found.samples = found.samples if samples is None else _names(samples, n, "samples")
+    found.features = found.features if features is None else _names(features, m, "features")
+    return found
+
+
+def _described(
+    found: RawCounts, metadata: pd.DataFrame | str | os.PathLike[str] | None, encoding: str | None
+) -> RawCounts:
+    if isinstance(metadata, str | os.PathLike):
+        with reading.errors_about(Path(metadata)):
+            join_metadata(found, Path(metadata), encoding)
+    elif metadata is not None:
+        fresh = metadata.reset_index(drop=True)
+        known = [] if found.metadata is None else [found.metadata.drop(columns=fresh.columns, errors="ignore")]
+        found.metadata = pd.concat([*known, fresh], axis=1)
+    return found
+
+
+def _names(names: ArrayLike, expected: int | None, what: str) -> list[str]:
+    given = [str(name) for name in np.asarray(names, dtype=object).ravel().tolist()]
+    if expected is not None and len(given) != expected:
+        raise ValueError(f"{len(given):,} names for {expected:,} {what}; give one name each")
+    return given
+
+
+def _of_path(path: Path) -> Record:
+    """By what to know a file again, or a folder and all that is in it, and the names beside a matrix."""
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    if not path.is_dir():
+        files += [
+            file for name in (FEATURES_FILE, VOCABULARY_FILE, SAMPLES_FILE) if (file := path.parent / name).is_file()
+        ]
+    told = [(file.name, (known := file.stat()).st_size, known.st_mtime_ns) for file in files]
+    contents = hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    return {"name": writable_name(path.resolve().name), "bytes": sum(size for _, size, _ in told), "files": contents}
+
+
+def _plain(options: ReadOptions, given: Record) -> Record:
+    """The options as JSON, those that were left alone left out; what is long by its checksum."""
+    said = {name: getattr(options, name) for name in options.given(*options.__dataclass_fields__)}
+    said |= {name: value for name, value in given.items() if value is not None}
+    said.pop("streamed")
+    if options.like is not None:
+        said["like"] = [options.like.text, None if options.like.features is None else options.like.features.tolist()]
+    plain = {}
+    for name, value in said.items():
+        known = value if isinstance(value, str | int | float | bool) else None
+        listed = np.asarray(value, dtype=object).ravel().tolist() if known is None and name != "like" else value
+        text = json.dumps(listed, default=str)
+        plain[name] = known if known is not None else json.loads(text) if len(text) < 200 else _checksum(text)
+    return plain
+
+
+def _checksum(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _in_python(source: Any, options: ReadOptions) -> RawCounts:
+    """An object with counts in it."""
+    for name in options.given(*reading.TEXT, *reading.FOLDER, *reading.OF_TEXTS, "like"):
+        raise ValueError(f"{name} is for files of texts; leave it out")
+    if is_anndata(source):
+        return _of_anndata(source, options)
+    for name in options.given("layer", "raw"):
+        raise ValueError(f"{name} is for AnnData; leave it out")
+    raw = _of_object(source)
+    return raw.transposed() if options.transpose else raw
+
+
+def _of_object(source: Any) -> RawCounts:
+    if isinstance(source, Counts):
+        samples, features = (None if names is None else names.tolist() for names in (source.samples, source.features))
+        table = None if source.metadata is None else source.metadata.reset_index(drop=True)
+        return RawCounts(source.csr, samples, features, table, source.text)
+    if isinstance(source, Shards):
+        names = None if source.features is None else source.features.tolist()
+        samples = None if source.samples is None else source.samples.tolist()
+        blocks = ByRows(source.shape, source.nnz, lambda start: _of_shards(source, start))
+        return RawCounts(blocks, samples, names, source.metadata, source.text)
+    if isinstance(source, pd.DataFrame):
+        return RawCounts(source, [str(name) for name in source.index], [str(name) for name in source.columns])
+    if is_dask(source):
+        return RawCounts(_of_dask(source))
+    if isinstance(source, np.ndarray) or sp.issparse(source):
+        if source.ndim != 2:
+            raise ValueError(f"an array of {source.ndim} dimension(s); unmix needs samples × features")
+        return RawCounts(source)
+    if isinstance(source, Iterable):
+        return RawCounts(_Iterated(iter(source)))
+    return RawCounts(Counts(source).csr)
+
+
+def _of_shards(shards: Shards, start: int) -> Iterator[Any]:
+    for i in range(shards.n_shards):
+        first, last = shards.bounds(i)
+        if last > start:
+            yield shards.shard(i).csr[max(0, start - first) :]
+
+
+class _Iterated(ByRows):
+    """Blocks from an iterator, which comes once. The first of them says how many features there are."""
+
+    def __init__(self, blocks: Iterator[Any]) -> None:
+        first = next(blocks, None)
+        if first is None:
+            raise ValueError("no block of counts came; there is nothing to write")
+        if getattr(first, "ndim", 2) != 2 or not hasattr(first, "shape"):
+            raise ValueError("the blocks must be arrays or sparse matrices of samples × features")
+
+        def read(start: int) -> Iterator[Any]:
+            yield first
+            yield from blocks
+
+        super().__init__((None, int(first.shape[1])), None, read, ahead=False)
+
+
+def _of_dask(matrix: Any) -> ByRows:
+    """Chunks of whole rows, computed one after the other."""
+    if matrix.ndim != 2 or any(size != size for size in matrix.shape):
+        raise ValueError("give a dask array of two dimensions whose sizes are known (compute_chunk_sizes)")
+    whole = matrix.rechunk({1: -1}) if len(matrix.chunks[1]) > 1 else matrix
+
+    def read(start: int) -> Iterator[Any]:
+        first = 0
+        for i, size in enumerate(whole.chunks[0]):
+            if first + size > start:
+                block = whole.blocks[i, 0].compute()
+                yield block[max(0, start - first) :]
+            first += size
+
+    return ByRows((int(matrix.shape[0]), int(matrix.shape[1])), None, read, ahead=False)
+
+
+def _of_anndata(adata: Any, options: ReadOptions) -> RawCounts:
+    """In memory, backed by a file, or lazy."""
+    if options.raw and options.layer is not None:
+        raise ValueError("give layer= or raw=True, not both")
+    if options.raw and adata.raw is None:
+        raise ValueError(
+            "there is no raw in it; it has X" + "".join(f", layer {name!r}" for name in layer_names(adata))
+        )
+    if options.layer is not None and options.layer not in adata.layers:
+        raise ValueError(f"there is no layer {options.layer!r} in it; it has {', '.join(layer_names(adata)) or 'none'}")
+    matrix = adata.raw.X if options.raw else adata.X if options.layer is None else adata.layers[options.layer]
+    if matrix is None:
+        raise ValueError("there is no X in it; choose a layer")
+    variables = adata.raw.var_names if options.raw else adata.var_names
+    blocks = matrix if sp.issparse(matrix) or isinstance(matrix, np.ndarray) else None
+    if blocks is None and is_dask(matrix):
+        blocks = _of_dask(matrix)
+    if blocks is None:
+        blocks = ByRows(
+            (adata.n_obs, len(variables)), None, lambda start: _slices(matrix, adata.n_obs, start), ahead=False
+        )
+    obs = adata.obs if isinstance(adata.obs, pd.DataFrame) else adata.obs.to_memory()  # the latter of a lazy one
+    names = [str(name) for name in adata.obs_names], [str(name) for name in variables]
+    return RawCounts(blocks, *names, obs.reset_index(drop=True))
+
+
+def _slices(matrix: Any, n: int, start: int) -> Iterator[Any]:
+    for first in range(start, n, ROWS):
+        block = matrix[first : min(first + ROWS, n)]
+        yield block if sp.issparse(block) else np.asarray(block)

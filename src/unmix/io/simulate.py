@@ -1,0 +1,225 @@
+"""Simulated data: correlated topics (Carbonetto et al., data sets A and B), the Swimmer images, and cells in any number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from unmix.counts.counts import Counts
+
+
+class Truth(NamedTuple):
+    """What simulated data were drawn from: proportions n × K and topics m × K."""
+
+    L: NDArray[np.float64]
+    F: NDArray[np.float64]
+
+
+class SimulatedCounts(Counts):
+    """Counts that know the truth behind them."""
+
+    def __init__(self, matrix: Any, truth: Truth, **names: Any) -> None:
+        super().__init__(matrix, **names)
+        self.truth = truth
+
+
+def correlated_topics(name: Literal["A", "B"] = "A", seed: int = 0) -> SimulatedCounts:
+    """Documents of up to 400 words from 6 topics whose proportions are correlated (Carbonetto et al. 2022, section 4).
+
+    Proportions are softmax of a normal with variance 11 and covariance −2; in B topics 5 and 6 have covariance 8, so they come
+    together. B has the topics and document lengths of A with the same seed. Words that never occur are dropped.
+
+    Parameters
+    ----------
+    name : str, default="A"
+        "A" or "B".
+    seed : int, default=0
+        For other documents of the same kind.
+
+    Returns
+    -------
+    Counts
+        100 documents; `truth` has the `L` and `F` they were drawn from.
+
+    Raises
+    ------
+    ValueError
+        If there is no data set of that name.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.datasets.correlated_topics("A")
+    >>> X.shape, X.truth.F.shape
+    ((100, 381), (381, 6))
+    """
+    if name not in ("A", "B"):
+        raise ValueError(f'there is no data set {name!r}; choose "A" or "B"')
+    n, m, K = 100, 400, 6
+    rng = np.random.default_rng(seed)
+    level = np.abs(rng.normal(0, 3, m)) - 5
+    spread = np.exp(-level / 3)
+    spread = np.where(rng.random((m, K)) < 0.8, spread[:, None] / 10, spread[:, None])
+    F = np.exp(np.maximum(rng.normal(level[:, None], spread), -5))
+    F /= F.sum(axis=0)
+    totals = np.ceil(10 ** rng.normal(3, 0.2, n)).astype(int)
+    covariance = np.full((K, K), -2.0)
+    np.fill_diagonal(covariance, 11)
+    if name == "B":
+        covariance[4, 5] = covariance[5, 4] = 8
+    scores = rng.multivariate_normal(np.zeros(K), covariance, n, method="cholesky")
+    L = np.exp(scores - scores.max(axis=1, keepdims=True))
+    L /= L.sum(axis=1, keepdims=True)
+    chances = L @ F.T
+    X = rng.multinomial(totals, chances / chances.sum(axis=1, keepdims=True))
+    seen = X.sum(axis=0) > 0
+    words = np.array([f"word {j + 1}" for j in range(m)])
+    return SimulatedCounts(
+        X[:, seen], Truth(L, F[seen]), samples=[f"document {i + 1}" for i in range(n)], features=words[seen]
+    )
+
+
+def swimmer(counts_per_pixel: int = 50) -> SimulatedCounts:
+    """256 images of 32 × 32 pixels: a torso and four limbs, each in one of four positions; 17 parts in all.
+
+    Parameters
+    ----------
+    counts_per_pixel : int, default=50
+        Where there is ink.
+
+    Returns
+    -------
+    Counts
+        `truth.F` has a part in each column, the torso last; `truth.L` the share of each part in an image.
+
+    Raises
+    ------
+    ValueError
+        If it is not a whole number >= 1.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> um.datasets.swimmer().shape
+    (256, 1024)
+    """
+    if counts_per_pixel < 1:
+        raise ValueError(f"counts_per_pixel={counts_per_pixel}; give a whole number >= 1")
+    limbs = [(10, 15, -1, -1), (10, 17, 1, -1), (21, 15, -1, 1), (21, 17, 1, 1)]  # row, column, outwards, up or down
+    parts = np.zeros((17, 32, 32))
+    for limb, (row, column, out, way) in enumerate(limbs):
+        for position, (dr, dc) in enumerate([(way, 0), (way, out), (0, out), (-way, out)]):
+            for q in range(1, 7):
+                parts[4 * limb + position, row + q * dr, column + q * dc] = 1
+    parts[16, 10:22, 16] = 1
+    shown = np.zeros((256, 17))
+    shown[:, 16] = 1
+    for image, positions in enumerate(product(range(4), repeat=4)):
+        shown[image, [4 * limb + position for limb, position in enumerate(positions)]] = 1
+    flat = parts.reshape(17, 1024)
+    pixels = flat.sum(axis=1)
+    truth = Truth(shown * pixels / (shown @ pixels)[:, None], (flat / pixels[:, None]).T)
+    names = [f"row {r} column {c}" for r in range(32) for c in range(32)]
+    return SimulatedCounts(counts_per_pixel * (shown @ flat), truth, features=names)
+
+
+class Cells:
+    """Single cells, drawn 4,096 at a time: an iterable of CSR blocks for `unmix.shard`, the same whenever it is gone through.
+
+    Means of genes are log-normal; each of the `n_topics` programs raises 3% of them. Cells belong to one of 60 types, whose
+    proportions of programs are a Dirichlet draw with few large entries, and vary around it; their depth is log-normal around
+    2,600 counts. With 30,000 genes a cell has about 1,350 nonzeros.
+
+    Parameters
+    ----------
+    n : int
+        How many cells.
+    n_genes : int, default=30_000
+        Features.
+    n_topics : int, default=20
+        Programs.
+    depth : float, default=2600
+        The median of a cell's counts.
+    seed : int, default=0
+        For other cells of the same kind.
+
+    Examples
+    --------
+    >>> cells = Cells(5_000, n_genes=1_000, n_topics=5)
+    >>> [block.shape for block in cells]
+    [(4096, 1000), (904, 1000)]
+    """
+
+    TYPES, BLOCK = 60, 4_096
+
+    def __init__(self, n: int, n_genes: int = 30_000, n_topics: int = 20, depth: float = 2_600, seed: int = 0) -> None:
+        self.n, self.n_genes, self.n_topics, self.depth, self.seed = n, n_genes, n_topics, depth, seed
+        rng = np.random.default_rng(seed)
+        means = rng.lognormal(0, 2.3, n_genes)[:, None]
+        raised = rng.random((n_genes, n_topics)) < 0.03
+        weights = means * np.where(raised, rng.lognormal(2, 1, (n_genes, n_topics)), 1.0)
+        self.topics = weights / weights.sum(axis=0)
+        self.types = rng.dirichlet(np.full(n_topics, 0.1), self.TYPES)
+        self.features = np.array([f"gene {j + 1}" for j in range(n_genes)])
+
+    def loadings(self, block: int) -> NDArray[np.float64]:
+        """The truth about a block: expected counts of every program in its cells.
+
+        Parameters
+        ----------
+        block : int
+            Its number, from 0.
+
+        Returns
+        -------
+        array, cells × programs
+            A row a cell.
+
+        Examples
+        --------
+        >>> Cells(5_000, n_genes=1_000, n_topics=5).loadings(1).shape
+        (904, 5)
+        """
+        return self._loadings(block)[0]
+
+    def __iter__(self) -> Iterator[sp.csr_array]:
+        tables = [alias_table(self.topics[:, k]) for k in range(self.n_topics)]
+        for block in range(-(-self.n // self.BLOCK)):
+            loadings, rng = self._loadings(block)
+            counts = rng.poisson(loadings)
+            cells, genes = [], []
+            for k, (chances, aliases) in enumerate(tables):
+                tokens = int(counts[:, k].sum())
+                first = rng.integers(0, self.n_genes, tokens, dtype=np.int32)
+                genes.append(np.where(rng.random(tokens, dtype=np.float32) < chances[first], first, aliases[first]))
+                cells.append(np.repeat(np.arange(len(counts), dtype=np.int32), counts[:, k]))
+            places = (np.concatenate(cells), np.concatenate(genes))
+            ones = np.ones(len(places[0]), dtype=np.float32)
+            yield sp.csr_array(sp.coo_array((ones, places), shape=(len(counts), self.n_genes)))
+
+    def _loadings(self, block: int) -> tuple[NDArray[np.float64], np.random.Generator]:
+        rng = np.random.default_rng([self.seed, 1 + block])
+        rows = min(self.BLOCK, self.n - block * self.BLOCK)
+        shares = rng.gamma(10 * self.types[rng.integers(self.TYPES, size=rows)] + 1e-3)
+        depth = rng.lognormal(np.log(self.depth), 0.5, rows)
+        return depth[:, None] * shares / shares.sum(axis=1, keepdims=True), rng
+
+
+def alias_table(chances: NDArray[np.float64]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """Walker's alias method: a place drawn evenly is taken with its chance, or else its alias."""
+    m = len(chances)
+    scaled = chances * (m / chances.sum())
+    kept, aliases = np.ones(m), np.arange(m, dtype=np.int32)
+    small, large = ([*np.flatnonzero(part)] for part in (scaled < 1, scaled >= 1))
+    while small and large:
+        low, high = small.pop(), large[-1]
+        kept[low], aliases[low] = scaled[low], high
+        scaled[high] -= 1 - scaled[low]
+        if scaled[high] < 1:
+            small.append(large.pop())
+    return kept.astype(np.float32), aliases

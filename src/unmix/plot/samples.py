@@ -1,0 +1,558 @@
+"""What stands along samples in a row: their names where they are few, names of groups, or round numbers and dates."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unmix.analysis import fair_sample, match_topics, similarity_order, topic_names, topic_order
+from unmix.analysis.features import leading_axes, short, topic_place, topic_places
+from unmix.analysis.samples import Scale, groups, means_along, scale, values_of
+from unmix.base.types import Floats, Integers
+from unmix.fit import Fit
+from unmix.plot.style import (
+    MANY_POINTS,
+    figure_of,
+    lay_out,
+    literal,
+    new_axes,
+    new_grid,
+    palette,
+    place_labels,
+    shades,
+    tidy,
+    topic_colours,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axes._secondary_axes import SecondaryAxis
+    from matplotlib.collections import PathCollection
+    from matplotlib.colors import Colormap
+
+
+MOST_NAMES = 60  # samples that have their names below them
+LONGEST_GROUP = 24  # letters of a name
+
+
+def label_groups(ax: Axes, names: Sequence[str], ends: Sequence[tuple[float, float]], *, above: bool = False) -> None:
+    """Names under their groups, or above: level where all have room, slanted otherwise, and of those too close the largest."""
+    size, points = 9, _column_width(ax)
+    centres = np.array([(left + right) / 2 for left, right in ends]) * points
+    shown = [short(name, LONGEST_GROUP) for name in names]
+    widths = np.array([0.7 * size * len(name) for name in shown])
+    kept = list(range(len(names)))
+    slanted = (np.diff(centres) < (widths[1:] + widths[:-1]) / 2 + size / 4).any()
+    if slanted:
+        kept = []
+        for g in sorted(range(len(names)), key=lambda g: ends[g][0] - ends[g][1]):
+            if all(abs(centres[g] - centres[other]) >= 1.5 * size for other in kept):
+                kept.append(g)
+    where: Axes | SecondaryAxis = ax
+    if above:
+        where = ax.secondary_xaxis("top")
+        where.spines["top"].set_visible(False)
+    where.set_xticks(centres[kept] / points, [shown[g] for g in kept], fontsize=size, parse_math=False)
+    if slanted:
+        for label in where.get_xticklabels():
+            label.set(rotation=45, ha="left" if above else "right", rotation_mode="anchor")
+    where.tick_params(axis="x", length=0)
+
+
+def label_samples(ax: Axes, names: Sequence[str], ends: Sequence[tuple[float, float]]) -> None:
+    """The name of every sample under it: slanted, or upright where they are close."""
+    column = _column_width(ax)
+    centres = np.concatenate([left + 0.5 + np.arange(round(right - left)) for left, right in ends])
+    upright = column < 13
+    ax.set_xticks(centres, names, fontsize=min(9, max(4, 0.9 * column)), parse_math=False)
+    for label in ax.get_xticklabels():
+        label.set(rotation=90 if upright else 45, ha="right", va="center" if upright else "top", rotation_mode="anchor")
+    ax.tick_params(axis="x", length=0)
+
+
+def told(places: Scale, i: int) -> str:
+    """A number or a date in words."""
+    number = places.numbers[i]
+    if not np.isfinite(number):
+        return "(none)"
+    if not places.dates:
+        return f"{number:.6g}"
+    return str(np.datetime64(round(number * 86_400), "s")).replace("T00:00:00", "").replace("T", " ")
+
+
+def _column_width(ax: Axes) -> float:
+    """Of one sample, in points."""
+    lay_out(ax)
+    left, right = ax.get_xlim()
+    return ax.get_window_extent().width * 72 / figure_of(ax).dpi / (right - left)
+
+
+def label_scale(ax: Axes, places: Scale) -> None:
+    """Round numbers or dates at the first sample that reaches them, as far as there is room."""
+    known = places.numbers[np.isfinite(places.numbers)]
+    if not len(known):
+        ax.set_xticks([])
+        return
+    ticks, labels = (_round_dates if places.dates else _round_numbers)(known)
+    columns = np.searchsorted(known, ticks) + 0.5
+    size = 10
+    halves = [0.35 * size * len(label) for label in labels]  # of their widths, in points like all here
+    centres = columns * _column_width(ax)
+    kept: list[int] = []
+    for i, centre in enumerate(centres):
+        if not kept or centre - halves[i] - size / 2 > centres[kept[-1]] + halves[kept[-1]]:
+            kept.append(i)
+    ax.set_xticks(columns[kept], [labels[i] for i in kept], fontsize=size)
+
+
+def _round_numbers(known: Floats) -> tuple[Floats, list[str]]:
+    from matplotlib.ticker import MaxNLocator
+
+    whole = bool((known == np.round(known)).all())
+    ticks = MaxNLocator(nbins=12, steps=[1, 2, 5, 10], integer=whole).tick_values(known[0], known[-1])
+    ticks = ticks[(ticks >= known[0]) & (ticks <= known[-1])]
+    return ticks, [f"{tick:.0f}" if whole else f"{tick:g}" for tick in ticks]
+
+
+def _round_dates(known: Floats) -> tuple[Floats, list[str]]:
+    from matplotlib.dates import AutoDateLocator, num2date
+
+    locator = AutoDateLocator(maxticks=12)
+    ticks = np.asarray(locator.tick_values(num2date(known[0]), num2date(known[-1])), dtype=float)
+    ticks = ticks[(ticks >= known[0]) & (ticks <= known[-1])]
+    closest = np.diff(ticks).min() if len(ticks) > 1 else 1.0
+    forms = {365: "%Y", 28: "%Y-%m", 1: "%Y-%m-%d", 0.9 / 1440: "%Y-%m-%d %H:%M", 0: "%H:%M:%S"}  # by least days
+    form = next(form for days, form in forms.items() if closest >= days)
+    return ticks, [num2date(tick).strftime(form) for tick in ticks]
+
+
+# The Structure plot: one thin column per sample, stacked by topic, the heaviest topic at the bottom.
+
+MOST_SAMPLES = 2000  # more columns than that do not show in a picture
+MOST_SINGLE, BARS = 500, 100  # of more samples along a scale means are drawn, in about so many bars
+LEGEND_ROWS = 40
+
+
+def structure(
+    fit: Fit,
+    group: str | ArrayLike | None = None,
+    order: str | ArrayLike | None = None,
+    ax: Axes | None = None,
+    colours: Sequence[str] | None = None,
+) -> Axes:
+    """Draw the proportions of all samples: one thin column per sample, stacked by topic.
+
+    Up to 60 samples with names have them below. Of more than 500 along a scale the bars are means: of samples that follow each
+    other, and of all that have the same number or date. Of more than 2,000 without a scale a fair part is shown: the same share
+    of each group, the same ones every time.
+
+    Parameters
+    ----------
+    fit : Fit
+        Of any model.
+    group : str or array-like, default=None
+        Samples with the same value stand together: a column of `fit.metadata`, or one value per sample.
+    order : str or array-like, default=None
+        Samples stand by this number or date (within their group): a column of `fit.metadata`, or one value per sample; dates
+        may be text, as "2021-03-01" or "1 March 2021". By default similar samples stand side by side.
+    ax : Axes, default=None
+        Where to draw; by default a new figure.
+    colours : sequence of str, default=None
+        Of the topics; by default `topic_colours`.
+
+    Returns
+    -------
+    Axes
+        Its `figure` saves it: `.figure.savefig("picture.png")`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, there are too few or too many values, or the order is not of numbers or dates.
+
+    See Also
+    --------
+    write_report, sc.pl.structure
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> ax = um.plot.structure(fit, group=["insects", "insects", "cats", "cats"])
+    """
+    names, labels = [""], np.zeros(len(fit.L), dtype=np.intp)
+    if group is not None:
+        names, labels = groups(values_of(fit, group, "group"))
+    places = None if order is None else scale(values_of(fit, order, "order"))
+    if order is not None and places is None:
+        what = repr(order) if isinstance(order, str) else "the given values"
+        raise ValueError(
+            f"order: {what} does not hold numbers or dates; give a column of numbers or dates, or use it as group"
+        )
+    shown = fair_sample(labels, MOST_SAMPLES if places is None else len(labels))
+    size = 1 if places is None or len(shown) <= MOST_SINGLE else -(-len(shown) // BARS)
+    members = [shown[labels[shown] == g] for g in range(len(names))]
+    if places is None:
+        members = [block[similarity_order(fit.proportions[block])] for block in members]
+    else:
+        members = [block[np.argsort(places.numbers[block], kind="stable")] for block in members]
+    along = None if places is None or size == 1 else places.numbers
+    blocks = [_bars(fit.proportions[block], None if along is None else along[block], size) for block in members]
+    if ax is None:
+        columns, rows = 1 + (fit.n_topics - 1) // LEGEND_ROWS, min(fit.n_topics, LEGEND_ROWS)
+        ax = new_axes(9 + 3 * columns, max(4, 0.19 * rows))
+    ends = _stack(ax, fit, blocks, topic_colours(fit) if colours is None else colours)
+    about = _axis_title(group, order)
+    if fit.samples is not None and len(labels) <= MOST_NAMES:
+        label_samples(ax, _sample_labels(fit.samples, members, places), ends)
+        if group is not None:
+            label_groups(ax, names, ends, above=True)
+    elif group is not None:
+        label_groups(ax, names, ends)
+    elif places is not None:
+        label_scale(ax, Scale(places.numbers[members[0]], places.dates))
+    else:
+        ax.set_xticks([])
+    if size > 1:
+        about += f" (means of {len(labels):,} samples)"
+    elif len(shown) < len(labels):
+        about += f" ({len(shown):,} of {len(labels):,} samples)"
+    ax.set_xlabel(about, parse_math=False)
+    ax.set_ylabel("proportion")
+    return ax
+
+
+class Bars(NamedTuple):
+    """What stands side by side: proportions, and of how many samples."""
+
+    proportions: Floats
+    widths: Integers
+
+
+def _bars(proportions: Floats, places: Floats | None, size: int) -> Bars:
+    """Every sample, or where their places on a scale are given means of at least `size`, and of all at the same place: else the
+    order among them, which means nothing, would show."""
+    if places is None:
+        return Bars(proportions, np.ones(len(proportions), dtype=np.intp))
+    starts = means_along(places, size)
+    widths = np.diff(starts, append=len(places))
+    return Bars(np.add.reduceat(proportions, starts, axis=0) / widths[:, None], widths)
+
+
+def _sample_labels(samples: NDArray[np.str_], members: Sequence[Integers], places: Scale | None) -> list[str]:
+    """Names in the order of the picture, with where they stand on its scale."""
+    rows = np.concatenate(members)
+    names = [short(str(name), 24) for name in samples[rows]]
+    if places is None:
+        return names
+    return [f"{name} · {told(places, i)}" for name, i in zip(names, rows, strict=True)]
+
+
+def _stack(ax: Axes, fit: Fit, blocks: list[Bars], colours: Sequence[str]) -> list[tuple[float, float]]:
+    """Draw the blocks with a gap between them, and a legend; the ends of each block along the axis."""
+    topics = topic_order(fit)
+    sizes = np.array([block.widths.sum() for block in blocks])
+    gap = sizes.sum() / max(250, 10 * len(blocks))
+    lefts = np.concatenate([[0], (sizes + gap).cumsum()[:-1]])
+    edges = np.concatenate(
+        [left + np.concatenate([[0], block.widths.cumsum()]) for left, block in zip(lefts, blocks, strict=True)]
+    )
+    nothing = np.zeros((1, len(topics)))  # the height of the gap that follows each block
+    heights = np.vstack([part for block in blocks for part in (block.proportions[:, topics].cumsum(axis=1), nothing)])
+    # From the full height down, each area over the last and with sharp edges: no other colour can shine through.
+    areas = [
+        ax.fill_between(
+            edges, heights[:, place], step="post", color=colours[topics[place]], linewidth=0, antialiased=False
+        )
+        for place in reversed(range(len(topics)))
+    ]
+    ax.set_xlim(0, edges[-1])
+    ax.set_ylim(0, 1)
+    tidy(ax)
+    names = topic_names(fit)
+    legend = ax.legend(
+        areas,
+        [names[k] for k in reversed(topics)],
+        title="topic: its top features" if fit.names is None else "topic",
+        loc="upper left",
+        bbox_to_anchor=(1.0, 1.03),
+        frameon=False,
+        fontsize=9 if len(topics) <= 16 else 7,
+        ncols=1 + (len(topics) - 1) // LEGEND_ROWS,
+        handlelength=1.0,
+        handleheight=1.0,
+        alignment="left",
+    )
+    literal(legend.get_texts())
+    return list(zip(lefts, lefts + sizes, strict=True))
+
+
+def _axis_title(group: str | ArrayLike | None, order: str | ArrayLike | None) -> str:
+    """What the samples stand by."""
+    by = order if isinstance(order, str) else "given order" if order is not None else None
+    if group is None:
+        return by or "samples, like beside like"
+    name = group if isinstance(group, str) else "group"
+    return f"{name}, each by {by}" if by else name
+
+
+# Do two fits agree? The proportions of all samples in one against those in the other, topic by topic.
+
+MOST_COLUMNS, PANEL_WIDTH = 5, 2.6  # inches
+
+
+def loadings_scatter(
+    one: Fit, two: Fit, topics: int | Iterable[int] | None = None, ax: Axes | None = None
+) -> Axes | NDArray[np.object_]:
+    """One point per sample: its proportion of a topic in fit one (across) and of the matching topic in fit two (up).
+
+    Topics are matched one to one so that the proportions of the samples agree best. What agrees lies on the diagonal; r is
+    the correlation. Topics that have no match, because the other fit has fewer topics, are not shown. Of more than 2,000
+    samples the density is shown.
+
+    Parameters
+    ----------
+    one, two : Fit
+        Of the same samples.
+    topics : int or iterable of int, default=None
+        Numbers of topics of fit one, from 1; by default all, the heaviest first.
+    ax : Axes, default=None
+        Draw all these topics into it, each in its colour; by default a new figure with one panel per topic.
+
+    Returns
+    -------
+    Axes or array of Axes
+        One per topic, or the one given.
+
+    Raises
+    ------
+    ValueError
+        If samples are others, or none of these topics has a match.
+
+    See Also
+    --------
+    compare, plot.similarity
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.datasets.correlated_topics("A")
+    >>> one, two = (um.TopicModel(3, init="random", tol=1e-4, random_state=seed).fit(X).result_ for seed in (0, 1))
+    >>> panels = um.plot.loadings_scatter(one, two)
+    """
+    partners = match_topics(one, two, by="samples")
+    shown = [k for k in topic_places(one, topics) if k in partners]
+    if not shown:
+        raise ValueError("none of these topics has a match, as the other fit has fewer topics; choose others")
+    colours, names, many = topic_colours(one), topic_names(one, 2), len(one.L) > MANY_POINTS
+    pairs = {k: (one.proportions[:, k], two.proportions[:, partners[k]]) for k in shown}
+    if ax is not None:
+        for k, (x, y) in pairs.items():
+            label = f"{names[k]} ({_correlation(x, y)})"
+            size = 3 if many else 10
+            ax.scatter(x, y, s=size, color=colours[k], alpha=0.5, linewidths=0, rasterized=many, label=label)
+        _frame(ax)
+        ax.set(xlabel="proportion in fit one", ylabel="proportion in fit two")
+        legend = ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.03), frameon=False, fontsize=8, markerscale=2)
+        literal(legend.get_texts())
+        return ax
+    panels = new_grid(len(pairs), MOST_COLUMNS, (PANEL_WIDTH, PANEL_WIDTH + 0.35), sharex=True, sharey=True)
+    for panel, (k, (x, y)) in zip(panels, pairs.items(), strict=True):
+        if many:
+            cells = shades(colours[k])
+            panel.hexbin(x, y, gridsize=40, bins="log", extent=(0, 1, 0, 1), mincnt=1, linewidths=0.1, cmap=cells)
+        else:
+            panel.scatter(x, y, s=9, color=colours[k], alpha=0.6, linewidths=0)
+        _frame(panel)
+        title = f"{names[k]}\nwith {partners[k] + 1} of fit two, {_correlation(x, y)}"
+        panel.set_title(title, fontsize=8.5, loc="left", parse_math=False)
+    columns = panels[0].get_subplotspec().get_gridspec().ncols
+    for panel in panels[::columns]:
+        panel.set_ylabel("in fit two", fontsize=9)
+    for panel in panels[-columns:]:  # also those above the gap of a last row that is not full
+        panel.set_xlabel("in fit one", fontsize=9)
+        panel.tick_params(labelbottom=True)
+    return panels
+
+
+def _correlation(x: Floats, y: Floats) -> str:
+    return "r undefined" if x.std() == 0 or y.std() == 0 else f"r = {np.corrcoef(x, y)[0, 1]:.2f}"
+
+
+def _frame(ax: Axes) -> None:
+    ax.plot([0, 1], [0, 1], color="0.3", linewidth=0.6, zorder=3)
+    ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal", xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
+    tidy(ax)
+
+
+# Samples as points on a plane, like beside like: PCA or UMAP of the square roots of their proportions.
+
+MOST_POINTS = 20_000  # more would not show
+MOST_GROUPS_OF_NUMBERS = 12  # a column of more different numbers is a scale of colours, not one colour per value
+LONGEST_LEGEND = 24  # letters of a name
+
+
+def embedding(
+    fit: Fit,
+    method: Literal["pca", "umap"] = "pca",
+    colour: str | int | ArrayLike | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw each sample as a point, by the square roots of its proportions, between which distances are Hellinger's.
+
+    Groups are named at their middle, as far as there is room. Of more than 20,000 samples a fair part is shown: the same
+    share of each group, the same ones every time.
+
+    Parameters
+    ----------
+    fit : Fit
+        Of any model.
+    method : str, default="pca"
+        "pca": the two directions in which samples differ most, which keeps distances as far as a plane can. "umap": keeps
+        neighbours together and shows clusters; distances between clusters mean little. It needs `umap-learn`,
+        which compiles itself when first used: the first picture of a session takes half a minute longer.
+    colour : str, int or array-like, default=None
+        None: the colour of the largest topic of each sample. A number: how much of that topic. A column of `fit.metadata`
+        or one value per sample: numbers and dates of more than 12 different values as a scale, all else one colour per group.
+    ax : Axes, default=None
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    Axes
+        Its `figure` saves it: `.figure.savefig("picture.png")`.
+
+    Raises
+    ------
+    ValueError
+        If the method is neither, or there is no such topic or column.
+
+    See Also
+    --------
+    plot.structure
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> ax = um.plot.embedding(fit, colour=1)
+    """
+    if method not in ("pca", "umap"):
+        raise ValueError(f"method: {method!r} is unknown; choose 'pca' or 'umap'")
+    meaning = _meaning(fit, colour)
+    labels = meaning.labels if isinstance(meaning, Groups) else np.zeros(len(fit.L), dtype=np.intp)
+    # In random order, so that no group lies on top of the others.
+    shown = np.random.default_rng(0).permutation(fair_sample(labels, MOST_POINTS))
+    places, axis_names = (_pca if method == "pca" else _umap)(np.sqrt(fit.proportions[shown]))
+    ax = new_axes(8, 6) if ax is None else ax
+    size = float(np.clip(2e4 / len(shown), 2, 25))
+    scatter = partial(ax.scatter, s=size, linewidths=0, alpha=0.8, rasterized=len(shown) > MANY_POINTS)
+    ax.set_aspect("equal", adjustable="datalim")
+    tidy(ax)
+    ax.set(xticks=[], yticks=[], ylabel=axis_names[1])
+    part = f"\n({len(shown):,} of {len(labels):,} samples)" if len(shown) < len(labels) else ""
+    ax.set_xlabel(axis_names[0] + part)
+    if isinstance(meaning, Groups):
+        scatter(places[:, 0], places[:, 1], c=[meaning.colours[g] for g in labels[shown]])
+        ax.set_title(meaning.title, loc="left", fontsize=10, parse_math=False)
+        _name_groups(ax, places, labels[shown], meaning)
+    else:
+        numbers = meaning.scale.numbers[shown]
+        known = np.isfinite(numbers)
+        scatter(places[~known, 0], places[~known, 1], color="0.85")
+        points = scatter(places[known, 0], places[known, 1], c=numbers[known], cmap=meaning.colours)
+        _colour_bar(ax, points, meaning)
+    return ax
+
+
+class Groups(NamedTuple):
+    """A group, and so a colour, for each sample."""
+
+    title: str
+    names: list[str]
+    labels: Integers
+    colours: list[str]
+
+
+class Shades(NamedTuple):
+    """A place on a scale of colours for each sample."""
+
+    title: str
+    scale: Scale
+    colours: Colormap | str  # a colour map, or its name
+
+
+def _meaning(fit: Fit, colour: str | int | ArrayLike | None) -> Groups | Shades:
+    if colour is None:
+        return Groups("largest topic", topic_names(fit, 1), fit.proportions.argmax(axis=1), topic_colours(fit))
+    if isinstance(colour, int | np.integer):
+        k = topic_place(fit, int(colour))
+        title = "proportion of topic " + topic_names(fit)[k]
+        return Shades(title, Scale(fit.proportions[:, k], dates=False), shades(topic_colours(fit)[k]))
+    values = values_of(fit, colour, "colour")
+    numbers = scale(values) if values.nunique() > MOST_GROUPS_OF_NUMBERS else None
+    if numbers is not None:
+        return Shades(colour if isinstance(colour, str) else "value", numbers, "viridis")
+    names, labels = groups(values)
+    return Groups(colour if isinstance(colour, str) else "group", names, labels, palette(len(names)))
+
+
+def _pca(points: Floats) -> tuple[Floats, tuple[str, str]]:
+    """The two principal components, and how much of the variance each explains."""
+    centred = points - points.mean(axis=0)
+    variances, directions = leading_axes(centred.T @ centred)
+    parts = variances.clip(0) / max((centred**2).sum(), np.finfo(float).tiny)
+    return centred @ directions, (f"principal component 1 ({parts[0]:.0%})", f"principal component 2 ({parts[1]:.0%})")
+
+
+def _umap(points: Floats) -> tuple[Floats, tuple[str, str]]:
+    from sklearn.neighbors import NearestNeighbors
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it tells of other optional packages
+        try:
+            from umap import UMAP
+        except ImportError:
+            raise ImportError(
+                "method='umap' needs umap-learn; install it with: pip install 'unmix[umap]', or use method='pca'"
+            ) from None
+        # Exact neighbours, found here: UMAP's own search is slow for few points and compiles longer for many.
+        n_neighbors = min(15, len(points))
+        distances, indices = NearestNeighbors(n_neighbors=n_neighbors).fit(points).kneighbors(points)
+        reducer = UMAP(
+            n_neighbors=n_neighbors,
+            precomputed_knn=(indices, distances, None),
+            force_approximation_algorithm=True,  # or else it ignores them where there are few points
+            init="pca",
+            random_state=0,
+            n_jobs=1,
+        )
+        return reducer.fit_transform(points).astype(float), ("UMAP 1", "UMAP 2")
+
+
+def _colour_bar(ax: Axes, points: PathCollection, meaning: Shades) -> None:
+    bar = figure_of(ax).colorbar(points, ax=ax, shrink=0.8)
+    bar.set_label(meaning.title, parse_math=False)
+    bar.outline.set_visible(False)
+    bar.solids.set_alpha(1)  # type: ignore[union-attr]
+    if meaning.scale.dates:
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        bar.ax.yaxis.set_major_locator(locator := AutoDateLocator())
+        bar.ax.yaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def _name_groups(ax: Axes, places: Floats, labels: Integers, meaning: Groups) -> None:
+    """At the median of each group, the largest first."""
+    sizes = np.bincount(labels, minlength=len(meaning.names))
+    order = [g for g in np.argsort(-sizes, kind="stable") if sizes[g]]
+    middles = np.array([np.median(places[labels == g], axis=0) for g in order])
+    names = [short(meaning.names[g], LONGEST_LEGEND) for g in order]
+    place_labels(ax, middles[:, 0], middles[:, 1], names, boxes=[meaning.colours[g] for g in order])

@@ -1,0 +1,254 @@
+"""The most distinctive features of topics as bars, each before a ghost: its frequency in all samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmix.analysis import (
+    distinctive_features,
+    log_fold_change,
+    match_topics,
+    topic_distances,
+    topic_names,
+    topic_order,
+)
+from unmix.analysis.features import distinctiveness, feature_names, short, topic_place, topic_places
+from unmix.fit import Fit
+from unmix.plot.style import MANY_POINTS, figure_of, new_axes, new_grid, place_labels, tidy, topic_colours
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+LONGEST_LABEL = 18  # letters
+MOST_COLUMNS, PANEL_WIDTH = 5, 2.7  # inches
+
+
+def top_features(
+    fit: Fit,
+    n: int = 10,
+    topics: int | Iterable[int] | None = None,
+    ax: Axes | None = None,
+    colours: Sequence[str] | None = None,
+) -> Axes | NDArray[np.object_]:
+    """One panel per topic: the features of `fit.top_features`, the most distinctive at the top.
+
+    The coloured bar is the share of the feature in the topic, the grey one behind it its share in all samples.
+
+    Parameters
+    ----------
+    fit : Fit
+        Of any model.
+    n : int, default=10
+        How many of each topic.
+    topics : int or iterable of int, default=None
+        Numbers of topics, from 1; by default all, the heaviest first.
+    ax : Axes, default=None
+        Where to draw one topic; by default a new figure with one panel per topic.
+    colours : sequence of str, default=None
+        Of the topics; by default `topic_colours`.
+
+    Returns
+    -------
+    Axes or array of Axes
+        One per topic, or the one given.
+
+    Raises
+    ------
+    ValueError
+        If n is below 1, there is no such topic, or `ax` is to hold several.
+
+    See Also
+    --------
+    analysis.top_features
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> panels = um.plot.top_features(fit, n=2)
+    """
+    places = topic_places(fit, topics)
+    if n < 1:
+        raise ValueError(f"n: {n} features cannot be drawn; give at least 1")
+    if ax is not None and len(places) != 1:
+        raise ValueError(f"ax holds one topic, and {len(places)} were asked for; give one, as topics=3, or no ax")
+    panels = (
+        new_grid(len(places), MOST_COLUMNS, (PANEL_WIDTH, 0.6 + 0.19 * n))
+        if ax is None
+        else np.array([ax], dtype=object)
+    )
+    best, names, overall = distinctive_features(fit, n), feature_names(fit), fit.topics @ fit.shares
+    colours = topic_colours(fit) if colours is None else colours
+    for k, panel in zip(places, panels, strict=True):
+        rows, heights = best[k], np.arange(len(best[k]))
+        panel.barh(heights, overall[rows], height=0.86, color="0.86")
+        panel.barh(heights, fit.topics[rows, k], height=0.5, color=colours[k])
+        panel.set_yticks(heights, [short(names[j], LONGEST_LABEL) for j in rows], fontsize=8, parse_math=False)
+        panel.set_ylim(max(len(rows), 1) - 0.5, -0.5)
+        panel.set_xlim(0, None)
+        panel.locator_params(axis="x", nbins=4)
+        panel.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
+        panel.tick_params(axis="y", length=0)
+        panel.tick_params(axis="x", labelsize=7.5)
+        tidy(panel, grid="x")
+        panel.spines["left"].set_visible(False)
+        panel.set_title(f"{fit.labels[k]} · {fit.shares[k]:.1%}", loc="left", fontsize=10, parse_math=False)
+    what = "share of counts: coloured in the topic, grey in all samples"
+    if ax is not None:
+        ax.set_xlabel(what)
+        return ax
+    figure_of(panels[0]).supxlabel(what, fontsize=9)
+    return panels
+
+
+# What sets a topic apart: how much more it uses each feature than other topics do, against how frequent it is.
+
+LONGEST_FEATURE = 20  # letters
+LOWEST_FREQUENCY = 1e-3  # of the average one, where the picture ends
+
+
+def topic_features(
+    fit: Fit,
+    topic: int,
+    against: Literal["rest", "next"] = "rest",
+    n: int = 20,
+    pseudocount: float = 1.0,
+    ax: Axes | None = None,
+) -> Axes:
+    """One point per feature: its frequency in all samples (across), and log₂ of its lift in the topic (up).
+
+    Frequencies below a thousandth of the average are shown as that.
+
+    Parameters
+    ----------
+    fit : Fit
+        Of any model.
+    topic : int
+        The number of the topic, from 1.
+    against : str, default="rest"
+        "rest": compared with the other topics, weighted by their shares. "next": with that one of them that uses the
+        feature most, which only features of this topic alone survive.
+    n : int, default=20
+        The most distinctive features, by √share × log lift, get their names, as far as there is room.
+    pseudocount : float, default=1.0
+        Counts added to both sides of the comparison. The larger, the closer to zero are features with few counts, whose
+        frequencies are mostly noise. See `unmix.analysis.log_fold_change`.
+    ax : Axes, default=None
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    Axes
+        Its `figure` saves it: `.figure.savefig("picture.png")`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such topic, or no other one to compare with.
+
+    See Also
+    --------
+    plot.volcano : The same question with errors.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> ax = um.plot.topic_features(fit, 1)
+    """
+    k = topic_place(fit, topic)
+    changes, overall = log_fold_change(fit, topic, against, pseudocount), fit.topics @ fit.shares
+    seen = np.flatnonzero(overall > 0)
+    overall = np.maximum(overall, LOWEST_FREQUENCY / len(overall))
+    scores = distinctiveness(fit.topics[:, k], 2**changes)
+    named = np.argsort(-scores, kind="stable")[: max(n, 0)]
+    named = named[scores[named] > 0]
+    ax = new_axes(8, 5.5) if ax is None else ax
+    ax.axhline(0, color="0.6", linewidth=0.8, zorder=0.5)
+    ax.scatter(overall[seen], changes[seen], s=6, color="0.75", linewidths=0, rasterized=len(seen) > MANY_POINTS)
+    ax.scatter(overall[named], changes[named], s=18, color=topic_colours(fit)[k], linewidths=0, zorder=2)
+    ax.set_xscale("log")
+    ax.margins(x=0.06, y=0.06)
+    tidy(ax)
+    ax.set_title("topic " + topic_names(fit)[k], loc="left", fontsize=11, parse_math=False)
+    ax.set_xlabel("frequency in all samples")
+    ax.set_ylabel("log₂ lift: frequency in the topic / in " + {"rest": "the others", "next": "the next"}[against])
+    names = feature_names(fit)
+    place_labels(ax, overall[named], changes[named], [short(names[j], LONGEST_FEATURE) for j in named])
+    return ax
+
+
+# How alike topics are, within a fit or between two: a heat map of 1 − Hellinger distance.
+
+MOST_WITH_NUMBERS = 12  # topics; beyond that figures in the cells are too small to read
+
+
+def similarity(fit: Fit, other: Fit | None = None, ax: Axes | None = None) -> Axes:
+    """A cell for each pair of topics: 1 where they are the same, 0 where they share no feature.
+
+    Rows are the topics of `fit`, the heaviest first. Columns are the same, or the topics of the `other` fit, each on the
+    diagonal with its match; those without one come last. `unmix.analysis.match_topics` matches them.
+
+    Parameters
+    ----------
+    fit : Fit
+        Of any model.
+    other : Fit, default=None
+        Of the same features; by default the fit itself.
+    ax : Axes, default=None
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    Axes
+        Its `figure` saves it: `.figure.savefig("picture.png")`.
+
+    Raises
+    ------
+    ValueError
+        If the features are not the same.
+
+    See Also
+    --------
+    analysis.topic_distances, compare
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> ax = um.plot.similarity(fit)
+    """
+    rows = topic_order(fit)
+    columns = rows
+    if other is not None:
+        partners = match_topics(fit, other)
+        matched = [partners[k] for k in rows if k in partners]
+        columns = np.array(matched + [k for k in topic_order(other) if k not in matched], dtype=np.intp)
+    if ax is None:
+        ax = new_axes(5 + 0.36 * len(columns), (2 if other is None else 3.2) + 0.32 * len(rows))
+    shown = (1 - topic_distances(fit, other))[np.ix_(rows, columns)]
+    image = ax.imshow(shown, vmin=0, vmax=1, cmap="Blues", aspect="auto")
+    names = topic_names(fit)
+    others = [str(k + 1) for k in range(fit.n_topics)] if other is None else topic_names(other)
+    size = 9 if max(len(rows), len(columns)) <= 20 else 7
+    ax.set_yticks(range(len(rows)), [names[k] for k in rows], fontsize=size, parse_math=False)
+    across, rotation = [others[k] for k in columns], 0 if other is None else 90
+    ax.set_xticks(range(len(columns)), across, fontsize=size, parse_math=False, rotation=rotation)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    ax.set_xlabel("topics" if other is None else "topics of the other fit")
+    ax.set_ylabel("topics")
+    if max(len(rows), len(columns)) <= MOST_WITH_NUMBERS:
+        for (i, j), value in np.ndenumerate(shown):
+            colour = "white" if value > 0.65 else "0.1"
+            ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7.5, color=colour)
+    figure_of(ax).colorbar(image, ax=ax, label="similarity", shrink=0.8).outline.set_visible(False)
+    return ax

@@ -1,0 +1,266 @@
+"""Labels to start from: by the shares of topics in each nonzero, or as they were saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from unmix.base.types import Floats, Record
+from unmix.counts.counts import Counts
+from unmix.counts.sides import Side
+from unmix.kernels import sampling
+from unmix.kernels.sampling import Labels, digamma, log_gamma
+from unmix.models.allocation import AllocationTask, Labelled, Sums
+
+Ints = NDArray[np.int64]
+
+
+def labels_of(S: NDArray[np.integer]) -> NDArray[np.uint16]:
+    """Labels of the tokens of nonzeros, from how many of each nonzero's tokens have each label (nonzeros × K)."""
+    topics = np.tile(np.arange(S.shape[1], dtype=np.uint16), len(S))
+    return np.repeat(topics, S.ravel())
+
+
+def rounded(x: Floats, rho: Floats) -> Ints:
+    """x ρ to whole numbers with the same sums, by largest remainders."""
+    target = x[:, None] * rho
+    whole = np.floor(target + 1e-9)
+    missing = np.rint(x - whole.sum(axis=1)).astype(np.int64)
+    rank = np.argsort(np.argsort(whole - target, axis=1, kind="stable"), axis=1)
+    S = whole.astype(np.int64) + (rank < missing[:, None])
+    for row in np.flatnonzero(S.sum(axis=1) != x):  # the floor was helped over a whole number that was not there
+        S[row, S[row].argmax()] += int(x[row]) - S[row].sum()
+    return S
+
+
+def labels_by_shares(
+    X: Counts, shares: Callable[[slice], Floats], assign: Callable[[Floats, Floats], Ints]
+) -> NDArray[np.uint16]:
+    """`assign(x, rho)` makes whole numbers of the shares `shares(block)` of each block of nonzeros."""
+    return np.concatenate(
+        [labels_of(assign(X.rows.data[block], shares(block))) for block in blocks(X.nnz)] or [np.zeros(0, np.uint16)]
+    )
+
+
+def restored_labels(task: AllocationTask, saved: Record, chains: int) -> Labels:
+    labels = saved["labels"]
+    check_shape("labels", labels, (chains, int(task.X.total)))
+    if labels.dtype != np.uint16 or labels.max(initial=0) >= task.model.n_topics:
+        raise ValueError(f"labels are not numbers of {task.model.n_topics} topics")
+    return task.labels(labels.copy())
+
+
+# Best latent decomposition: the S, real instead of whole, of the highest log p(S).
+#
+# With S_ijk = x_ij ρ_ijk, Σ_k ρ_ijk = 1, the gradient of ℓ(S) by S_ijk is a difference of two parts, none negative if β >= 1:
+#
+#     G⁺_ijk = ψ(β_k + S_ik) − ψ(S_ijk + 1)         G⁻_jk = ψ(α₊ + S_k) − ψ(α_j + S_jk)
+#     pos_ijk = G⁺_ijk + Σ_c ρ_ijc G⁻_jc            neg_ijk = G⁻_jk + Σ_c ρ_ijc G⁺_ijc
+#
+#     free       ρ_ijk ← ρ_ijk (pos / neg)^ε, then normalised; ρ is stored, nonzeros × K
+#     factored   ρ_ijk ∝ P_ik Q_jk;   P_ik ← P_ik (Σ_j S pos / Σ_j S neg)^ε, then Q_jk likewise with sums over i
+#
+# ε = 1 is halved until ℓ does not fall, so it never falls. It rises for a small ε, since (pos − neg) log(pos / neg) >= 0.
+
+BLOCK = 1 << 16  # nonzeros taken together, for memory
+LEAST_EXPONENT = 1e-4
+TINY = 1e-150  # the least share of a topic in a count, so that no topic is lost for good
+
+M = TypeVar("M", bound=Sums)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Free(Sums):
+    """`rho` is the share of each topic in each nonzero."""
+
+    rho: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factored(Sums):
+    P: Floats
+    Q: Floats
+
+
+def parts(x: Floats, rho: Floats, plus: Floats, minus: Floats) -> tuple[Floats, Floats]:
+    """pos and neg of nonzeros, given ψ(β_k + S_ik) and G⁻_jk of each."""
+    plus = plus - digamma(x[:, None] * rho + 1)
+    pos = plus + (rho * minus).sum(axis=1, keepdims=True)
+    neg = minus + (rho * plus).sum(axis=1, keepdims=True)
+    return pos, neg
+
+
+def log_factorials(x: Floats, rho: Floats) -> float:
+    return float(log_gamma(x[:, None] * rho + 1).sum())
+
+
+@dataclass(frozen=True)
+class FreeBLD:
+    """ρ stored: nonzeros × K numbers."""
+
+    def start(self, task: AllocationTask, rho: Floats) -> Free:
+        return self._at(task, np.maximum(rho, TINY))
+
+    def restore(self, task: AllocationTask, saved: Record) -> Free:
+        check_shape("rho", saved["rho"], (task.X.nnz, task.model.n_topics))
+        return self.start(task, saved["rho"])
+
+    def step(self, task: AllocationTask, state: Free) -> Free:
+        plus, minus = task.gradients(state)
+        ratio = np.empty_like(state.rho)
+        rows, owner = task.X.rows, task.sides.left.owners
+        for block in blocks(task.X.nnz):
+            pos, neg = parts(rows.data[block], state.rho[block], plus[owner[block]], minus[rows.indices[block]])
+            np.divide(pos, neg, out=ratio[block])
+        return backtrack(state, lambda exponent: self._moved(task, state, ratio, exponent))
+
+    def _moved(self, task: AllocationTask, state: Free, ratio: Floats, exponent: float) -> Free:
+        rho = state.rho * (ratio if exponent == 1 else ratio**exponent)
+        np.maximum(rho, TINY, out=rho)
+        rho /= rho.sum(axis=1, keepdims=True)
+        return self._at(task, rho)
+
+    def _at(self, task: AllocationTask, rho: Floats) -> Free:
+        by_feature, by_sample = task.over_columns @ rho, task.over_rows @ rho
+        x = task.X.rows.data
+        factorials = sum(log_factorials(x[block], rho[block]) for block in blocks(task.X.nnz))
+        loss = task.loss(by_feature, by_sample, factorials)
+        return Free(loss=loss, rho=rho, by_feature=by_feature, by_sample=by_sample)
+
+
+@dataclass(frozen=True)
+class FactoredBLD:
+    """ρ ∝ P Q: (n + m) × K numbers, and a block of nonzeros × K at a time."""
+
+    def start(self, task: AllocationTask, P: Floats, Q: Floats) -> Factored:
+        return self._at(task, np.maximum(P, TINY), np.maximum(Q, TINY))
+
+    def restore(self, task: AllocationTask, saved: Record) -> Factored:
+        (n, m), K = task.X.shape, task.model.n_topics
+        check_shape("P", saved["P"], (n, K))
+        check_shape("Q", saved["Q"], (m, K))
+        return self.start(task, saved["P"], saved["Q"])
+
+    def step(self, task: AllocationTask, state: Factored) -> Factored:
+        """P, then Q from the new P."""
+        plus, minus = task.gradients(state)
+        ratio = self._ratio(task.sides.left, state.P, state.Q, plus, minus)
+        state = backtrack(state, lambda exponent: self._at(task, scaled(state.P, ratio, exponent), state.Q))
+        plus, minus = task.gradients(state)
+        ratio_q = self._ratio(task.sides.right, state.Q, state.P, minus, plus, transposed=True)
+        return backtrack(state, lambda exponent: self._at(task, state.P, scaled(state.Q, ratio_q, exponent)))
+
+    @staticmethod
+    def _ratio(
+        side: Side, moving: Floats, fixed: Floats, own: Floats, other: Floats, transposed: bool = False
+    ) -> Floats:
+        """Σ S pos / Σ S neg over the nonzeros of each row of `moving`; `own` and `other` are the gradients by its rows and by
+        those of `fixed`."""
+        rows = side.rows
+        ratio = np.ones_like(moving)
+        for some in row_blocks(rows.indptr):
+            cells = slice(rows.indptr[some.start], rows.indptr[some.stop])
+            x, j = rows.data[cells], rows.indices[cells]
+            starts = rows.indptr[some.start : some.stop + 1] - rows.indptr[some.start]
+            i = np.repeat(np.arange(some.start, some.stop), np.diff(starts))
+            rho = shares(moving[i], fixed[j])
+            plus, minus = (other[j], own[i]) if transposed else (own[i], other[j])
+            pos, neg = parts(x, rho, plus, minus)
+            gather = sp.csr_array((x, np.arange(len(x)), starts), shape=(some.stop - some.start, len(x)))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ratio[some] = (gather @ (rho * pos)) / (gather @ (rho * neg))
+        ratio[~np.isfinite(ratio)] = 1  # samples and features without counts
+        return ratio
+
+    @staticmethod
+    def _at(task: AllocationTask, P: Floats, Q: Floats) -> Factored:
+        X = task.X
+        A, B, _ = task.sides.both_numerators(P, Q)
+        by_sample, by_feature = P * A, Q * B
+        factorials, owner = 0.0, task.sides.left.owners
+        for block in blocks(X.nnz):
+            rho = shares(P[owner[block]], Q[X.rows.indices[block]])
+            factorials += log_factorials(X.rows.data[block], rho)
+        return Factored(
+            loss=task.loss(by_feature, by_sample, factorials), P=P, Q=Q, by_feature=by_feature, by_sample=by_sample
+        )
+
+
+def check_shape(name: str, array: NDArray[Any], shape: tuple[int, int]) -> None:
+    if array.shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}, not {shape}")
+
+
+def backtrack(state: M, attempt: Callable[[float], M]) -> M:
+    """The attempt with the largest exponent 1, ½, ¼, … that loses nothing; the old state if there is none."""
+    exponent = 1.0
+    while exponent >= LEAST_EXPONENT:
+        new = attempt(exponent)
+        if new.loss <= state.loss:
+            return new
+        exponent /= 2
+    return state
+
+
+def scaled(factor: Floats, ratio: Floats, exponent: float) -> Floats:
+    """factor · ratio^ε, rows divided by their largest entry, which ρ does not notice."""
+    moved = factor * ratio**exponent
+    return np.maximum(moved / moved.max(axis=1, keepdims=True), TINY)
+
+
+def shares(left: Floats, right: Floats) -> Floats:
+    rho = left * right
+    rho /= rho.sum(axis=1, keepdims=True)
+    return rho
+
+
+def blocks(size: int) -> Iterator[slice]:
+    for start in range(0, size, BLOCK):
+        yield slice(start, min(start + BLOCK, size))
+
+
+def row_blocks(indptr: NDArray[np.int64]) -> Iterator[slice]:
+    """Runs of rows with about `BLOCK` nonzeros, one row at least."""
+    start, n = 0, len(indptr) - 1
+    while start < n:
+        stop = int(np.searchsorted(indptr, indptr[start] + BLOCK, side="right")) - 1
+        stop = min(max(stop, start + 1), n)
+        yield slice(start, stop)
+        start = stop
+
+
+# Iterated conditional modes: single tokens move while log p(S) rises.
+#
+# Without the token, topic k would multiply p(S) by
+#
+#     (α_j + S_jk)(β_k + S_ik) / ((α₊ + S_k)(S_ijk + 1)).
+#
+# A token moves only if another topic beats its own, so log p(S) rises with every move and the moves come to an end.
+# Without 1/(S_ijk + 1) this would optimise labels, not the tensor S, for which Π x! / Π S! labelings stand.
+
+
+@dataclass(frozen=True)
+class ICM:
+    def start(self, task: AllocationTask, held: Labels) -> Labelled:
+        return Labelled(loss=-task.log_joints(held)[0], held=held)
+
+    def restore(self, task: AllocationTask, saved: Record) -> Labelled:
+        return self.start(task, restored_labels(task, saved, chains=1))
+
+    def greedy(self, task: AllocationTask, rng: np.random.Generator) -> Labelled:
+        """A first assignment: nonzeros in random order, each token where it gains most."""
+        X, model = task.X, task.model
+        held = Labels.empty(X.rows, X.shape, model.n_topics, 1)
+        sampling.greedy(X.rows, model.alpha, model.beta, rng.permutation(X.nnz), held)
+        return self.start(task, held)
+
+    def step(self, task: AllocationTask, state: Labelled) -> Labelled:
+        """A sweep over all tokens; final once none moves."""
+        held, model = state.held.copy(), task.model
+        moved = sampling.icm(task.X.rows, model.alpha, model.beta, held)
+        return Labelled(loss=-task.log_joints(held)[0], held=held, final=moved == 0, note=f"{moved} moved")

@@ -1,0 +1,172 @@
+"""EM for Poisson NMF, which is Lee and Seung's multiplicative update:  l_ik ← l_ik Σ_j (x_ij / λ_ij) f_jk / u_k."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from unmix.base.types import Factor
+from unmix.counts.sides import Side
+from unmix.solvers.base import HalfStep
+
+
+@dataclass(frozen=True)
+class EM(HalfStep):
+    """EM, that is the multiplicative updates of Lee and Seung. The loss never rises.
+
+    Parameters
+    ----------
+    steps : int, default=1
+        Updates of one factor before the other moves.
+
+    See Also
+    --------
+    solvers.Joint : Both factors at once.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.EM(steps=2), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
+
+    steps: int = 1
+
+    def __call__(
+        self, side: Side, fixed: Factor, moving: Factor, *, measure: bool = False
+    ) -> tuple[Factor, float | None]:
+        return side.update("em", fixed, moving, measure=measure, steps=self.steps)
+
+
+# Coordinate descent on each row: one EM step, then `sweeps` rounds of clipped Newton steps, a topic at a time.
+#
+# g = u_k − Σ_j x_j a_j,   h = Σ_j x_j a_j²,   a_j = f_jk / λ_j,   b_k ← max(floor, b_k − g/h)
+
+
+@dataclass(frozen=True)
+class _CD(HalfStep):
+    sweeps: int = 4
+    rule: ClassVar[str]
+
+    def __call__(
+        self, side: Side, fixed: Factor, moving: Factor, *, measure: bool = False
+    ) -> tuple[Factor, float | None]:
+        return side.update("cd", fixed, moving, measure=measure, sweeps=self.sweeps, rule=self.rule)
+
+
+@dataclass(frozen=True)
+class SN(_CD):
+    """Scalar Newton (Hien and Gillis): damped by self-concordance where a full step might overshoot. The loss never rises.
+
+    Parameters
+    ----------
+    sweeps : int, default=4
+        Over the topics of each row, every iteration. More make an iteration dearer and go further.
+
+    See Also
+    --------
+    solvers.SCD
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.SN(sweeps=2), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
+
+    rule: ClassVar[str] = "sn"
+
+
+@dataclass(frozen=True)
+class SCD(_CD):
+    """Sequential coordinate descent: full steps. Where the loss rises, the iteration is done again by `safe`.
+
+    Parameters
+    ----------
+    sweeps : int, default=4
+        Over the topics of each row, every iteration. More make an iteration dearer and go further.
+
+    See Also
+    --------
+    solvers.CCD, solvers.Newton
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.SCD(sweeps=10), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
+
+    rule: ClassVar[str] = "scd"
+
+    @property
+    def safe(self) -> SN:
+        return SN(self.sweeps)
+
+
+@dataclass(frozen=True)
+class CCD(SCD):
+    """Cyclic coordinate descent: as `SCD`, with a second step on a topic that moved by half its value or more.
+
+    Parameters
+    ----------
+    sweeps : int, default=4
+        Over the topics of each row, every iteration. More make an iteration dearer and go further.
+
+    See Also
+    --------
+    solvers.SCD
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.CCD(), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
+
+    rule: ClassVar[str] = "ccd"
+
+
+# Newton's method on each row: one EM step, then up to `rounds` steps to the minimiser of the row's quadratic model.
+#
+#     minimise  g·d + ½ dᵀHd   subject to  b + d >= floor,     g = u − Σ_j x_j f_j / λ_j,   H = Σ_j x_j f_j f_jᵀ / λ_j²
+#
+# Topics are taken in blocks of up to 64, so that beyond those the cost is linear in their number. A step is shortened so that no
+# rate falls by more than 68% of itself; up to there (z − log(1 + z) <= z²) the quadratic model guarantees descent, and no line
+# search is needed.
+
+
+@dataclass(frozen=True)
+class Newton(HalfStep):
+    """The default: one EM step, then Newton steps on each row. The loss never rises.
+
+    Parameters
+    ----------
+    rounds : int, default=1
+        Most Newton steps on a row, every iteration.
+    tolerance : float, default=0.1
+        A row ends its rounds when a step promises less than so many units of log-likelihood.
+
+    See Also
+    --------
+    solvers.SCD, solvers.EM
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.TopicModel(2, solver=um.solvers.Newton(rounds=2), tol=0, max_iter=20, random_state=0).fit(X).result_.status
+    'max_iter'
+    """
+
+    rounds: int = 1
+    tolerance: float = 0.1
+
+    def __call__(
+        self, side: Side, fixed: Factor, moving: Factor, *, measure: bool = False
+    ) -> tuple[Factor, float | None]:
+        return side.update("newton", fixed, moving, measure=measure, rounds=self.rounds, tolerance=self.tolerance)
