@@ -143,6 +143,7 @@ def test_sections_and_cards_in_the_browser(made, tmp_path) -> None:
         least = int(np.argsort(fit.proportions[:, 1], kind="stable")[0])
         assert page.locator("#ranges-said").inner_text().startswith(f"tumour {least}: ")
         page.locator("#ranges-table summary").click()
+        page.locator("#ranges-table tbody tr").first.wait_for()  # the table is filled when it is first opened
         assert page.locator("#ranges-table tbody tr").count() == 30
         browser.close()
     assert complaints == []
