@@ -18,8 +18,8 @@ from scipy.optimize import brentq
 
 from unmix.base.types import Factor, Floats
 from unmix.models.problem import Problem, State
-from unmix.solvers.base import HalfStep, Solver
-from unmix.solvers.extrapolate import KEPT, Alternate
+from unmix.solvers.base import KEPT, HalfStep, Solver
+from unmix.solvers.extrapolate import Alternate
 from unmix.solvers.halfsteps import EM
 
 

@@ -121,7 +121,7 @@ def test_it_is_learned_from_batches() -> None:
     online: Any = SeededLDA(3, online=um.Online(batch_size=8), random_state=0, max_iter=6, tol=0).fit(X)
     assert online.elbo_ > online.result_.trace["objective"].iloc[0]
     solver = StochasticVI(um.Online(batch_size=8), 0, 5, 1e-4)
-    task = online._task(um.Counts(X))
+    task = online._plan(um.Counts(X), np.random.default_rng(0)).task
     state = solver.start(task, *task.model.start(task.sides, task.X, *random_start(40, 30, 3)))
     assert solver.step(task, state).stream.samples == 40
 

@@ -197,13 +197,13 @@ def test_a_prior_of_the_wrong_kind_is_refused(kind: Any, prior: Any, message: st
 
 @pytest.mark.parametrize("solver", ["joint", "plsi", "normalized"])
 def test_solvers_without_priors_say_so(solver: str) -> None:
-    with pytest.raises(ValueError, match="fits by maximum likelihood only"):
+    with pytest.raises(ValueError, match="does not support a prior on loadings; use loadings_prior=None"):
         um.PoissonNMF(3, solver=solver, loadings_prior=um.Gamma(2.0), random_state=0).fit(X)
 
 
 def test_online_learning_has_no_prior_on_loadings() -> None:
     model = um.TopicModel(3, loadings_prior=um.Dirichlet(1.2), online=um.Online())
-    with pytest.raises(ValueError, match="online learning takes no prior on loadings"):
+    with pytest.raises(ValueError, match="OnlineEM does not support a Dirichlet prior on loadings"):
         model.fit(X)
     assert not hasattr(model, "partial_fit")
     assert not hasattr(um.SparsePoissonNMF(3), "partial_fit")

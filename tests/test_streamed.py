@@ -21,10 +21,9 @@ from unmix import kernels
 from unmix.base.types import CSR
 from unmix.counts import shards
 from unmix.counts.counts import Counts
+from unmix.counts.data import Tree, tree
 from unmix.engines import Local, use_engine
-from unmix.engines.base import Tree, tree
 from unmix.models.problem import Problem
-from unmix.models.streaming import StreamedProblem
 from unmix.solvers.halfsteps import EM, Newton
 from unmix.solvers.streamed import Streamed
 
@@ -169,7 +168,7 @@ def test_bits_do_not_depend_on_where_shards_lie(make: Callable[[], Any], tmp_pat
 def test_without_momentum_the_loss_never_rises(K: int, seed: int, fractional: bool, kind: str) -> None:
     X = some_counts(seed=seed, scale=0.37 if fractional else 1.0)
     priors = (um.Gamma(1.3, 0.7), um.Gamma(1.2)) if kind == "map" else (None, None)
-    task = StreamedProblem(um.Shards.of(X), K, Local(), *priors)
+    task = Problem(um.Shards.of(X), K, *priors)
     for half in (Newton(), EM()):
         solver = Streamed(half, extrapolate=False)
         state = solver.start(task, None, np.random.default_rng(seed).dirichlet(np.ones(31), K).T)
@@ -281,16 +280,24 @@ def test_a_stream_of_shards_is_one_of_batches() -> None:
 
 
 def refused() -> Iterator[tuple[str, Callable[[], Any], str]]:
-    yield "allocation", lambda: um.AllocationModel(3), "AllocationModel needs all counts in memory.*TopicModel or LDA"
+    yield (
+        "allocation",
+        lambda: um.AllocationModel(3),
+        "AllocationModel with FreeBLD does not support shards.*use TopicModel",
+    )
     for solver in ("joint", "plsi", "normalized"):
         yield (
             solver,
             lambda solver=solver: um.TopicModel(3, solver=solver),
-            f"solver='{solver}' needs all counts.*newton",
+            f"(?i)TopicModel with {solver} does not support shards; .* newton",
         )
-    yield "sparse", lambda: um.SparsePoissonNMF(3), "SparsePoissonNMF needs all counts in memory.*PoissonNMF"
-    yield "online", lambda: um.LDA(3, online=um.Online()), "online= needs all counts.*partial_fit"
-    yield "dirichlet", lambda: um.TopicModel(3, loadings_prior=um.Dirichlet(1.5)), "loadings_prior=.*use LDA"
+    yield "sparse", lambda: um.SparsePoissonNMF(3), "SparsePoissonNMF with SparseL2 does not support .*PoissonNMF"
+    yield "online", lambda: um.LDA(3, online=um.Online()), "LDA with StochasticVI does not support shards.*partial_fit"
+    yield (
+        "dirichlet",
+        lambda: um.TopicModel(3, loadings_prior=um.Dirichlet(1.5)),
+        "PLSA does not support shards.* LDA",
+    )
 
 
 @pytest.mark.parametrize(("kind", "make_model", "message"), list(refused()), ids=[kind for kind, _, _ in refused()])

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.table import publish
-from unmix.engines.base import Arrays, Visit, Visited
+from unmix.counts.data import Arrays, Visit, Visited
 
 LITTLE = 1_000  # bytes of sums
 

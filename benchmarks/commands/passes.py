@@ -67,13 +67,14 @@ def load(name: str, folder: Path, out: Path) -> tuple[Any, str]:
 def compared(X: Any, start: tuple[np.ndarray, np.ndarray], iterations: int) -> dict[str, Any]:
     import unmix as um
     from unmix.models.problem import Problem
-    from unmix.models.streaming import StreamedProblem
     from unmix.solvers import Extrapolate, Newton
     from unmix.solvers.streamed import Streamed
 
     counts, K = um.Counts(X), start[0].shape[1]
     problem, solver = Problem(counts, K), Extrapolate(Newton())
-    task = StreamedProblem(um.Shards.of(counts), K, um.engines.Local(memory=1e12))
+    with um.engines.Local(memory=1e12):
+        task = Problem(um.Shards.of(counts), K)
+        task.engine  # noqa: B018 - is the one of this `with`
     streamed = Streamed(Newton())
     newton, s_newton = losses(lambda state: solver.step(problem, state), solver.start(problem, *start), iterations)
     passes, s_passes = losses(lambda state: streamed.step(task, state), streamed.start(task, *start), iterations)

@@ -128,12 +128,12 @@ def a_pass(engine: str, path: Path, topics: Any, arguments: Namespace) -> tuple[
 
 
 def timed(engine: Any, shards: Any, start: Any, arguments: Namespace) -> tuple[float, float, float]:
-    from unmix.models.streaming import StreamedProblem
+    from unmix.models.problem import Problem
     from unmix.solvers import Newton
     from unmix.solvers.streamed import Streamed
 
     with engine:
-        task, solver = StreamedProblem(shards, arguments.k, engine), Streamed(Newton())
+        task, solver = Problem(shards, arguments.k), Streamed(Newton())
         state, seconds = solver.start(task, None, start), []
         for _ in range(arguments.passes):
             before = time.perf_counter(), processor_seconds()

@@ -64,7 +64,7 @@ def around(X: sp.csr_matrix, tau: np.ndarray) -> Any:
 
     estimator, solver = _unmix(tau.shape[1]), CAVI(inner=1)
     with use_threads(threads_allowed()):
-        task = estimator._task(um.Counts(X))
+        task = estimator._plan(um.Counts(X), np.random.default_rng(0)).task
         right = task.model.right.belief(np.ascontiguousarray(tau, dtype=np.float64))
         left = infer(task, task.model, right, None, STEPS, INFERENCE_TOLERANCE)
         session, state = Session(task), solver.start(task, left, right)

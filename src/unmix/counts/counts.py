@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -19,38 +19,10 @@ from scipy.special import gammaln
 
 from unmix.base.types import CSR, Floats, Integers, Names, Record, as_names, check_names, with_unique_columns
 from unmix.counts.canonical import canonical
+from unmix.counts.data import Memory
 from unmix.counts.sides import Sides
 
 CountsLike: TypeAlias = "ArrayLike | sp.sparray | sp.spmatrix | pd.DataFrame | Counts"
-
-
-class Data(Protocol):
-    """What solvers, starts and estimators may ask of data. `Counts` are data in memory, and say what each of these is."""
-
-    samples: Names | None
-    features: Names | None
-    metadata: pd.DataFrame | None
-    text: Record | None
-
-    @property
-    def shape(self) -> tuple[int, int]: ...
-    @property
-    def nnz(self) -> int: ...
-    @property
-    def total(self) -> float: ...
-    @property
-    def sample_totals(self) -> Floats: ...
-    @property
-    def feature_totals(self) -> Floats: ...
-    @property
-    def log_factorials(self) -> float: ...
-    @property
-    def facts(self) -> Record: ...
-    def sides(self) -> Sides: ...
-    def matvec(self, v: Floats) -> Floats: ...
-    def rmatvec(self, v: Floats) -> Floats: ...
-    def take(self, rows: Integers) -> Self: ...
-    def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Integers, Self]]: ...
 
 
 class Counts:
@@ -97,6 +69,7 @@ class Counts:
     Counts(2 samples × 3 features, 3 nonzeros, total 6)
     """
 
+    in_memory: ClassVar[bool] = True
     rows: CSR
     shape: tuple[int, int]
     samples: Names | None
@@ -294,6 +267,19 @@ class Counts:
         for rows in np.array_split(order, max(1, round(len(order) / size))):
             yield rows, self.take(rows)
 
+    @property
+    def sample(self) -> Self:
+        """Counts: the samples that a fit starts from, which are all of them."""
+        return self
+
+    def parts(self) -> Iterator[Self]:
+        """All samples, in one part."""
+        yield self
+
+    def engine(self, n_topics: int) -> Memory:
+        """What visits the one part."""
+        return Memory()
+
     def sides(self) -> Sides:
         """Its rows and its columns, as solvers ask them."""
         return Sides(self)
@@ -356,6 +342,11 @@ class Counts:
         return np.asarray(self.csr.sum(axis=0)).ravel()
 
     @cached_property
+    def fractional(self) -> float:
+        """float: the share of the nonzeros that are not whole numbers."""
+        return float((self.rows.data % 1 != 0).mean()) if self.nnz else 0.0
+
+    @cached_property
     def facts(self) -> Record:
         """dict: what a fit remembers of its data: size, oddities, and a checksum by which to know them again."""
         checksum = hashlib.sha256(repr(self.shape).encode())
@@ -366,7 +357,7 @@ class Counts:
             "total": self.total,
             "empty_samples": int((self.sample_totals == 0).sum()),
             "empty_features": int((self.feature_totals == 0).sum()),
-            "fractional": float((self.rows.data % 1 != 0).mean()) if self.nnz else 0.0,
+            "fractional": self.fractional,
             "checksum": f"sha256:{checksum.hexdigest()}",
         }
 

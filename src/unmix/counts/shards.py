@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from unmix import kernels
 from unmix.base.types import CSR, Floats, Integers, Names, Record, as_names, with_unique_columns
 from unmix.counts.counts import Counts, amount
+from unmix.counts.data import Engine, chosen_engine
 from unmix.counts.shard_files import file_name, read_soon
 from unmix.counts.stores import InMemory, OnDisk, Store, as_scipy, checksum, doubles, read_manifest
 
@@ -97,6 +98,7 @@ class Shards:
     Shards(2 samples × 3 features, 3 nonzeros, total 6, in 1 shard)
     """
 
+    in_memory: ClassVar[bool] = False
     shape: tuple[int, int]
     features: Names | None
     text: Record | None
@@ -159,6 +161,73 @@ class Shards:
             "these are shards, and counts are needed in memory; give shards.sample, the samples that fits start from, or "
             "shards.take(rows), and where a fit of the same samples is needed, a fit of those"
         )
+
+    def sides(self) -> Any:
+        """Rows and columns of all counts are not at hand: an error."""
+        return self.__array__()
+
+    def batches(self, size: int, rng: np.random.Generator) -> Any:
+        """Samples in random order are not at hand: an error."""
+        return self.__array__()
+
+    def parts(self) -> Iterator[Counts]:
+        """All samples in order, one shard at a time.
+
+        Yields
+        ------
+        Counts
+            A shard.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> [len(part) for part in um.Shards.of(um.Counts([[1, 0, 2], [0, 3, 0]])).parts()]
+        [2]
+        """
+        return map(self.shard, range(self.n_shards))
+
+    def engine(self, n_topics: int) -> Engine:
+        """What visits the shards: the engine of the innermost `with`, or one of this machine.
+
+        Parameters
+        ----------
+        n_topics : int
+            Number of topics of the fit.
+
+        Returns
+        -------
+        Engine
+            One that can do it.
+
+        Raises
+        ------
+        ValueError
+            If it cannot.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> with um.engines.Local(memory="1GB") as local:
+        ...     um.Shards.of(um.Counts([[1, 0, 2], [0, 3, 0]])).engine(2) is local
+        True
+        """
+        engine = chosen_engine()
+        engine.require(self, n_topics)
+        return engine
+
+    def matvec(self, v: Floats) -> Floats:
+        """X v."""
+        return np.concatenate([part.matvec(v) for part in self.parts()])
+
+    def rmatvec(self, v: Floats) -> Floats:
+        """Xᵀ v."""
+        parts = ((part, slice(*self.bounds(i))) for i, part in enumerate(self.parts()))
+        return np.sum([part.rmatvec(v[rows]) for part, rows in parts], axis=0)
+
+    @cached_property
+    def sample_totals(self) -> Floats:
+        """array, n: the sum of each sample."""
+        return np.concatenate([part.sample_totals for part in self.parts()])
 
     @property
     def n_shards(self) -> int:
@@ -233,6 +302,11 @@ class Shards:
         return other
 
     @cached_property
+    def fractional(self) -> float:
+        """float: the share of the nonzeros that are not whole numbers."""
+        return sum(part.fractional for part in self._store.parts) / self.nnz if self.nnz else 0.0
+
+    @cached_property
     def facts(self) -> Record:
         """dict: what a fit remembers of its data: size, oddities, and a checksum by which to know them again, anywhere."""
         parts = self._store.parts
@@ -241,7 +315,7 @@ class Shards:
             "total": self.total,
             "empty_samples": sum(part.empty_samples for part in parts),
             "empty_features": int((self.feature_totals == 0).sum()),
-            "fractional": sum(part.fractional for part in parts) / self.nnz if self.nnz else 0.0,
+            "fractional": self.fractional,
             "checksum": checksum(self.shape, parts),
             "shards": self.n_shards,
         }

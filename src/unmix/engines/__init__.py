@@ -8,7 +8,7 @@ The result is the same to the last bit.
 
 from typing import TYPE_CHECKING, Any
 
-from unmix.engines.base import Engine, Visit, Visited, use_engine
+from unmix.counts.data import Engine, Visit, Visited, use_engine
 from unmix.engines.connection import connect
 from unmix.engines.local import Local
 

@@ -16,8 +16,9 @@ from types import TracebackType
 from distributed import Client
 
 from unmix.base.types import Record
+from unmix.counts.data import BRANCHES, Arrays, Before, Visit
 from unmix.counts.shards import Shards
-from unmix.engines.base import BRANCHES, Arrays, Kept, Usable, Visit, cutter, digest
+from unmix.engines.base import Kept, Usable, cutter, digest
 from unmix.engines.passes import Cluster, Run
 from unmix.engines.tasks import Facts, Pass, read_checked, write_arrays
 
@@ -72,8 +73,9 @@ class Dask(Usable):
         _folder(shards)
 
     def over(
-        self, shards: Shards, visit: Visit, shared: Arrays, *, before: int | None = None, after: int | None = None
+        self, shards: Shards, visit: Visit, shared: Arrays, *, before: Before = None, after: int | None = None
     ) -> Arrays:
+        before = self._numbered(shards, before)
         with self._cluster.reached():
             facts, busy = self._facts(shards), self._cluster.busy()
             kept = self._new_folder() if before is None else self._folder_of(before)

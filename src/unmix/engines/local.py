@@ -23,8 +23,9 @@ import numpy as np
 
 from unmix.base.memory import available, gigabytes, parsed
 from unmix.base.types import Record
+from unmix.counts.data import Arrays, Before, Visit, tree
 from unmix.counts.shards import Shards, Tile
-from unmix.engines.base import Arrays, Kept, Usable, Visit, cutter, tree
+from unmix.engines.base import Kept, Usable, cutter
 from unmix.kernels import curvature_size
 
 AHEAD = 2  # tiles that wait, decoded
@@ -99,8 +100,9 @@ class Local(Usable):
             )
 
     def over(
-        self, shards: Shards, visit: Visit, shared: Arrays, *, before: int | None = None, after: int | None = None
+        self, shards: Shards, visit: Visit, shared: Arrays, *, before: Before = None, after: int | None = None
     ) -> Arrays:
+        before = self._numbered(shards, before)
         given = self.left(shards, before) if before is not None else iter(lambda: {}, None)
         leaves: list[Arrays] = []
 

@@ -16,7 +16,7 @@ from distributed import Client, Future
 from distributed.client import FutureCancelledError
 from distributed.scheduler import KilledWorker
 
-from unmix.engines.base import BRANCHES, Visit
+from unmix.counts.data import BRANCHES, Visit
 from unmix.engines.tasks import (
     Facts,
     Pass,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
 from typing import Any, Literal, cast
 
@@ -15,8 +16,7 @@ from unmix.base import memory
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Pair, Seed
 from unmix.counts.counts import Counts, CountsLike
-from unmix.counts.shards import Shards
-from unmix.estimators import streamed
+from unmix.counts.data import Data
 from unmix.estimators.base import Init, generator
 from unmix.estimators.variational import PosteriorEstimator
 from unmix.fit import Fit
@@ -27,8 +27,8 @@ from unmix.models.problem import Problem
 from unmix.solvers import EM, Alternate, Extrapolate, Newton, run
 from unmix.solvers import init as starts
 from unmix.solvers.allocation import ICM, FactoredBLD, FreeBLD, labels_by_shares, rounded, shares
-from unmix.solvers.base import AnySolver
-from unmix.solvers.run import Callback, Phase, Session
+from unmix.solvers.base import AnySolver, refuse_unsupported
+from unmix.solvers.run import Callback, Phase, Plan
 from unmix.solvers.sampling import (
     Diagnostics,
     Evidence,
@@ -45,6 +45,7 @@ CANDIDATES = 4  # maximum-likelihood fits to choose a start from
 PRIOR_SHARE = 0.1  # of the prior's mean in a start from given or fitted factors, so that no topic starts at zero
 
 
+@dataclass(eq=False, repr=False)
 class AllocationModel(PosteriorEstimator):
     """The allocation model: every single count has a topic of its own, S_ijk ~ Poisson(s_i l*_ik f*_jk), x_ij = Σ_k S_ijk.
 
@@ -127,59 +128,47 @@ class AllocationModel(PosteriorEstimator):
     60
     """
 
-    samples_: pd.DataFrame
-    diagnostics_: Diagnostics
-    log_joint_: float
+    samples_: pd.DataFrame = field(init=False)
+    diagnostics_: Diagnostics = field(init=False)
+    log_joint_: float = field(init=False)
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        a: float = 1.0,
-        b: float | None = None,
-        alpha: ArrayLike = 1.0,
-        beta: ArrayLike = 1.0,
-        method: Literal["bld", "gibbs", "icm"] = "bld",
-        free: bool = True,
-        sweeps: int = 500,
-        burn_in: int = 200,
-        thin: int = 5,
-        chains: int = 2,
-        init: Init = "auto",
-        max_iter: int = 500,
-        tol: float = 1e-5,
-        n_jobs: int | None = None,
-        random_state: Seed = None,
-        verbose: bool = False,
-        callbacks: Sequence[Callback] = (),
-    ) -> None:
-        self.n_components = n_components
-        self.a = a
-        self.b = b
-        self.alpha = alpha
-        self.beta = beta
-        self.method = method
-        self.free = free
-        self.sweeps = sweeps
-        self.burn_in = burn_in
-        self.thin = thin
-        self.chains = chains
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    n_components: int = 10
+    _: KW_ONLY
+    a: float = 1.0
+    b: float | None = None
+    alpha: ArrayLike = 1.0
+    beta: ArrayLike = 1.0
+    method: Literal["bld", "gibbs", "icm"] = "bld"
+    free: bool = True
+    sweeps: int = 500
+    burn_in: int = 200
+    thin: int = 5
+    chains: int = 2
+    init: Init = "auto"
+    max_iter: int = 500
+    tol: float = 1e-5
+    n_jobs: int | None = None
+    random_state: Seed = None
+    verbose: bool = False
+    callbacks: Sequence[Callback] = ()
 
-    def _task(self, X: Counts | Shards) -> AllocationTask:
-        if isinstance(X, Shards):
-            raise streamed.refuse("AllocationModel", "use TopicModel or LDA")
-        task = AllocationTask(X, self._model(X))
-        self._check_data(X, task.model)
-        return task
+    def _plan(self, X: Data, rng: np.random.Generator) -> Plan:
+        task, phases = AllocationTask(X, self._model(X)), self._phases()  # type: ignore[arg-type]
+        solver: Any = phases[0].solver
+        refuse_unsupported(solver, task, type(self).__name__)
+        self._check_data(task.X, task.model)
 
-    def _phases(self, task: AllocationTask, session: Session) -> list[Phase]:
+        def warm(state: Any) -> Any:
+            """Chains start from labels, with random numbers of their own."""
+            return solver.start(task, state.held, seeds(rng, self.chains)) if self.method == "gibbs" else state
+
+        def first() -> tuple[Any, str]:
+            state, note = self._first_state(task, rng)
+            return warm(state), note
+
+        return Plan(task, phases, first, warm)
+
+    def _phases(self) -> list[Phase]:
         if self.method == "gibbs":
             sample: Phase = Phase(
                 "sample", Gibbs(self.thin, self.chains), self.sweeps, status="converged", climbs=False
@@ -189,14 +178,6 @@ class AllocationModel(PosteriorEstimator):
         if self.method == "icm":
             return [Phase("fit", ICM(), self.max_iter)]
         return [Phase("fit", FreeBLD() if self.free else FactoredBLD(), self.max_iter, self.tol)]
-
-    def _start(self, task: AllocationTask, phases: list[Phase], rng: np.random.Generator) -> tuple[Phase, Any, str]:
-        state, note = self._first_state(task, rng)
-        return phases[0], self._warm(task, phases[0].solver, state, rng), note
-
-    def _warm(self, task: AllocationTask, solver: Any, state: Any, rng: np.random.Generator) -> Any:
-        """Chains start from labels, with random numbers of their own."""
-        return solver.start(task, state.held, seeds(rng, self.chains)) if self.method == "gibbs" else state
 
     def _topics_keep_their_place(self) -> bool:
         return bool(np.ptp(self.beta) > 0)
@@ -336,7 +317,7 @@ class AllocationModel(PosteriorEstimator):
         >>> round(float(model.log_evidence([[2, 0], [1, 1]], method="exact")), 2) < 0
         True
         """
-        counts = self._counts(X)
+        counts = X if isinstance(X, Counts) else Counts(X)
         self._check_common()
         model = self._model(counts)
         if method == "exact":
@@ -401,7 +382,7 @@ class AllocationModel(PosteriorEstimator):
 
     # --- checks ------------------------------------------------------------------------------------------------------
 
-    def _model(self, X: Counts) -> Allocation:
+    def _model(self, X: Data) -> Allocation:
         return Allocation.for_data(X, self.n_components, self.a, self.b, self.alpha, self.beta)
 
     def _check_parameters(self) -> None:

@@ -17,7 +17,7 @@ from inspect import signature
 from numbers import Integral, Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,17 +29,34 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
-from unmix.base.memory import BYTES_PER_NONZERO, IN_MEMORY, gigabytes, require
+from unmix.base.memory import BYTES_PER_NONZERO, IN_MEMORY, gigabytes, npy_rows, require
 from unmix.base.threads import use_threads
-from unmix.base.types import WIDEST, Floats, Record, Seed, as_plain, order_by_name
+from unmix.base.types import WIDEST, Factor, Floats, Record, Seed, as_plain, order_by_name
 from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.data import Data, is_data, joined
 from unmix.counts.shards import Shards
 from unmix.fit import Fit
 from unmix.models.matching import match_to_first
+from unmix.models.poisson import check_factors
+from unmix.models.task import Iterate
 from unmix.registry import STARTS
 from unmix.solvers import ProgressBar
+from unmix.solvers.base import refuse_unsupported
 from unmix.solvers.online import Online, Stream
-from unmix.solvers.run import REMEDY, Callback, Counters, Phase, Session, restored, resume, run_phases
+from unmix.solvers.run import (
+    REMEDY,
+    AnyTask,
+    Callback,
+    Counters,
+    Phase,
+    Plan,
+    Session,
+    restored,
+    resume,
+    run_phases,
+)
+from unmix.solvers.search import Refine
+from unmix.storage.files import replacing
 from unmix.storage.schema import TEXT
 
 
@@ -181,6 +198,8 @@ NO_COUNTS = (
     "of the values are not whole numbers, as after tf-idf, logarithms or normalisation; unmix models counts: give those"
 )
 SMOOTHING = 1e-3  # of the overall frequencies of features, in predictions
+LEAST_TOL = 1e-5  # of the fit of a sample, whose optimum is another than that of all
+MIXED = 0.01  # of the whole, in every topic of a sample: it may lack features
 MAY_CHANGE = {"max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
 
 
@@ -212,25 +231,17 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         """Raises if one of them is not what it should be."""
 
     @abstractmethod
-    def _task(self, X: Any) -> Any:
-        """What is optimised, for these data."""
-
-    @abstractmethod
-    def _phases(self, task: Any, session: Session) -> list[Phase]: ...
-
-    @abstractmethod
-    def _start(self, task: Any, phases: list[Phase], rng: np.random.Generator) -> tuple[Phase, Any, str]:
-        """The phase to begin with, its first iterate, and what that is."""
+    def _plan(self, X: Data, rng: np.random.Generator) -> Plan:
+        """What is optimised for these data, in which phases, and from where."""
 
     def _topics_keep_their_place(self) -> bool:
         """Whether hyper-parameters differ by topic; if not, and if no start is given, topics are numbered by weight."""
         return False
 
-    def _warm(self, task: Any, solver: Any, state: Any, rng: np.random.Generator) -> Any:
-        """What to make of the iterate in which the same solver left the fit that is given as `init`; None to do without."""
-        return state
-
     @abstractmethod
+    def _transformed(self, part: CountsLike) -> Floats:
+        """What `transform` gives of some samples, in memory."""
+
     def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats:
         """What of each topic is in samples.
 
@@ -244,8 +255,20 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         Returns
         -------
         array, n × K
-            A row a sample.
+            One row per sample.
         """
+        check_is_fitted(self)
+        parts = (np.asarray(self._transformed(part), dtype=np.float64) for part in parts_of(X))
+        if out is None:
+            return joined(list(parts))
+        path = Path(out)
+        if path.suffix != ".npy":
+            raise ValueError(f"out={str(out)!r}; give a file that ends in .npy")
+        shape = (X.shape[0] if hasattr(X, "shape") else len(X), self.result_.n_topics)  # type: ignore[arg-type]
+        with replacing(path) as temporary, npy_rows(temporary, shape, str(path)) as append:
+            for rows in parts:
+                append(rows)
+        return np.load(path, mmap_mode="r")
 
     @classmethod
     def from_fit(cls, fit: Fit) -> Self:
@@ -361,7 +384,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         """All fits, from the beginning or from where one was left off."""
         self._check_parameters()
         counts = self._checked_counts(X, reset=True)
-        if (fractional := counts.facts["fractional"]) > MOST_FRACTIONS:
+        if (fractional := counts.fractional) > MOST_FRACTIONS:
             warnings.warn(f"{fractional:.0%} {NO_COUNTS}", UserWarning, stacklevel=3)
         if resume_from is not None:
             self.check_resumable(counts, resume_from)
@@ -370,23 +393,26 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
                 return self
         elif self._starts() > 1:
             return self._fit_often(counts)
+        rng = generator(self.random_state)
         with use_threads(self.n_jobs):
-            task = self._task(counts)
-            session = Session(task, self._about(), generator(self.random_state))
-            phases = self._phases(task, session)
+            plan = self._plan(counts, rng)
+            session = Session(plan.task, self._about(), rng)
             with self._listeners() as callbacks:
-                left = None if resume_from is None else resume(session, phases, resume_from)
-                state = self._begin(task, session, phases) if left is None else left
-                solver, state, status = run_phases(session, phases, state, callbacks)
+                state = self._begin(plan, session) if resume_from is None else resume(session, plan.phases, resume_from)
+                solver, state, status = run_phases(session, plan.phases, state, callbacks)
             # a fit that has converged is its result and no more; a chain that was sampled long enough can be sampled longer
-            resumable = status != "converged" or phases[-1].status == "converged"
+            resumable = status != "converged" or plan.phases[-1].status == "converged"
             result = session.fit(solver, state, status, resumable)
-            for callback in self.callbacks:
-                if hasattr(callback, "end"):
-                    callback.end(result)
         self._learn(state)
-        self._keep(result)
+        self._end(result)
         return self
+
+    def _end(self, result: Fit) -> None:
+        """Tell the callbacks that want to know, and keep the result."""
+        for callback in self.callbacks:
+            if hasattr(callback, "end"):
+                callback.end(result)
+        self._keep(result)
 
     def _starts(self) -> int:
         """How many fits there are to choose from; where a start is given, or there is one topic, they would all be alike."""
@@ -399,27 +425,56 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         for name, value in vars(best).items():
             if name not in given:
                 setattr(self, name, value)
-        result = replace(result, params=self._about())
-        for callback in self.callbacks:
-            if hasattr(callback, "end"):
-                callback.end(result)
-        self._keep(result)
+        self._end(replace(result, params=self._about()))
         return self
 
-    def _begin(self, task: Any, session: Session, phases: list[Phase]) -> Any:
+    def _begin(self, plan: Plan, session: Session) -> Any:
         """The first iterate, which is recorded: one to go on from, or a new start."""
-        phase, note, state = next(phase for phase in phases if phase.name not in ("search", "prefit")), "resumed", None
         session.heaviest_first = isinstance(self.init, str) and not self._topics_keep_their_place()
+        state, note = None, "resumed"
         if isinstance(self.init, Fit) and self.init.n_topics == self.n_components:
-            left = restored(phase.solver, task, self.init)
-            state = None if left is None else self._warm(task, phase.solver, left, session.rng)
+            state = restored(plan.phases[0].solver, plan.task, self.init)
+            state = None if state is None else plan.warm(state)
         if state is None:
-            phase, state, note = self._start(task, phases, session.rng)
+            state, note = plan.first()
         elif isinstance(self.init, Fit):
             session.heaviest_first = bool((self.init.state or {}).get("session", {}).get("heaviest_first"))
         session.record(state, "start", note)
-        session.counters = Counters(phase.name)
+        session.counters = Counters(plan.phases[0].name)
         return state
+
+    def _streamed_plan(self, task: AnyTask, solver: Any, rng: np.random.Generator) -> Plan:
+        """The fit of data that are not in memory: one phase, from a fit of their sample."""
+        refuse_unsupported(solver, task, type(self).__name__)
+        X = task.X
+        task.engine  # noqa: B018 - which says now if it cannot do it
+
+        def first() -> tuple[Iterate, str]:
+            dtype, given = getattr(self, "dtype", "float64"), self.init
+            if not isinstance(given, str):
+                L, F = (given.L, given.F) if isinstance(given, Fit) else given
+                L, F = check_factors(X.shape, L, F, self.n_components)
+                return solver.start(task, L.astype(dtype), F.astype(dtype)), "given"
+            fit = self._sample_fit(X.sample, rng)
+            F = fit.F / np.maximum(fit.F.sum(axis=0), np.finfo(float).tiny)
+            F = (1 - MIXED) * F + MIXED * (X.feature_totals / X.total)[:, None]
+            note = f"fit of a sample of {len(X.sample):,}: {fit.trace['note'].iloc[0]}"
+            return solver.start(task, None, F.astype(dtype)), note
+
+        return Plan(task, [Phase("fit", solver, self.max_iter, self.tol)], first)
+
+    def _sample_fit(self, sample: Counts, rng: np.random.Generator) -> Fit:
+        """The same estimator on the sample, in memory. How long it runs does not depend on how long the fit of all may, which can
+        be resumed with more iterations."""
+        most = signature(type(self)).parameters["max_iter"].default
+        others = {"callbacks": (), "verbose": False, "random_state": rng, "max_iter": most}
+        model = type(self)(**self.get_params(deep=False) | others | {"tol": max(self.tol, LEAST_TOL)})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # it need not converge
+            fit = model.fit(sample).result_
+        if fit.status == "interrupted":
+            raise KeyboardInterrupt
+        return fit
 
     @contextmanager
     def _listeners(self) -> Iterator[list[Callback]]:
@@ -538,8 +593,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
 
         check_is_fitted(self)
         check_smoothing(smoothing)
-        parts = [X] if not isinstance(X, Shards) else map(X.shard, range(X.n_shards))
-        counts = (self._checked_counts(part, reset=False) for part in parts)
+        counts = (self._checked_counts(part, reset=False) for part in parts_of(X))
         rng = generator(random_state)
         with use_threads(self.n_jobs), warnings.catch_warnings():
             warnings.filterwarnings(
@@ -591,20 +645,22 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         tags.transformer_tags.preserves_dtype = ["float64"]
         return tags
 
-    def _counts(self, X: CountsLike | Shards) -> Any:
-        return X if isinstance(X, Counts | Shards) else Counts(X)
-
-    def _checked_counts(self, X: CountsLike | Shards, *, reset: bool) -> Any:
+    @overload
+    def _checked_counts(self, X: CountsLike, *, reset: Literal[False]) -> Counts: ...
+    @overload
+    def _checked_counts(self, X: CountsLike | Data, *, reset: bool) -> Data: ...
+    def _checked_counts(self, X: CountsLike | Data, *, reset: bool) -> Data:
         """`Counts` or `Shards`. `reset` when fitting: then features are learned, and data that cannot be fitted are refused."""
         X = counts_of(X) if is_anndata(X) else X
-        counts = self._counts(X)
-        if reset or not self._names_from_counts(X):
-            _check_feature_names(self, X, reset=reset)
-        _check_n_features(self, counts.csr if isinstance(X, Counts) else X, reset=reset)
+        counts = as_data(X)
+        named = counts is X and counts.features is not None
+        if reset or not (named or (self.result_.features is not None and not hasattr(self, "feature_names_in_"))):
+            _check_feature_names(self, X, reset=reset)  # unless names are where scikit-learn does not see them
+        _check_n_features(self, counts, reset=reset)
         if not reset:
             self._check_same_features(counts)
         if reset and counts.text is not None:
-            folder = f"{counts.folder}: " if isinstance(counts, Shards) and counts.folder is not None else ""
+            folder = "" if getattr(counts, "folder", None) is None else f"{counts.folder}: "  # type: ignore[attr-defined]
             TEXT(as_plain(counts.text), f"{folder}text (how words were counted)")
         if reset and counts.total == 0:
             raise ValueError("the matrix holds no counts at all (every entry is zero); there is nothing to fit")
@@ -617,22 +673,17 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             )
         return counts
 
-    def _names_from_counts(self, X: CountsLike | Shards) -> bool:
-        """Whether names are on a side that scikit-learn does not see, and so would miss: `Counts`, or the fit of some."""
-        learned = not hasattr(self, "feature_names_in_") and self.result_.features is not None
-        return learned or (isinstance(X, Counts | Shards) and X.features is not None)
-
-    def _check_same_features(self, counts: Counts | Shards) -> None:
+    def _check_same_features(self, counts: Data) -> None:
         """Names on both sides must agree: the same counts in another order would be wrong loadings, silently."""
         fit = self.result_
         order_by_name("feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1]))
 
-    def _possible(self, counts: Counts, aloud: bool = True) -> Counts:
+    def _possible(self, counts: Counts, warn: bool = True) -> Counts:
         """Without counts in features that no topic has: given the fitted factors they are impossible."""
         impossible = (self.result_.F.sum(axis=1) == 0) & (counts.feature_totals > 0)
         if not impossible.any():
             return counts
-        if aloud:
+        if warn:
             warnings.warn(
                 f"{impossible.sum()} features with counts have no weight in any topic (they had no counts in the fit); "
                 "their counts are left aside",
@@ -640,6 +691,13 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
                 stacklevel=4,
             )
         return counts.with_values(np.where(impossible[counts.rows.indices], 0, counts.rows.data))
+
+    def _mean_over_counts(self, X: CountsLike | Data, of: Callable[[CountsLike], tuple[float, float]]) -> float:
+        """What `of` gives of every part, a sum and a total: all sums by all totals."""
+        check_is_fitted(self)
+        sums = [of(part) for part in parts_of(X)]
+        total = sum(count for _, count in sums)
+        return sum(value for value, _ in sums) / total if total > 0 else 0.0
 
     def _about(self) -> Record:
         """What a `Fit` remembers of the parameters."""
@@ -655,7 +713,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
                 about[name] = np.asarray(value, dtype=float).tolist()
         return about
 
-    def check_resumable(self, X: Counts | Shards, fit: Fit) -> None:
+    def check_resumable(self, X: Data, fit: Fit) -> None:
         """Raises if `resume` could not go on with this fit.
 
         Parameters
@@ -752,6 +810,17 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             raise ValueError(f"online={self.online!r}; give None or unmix.Online(batch_size=...)")
 
 
+def refining(
+    solver: Any, start: Callable[[Factor, Factor], Any], fit: Callable[..., Phase], moves: int, rng: np.random.Generator
+) -> list[Phase]:
+    """Phases after convergence: moves that leave a poor optimum, and a fit from where they led."""
+    refine = Refine(solver, start)
+    return [
+        Phase("refine", refine, moves, 0, lambda s: refine.start(s, rng), None, climbs=False),
+        fit("refit", begin=lambda s: s.best if s.kept else None),
+    ]
+
+
 def where_online(method: Method) -> Method:
     """A method that an estimator has only where its parameters allow for online learning. `available_if` forgets its type."""
     return available_if(lambda self: self._check_online() is None)(method)
@@ -764,6 +833,16 @@ def checked_finite(values: Any, what: str) -> Any:
             f"the {what} would not be finite: these counts are too large or too small for this fit. {REMEDY}"
         )
     return values
+
+
+def as_data(X: CountsLike | Data) -> Data:
+    """Data as they are, or `Counts` of anything else."""
+    return X if is_data(X) else Counts(X)
+
+
+def parts_of(X: CountsLike | Data) -> Iterator[CountsLike]:
+    """What can be asked part by part: parts of data of any size, or all of anything else."""
+    return X.parts() if is_data(X) and not X.in_memory else iter([X])
 
 
 def check_smoothing(smoothing: float) -> None:

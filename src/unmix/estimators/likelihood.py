@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Literal, Self, cast
@@ -20,9 +21,9 @@ from unmix import solvers
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Pair, Seed, as_names
 from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.data import Data
 from unmix.counts.shards import Shards
-from unmix.engines.base import engine
-from unmix.estimators import streamed
+from unmix.counts.sides import column_sums
 from unmix.estimators.base import (
     SMOOTHING,
     CountsEstimator,
@@ -30,26 +31,308 @@ from unmix.estimators.base import (
     check_smoothing,
     checked_finite,
     generator,
+    parts_of,
+    refining,
     where_online,
 )
 from unmix.fit import Fit
 from unmix.models.poisson import check_factors, frequencies, logliks, poisson_to_topics, with_background
 from unmix.models.priors import Dirichlet, Gamma
 from unmix.models.problem import Problem, Sparsity, State, drop_negligible
-from unmix.models.streaming import StreamedProblem
 from unmix.registry import SOLVERS, named
 from unmix.solvers import EM, PLSA, Alternate, Extrapolate, run
 from unmix.solvers import init as starts
-from unmix.solvers.base import AnySolver, Solver
+from unmix.solvers.base import AnySolver, Solver, refuse_unsupported
 from unmix.solvers.joint import SparseL1, SparseL2
 from unmix.solvers.online import Online, OnlineEM, spread, start_weight
-from unmix.solvers.run import COLUMNS, Callback, Phase, Session
-from unmix.solvers.search import Refine, Search, Searching, search
+from unmix.solvers.run import COLUMNS, Callback, Phase, Plan
+from unmix.solvers.search import Search, search
 
 PREFIT = Alternate(EM())
 
 
-class PoissonNMF(CountsEstimator):
+def make_solver(solver: Any, extrapolate: bool) -> AnySolver:
+    """A user's word, or object, to a solver that `run` can use."""
+    if isinstance(solver, str) and solver in SOLVERS:
+        solver = getattr(solvers, SOLVERS[solver])()
+    elif isinstance(solver, type | str) or not (callable(solver) or isinstance(solver, Solver)):
+        raise ValueError(f"solver={solver!r}; choose one of {', '.join(SOLVERS)}, or a solver object of unmix.solvers")
+    if isinstance(solver, Extrapolate | Alternate):
+        return solver
+    if extrapolate:
+        return Extrapolate(solver)
+    return solver if isinstance(solver, Solver) else Alternate(solver)
+
+
+class LikelihoodEstimator(CountsEstimator):
+    """Fits by maximum likelihood, or to the mode of a posterior."""
+
+    __metadata_request__score: ClassVar = {"smoothing": UNUSED}
+    _totals_given: ClassVar[bool] = False  # whether the model is of counts given the totals of samples
+    refine: int = 0
+    dtype: Literal["float64", "float32"] = "float64"
+    online: Online | None = None
+
+    @classmethod
+    def from_factors(cls, F: Any, features: ArrayLike | None = None, **parameters: Any) -> Self:
+        """A model with known factors, such as mutational signatures or gene programs, ready to `transform` counts into loadings.
+
+        Parameters
+        ----------
+        F : array-like or DataFrame, m × K
+            A column a topic, on any scale. The rows of a DataFrame name the features, and its columns the topics: "SBS1" is
+            then "SBS1" in tables and pictures too.
+        features : array-like of str, default=None
+            Names of the features. Counts with other names, or the same in another order, are then refused.
+        **parameters : dict
+            Of the estimator, such as `n_jobs`; the number of topics is that of F.
+
+        Returns
+        -------
+        Self
+            A fitted model. Its `result_` has no samples, and can be saved and used like that of any fit.
+
+        Raises
+        ------
+        ValueError
+            If F is not such a matrix of numbers >= 0, a topic has no weight, or there are too few or too many names.
+
+        See Also
+        --------
+        match_catalogue : Which known factors fitted ones are like.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> signatures = [[0.8, 0.0], [0.2, 0.5], [0.0, 0.5]]
+        >>> um.PoissonNMF.from_factors(signatures).transform([[8, 12, 10]]).round(6)
+        array([[10., 20.]])
+        """
+        topics = None
+        if isinstance(F, pd.DataFrame):
+            features = F.index if features is None else features
+            topics = None if pd.api.types.is_numeric_dtype(F.columns) else [str(name) for name in F.columns]
+        F = np.asarray(F, dtype=np.float64)
+        if F.ndim != 2 or 0 in F.shape:
+            raise ValueError(f"F has shape {F.shape}; give features × topics, at least one of each")
+        nobody, F = check_factors((0, len(F)), np.empty((0, F.shape[1])), F)
+        if (dead := np.flatnonzero(F.sum(axis=0) == 0)).size:
+            raise ValueError(f"column {dead[0]} of F is all zero; a topic needs some weight")
+        names = None if features is None else as_names([str(name) for name in np.asarray(features, dtype=object)])
+        if names is not None and len(names) != len(F):
+            raise ValueError(f"{len(names)} names for {len(F)} features; give one name each")
+        model = cls(n_components=F.shape[1], **parameters)
+        model._check_parameters()
+        F = model._normalised(F)
+        trace = pd.DataFrame([(0, 0.0, 0.0, 0.0, np.nan, "start", "known factors")], columns=COLUMNS)
+        fit = Fit(nobody, F, trace, "converged", loglik=0.0, features=names, params=model._about())
+        model.result_ = fit.with_names(topics)
+        model.n_features_in_, model.n_iter_ = len(F), 0
+        return model
+
+    def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats:
+        """Loadings of samples, given the fitted factors.
+
+        Parameters
+        ----------
+        X : Counts, array-like or Shards
+            Samples with the features of the fit.
+        out : str or PathLike, default=None
+            For `Shards`, which are gone through shard by shard: a .npy file for the answer.
+
+        Returns
+        -------
+        array, n × K
+            The most likely ones, or those of the highest density where there is a prior.
+
+        Raises
+        ------
+        ValueError
+            If features are others than those of the fit.
+
+        See Also
+        --------
+        Fit.transform : Features matched by name, and texts.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> um.PoissonNMF.from_factors([[0.8, 0], [0.2, 0.5], [0, 0.5]]).transform([[8, 12, 10], [4, 1, 0]]).round(6)
+        array([[10., 20.],
+               [ 5.,  0.]])
+        """
+        return super().transform(X, out)
+
+    def _transformed(self, part: CountsLike) -> Floats:
+        return self._loadings(part)[1]
+
+    def score(self, X: CountsLike | Shards, y: None = None, *, smoothing: float = SMOOTHING) -> float:
+        """Mean log-likelihood per count; new samples get their best loadings first.
+
+        As loadings are found from the very counts that are scored, more topics score higher, up to a point; which number of
+        topics predicts best, `perplexity` tells, also as `scoring=lambda model, X, y=None: -model.perplexity(X)` in a search of
+        scikit-learn.
+
+        Parameters
+        ----------
+        X : Counts, array-like or Shards
+            Samples with the features of the fit.
+        y : None, default=None
+            Ignored; scikit-learn's searches pass it.
+        smoothing : float, default=0.001
+            The share of the overall frequencies of features, half a count added to each, in every prediction: maximum
+            likelihood holds that what a topic never had is impossible, and would score −inf where a new sample has it. 0 for
+            its own word.
+
+        Returns
+        -------
+        float
+            Higher is better.
+
+        Raises
+        ------
+        ValueError
+            If the smoothing is not a share, or features are others than those of the fit.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+        >>> um.TopicModel(2, random_state=0).fit(X).score(X) > um.TopicModel(1).fit(X).score(X)
+        True
+        """
+        check_smoothing(smoothing)
+        found = self._mean_over_counts(X, lambda part: self._loglik(part, smoothing))
+        return checked_finite(found, "score") if smoothing > 0 else found
+
+    def _loglik(self, X: CountsLike, smoothing: float) -> tuple[float, float]:
+        """Log-likelihood of samples with their best loadings, and their total."""
+        counts, L, F = self._loadings(X, warn=smoothing == 0)
+        L, F = with_background(L, F, counts.sample_totals, frequencies(self.result_.L, self.result_.F), smoothing)
+        with use_threads(self.n_jobs):
+            return float(logliks(counts, L, F, multinomial=self._totals_given).sum()), counts.total
+
+    def _loadings(self, X: CountsLike, warn: bool = True) -> tuple[Counts, Floats, Floats]:
+        """The data, checked, their most likely loadings, and the factors that these belong to. `warn`: of counts that no topic
+        explains."""
+        check_is_fitted(self)
+        counts = self._checked_counts(X, reset=False)
+        F = self.result_.F.astype(np.float64)
+        problem = replace(self._problem(self._possible(counts, warn)), prior=None)
+        if isinstance(problem.loadings_prior, Dirichlet):
+            F = poisson_to_topics(self.result_.L, F)[1]  # whose loadings are proportions times a size
+        with use_threads(self.n_jobs):
+            L = drop_negligible(starts.known_factors(problem, F), column_sums(F))
+        return counts, checked_finite(L.astype(np.float64, copy=False), "loadings"), F
+
+    def _normalised(self, F: Floats) -> Floats:
+        """Known factors on the scale of the model."""
+        return F
+
+    @abstractmethod
+    def _problem(self, X: Data) -> Problem:
+        """What is optimised."""
+
+    @abstractmethod
+    def _solver(self) -> AnySolver:
+        """How, in memory."""
+
+    def _prefit(self) -> int:
+        """EM iterations before the solver takes over."""
+        return 0
+
+    def _plan(self, X: Data, rng: np.random.Generator) -> Plan:
+        problem, solver = self._problem(X), self._solver().for_data(X)
+        if self.online is not None:
+            solver = OnlineEM(self.online, int(rng.integers(2**31)), start_weight(self.init))
+        if not X.in_memory:
+            return self._streamed_plan(problem, solver, rng)
+        refuse_unsupported(solver, problem, type(self).__name__)
+        prefit = 0 if isinstance(self.init, Fit) else self._prefit()
+
+        def start(L: Factor, F: Factor) -> Any:
+            return solver.start(problem, *self._ready(problem, L, F))
+
+        def go_on(s: State) -> Any:
+            return solver.start(problem, s.L, s.F, s.loss)
+
+        def searched() -> tuple[Any, str]:
+            state = method.start(problem, rng)
+            return state, state.note
+
+        def started() -> tuple[Any, str]:
+            state, note = self._first_state(problem, rng)
+            return state if prefit else go_on(state), note
+
+        method, fit = Search.of(problem), partial(Phase, solver=solver, max_iter=self.max_iter, tol=self.tol)
+        if (
+            isinstance(self.init, str) and self.init == "auto" and self.n_components > 1
+        ):  # with one topic, all starts are alike
+            first = searched
+            phases = [
+                Phase("search", method, method.steps, status=None, climbs=False),
+                fit("fit", begin=lambda s: start(s.L, s.F)),
+            ]
+        else:
+            first = started
+            before = [Phase("prefit", PREFIT, prefit, status=None)] if prefit else []
+            phases = [*before, fit("fit", begin=go_on)]
+        if self.refine and self.n_components > 1:
+            phases += refining(solver, start, fit, self.refine, rng)
+        return Plan(problem, phases, first, lambda s: s if s.F.dtype == self.dtype else None)
+
+    def _first_state(self, problem: Problem, rng: np.random.Generator) -> tuple[State, str]:
+        """A state of `PREFIT`, and what it is."""
+        if isinstance(self.init, Fit):
+            pair: Pair = check_factors(problem.X.shape, self.init.L, self.init.F, problem.n_topics)
+            note = "given"
+        elif isinstance(self.init, str):
+            pair, note = self._named_start(problem, rng)
+        else:
+            pair, note = self._given_start(problem), "given"
+        state = PREFIT.start(problem, *self._ready(problem, *pair))
+        self._check_rates(problem, state)
+        return state, note
+
+    def _ready(self, problem: Problem, L: Factor, F: Factor) -> Pair:
+        """Factors as the solver takes them: of the type asked for, on the problem's scale, positive where a prior wants it."""
+        return problem.rescale(*problem.allowed(L.astype(self.dtype), F.astype(self.dtype)))
+
+    def _named_start(self, problem: Problem, rng: np.random.Generator) -> tuple[Pair, str]:
+        if problem.normalised:  # half-steps do not hold the factors to a norm
+            problem = replace(problem, prior=None, loadings_prior=None, sparsity=None)
+        if self.init == "auto":  # of a single topic, or of a stream, which starts with its first batch
+            return search(problem, rng), "search"
+        return (
+            starts.topic_score_or_random(problem, rng)
+            if self.init == "topic-score"
+            else (starts.random(problem, rng), "random")
+        )
+
+    def _given_start(self, problem: Problem) -> Pair:
+        L0, F0 = cast(tuple[Any, Any], self.init)
+        L, F = check_factors(problem.X.shape, L0, F0, problem.n_topics)
+        for name, factor in (("L0", L), ("F0", F)):
+            if (dead := np.flatnonzero(factor.sum(axis=0) == 0)).size:
+                raise ValueError(
+                    f"column {dead[0]} of {name} in init is all zero; a topic needs some weight to start from"
+                )
+        return L, F
+
+    @staticmethod
+    def _check_rates(problem: Problem, state: State) -> None:
+        if np.isfinite(state.loss):
+            return
+        ratios = problem.left.ratios(state.L, state.F)
+        row, column = problem.left.place(int(np.flatnonzero(~np.isfinite(ratios))[0]))
+        raise ValueError(
+            f"init gives the count at row {row}, column {column} a rate of zero, so it is impossible; "
+            "give that sample or feature some weight"
+        )
+
+
+@dataclass(eq=False, repr=False)
+class PoissonNMF(LikelihoodEstimator):
     """Poisson NMF: x_ij ~ Poisson(Σ_k l_ik f_jk), fitted by maximum likelihood (KL-NMF), or MAP with a prior.
 
     Parameters
@@ -123,88 +406,31 @@ class PoissonNMF(CountsEstimator):
     'converged'
     """
 
-    __metadata_request__score: ClassVar = {"smoothing": UNUSED}
-    _totals_given = False  # whether the model is of counts given the totals of samples
+    n_components: int = 10
+    _: KW_ONLY
+    solver: str | Any = "newton"
+    extrapolate: bool = True
+    init: Init = "auto"
+    n_init: int = 1
+    prefit: int = 10
+    max_iter: int = 500
+    tol: float = 1e-6
+    refine: int = 0
+    prior: Gamma | Dirichlet | None = None
+    loadings_prior: Gamma | Dirichlet | None = None
+    online: Online | None = None
+    n_jobs: int | None = None
+    dtype: Literal["float64", "float32"] = "float64"
+    random_state: Seed = None
+    verbose: bool = False
+    callbacks: Sequence[Callback] = ()
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        solver: str | Any = "newton",
-        extrapolate: bool = True,
-        init: Init = "auto",
-        n_init: int = 1,
-        prefit: int = 10,
-        max_iter: int = 500,
-        tol: float = 1e-6,
-        refine: int = 0,
-        prior: Gamma | Dirichlet | None = None,
-        loadings_prior: Gamma | Dirichlet | None = None,
-        online: Online | None = None,
-        n_jobs: int | None = None,
-        dtype: Literal["float64", "float32"] = "float64",
-        random_state: Seed = None,
-        verbose: bool = False,
-        callbacks: Sequence[Callback] = (),
-    ) -> None:
-        self.n_components = n_components
-        self.solver = solver
-        self.extrapolate = extrapolate
-        self.init = init
-        self.n_init = n_init
-        self.prefit = prefit
-        self.max_iter = max_iter
-        self.tol = tol
-        self.refine = refine
-        self.prior = prior
-        self.loadings_prior = loadings_prior
-        self.online = online
-        self.n_jobs = n_jobs
-        self.dtype = dtype
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-
-    def _task(self, X: Counts | Shards) -> Problem | StreamedProblem:
+    def _problem(self, X: Data) -> Problem:
         prior = self.prior.on_topics() if isinstance(self.prior, Dirichlet) else self.prior
-        if not isinstance(X, Shards):
-            return Problem(X, self.n_components, prior, self.loadings_prior, self._sparsity())
-        if self.online is not None:
-            raise streamed.refuse("online=", "call partial_fit(shards)")
-        if self._sparsity() is not None:
-            raise streamed.refuse(type(self).__name__, "use PoissonNMF")
-        if isinstance(self.loadings_prior, Dirichlet) or np.ndim(getattr(self.loadings_prior, "shape", 0)) > 1:
-            raise streamed.refuse(f"loadings_prior={self.loadings_prior!r}", "use LDA, or a Gamma with a shape a topic")
-        return StreamedProblem(X, self.n_components, engine(X, self.n_components), prior, self.loadings_prior)
+        return Problem(X, self.n_components, prior, self.loadings_prior)
 
-    def _phases(self, task: Problem | StreamedProblem, session: Session) -> list[Phase]:
-        solver: Any = self._solver()
-        if isinstance(task, StreamedProblem):
-            return [Phase("fit", streamed.streamed_solver(solver, self.solver), self.max_iter, self.tol)]
-        if self.online is not None:
-            self._check_online()
-            solver = OnlineEM(self.online, int(session.rng.integers(2**31)), start_weight(self.init))
-
-        def fit(name: str, begin: Callable[[Any], Any]) -> Phase:
-            return Phase(name, solver, self.max_iter, self.tol, begin)
-
-        def begin(s: State) -> State:
-            found = isinstance(s, Searching)
-            return solver.start(task, *self._ready(task, s.L, s.F)) if found else solver.start(task, s.L, s.F, s.loss)
-
-        search = Search.of(task)
-        phases: list[Phase] = [
-            Phase("search", search, search.steps, status=None, climbs=False),
-            Phase("prefit", PREFIT, self.prefit, begin=lambda s: None, status=None),  # unless the fit starts here
-            fit("fit", begin),
-        ]
-        if self.refine and self.n_components > 1:
-            moves = Refine(solver, lambda L, F: solver.start(task, *self._ready(task, L, F)))
-            phases += [
-                Phase("refine", moves, self.refine, 0, lambda s: moves.start(s, session.rng), None, climbs=False),
-                fit("refit", lambda s: s.best if s.kept else None),
-            ]
-        return phases
+    def _prefit(self) -> int:
+        return 0 if isinstance(self.loadings_prior, Dirichlet) else self.prefit
 
     @where_online
     def partial_fit(self, X: CountsLike | Shards, y: None = None) -> Self:
@@ -244,252 +470,19 @@ class PoissonNMF(CountsEstimator):
         >>> model.n_iter_, model.result_.L.shape
         (2, (50, 3))
         """
-        if isinstance(X, Shards):
-            return streamed.partial_fit(self, X)
         self._check_parameters()
-        problem = cast(Problem, self._task(self._checked_counts(X, reset=not hasattr(self, "stream_"))))
         solver = OnlineEM(self.online or Online(), 0, start_weight(self.init))
+        for part in parts_of(X):
+            problem = self._problem(self._checked_counts(part, reset=not hasattr(self, "stream_")))
 
-        def first() -> Any:
-            state, _, prefit = self._first_state(problem, generator(self.random_state))
-            state, _ = run(problem, PREFIT, state, max_iter=prefit, tol=0, catch_interrupt=False)
-            return solver.start(problem, state.L, spread(state.F))
+            def first(problem: Problem = problem) -> Any:
+                state, _ = self._first_state(problem, generator(self.random_state))
+                state, _ = run(problem, PREFIT, state, max_iter=self._prefit(), tol=0, catch_interrupt=False)
+                return solver.start(problem, state.L, spread(state.F))
 
-        with use_threads(self.n_jobs):
-            self._absorb(problem, solver, first)
+            with use_threads(self.n_jobs):
+                self._absorb(problem, solver, first)
         return self
-
-    @classmethod
-    def from_factors(cls, F: Any, features: ArrayLike | None = None, **parameters: Any) -> Self:
-        """A model with known factors, such as mutational signatures or gene programs, ready to `transform` counts into loadings.
-
-        Parameters
-        ----------
-        F : array-like or DataFrame, m × K
-            A column a topic, on any scale. The rows of a DataFrame name the features, and its columns the topics: "SBS1" is
-            then "SBS1" in tables and pictures too.
-        features : array-like of str, default=None
-            Names of the features. Counts with other names, or the same in another order, are then refused.
-        **parameters : dict
-            Of the estimator, such as `n_jobs`; the number of topics is that of F.
-
-        Returns
-        -------
-        Self
-            A fitted model. Its `result_` has no samples, and can be saved and used like that of any fit.
-
-        Raises
-        ------
-        ValueError
-            If F is not such a matrix of numbers >= 0, a topic has no weight, or there are too few or too many names.
-
-        See Also
-        --------
-        match_catalogue : Which known factors fitted ones are like.
-
-        Examples
-        --------
-        >>> import unmix as um
-        >>> signatures = [[0.8, 0.0], [0.2, 0.5], [0.0, 0.5]]
-        >>> um.PoissonNMF.from_factors(signatures).transform([[8, 12, 10]]).round(6)
-        array([[10., 20.]])
-        """
-        topics = None
-        if isinstance(F, pd.DataFrame):
-            features = F.index if features is None else features
-            topics = None if pd.api.types.is_numeric_dtype(F.columns) else [str(name) for name in F.columns]
-        F = np.asarray(F, dtype=np.float64)
-        if F.ndim != 2 or 0 in F.shape:
-            raise ValueError(f"F has shape {F.shape}; give features × topics, at least one of each")
-        nobody, F = check_factors((0, len(F)), np.empty((0, F.shape[1])), F)
-        if (dead := np.flatnonzero(F.sum(axis=0) == 0)).size:
-            raise ValueError(f"column {dead[0]} of F is all zero; a topic needs some weight")
-        names = None if features is None else as_names([str(name) for name in np.asarray(features, dtype=object)])
-        if names is not None and len(names) != len(F):
-            raise ValueError(f"{len(names)} names for {len(F)} features; give one name each")
-        model = cls(n_components=F.shape[1], **parameters)
-        model._check_parameters()
-        if (sparsity := model._sparsity()) is not None:
-            F = F / sparsity.norms(F)
-        trace = pd.DataFrame([(0, 0.0, 0.0, 0.0, np.nan, "start", "known factors")], columns=COLUMNS)
-        fit = Fit(nobody, F, trace, "converged", loglik=0.0, features=names, params=model._about())
-        model.result_ = fit.with_names(topics)
-        model.n_features_in_, model.n_iter_ = len(F), 0
-        return model
-
-    def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats:
-        """Loadings of samples, given the fitted factors.
-
-        Parameters
-        ----------
-        X : Counts, array-like or Shards
-            Samples with the features of the fit.
-        out : str or PathLike, default=None
-            For `Shards`, which are gone through shard by shard: a .npy file for the answer.
-
-        Returns
-        -------
-        array, n × K
-            The most likely ones, or those of the highest density where there is a prior.
-
-        Raises
-        ------
-        ValueError
-            If features are others than those of the fit.
-
-        See Also
-        --------
-        Fit.transform : Features matched by name, and texts.
-
-        Examples
-        --------
-        >>> import unmix as um
-        >>> um.PoissonNMF.from_factors([[0.8, 0], [0.2, 0.5], [0, 0.5]]).transform([[8, 12, 10], [4, 1, 0]]).round(6)
-        array([[10., 20.],
-               [ 5.,  0.]])
-        """
-        if isinstance(X, Shards):
-            return streamed.transform(self, X, out)
-        return self._loadings(X)[1]
-
-    def score(self, X: CountsLike | Shards, y: None = None, *, smoothing: float = SMOOTHING) -> float:
-        """Mean log-likelihood per count; new samples get their best loadings first.
-
-        As loadings are found from the very counts that are scored, more topics score higher, up to a point; which number of
-        topics predicts best, `perplexity` tells, also as `scoring=lambda model, X, y=None: -model.perplexity(X)` in a search of
-        scikit-learn.
-
-        Parameters
-        ----------
-        X : Counts, array-like or Shards
-            Samples with the features of the fit.
-        y : None, default=None
-            Ignored; scikit-learn's searches pass it.
-        smoothing : float, default=0.001
-            The share of the overall frequencies of features, half a count added to each, in every prediction: maximum
-            likelihood holds that what a topic never had is impossible, and would score −inf where a new sample has it. 0 for
-            its own word.
-
-        Returns
-        -------
-        float
-            Higher is better.
-
-        Raises
-        ------
-        ValueError
-            If the smoothing is not a share, or features are others than those of the fit.
-
-        Examples
-        --------
-        >>> import unmix as um
-        >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
-        >>> um.TopicModel(2, random_state=0).fit(X).score(X) > um.TopicModel(1).fit(X).score(X)
-        True
-        """
-        if isinstance(X, Shards):
-            return streamed.mean_of(X, partial(self.score, smoothing=smoothing))
-        check_smoothing(smoothing)
-        counts, L, F = self._loadings(X, aloud=smoothing == 0)
-        q = frequencies(self.result_.L, self.result_.F)
-        L, F = with_background(L, F, counts.sample_totals, q, smoothing)
-        with use_threads(self.n_jobs):
-            values = logliks(counts, L, F, multinomial=self._totals_given)
-        found = float(values.sum()) / counts.total if counts.total > 0 else 0.0
-        return checked_finite(found, "score") if smoothing > 0 else found
-
-    def _loadings(self, X: CountsLike, aloud: bool = True) -> tuple[Counts, Floats, Floats]:
-        """The data, checked, their most likely loadings, and the factors that these belong to. `aloud`: whether to tell of counts
-        that no topic explains."""
-        check_is_fitted(self)
-        counts = self._checked_counts(X, reset=False)
-        F = self.result_.F.astype(np.float64)
-        if isinstance(self.loadings_prior, Dirichlet):
-            F = poisson_to_topics(self.result_.L, F)[1]  # whose loadings are proportions times a size
-        possible = self._possible(counts, aloud)
-        problem = Problem(possible, F.shape[1], loadings_prior=self.loadings_prior, sparsity=self._sparsity())
-        with use_threads(self.n_jobs):
-            L = drop_negligible(starts.known_factors(problem, F), F)
-        return counts, checked_finite(L.astype(np.float64, copy=False), "loadings"), F
-
-    def _sparsity(self) -> Sparsity | None:
-        return None
-
-    def _start(
-        self, task: Problem | StreamedProblem, phases: list[Phase], rng: np.random.Generator
-    ) -> tuple[Phase, Any, str]:
-        if isinstance(task, StreamedProblem):
-            L, F, note = streamed.first_factors(self, task.X, rng)
-            solver: Any = phases[0].solver
-            return (
-                phases[0],
-                solver.start(task, None if L is None else L.astype(self.dtype), F.astype(self.dtype)),
-                note,
-            )
-        search, prefit, fit, *_ = phases
-        if self._searches():
-            first = cast(Search, search.solver).start(task, rng)
-            return search, first, first.note
-        state, note, iterations = self._first_state(task, rng)
-        begun = fit.begin(state) if iterations == 0 else state
-        return (fit if iterations == 0 else prefit), begun, note
-
-    def _searches(self) -> bool:
-        """Whether the fit starts with a search; where there is one topic, all starts are alike."""
-        return isinstance(self.init, str) and self.init == "auto" and self.n_components > 1
-
-    def _warm(self, task: Any, solver: Any, state: Any, rng: np.random.Generator) -> Any:
-        return state if state.F.dtype == self.dtype else None
-
-    def _first_state(self, problem: Problem, rng: np.random.Generator) -> tuple[State, str, int]:
-        """A state of `PREFIT`, what it is, and how many of its iterations are to follow."""
-        prefit = 0 if problem.normalised or isinstance(self.init, Fit) else self.prefit
-        if isinstance(self.init, Fit):
-            pair: Pair = check_factors(problem.X.shape, self.init.L, self.init.F, problem.n_topics)
-            note = "given"
-        elif isinstance(self.init, str):
-            pair, note = self._named_start(problem, rng)
-        else:
-            pair, note = self._given_start(problem), "given"
-        state = PREFIT.start(problem, *self._ready(problem, *pair))
-        self._check_rates(problem, state)
-        return state, note, prefit
-
-    def _ready(self, problem: Problem, L: Factor, F: Factor) -> Pair:
-        """Factors as the solver takes them: of the type asked for, on the problem's scale, positive where a prior wants it."""
-        return problem.rescale(*problem.allowed(L.astype(self.dtype), F.astype(self.dtype)))
-
-    def _named_start(self, problem: Problem, rng: np.random.Generator) -> tuple[Pair, str]:
-        if problem.normalised:  # half-steps do not hold the factors to a norm
-            problem = replace(problem, prior=None, loadings_prior=None, sparsity=None)
-        if self.init == "auto":  # of a single topic, or of a stream, which starts with its first batch
-            return search(problem, rng), "search"
-        return (
-            starts.topic_score_or_random(problem, rng)
-            if self.init == "topic-score"
-            else (starts.random(problem, rng), "random")
-        )
-
-    def _given_start(self, problem: Problem) -> Pair:
-        L0, F0 = cast(tuple[Any, Any], self.init)
-        L, F = check_factors(problem.X.shape, L0, F0, problem.n_topics)
-        for name, factor in (("L0", L), ("F0", F)):
-            if (dead := np.flatnonzero(factor.sum(axis=0) == 0)).size:
-                raise ValueError(
-                    f"column {dead[0]} of {name} in init is all zero; a topic needs some weight to start from"
-                )
-        return L, F
-
-    @staticmethod
-    def _check_rates(problem: Problem, state: State) -> None:
-        if np.isfinite(state.loss):
-            return
-        ratios = problem.left.ratios(state.L, state.F)
-        row, column = problem.left.place(int(np.flatnonzero(~np.isfinite(ratios))[0]))
-        raise ValueError(
-            f"init gives the count at row {row}, column {column} a rate of zero, so it is impossible; "
-            "give that sample or feature some weight"
-        )
 
     def _check_parameters(self) -> None:
         self._check_common(prefit=0, refine=0)
@@ -518,19 +511,6 @@ class PoissonNMF(CountsEstimator):
 
 
 PoissonNMF.__doc__ = named(PoissonNMF.__doc__)
-
-
-def make_solver(solver: Any, extrapolate: bool) -> AnySolver:
-    """A user's word, or object, to a solver that `run` can use."""
-    if isinstance(solver, str) and solver in SOLVERS:
-        solver = getattr(solvers, SOLVERS[solver])()
-    elif isinstance(solver, type | str) or not (callable(solver) or isinstance(solver, Solver)):
-        raise ValueError(f"solver={solver!r}; choose one of {', '.join(SOLVERS)}, or a solver object of unmix.solvers")
-    if isinstance(solver, Extrapolate | Alternate):
-        return solver
-    if extrapolate:
-        return Extrapolate(solver)
-    return solver if isinstance(solver, Solver) else Alternate(solver)
 
 
 # TopicModel: the Poisson NMF that a multinomial topic model is equivalent to, read as one.
@@ -642,9 +622,10 @@ class TopicModel(PoissonNMF):
         array([[0.75, 0.25],
                [0.  , 1.  ]])
         """
-        if isinstance(X, Shards):
-            return streamed.transform(self, X, out)
-        _, L, F = self._loadings(X)
+        return super().transform(X, out)
+
+    def _transformed(self, part: CountsLike) -> Floats:
+        _, L, F = self._loadings(part)
         return poisson_to_topics(L, F)[0]
 
     def inverse_transform(self, X: CountsLike) -> Floats:
@@ -697,7 +678,8 @@ TopicModel.__doc__ = named(TopicModel.__doc__)
 # SparsePoissonNMF: maximum likelihood with an l1 penalty on loadings.
 
 
-class SparsePoissonNMF(PoissonNMF):
+@dataclass(eq=False, repr=False)
+class SparsePoissonNMF(LikelihoodEstimator):
     """Poisson NMF with an l1 penalty on loadings: minimise KL(X ‖ L Fᵀ) + penalty · Σ l_ik, columns of F held to norm one.
 
     Parameters
@@ -752,35 +734,18 @@ class SparsePoissonNMF(PoissonNMF):
     True
     """
 
-    prefit, refine, prior, loadings_prior, online = 0, 0, None, None, None
-    dtype: Literal["float64", "float32"] = "float64"
-
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        penalty: float = 1.0,
-        norm: Literal["l1", "l2"] = "l2",
-        extrapolate: bool = True,
-        init: Init = "auto",
-        max_iter: int = 500,
-        tol: float = 1e-5,
-        n_jobs: int | None = None,
-        random_state: Seed = None,
-        verbose: bool = False,
-        callbacks: Sequence[Callback] = (),
-    ) -> None:
-        self.n_components = n_components
-        self.penalty = penalty
-        self.norm = norm
-        self.extrapolate = extrapolate
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    n_components: int = 10
+    _: KW_ONLY
+    penalty: float = 1.0
+    norm: Literal["l1", "l2"] = "l2"
+    extrapolate: bool = True
+    init: Init = "auto"
+    max_iter: int = 500
+    tol: float = 1e-5
+    n_jobs: int | None = None
+    random_state: Seed = None
+    verbose: bool = False
+    callbacks: Sequence[Callback] = ()
 
     def fit(self, X: CountsLike, y: None = None) -> Self:
         """Fit the model to counts.
@@ -818,15 +783,18 @@ class SparsePoissonNMF(PoissonNMF):
             )
         return self
 
-    def _check_online(self) -> None:
-        raise AttributeError("a penalty on loadings is not learned from mini-batches; use PoissonNMF or TopicModel")
+    def _problem(self, X: Data) -> Problem:
+        return Problem(X, self.n_components, sparsity=Sparsity(float(self.penalty), self.norm))
 
-    def _solver(self) -> AnySolver:
+    def _normalised(self, F: Floats) -> Floats:
+        return F / Sparsity(float(self.penalty), self.norm).norms(F)
+
+    def _check_parameters(self) -> None:
+        self._check_common()
         if not isinstance(self.penalty, Real) or not 0 <= self.penalty < np.inf:
             raise ValueError(f"penalty={self.penalty!r}; give a number >= 0")
         if self.norm not in ("l1", "l2"):
             raise ValueError(f'norm={self.norm!r}; choose "l1" or "l2"')
-        return make_solver(SparseL1() if self.norm == "l1" else SparseL2(), self.extrapolate)
 
-    def _sparsity(self) -> Sparsity:
-        return Sparsity(float(self.penalty), self.norm)
+    def _solver(self) -> AnySolver:
+        return make_solver(SparseL1() if self.norm == "l1" else SparseL2(), self.extrapolate)

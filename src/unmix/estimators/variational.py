@@ -6,6 +6,8 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -14,25 +16,30 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from unmix.base.threads import use_threads
-from unmix.base.types import Floats, Pair, Seed
-from unmix.counts.counts import Counts, CountsLike
+from unmix.base.types import Factor, Floats, Pair, Seed
+from unmix.counts.counts import CountsLike
+from unmix.counts.data import Data
 from unmix.counts.shards import Shards
-from unmix.engines.base import engine
-from unmix.estimators import streamed
-from unmix.estimators.base import CountsEstimator, Init, checked_finite, generator, where_online
+from unmix.estimators.base import (
+    CountsEstimator,
+    Init,
+    checked_finite,
+    generator,
+    parts_of,
+    refining,
+    where_online,
+)
 from unmix.estimators.likelihood import PoissonNMF
 from unmix.fit import Fit
 from unmix.models.beliefs import Belief, Prior
 from unmix.models.poisson import check_factors
 from unmix.models.priors import positive, positive_number
 from unmix.models.problem import Problem
-from unmix.models.streaming import StreamedInference
 from unmix.models.variational import Inference, Variational, gamma_gamma, gamma_poisson, lda, restore
 from unmix.solvers import init as starts
 from unmix.solvers.online import Online, StochasticVI, spread, start_weight
-from unmix.solvers.run import Callback, Phase, Session
-from unmix.solvers.search import Refine
-from unmix.solvers.vi import CAVI, ExtrapolatedVI, StreamedVI, infer
+from unmix.solvers.run import Callback, Phase, Plan
+from unmix.solvers.vi import CAVI, ExtrapolatedVI, infer
 
 STEPS, INFERENCE_TOLERANCE = (
     1000,
@@ -74,11 +81,12 @@ class PosteriorEstimator(CountsEstimator):
         >>> model.transform([[5, 1, 0]]).sum(axis=1).round(6)
         array([1.])
         """
-        if isinstance(X, Shards):
-            return streamed.transform(self, X, out)
+        return super().transform(X, out)
+
+    def _transformed(self, part: CountsLike) -> Floats:
         with use_threads(self.n_jobs):
-            task, left, _ = self._infer(X)
-        return task.model.left.mean(left)
+            task, left, _ = self._infer(part)
+            return task.model.left.mean(left)
 
     def score(self, X: CountsLike | Shards, y: None = None) -> float:
         """A lower bound of the log-likelihood per count of samples, given the fitted topics; higher is better.
@@ -102,12 +110,13 @@ class PosteriorEstimator(CountsEstimator):
         >>> um.LDA(2, random_state=0).fit(X).score(X) < 0
         True
         """
-        if isinstance(X, Shards):
-            return streamed.mean_of(X, self.score)
-        with use_threads(self.n_jobs):
-            task, left, right = self._infer(X)
-            bound = -task.loss(task.model, left, right) - right.bound
-        return checked_finite(bound / task.X.total, "score") if task.X.total > 0 else 0.0
+
+        def bound(part: CountsLike) -> tuple[float, float]:
+            with use_threads(self.n_jobs):
+                task, left, right = self._infer(part)
+                return -task.loss(task.model, left, right) - right.bound, task.X.total
+
+        return checked_finite(self._mean_over_counts(X, bound), "score")
 
     def standard_deviations(self, of: Literal["loadings", "factors"] = "loadings") -> Floats:
         """Standard deviations of the posterior.
@@ -219,7 +228,7 @@ class VariationalEstimator(PosteriorEstimator):
     # What a member of the family says of itself
 
     @abstractmethod
-    def _model(self, X: Counts | Shards) -> Variational:
+    def _model(self, X: Data) -> Variational:
         """The priors, checked, for data of this shape."""
 
     def _check_online(self) -> None:
@@ -234,52 +243,41 @@ class VariationalEstimator(PosteriorEstimator):
     def _check_parameters(self) -> None:
         self._check_common(refine=0, **{} if self.inner is None else {"inner": 0})
 
-    def _task(self, X: Counts | Shards) -> Inference | StreamedInference:
-        if not isinstance(X, Shards):
-            return Inference(X, self._model(X))
-        if self.online is not None:
-            raise streamed.refuse("online=", "call partial_fit(shards)")
-        return StreamedInference(X, self._model(X), engine(X, self.n_components), self._learns_prior())
-
-    def _phases(self, task: Inference | StreamedInference, session: Session) -> list[Phase]:
-        if isinstance(task, StreamedInference):
-            inner = self.inner or INNER  # both factors cannot move together: loadings come first
-            return [Phase("fit", StreamedVI(inner, TOLERANCE, self.extrapolate), self.max_iter, self.tol)]
+    def _plan(self, X: Data, rng: np.random.Generator) -> Plan:
+        task = Inference(X, self._model(X))
+        solver: Any = self._solver(task).for_data(X)
         if self.online is not None:
             self._check_online()
-            return [Phase("fit", self._online_solver(int(session.rng.integers(2**31))), self.max_iter, self.tol)]
-        solver: Any = self._solver(task.model)
-        phases = [Phase("fit", solver, self.max_iter, self.tol)]
-        if self.refine and self.n_components > 1:
-            moves = Refine(solver, lambda L, F: solver.start(task, *task.model.start(task.sides, task.X, L, F)))
-            phases += [
-                Phase("refine", moves, self.refine, 0, lambda s: moves.start(s, session.rng), None, climbs=False),
-                Phase("refit", solver, self.max_iter, self.tol, lambda s: s.best if s.kept else None),
-            ]
-        return phases
+            solver = self._online_solver(int(rng.integers(2**31)))
+        if not X.in_memory:
+            return self._streamed_plan(task, solver, rng)
 
-    def _solver(self, model: Variational) -> CAVI | ExtrapolatedVI:
-        if not self.extrapolate or self._learns_prior():
-            return CAVI(INNER if self.inner is None else self.inner, TOLERANCE, self._learns_prior())
-        inner = self.inner
+        def start(L: Factor, F: Factor) -> Any:
+            return solver.start(task, *task.model.start(task.sides, X, L, F))
+
+        def first() -> tuple[Any, str]:
+            (L, F), note = self._first_factors(Problem(X, self.n_components), rng)
+            return start(L, F), note
+
+        fit = partial(Phase, solver=solver, max_iter=self.max_iter, tol=self.tol)
+        moves = self.refine if self.online is None and self.n_components > 1 else 0
+        return Plan(task, [fit("fit"), *(refining(solver, start, fit, moves, rng) if moves else [])], first)
+
+    def _solver(self, task: Inference) -> CAVI | ExtrapolatedVI:
+        inner, in_memory = self.inner, task.X.in_memory
         if inner is None:
-            inner = INNER if model.right.regressed else INNER_BELIEVED
+            plain = task.model.right.regressed or self._learns_prior() or not self.extrapolate
+            inner = INNER if plain or not in_memory else INNER_BELIEVED
+        if not in_memory:
+            inner = inner or INNER  # both factors cannot move together: loadings come first
+        if not self.extrapolate:
+            return CAVI(inner, TOLERANCE, self._learns_prior())
         settling = SETTLING if isinstance(self.init, str) and self.init == "random" else 0
-        return ExtrapolatedVI(inner, TOLERANCE, settling)
+        return ExtrapolatedVI(inner, TOLERANCE, settling, self._learns_prior())
 
     def _online_solver(self, seed: int) -> StochasticVI:
         inner = INNER if self.inner is None else max(self.inner, 1)
         return StochasticVI(self.online or Online(), seed, inner, TOLERANCE, start_weight(self.init))
-
-    def _start(
-        self, task: Inference | StreamedInference, phases: list[Phase], rng: np.random.Generator
-    ) -> tuple[Phase, Any, str]:
-        solver: Any = phases[0].solver
-        if isinstance(task, StreamedInference):
-            _, F, note = streamed.first_factors(self, task.X, rng)
-            return phases[0], solver.start(task, streamed.first_belief(task, F)), note
-        (L, F), note = self._first_factors(Problem(task.X, self.n_components), rng)
-        return phases[0], solver.start(task, *task.model.start(task.sides, task.X, L, F)), note
 
     @where_online
     def partial_fit(self, X: CountsLike | Shards, y: None = None) -> Self:
@@ -319,23 +317,21 @@ class VariationalEstimator(PosteriorEstimator):
         >>> model.n_iter_
         2
         """
-        if isinstance(X, Shards):
-            return streamed.partial_fit(self, X)
         self._check_parameters()
-        counts = self._checked_counts(X, reset=not hasattr(self, "stream_"))
         solver = self._online_solver(0)
-        with use_threads(self.n_jobs):
-            # priors that were chosen by the data stay those of the first batch
-            known = hasattr(self, "stream_")
-            model = restore(self.result_.priors, self.result_.posterior)[0] if known else self._model(counts)
-            task = Inference(counts, model)
+        for part in parts_of(X):
+            started = hasattr(self, "stream_")
+            counts = self._checked_counts(part, reset=not started)
+            with use_threads(self.n_jobs):
+                # priors that were chosen by the data stay those of the first batch
+                model = restore(self.result_.priors, self.result_.posterior)[0] if started else self._model(counts)
+                task = Inference(counts, model)
 
-            def first() -> Any:
-                problem = Problem(counts, self.n_components)
-                (L, F), _ = self._first_factors(problem, generator(self.random_state))
-                return solver.start(task, *model.start(task.sides, counts, L, spread(F)))
+                def first(task: Inference = task) -> Any:
+                    (L, F), _ = self._first_factors(Problem(task.X, self.n_components), generator(self.random_state))
+                    return solver.start(task, *task.model.start(task.sides, task.X, L, spread(F)))
 
-            self._absorb(task, solver, first)
+                self._absorb(task, solver, first)
         return self
 
     @property
@@ -365,6 +361,7 @@ class VariationalEstimator(PosteriorEstimator):
 # LDA: Dirichlet proportions; topics are estimated, or Dirichlet, too.
 
 
+@dataclass(eq=False, repr=False)
 class LDA(VariationalEstimator):
     """Latent Dirichlet allocation: l*_i ~ Dirichlet(alpha), x_i ~ Multinomial(t_i, Σ_k l*_ik f*_k), by variational inference.
 
@@ -442,40 +439,22 @@ class LDA(VariationalEstimator):
     3
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        alpha: ArrayLike | Literal["auto"] = 1.0,
-        eta: ArrayLike | None = None,
-        init: Init = "auto",
-        n_init: int = 1,
-        inner: int | None = None,
-        extrapolate: bool = True,
-        max_iter: int = 1000,
-        tol: float = 1e-5,
-        refine: int = 0,
-        online: Online | None = None,
-        n_jobs: int | None = None,
-        random_state: Seed = None,
-        verbose: bool = False,
-        callbacks: Sequence[Callback] = (),
-    ) -> None:
-        self.n_components = n_components
-        self.alpha = alpha
-        self.eta = eta
-        self.init = init
-        self.n_init = n_init
-        self.inner = inner
-        self.extrapolate = extrapolate
-        self.max_iter = max_iter
-        self.tol = tol
-        self.refine = refine
-        self.online = online
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    n_components: int = 10
+    _: KW_ONLY
+    alpha: ArrayLike | Literal["auto"] = 1.0
+    eta: ArrayLike | None = None
+    init: Init = "auto"
+    n_init: int = 1
+    inner: int | None = None
+    extrapolate: bool = True
+    max_iter: int = 1000
+    tol: float = 1e-5
+    refine: int = 0
+    online: Online | None = None
+    n_jobs: int | None = None
+    random_state: Seed = None
+    verbose: bool = False
+    callbacks: Sequence[Callback] = ()
 
     @property
     def gamma_(self) -> Floats:
@@ -492,7 +471,7 @@ class LDA(VariationalEstimator):
     def _learns_prior(self) -> bool:
         return isinstance(self.alpha, str) and self.alpha == "auto"
 
-    def _model(self, X: Counts | Shards) -> Variational:
+    def _model(self, X: Data) -> Variational:
         alpha = 1.0 if self._learns_prior() else self.alpha
         eta = None if self.eta is None else positive("eta", self.eta, X.shape[1], "feature")
         return lda(positive("alpha", alpha, self.n_components, "topic"), eta)
@@ -508,6 +487,7 @@ class LDA(VariationalEstimator):
 # GammaPoisson: Gamma loadings, LDA that models the sizes of samples, too.
 
 
+@dataclass(eq=False, repr=False)
 class GammaPoisson(VariationalEstimator):
     """Gamma–Poisson: l_ik ~ Gamma(shape, rate), x_ij ~ Poisson(Σ_k l_ik f*_jk), columns of F* sum to one.
 
@@ -584,42 +564,23 @@ class GammaPoisson(VariationalEstimator):
     ((4, 2), (2,))
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        shape: ArrayLike = 1.0,
-        rate: ArrayLike | None = None,
-        eta: ArrayLike | None = None,
-        init: Init = "auto",
-        n_init: int = 1,
-        inner: int | None = None,
-        extrapolate: bool = True,
-        max_iter: int = 1000,
-        tol: float = 1e-5,
-        refine: int = 0,
-        online: Online | None = None,
-        n_jobs: int | None = None,
-        random_state: Seed = None,
-        verbose: bool = False,
-        callbacks: Sequence[Callback] = (),
-    ) -> None:
-        self.n_components = n_components
-        self.shape = shape
-        self.rate = rate
-        self.eta = eta
-        self.init = init
-        self.n_init = n_init
-        self.inner = inner
-        self.extrapolate = extrapolate
-        self.max_iter = max_iter
-        self.tol = tol
-        self.refine = refine
-        self.online = online
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    n_components: int = 10
+    _: KW_ONLY
+    shape: ArrayLike = 1.0
+    rate: ArrayLike | None = None
+    eta: ArrayLike | None = None
+    init: Init = "auto"
+    n_init: int = 1
+    inner: int | None = None
+    extrapolate: bool = True
+    max_iter: int = 1000
+    tol: float = 1e-5
+    refine: int = 0
+    online: Online | None = None
+    n_jobs: int | None = None
+    random_state: Seed = None
+    verbose: bool = False
+    callbacks: Sequence[Callback] = ()
 
     @property
     def shape_(self) -> Floats:
@@ -633,7 +594,7 @@ class GammaPoisson(VariationalEstimator):
         check_is_fitted(self)
         return self.result_.posterior["L_rate"]
 
-    def _model(self, X: Counts | Shards) -> Variational:
+    def _model(self, X: Data) -> Variational:
         shape = positive("shape", self.shape, self.n_components, "topic")
         rate = shape.sum() * X.shape[0] / X.total if self.rate is None else self.rate
         eta = None if self.eta is None else positive("eta", self.eta, X.shape[1], "feature")
@@ -646,6 +607,7 @@ class GammaPoisson(VariationalEstimator):
 # BayesianPoissonNMF: Gamma priors on both sides.
 
 
+@dataclass(eq=False, repr=False)
 class BayesianPoissonNMF(VariationalEstimator):
     """Bayesian Poisson factorisation: l_ik ~ Gamma(a, b), f_jk ~ Gamma(c, d) (shapes and rates), x_ij ~ Poisson(Σ_k l_ik f_jk).
 
@@ -720,46 +682,26 @@ class BayesianPoissonNMF(VariationalEstimator):
 
     newton_iterations = 10  # twice as many led higher on one of two data sets, and lower on the other
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        a: float = 0.3,
-        b: float | None = None,
-        c: float = 0.3,
-        d: float | None = None,
-        init: Init = "auto",
-        n_init: int = 1,
-        inner: int | None = 0,
-        extrapolate: bool = True,
-        max_iter: int = 1000,
-        tol: float = 1e-5,
-        refine: int = 0,
-        online: Online | None = None,
-        n_jobs: int | None = None,
-        random_state: Seed = None,
-        verbose: bool = False,
-        callbacks: Sequence[Callback] = (),
-    ) -> None:
-        self.n_components = n_components
-        self.a = a
-        self.b = b
-        self.c = c
-        self.d = d
-        self.init = init
-        self.n_init = n_init
-        self.inner = inner
-        self.extrapolate = extrapolate
-        self.max_iter = max_iter
-        self.tol = tol
-        self.refine = refine
-        self.online = online
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    n_components: int = 10
+    _: KW_ONLY
+    a: float = 0.3
+    b: float | None = None
+    c: float = 0.3
+    d: float | None = None
+    init: Init = "auto"
+    n_init: int = 1
+    inner: int | None = 0
+    extrapolate: bool = True
+    max_iter: int = 1000
+    tol: float = 1e-5
+    refine: int = 0
+    online: Online | None = None
+    n_jobs: int | None = None
+    random_state: Seed = None
+    verbose: bool = False
+    callbacks: Sequence[Callback] = ()
 
-    def _model(self, X: Counts | Shards) -> Variational:
+    def _model(self, X: Data) -> Variational:
         a, c = (positive_number(name, getattr(self, name)) for name in "ac")
         (n, m), K = X.shape, self.n_components
         product = K * a * c * n * m / X.total  # b d for which the prior expects this total

@@ -27,6 +27,7 @@ from scipy.special import betaincinv, gammaln
 from unmix.base import memory
 from unmix.base.types import Floats, Integers, Record
 from unmix.counts.counts import Counts
+from unmix.counts.data import Data, Engine
 from unmix.counts.sides import Sides
 from unmix.kernels import sampling
 from unmix.kernels.sampling import Labels, digamma, log_gamma
@@ -54,7 +55,7 @@ class Allocation:
     beta: Floats  # one per topic
 
     @classmethod
-    def for_data(cls, X: Counts, n_topics: int, a: Any, b: Any, alpha: ArrayLike, beta: ArrayLike) -> Self:
+    def for_data(cls, X: Data, n_topics: int, a: Any, b: Any, alpha: ArrayLike, beta: ArrayLike) -> Self:
         """Numbers become vectors, and `b=None` the rate at which the prior expects samples of the size they have."""
         shape, mean = positive_number("a", a), X.total / X.shape[0]
         rate = positive_number("b", b) if b is not None else shape / mean if mean > 0 else 1.0
@@ -193,6 +194,14 @@ class AllocationTask:
 
     X: Counts
     model: Allocation
+
+    @property
+    def needs(self) -> list[str]:
+        return []
+
+    @cached_property
+    def engine(self) -> Engine:
+        return self.X.engine(self.model.n_topics)
 
     @cached_property
     def sides(self) -> Sides:

@@ -7,7 +7,6 @@ For any L and F:  log p_Poisson(X | L, F) = log p_multinomial(X | L*, F*) + Σ_i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, overload
 
 import numpy as np
@@ -17,8 +16,7 @@ from scipy.special import gammaln, xlogy
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats
 from unmix.counts.counts import Counts, CountsLike
-from unmix.counts.sides import Sides, column_sums
-from unmix.models.priors import Gamma
+from unmix.counts.sides import column_sums
 
 
 def poisson_to_topics(L: ArrayLike, F: ArrayLike) -> tuple[Floats, Floats, Floats, Floats]:
@@ -239,44 +237,10 @@ def deviance(X: CountsLike, L: ArrayLike, F: ArrayLike, n_jobs: int | None = Non
     return 2 * float(xlogy(X.rows.data, X.rows.data).sum() - xlog - X.total + expected_total(L, F))
 
 
-@dataclass(frozen=True)
-class Residuals:
-    """How far a point is from satisfying the KKT conditions."""
-
-    left: Floats  # |L ∘ gradient|
-    right: Floats  # |F ∘ gradient|
-    lowest_gradient: float  # a negative one betrays a wrongly locked zero
-
-    @property
-    def max(self) -> float:
-        return float(max(self.left.max(initial=0), self.right.max(initial=0)))
-
-
-def residuals(
-    sides: Sides,
-    L: Factor,
-    F: Factor,
-    prior: Gamma | None = None,
-    loadings_prior: Gamma | None = None,
-    penalty_gradients: tuple[Floats, Floats] | None = None,
-) -> Residuals:
-    """A rate of zero at a nonzero count makes its residuals infinite. With priors or a penalty they are those of the sum."""
-    sums = column_sums(L), column_sums(F)
-    gradients = [
-        np.subtract(sums[1], A := sides.left.numerators(L, F)[0], out=A),
-        np.subtract(sums[0], B := sides.right.numerators(F, L)[0], out=B),
-    ]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for gradient, factor, belief in zip(gradients, (L, F), (loadings_prior, prior), strict=True):
-            if belief:
-                gradient += belief.gradient(factor)
-        if penalty_gradients:
-            gradients = [gradient + more for gradient, more in zip(gradients, penalty_gradients, strict=True)]
-        lowest = min(float(np.nanmin(gradient, initial=0)) for gradient in gradients)
-        for gradient, factor in zip(gradients, (L, F), strict=True):
-            np.abs(np.multiply(gradient, factor, out=gradient), out=gradient)
-            np.nan_to_num(gradient, copy=False, nan=np.inf)
-    return Residuals(gradients[0], gradients[1], lowest)
+def residual(factor: Factor, gradient: Floats) -> float:
+    """The largest |factor ∘ gradient|, 0 at a solution; infinite where a count has a rate of zero."""
+    with np.errstate(invalid="ignore"):
+        return float(np.nan_to_num(np.abs(factor * gradient), nan=np.inf).max(initial=0))
 
 
 def kkt(X: CountsLike, L: ArrayLike, F: ArrayLike, n_jobs: int | None = None) -> float:
@@ -315,7 +279,9 @@ def kkt(X: CountsLike, L: ArrayLike, F: ArrayLike, n_jobs: int | None = None) ->
     """
     X, L, F = _checked(X, L, F)
     with use_threads(n_jobs):
-        return residuals(X.sides(), L, F).max
+        sides = X.sides()
+        left = residual(L, column_sums(F) - sides.left.numerators(L, F)[0])
+        return max(left, residual(F, column_sums(L) - sides.right.numerators(F, L)[0]))
 
 
 def _row_sums(X: Counts, values: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -9,10 +10,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from unmix.base.memory import closed
 from unmix.base.types import Factor, Floats, Pair
-from unmix.counts.counts import Data
+from unmix.counts.data import Arrays, Data, Engine, Part, Visit, Visited, by_tile, gathered, joined
 from unmix.counts.sides import Side, Sides, column_sums
-from unmix.models.poisson import expected_total, residuals
+from unmix.models.poisson import expected_total, residual
 from unmix.models.priors import Dirichlet, Gamma
 from unmix.models.task import Estimate, Iterate
 
@@ -83,14 +85,15 @@ class Sparsity:
         """‖f_k‖_p of every topic."""
         return column_sums(F) if self.norm == "l1" else np.sqrt(np.einsum("jk,jk->k", F, F))
 
-    def penalty(self, L: Factor, F: Factor) -> float:
-        return float(self.weight * self.norms(F) @ column_sums(L))
+    def penalty(self, sums: Floats, F: Factor) -> float:
+        """For loadings with these column sums."""
+        return float(self.weight * self.norms(F) @ sums)
 
-    def gradients(self, L: Factor, F: Factor) -> tuple[Floats, Floats]:
-        """Of the penalty, by L and by F."""
-        norms, sums = self.norms(F), column_sums(L)
+    def gradients(self, sums: Floats, F: Factor) -> tuple[Floats, Floats]:
+        """Of the penalty: by any row of L, and by F."""
+        norms = self.norms(F)
         slope = np.ones_like(F) if self.norm == "l1" else F / np.where(norms > 0, norms, 1.0)
-        return np.broadcast_to(self.weight * norms, L.shape), self.weight * sums * slope
+        return self.weight * norms, self.weight * sums * slope
 
 
 # Maximum likelihood, or the posterior mode:
@@ -133,6 +136,25 @@ class State(Iterate):
     L: Factor
     F: Factor
 
+    @property
+    def before(self) -> Arrays:
+        """Where visits find the loadings."""
+        return {"L": self.L}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StreamedPoint(Iterate):
+    """The best factors so far, the number of the pass that left loadings for them, and what priors cost there."""
+
+    F: Factor
+    number: int
+    penalty: float = 0.0
+
+    @property
+    def before(self) -> int:
+        """Where visits find the loadings."""
+        return self.number
+
 
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -140,7 +162,7 @@ class Problem:
 
     Parameters
     ----------
-    X : Counts
+    X : Counts or Shards
         The data.
     n_topics : int
         Number of topics.
@@ -174,6 +196,11 @@ class Problem:
         return self.X.sides()
 
     @cached_property
+    def engine(self) -> Engine:
+        """What visits the parts of the data."""
+        return self.X.engine(self.n_topics)
+
+    @cached_property
     def left(self) -> Side:
         """With a Dirichlet prior or a penalty, for factors that are normalised as those ask for."""
         side = self.sides.left
@@ -187,6 +214,19 @@ class Problem:
     def right(self) -> Side:
         side = self.sides.right
         return side if self.prior is None else side.with_prior(*self.prior.broadcast(self.X.shape[1], self.n_topics))
+
+    @property
+    def needs(self) -> list[str]:
+        """What a solver must support, in the words of `solvers.base.NEEDS`."""
+        on_L = self.loadings_prior
+        needs = {
+            "a prior on factors": self.prior is not None,
+            "a prior on loadings": isinstance(on_L, Gamma),
+            "a prior with a row per sample": isinstance(on_L, Gamma) and np.ndim(on_L.shape) > 1,
+            "a Dirichlet prior on loadings": isinstance(on_L, Dirichlet),
+            "a sparsity penalty": self.sparsity is not None,
+        }
+        return [need for need, asked in needs.items() if asked]
 
     def both_numerators(self, L: Factor, F: Factor) -> tuple[Floats, Floats, float]:
         return self.sides.both_numerators(L, F)
@@ -203,9 +243,7 @@ class Problem:
 
     def penalty(self, L: Factor, F: Factor) -> float:
         """What is added to the negative log-likelihood."""
-        total = self.prior.penalty(F) if self.prior else 0.0
-        total += self.loadings_prior.penalty(L) if self.loadings_prior else 0.0
-        return total + (self.sparsity.penalty(L, F) if self.sparsity else 0.0)
+        return self._penalty(F, column_sums(L), self.loadings_prior.penalty(L) if self.loadings_prior else 0.0)
 
     def loss(self, L: Factor, F: Factor, xlog: float | None = None) -> float:
         """`xlog` is Σ x log λ where the caller has it already."""
@@ -216,6 +254,17 @@ class Problem:
         if xlog is None:
             xlog = float(self.left.xlogs(L, F).sum())
         return expected_total(L, F) - xlog
+
+    def loss_from(self, F: Factor, sums: Arrays) -> tuple[float, float]:
+        """The same from sums over the samples: v = Σ_i l_ik, and Σ x log λ with what the prior of loadings costs. And what all
+        priors cost."""
+        xlog, of_loadings = (float(value) for value in sums["xlog_penalty"])
+        penalty = self._penalty(F, sums["v"], of_loadings)
+        return float(sums["v"] @ column_sums(F)) - xlog + penalty, penalty
+
+    def _penalty(self, F: Factor, sums: Floats, of_loadings: float) -> float:
+        total = (self.prior.penalty(F) if self.prior else 0.0) + of_loadings
+        return total + (self.sparsity.penalty(sums, F) if self.sparsity else 0.0)
 
     def allowed(self, L: Factor, F: Factor) -> Pair:
         """With all entries above zero where a prior rules out zeros."""
@@ -246,32 +295,95 @@ class Problem:
                 scale = np.sqrt((v / len(L)) / (u / len(F)))
         return np.where((u > 0) & (v > 0), scale, 1.0)
 
-    def metrics(self, state: State) -> dict[str, float]:
+    def metrics(self, state: State | StreamedPoint) -> dict[str, float]:
         objective = -state.loss - self.X.log_factorials
-        return {"loglik": objective + self.penalty(state.L, state.F), "objective": objective}
+        penalty = self.penalty(state.L, state.F) if isinstance(state, State) else state.penalty
+        return {"loglik": objective + penalty, "objective": objective}
 
-    def kkt(self, state: State) -> float:
+    def kkt(self, state: State | StreamedPoint) -> float:
         if isinstance(self.loadings_prior, Dirichlet):
             return np.nan  # its constraints are others
-        more = self.sparsity.gradients(state.L, state.F) if self.sparsity else None
-        return residuals(self.sides, state.L, state.F, self.prior, self.loadings_prior, more).max
+        F = state.F
+        by_row, by_F = self.sparsity.gradients(self._sums(state), F) if self.sparsity else (None, None)
+        shared = {"F": F} | ({} if by_row is None else {"penalty": by_row})
+        sums = self.engine.over(self.X, ResidualSums(self.loadings_prior), shared, before=state.before)
+        gradient = sums["v"] - sums["B"]
+        if self.prior is not None:
+            gradient += self.prior.gradient(F)
+        if by_F is not None:
+            gradient += by_F
+        return max(float(sums["largest_residual"][0]), residual(F, gradient))
 
-    def result(self, state: State) -> Estimate:
-        L, F = self._without_traces(state)
-        return Estimate(L, F, self.metrics(state)["loglik"])
+    def result(self, state: State | StreamedPoint) -> Estimate:
+        """Loadings of all samples in one array, and factors. Entries that the solvers' floor keeps just above zero become zero,
+        unless the likelihood hangs on them, as it may where counts differ by many orders of magnitude."""
+        F, before, loglik = state.F, state.before, self.metrics(state)["loglik"]
+        if self.prior is None and self.loadings_prior is None:
+            cleared, after = drop_negligible(F, self._sums(state)), 1 + max(state.numbers, default=0)
+            shared = {"F": cleared, "u": column_sums(F)}
+            sums = self.engine.over(self.X, Cleared(), shared, before=before, after=after)
+            if abs(self.loss_from(cleared, sums)[0] - state.loss) <= 1e-9 * abs(state.loss):
+                F, before = cleared, after
+        L = gathered(self.engine, self.X, before, F.shape[1], F.dtype)
+        self.engine.keep_only(set(state.numbers))
+        if self.plain and isinstance(state, StreamedPoint):  # whose solver does not do it as it goes
+            L, F = self.rescale(L, F.copy())
+        return Estimate(closed(L), F, loglik)
 
-    def _without_traces(self, state: State) -> Pair:
-        """Entries that the solvers' floor keeps just above zero become zero, unless the likelihood hangs on them, as it may
-        where counts differ by many orders of magnitude."""
-        if self.prior is not None or self.loadings_prior is not None:
-            return state.L, state.F
-        L, F = drop_negligible(state.L, state.F), drop_negligible(state.F, state.L)
-        harmless = abs(self.loss(L, F) - state.loss) <= 1e-9 * abs(state.loss)
-        return (L, F) if harmless else (state.L, state.F)
+    def _sums(self, state: State | StreamedPoint) -> Floats:
+        """Column sums of the loadings."""
+        if isinstance(state, State):
+            return column_sums(state.L)
+        total = np.zeros(self.n_topics)
+        for left in self.engine.left(self.X, state.number):
+            total += column_sums(left["L"])
+        return total
 
 
-def drop_negligible(moving: Factor, fixed: Factor) -> Factor:
-    """`moving` with entries of a negligible share of their row set to zero."""
-    weights = moving * column_sums(fixed)
+def left_side(sides: Sides, prior: Gamma | Dirichlet | None, n_topics: int) -> Side:
+    """The side of the samples of a part, with the prior of their loadings."""
+    side = sides.left
+    return side if prior is None else side.with_prior(*prior.broadcast(len(side.rows.indptr) - 1, n_topics))
+
+
+@dataclass(frozen=True)
+class Cleared(Visit):
+    """Loadings without what is negligible, and the sums of the loss there."""
+
+    def __call__(self, tiles: Iterable[Part], shared: Arrays, before: Arrays) -> Visited:
+        F, v, xlog, cleared = shared["F"], np.zeros(shared["F"].shape[1]), 0.0, []
+        for tile, loadings in by_tile(tiles, before):
+            L = drop_negligible(loadings, shared["u"])
+            xlog += float(Sides(tile).left.xlogs(L, F).sum())
+            v += column_sums(L)
+            cleared.append(L)
+        return Visited({"L": joined(cleared)}, {"v": v, "xlog_penalty": np.array([xlog, 0.0])})
+
+
+@dataclass(frozen=True)
+class ResidualSums(Visit):
+    """What KKT residuals need: the largest one of loadings, and the numerators of the factors."""
+
+    prior: Gamma | None
+
+    def __call__(self, tiles: Iterable[Part], shared: Arrays, before: Arrays) -> Visited:
+        F = shared["F"]
+        u, B, v, largest = column_sums(F), np.zeros(F.shape), np.zeros(F.shape[1]), np.zeros(1)
+        for tile, L in by_tile(tiles, before):
+            sides = Sides(tile)
+            gradient = u - sides.left.numerators(L, F)[0]
+            if self.prior is not None:
+                gradient += self.prior.gradient(L)
+            if "penalty" in shared:
+                gradient += shared["penalty"]
+            largest = np.maximum(largest, residual(L, gradient))
+            B += sides.right.numerators(F, L)[0]
+            v += column_sums(L)
+        return Visited({}, {"v": v, "B": B, "largest_residual": largest})
+
+
+def drop_negligible(moving: Factor, sums: Floats) -> Factor:
+    """`moving` with entries of a negligible share of their row set to zero; `sums` are column sums of the other factor."""
+    weights = moving * sums
     few = weights < NEGLIGIBLE * weights.sum(axis=1, keepdims=True)
     return np.where(few, 0, moving).astype(moving.dtype, copy=False)

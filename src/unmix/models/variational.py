@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from scipy.special import gammaln
 
+from unmix.base.memory import closed
 from unmix.base.types import Factor, Floats, Record
-from unmix.counts.counts import Data
-from unmix.counts.sides import Sides, column_sums
+from unmix.counts.data import Arrays, Data, Engine, Part, Visit, Visited, by_tile, gathered, joined
+from unmix.counts.sides import FeatureSums, Sides, column_sums
 from unmix.models.beliefs import Belief, DirichletColumns, DirichletRows, Gammas, PointTopics, Prior
-from unmix.models.poisson import expected_total, poisson_to_topics
+from unmix.models.poisson import poisson_to_topics
 from unmix.models.problem import bound_scales, scaled_counts
 from unmix.models.task import Estimate, Iterate
 
@@ -26,17 +27,25 @@ class Variational:
     right: Prior
 
     @property
+    def n_topics(self) -> int:
+        return len(self.left.shape_and_rates(np.zeros(1))[0])
+
+    @property
     def totals_given(self) -> bool:
         """Whether the bound is one of log p(X | sample totals), as in LDA, and not of log p(X)."""
         return self.left.proportions
 
-    def elbo(self, X: Data, left: Belief, right: Belief, xlog: float) -> float:
-        """With all constants. `xlog` is Σ x log Σ_k l̃_ik f̃_jk for l̃, f̃ divided by exp(shift)."""
-        shifted = xlog + X.sample_totals @ left.shifts + X.feature_totals @ right.shifts
-        value = shifted - X.log_factorials - left.sums @ right.sums + left.bound + right.bound
-        if self.totals_given:
-            value += gammaln(X.sample_totals + 1).sum() + X.shape[0]
-        return float(value)
+    def terms(self, totals: Floats, left: Belief, xlog: float) -> Floats:
+        """What samples with these totals add to the bound, by its summands. `xlog` is Σ x log Σ_k l̃_ik f̃_jk for l̃, f̃ divided by
+        exp(shift)."""
+        given = gammaln(totals + 1).sum() + len(totals) if self.totals_given else 0.0
+        return np.array([xlog, totals @ left.shifts, left.bound, given])
+
+    def elbo(self, X: Data, right: Belief, terms: Floats, sums: Floats) -> float:
+        """With all constants, from `terms` and the sums of E l over all samples."""
+        xlog, shifted, bound, given = terms
+        value = xlog + shifted + X.feature_totals @ right.shifts - X.log_factorials - sums @ right.sums
+        return float(value + bound + right.bound + given)
 
     def start(self, sides: Sides, X: Data, L: Factor, F: Factor) -> tuple[Belief, Belief]:
         """q(L) and q(F) to begin with at maximum-likelihood factors."""
@@ -61,8 +70,12 @@ class Variational:
 
     def factors(self, X: Data, left: Belief, right: Belief) -> tuple[Floats, Floats]:
         """Posterior means on the Poisson scale."""
+        return self.loadings(left, X.sample_totals), self.right.mean(right)
+
+    def loadings(self, left: Belief, totals: Floats) -> Floats:
+        """Posterior means of samples with these totals, on the Poisson scale."""
         L = self.left.mean(left)
-        return L * X.sample_totals[:, None] if self.totals_given else L, self.right.mean(right)
+        return L * totals[:, None] if self.totals_given else L
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -96,8 +109,42 @@ class Beliefs(Iterate):
     A: Floats | None = None
     B: Floats | None = None
 
+    @property
+    def before(self) -> Arrays:
+        """Where visits find the parameters of q(L)."""
+        return {"L": self.left.parameters}
+
     def save(self) -> Record:
         return {"loss": self.loss} | self.model.arrays(self.left, self.right)
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedBelief:
+    """q(F), q(L) without its rows, and the number of the pass that left them, under this model."""
+
+    model: Variational
+    left: Belief
+    right: Belief
+    number: int
+
+    @property
+    def before(self) -> int:
+        """Where visits find the parameters of q(L)."""
+        return self.number
+
+    def save(self) -> Record:
+        return {"number": self.number} | self.model.arrays(self.left, self.right)
+
+
+def rowless(rates: Floats) -> Belief:
+    """q(L) of no samples, with these rates: what is in one place where the rows are not."""
+    return started(np.empty((0, len(rates))), rates)
+
+
+def started(parameters: Factor, rates: Floats) -> Belief:
+    """A belief to go on from: its parameters and rates, and nothing else."""
+    none = np.empty(0)
+    return Belief(parameters.astype(np.float64, copy=False), rates, none, none, none, np.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +153,7 @@ class Inference:
 
     Parameters
     ----------
-    X : Counts
+    X : Counts or Shards
         The data.
     model : Variational
         A prior on L and one on F.
@@ -136,22 +183,101 @@ class Inference:
     def sides(self) -> Sides:
         return self.X.sides()
 
+    @property
+    def needs(self) -> list[str]:
+        """What a solver must support, in the words of `solvers.base.NEEDS`: nothing special."""
+        return []
+
+    @cached_property
+    def engine(self) -> Engine:
+        """What visits the parts of the data."""
+        return self.X.engine(self.model.n_topics)
+
     def loss(self, model: Variational, left: Belief, right: Belief, xlog: float | None = None) -> float:
         """`xlog` is Σ x log Σ_k l̃ f̃ where the caller has it already."""
         if xlog is None:
             xlog = float(self.sides.left.xlogs(left.geometric, right.geometric).sum())
-        return -model.elbo(self.X, left, right, xlog)
+        return -model.elbo(self.X, right, model.terms(self.X.sample_totals, left, xlog), left.sums)
 
-    def metrics(self, state: Beliefs) -> dict[str, float]:
+    def metrics(self, state: Iterate) -> dict[str, float]:
         return {"loglik": np.nan, "objective": -state.loss, "elbo": -state.loss}
 
-    def kkt(self, state: Beliefs) -> float:
+    def kkt(self, state: Iterate) -> float:
         return np.nan
 
-    def result(self, state: Beliefs) -> Estimate:
-        L, F = state.model.factors(self.X, state.left, state.right)
-        loglik = float(self.sides.left.xlogs(L, F).sum()) - self.X.log_factorials - expected_total(L, F)
-        return Estimate(L, F, loglik, state.model.arrays(state.left, state.right), state.model.kinds)
+    def result(self, state: Beliefs | StreamedBeliefs) -> Estimate:
+        at = state.best if isinstance(state, StreamedBeliefs) else state
+        model, F, after = at.model, at.model.right.mean(at.right), 1 + max(state.numbers, default=0)
+        shared = {"F": F, "rates": at.left.rates}
+        sums = self.engine.over(self.X, Means(model), shared, before=at.before, after=after)
+        loglik = float(sums["xlog"][0]) - self.X.log_factorials - float(sums["v"] @ column_sums(F))
+        L, parameters = (closed(gathered(self.engine, self.X, where, F.shape[1])) for where in (after, at.before))
+        self.engine.keep_only(set(state.numbers))
+        return Estimate(L, F, loglik, model.arrays(started(parameters, at.left.rates), at.right), model.kinds)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StreamedBeliefs(Iterate):
+    """The best beliefs so far."""
+
+    best: StreamedBelief
+
+
+@dataclass(frozen=True, eq=False)
+class Infer(Visit):
+    """q(L) of the samples, from what the last visit left or from counts spread evenly; and what the bound, q(F) and a prior that
+    is learned need of it."""
+
+    model: Variational
+    steps: int
+    tolerance: float
+    learns_prior: bool = False
+    first: bool = False
+
+    def __call__(self, tiles: Iterable[Part], shared: Arrays, before: Arrays) -> Visited:
+        prior, right = self.model.left, self.model.right.belief(shared["F"], shared["F_rate"])
+        m, K = right.parameters.shape
+        v, terms, parameters = np.zeros(K), np.zeros(4), []
+        statistics = np.zeros(K if self.learns_prior else 0)
+        sums = (
+            FeatureSums.zeros(m, K)
+            if self.model.right.regressed
+            else FeatureSums(np.zeros((m, K)), np.zeros((0, 0), np.float32))
+        )
+        pairs = ((tile, None) for tile in tiles) if self.first else by_tile(tiles, before)
+        for tile, last in pairs:
+            sides, totals = Sides(tile), tile.sample_totals
+            start = None if last is None else started(last, shared["rates"])
+            left = prior.infer(sides.left, right, start, totals, steps=self.steps, tolerance=self.tolerance)
+            if self.model.right.regressed:
+                sides.right.add_sums(left.geometric, right.geometric, sums)
+                xlog = float(sides.left.xlogs(left.geometric, right.geometric).sum())
+            else:
+                B, xlog = sides.right.numerators(right.geometric, left.geometric)
+                sums.numerators[:] += B
+            terms += self.model.terms(totals, left, xlog)
+            if self.learns_prior:
+                statistics += prior.statistics(left)
+            v += left.sums
+            parameters.append(left.parameters)
+        added: Arrays = {"B": sums.numerators, "H": sums.curvature, "v": v, "terms": terms, "statistics": statistics}
+        return Visited({"L": joined(parameters)}, added)
+
+
+@dataclass(frozen=True, eq=False)
+class Means(Visit):
+    """Posterior means of the loadings, on the Poisson scale."""
+
+    model: Variational
+
+    def __call__(self, tiles: Iterable[Part], shared: Arrays, before: Arrays) -> Visited:
+        F, means, v, xlog = shared["F"], [], np.zeros(shared["F"].shape[1]), 0.0
+        for tile, parameters in by_tile(tiles, before):
+            L = self.model.loadings(started(parameters, shared["rates"]), tile.sample_totals)
+            xlog += float(Sides(tile).left.xlogs(L, F).sum())
+            v += column_sums(L)
+            means.append(L)
+        return Visited({"L": joined(means)}, {"xlog": np.array([xlog]), "v": v})
 
 
 # Latent Dirichlet allocation, in the Dirichlet–Poisson form of Geiger and Park.

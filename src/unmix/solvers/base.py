@@ -3,19 +3,90 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import fields
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
 from unmix.base.types import Factor, Record
+from unmix.counts.data import Data
 from unmix.counts.sides import Side
 from unmix.models.problem import Problem, State
-from unmix.models.task import Iterate
+from unmix.models.task import Iterate, from_record
 
 T_contra = TypeVar("T_contra", contravariant=True)
 S = TypeVar("S", bound=Iterate)
 P = TypeVar("P", bound=State)
+
+
+# What a fit may need of its solver, and what to use if it does not have it. A solver declares in `supports` what it has.
+NEEDS = {
+    "a prior on factors": "use em, scd, ccd, sn or newton",
+    "a prior on loadings": "use loadings_prior=None, or LDA or GammaPoisson",
+    "a prior with a row per sample": "give one with a shape per topic, or use LDA",
+    "a Dirichlet prior on loadings": "use loadings_prior=None, or LDA",
+    "a sparsity penalty": "use SparsePoissonNMF",
+    "learned priors": "give the prior as numbers",
+    "shards": "use TopicModel or PoissonNMF with newton, scd, ccd, sn or em, or LDA, or partial_fit, or fit shards.sample",
+}
+LIKELIHOOD = frozenset({"a prior on factors", "a prior on loadings", "a prior with a row per sample"})
+
+
+def refuse_unsupported(solver: Any, task: Any, who: str = "") -> None:
+    """Raises if the task needs what the solver, that of an estimator `who`, does not support."""
+    name = getattr(solver, "name", type(solver).__name__)
+    for need in task.needs if task.X.in_memory else [*task.needs, "shards"]:
+        if need not in getattr(solver, "supports", ()):
+            raise ValueError(f"{f'{who} with {name}' if who else name} does not support {need}; {NEEDS[need]}")
+
+
+def identifier(solver: Any) -> str:
+    """A name for states to be known by: of the algorithm and its version, and its options."""
+    if not is_dataclass(solver) or isinstance(solver, type):
+        return repr(solver)
+    options = ", ".join(
+        f"{field.name}={identifier(getattr(solver, field.name))}" for field in fields(solver) if field.repr
+    )
+    version = getattr(solver, "version", 1)
+    return f"{type(solver).__name__.lower()}/{version}({options})"
+
+
+@dataclass(frozen=True)
+class Momentum:
+    """How far to move on along the last change: β grows as long as steps are accepted, and shrinks when one is not.
+
+    A `moving` ceiling is, after a rejection, the last β that was accepted, and grows from there.
+    """
+
+    beta: float = 0.6
+    proven: float = 0.6
+    ceiling: float = 0.99
+    moving: bool = True
+
+    def accepted(self) -> Self:
+        ceiling = min(0.99, 1.05 * self.ceiling) if self.moving else self.ceiling
+        return replace(self, beta=min(self.ceiling, 1.05 * self.beta), proven=self.beta, ceiling=ceiling)
+
+    def rejected(self) -> Self:
+        return replace(self, beta=0.75 * self.beta, ceiling=self.proven if self.moving else self.ceiling)
+
+
+FIRST = Momentum()
+
+
+KEPT = 0.5  # an extrapolated entry keeps this part of the plain one: a multiplicative step could not bring it back from zero
+
+
+def beyond(new: Factor, old: Factor, beta: float) -> Factor:
+    """max(new + β (new − old), KEPT new), block by block so that what is between stays in cache"""
+    out = np.empty_like(new)
+    for start in range(0, len(new), 2048):
+        rows = slice(start, start + 2048)
+        ahead = new[rows] - old[rows]
+        ahead *= beta
+        ahead += new[rows]
+        np.maximum(ahead, KEPT * new[rows], out=out[rows])
+    return out
 
 
 class Stepper(Protocol[T_contra, S]):
@@ -98,6 +169,21 @@ class Solver(ABC, Generic[P]):
     """
 
     state_type: ClassVar[type[State]] = State
+    version: ClassVar[int] = 1  # raised when a saved state of an earlier one would mean something else
+
+    @property
+    def name(self) -> str:
+        """str: what messages call it."""
+        return type(self).__name__
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """frozenset of str: what of `NEEDS` it has."""
+        return frozenset()
+
+    def for_data(self, X: Data) -> AnySolver | Any:
+        """The solver to use for these data: itself, or its relative for data that are not in memory."""
+        return self
 
     @abstractmethod
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> P:
@@ -166,8 +252,7 @@ class Solver(ABC, Generic[P]):
         >>> solver.restore(problem, state.save()).loss == state.loss
         True
         """
-        names = {field.name for field in fields(self.state_type)}
-        state: Any = self.state_type(**{name: value for name, value in saved.items() if name in names})
+        state: Any = from_record(self.state_type, saved)
         (n, m), K = problem.X.shape, problem.n_topics
         for name, array in saved.items():
             axes = 2 if name in state.paths else 0

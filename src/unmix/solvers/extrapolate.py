@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
-
-import numpy as np
+from typing import Any, ClassVar, NamedTuple
 
 from unmix.base.types import Factor
+from unmix.counts.data import Data
 from unmix.models.problem import Problem, State
-from unmix.solvers.base import AnySolver, HalfStep, Solver
+from unmix.solvers.base import FIRST, LIKELIHOOD, AnySolver, HalfStep, Momentum, Solver, beyond
+from unmix.solvers.streamed import Streamed
 
 ROUNDING = 1e-10  # a rise of the loss by a smaller part is none
 
@@ -36,6 +36,17 @@ class Alternate(Solver[State]):
     """
 
     half: HalfStep
+
+    @property
+    def name(self) -> str:
+        return type(self.half).__name__
+
+    @property
+    def supports(self) -> frozenset[str]:
+        return LIKELIHOOD
+
+    def for_data(self, X: Data) -> Any:
+        return self if X.in_memory or not isinstance(self.half, HalfStep) else Streamed(self.half, extrapolate=False)
 
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> State:
         return State(L=L, F=F, loss=problem.loss(L, F) if loss is None else loss)
@@ -65,22 +76,16 @@ class Alternate(Solver[State]):
 # Going on from the *new* plain pair after a rejection is ours (fastTopics goes back to the old one): it saves the iteration's
 # work, and on real text ends at better optima; see docs/decisions.md.
 
-FIRST, CEILING = 0.6, 0.99  # β to begin with, and at most
-GROWTH, CEILING_GROWTH, SHRINKAGE = 1.05, 1.05, 0.75
-KEPT = 0.5  # an extrapolated entry keeps this part of the plain one: a multiplicative step could not bring it back from zero
-
 
 @dataclass(frozen=True, kw_only=True)
-class Momentum(State):
+class ExtrapolatedState(State):
     """L, F are the best pair so far; n marks the last plain results and y the extrapolated ones."""
 
     Ln: Factor
     Fn: Factor
     Ly: Factor
     Fy: Factor
-    beta: float = FIRST
-    proven: float = FIRST  # the last β that was accepted
-    ceiling: float = CEILING
+    momentum: Momentum = FIRST
     reference: float
     iteration: int = 0
 
@@ -97,7 +102,7 @@ class Advance(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Extrapolate(Solver[Momentum]):
+class Extrapolate(Solver[ExtrapolatedState]):
     """Moves on along the last change, and takes that back where the loss rises: what `extrapolate=True` does.
 
     Parameters
@@ -121,21 +126,32 @@ class Extrapolate(Solver[Momentum]):
 
     inner: HalfStep | AnySolver
     period: int = 20
-    state_type: ClassVar[type[State]] = Momentum
+    state_type: ClassVar[type[State]] = ExtrapolatedState
+
+    @property
+    def name(self) -> str:
+        return self.plain.name
+
+    @property
+    def supports(self) -> frozenset[str]:
+        return self.plain.supports
+
+    def for_data(self, X: Data) -> Any:
+        return self if X.in_memory or not isinstance(self.inner, HalfStep) else Streamed(self.inner)
 
     @property
     def plain(self) -> AnySolver:
         return self.inner if isinstance(self.inner, Solver) else Alternate(self.inner)
 
-    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> Momentum:
+    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> ExtrapolatedState:
         return _gathered(self.plain.start(problem, L, F, loss), iteration=0)
 
-    def step(self, problem: Problem, state: Momentum) -> Momentum:
+    def step(self, problem: Problem, state: ExtrapolatedState) -> ExtrapolatedState:
         iteration = state.iteration + 1
         if iteration % self.period == 0:
             best = self.plain.step(problem, self.plain.start(problem, state.L, state.F, state.loss))
             gathered = _gathered(best, iteration)
-            return replace(gathered, beta=state.beta, proven=state.proven, ceiling=state.ceiling, note="plain")
+            return replace(gathered, momentum=state.momentum, note="plain")
         new = self._advance(problem, state)
         better, accepted = new.loss < state.loss, new.loss < state.reference
         if better:
@@ -146,9 +162,7 @@ class Extrapolate(Solver[Momentum]):
                 state,
                 Ly=new.Ly,
                 Fy=new.Fy,
-                beta=min(state.ceiling, GROWTH * state.beta),
-                proven=state.beta,
-                ceiling=min(CEILING, CEILING_GROWTH * state.ceiling),
+                momentum=state.momentum.accepted(),
                 reference=new.loss,
                 conclusive=better,
                 note="",
@@ -157,36 +171,25 @@ class Extrapolate(Solver[Momentum]):
             state,
             Ly=new.Ln,
             Fy=new.Fn,
-            beta=SHRINKAGE * state.beta,
-            ceiling=state.proven,
+            momentum=state.momentum.rejected(),
             reference=problem.loss(new.Ln, new.Fn),
             conclusive=False,
             note="rejected",
         )
 
-    def _advance(self, problem: Problem, s: Momentum) -> Advance:
+    def _advance(self, problem: Problem, s: ExtrapolatedState) -> Advance:
+        beta = s.momentum.beta
         if isinstance(self.inner, Solver):
             new = self.inner.step(problem, self.inner.start(problem, s.Ly, s.Fy))
-            Ly, Fy = beyond(new.L, s.Ln, s.beta), beyond(new.F, s.Fn, s.beta)
-            return Advance(new.L, Ly, new.F, Fy, new.L, new.loss)
+            return Advance(new.L, beyond(new.L, s.Ln, beta), new.F, beyond(new.F, s.Fn, beta), new.L, new.loss)
         Ln, _ = self.inner(problem.left, s.Fy, s.Ly)
-        Ly = beyond(Ln, s.Ln, s.beta)
+        Ly = beyond(Ln, s.Ln, beta)
         Fn, xlog = self.inner(problem.right, Ly, s.Fy, measure=True)
-        return Advance(Ln, Ly, Fn, beyond(Fn, s.Fn, s.beta), Ly, problem.loss(Ly, Fn, xlog))
+        return Advance(Ln, Ly, Fn, beyond(Fn, s.Fn, beta), Ly, problem.loss(Ly, Fn, xlog))
 
 
-def _gathered(s: State, iteration: int) -> Momentum:
+def _gathered(s: State, iteration: int) -> ExtrapolatedState:
     """All pairs at one point."""
-    return Momentum(L=s.L, F=s.F, loss=s.loss, Ln=s.L, Fn=s.F, Ly=s.L, Fy=s.F, reference=s.loss, iteration=iteration)
-
-
-def beyond(new: Factor, old: Factor, beta: float) -> Factor:
-    """max(new + β (new − old), KEPT new), block by block so that what is between stays in cache"""
-    out = np.empty_like(new)
-    for start in range(0, len(new), 2048):
-        rows = slice(start, start + 2048)
-        ahead = new[rows] - old[rows]
-        ahead *= beta
-        ahead += new[rows]
-        np.maximum(ahead, KEPT * new[rows], out=out[rows])
-    return out
+    return ExtrapolatedState(
+        L=s.L, F=s.F, loss=s.loss, Ln=s.L, Fn=s.F, Ly=s.L, Fy=s.F, reference=s.loss, iteration=iteration
+    )

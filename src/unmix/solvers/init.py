@@ -17,7 +17,7 @@ from scipy.optimize import nnls
 from scipy.sparse.linalg import ArpackError, LinearOperator, svds
 
 from unmix.base.types import Factor, Floats, Pair
-from unmix.counts.counts import Data
+from unmix.counts.data import Data
 from unmix.models.problem import Problem
 from unmix.solvers.extrapolate import Alternate
 from unmix.solvers.halfsteps import EM, Newton

@@ -20,7 +20,7 @@ from unmix.base.types import Factor, Floats
 from unmix.counts.sides import column_sums
 from unmix.models.maps import plsi_to_poisson, poisson_to_plsi
 from unmix.models.problem import Problem, Sparsity, State
-from unmix.solvers.base import Solver
+from unmix.solvers.base import Solver, refuse_unsupported
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +48,9 @@ class Joint(Solver[Expected]):
     """
 
     state_type: ClassVar[type[State]] = Expected
-    takes_priors: ClassVar[bool] = False
 
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> Expected:
-        if not self.takes_priors:
-            refuse_prior(self, problem)
+        refuse_unsupported(self, problem)
         scales = column_sums(F)
         return self._at(problem, (L * scales).astype(L.dtype, copy=False), (F / scales).astype(F.dtype, copy=False))
 
@@ -87,7 +85,9 @@ class PLSA(Joint):
     'max_iter'
     """
 
-    takes_priors: ClassVar[bool] = True
+    @property
+    def supports(self) -> frozenset[str]:
+        return frozenset({"a prior on factors", "a Dirichlet prior on loadings"})
 
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> Expected:
         state = super().start(problem, L, F)
@@ -104,13 +104,6 @@ def _with_row_sums(L: Factor, totals: Floats) -> Factor:
     sums = L.sum(axis=1, dtype=np.float64)
     scale = np.divide(totals, sums, out=np.zeros_like(sums), where=sums > 0)
     return (L * scale[:, None]).astype(L.dtype, copy=False)
-
-
-def refuse_prior(solver: object, problem: Problem) -> None:
-    if not problem.plain:
-        raise ValueError(
-            f"{type(solver).__name__} fits by maximum likelihood only; use em, scd, sn or newton with a prior"
-        )
 
 
 # The PLSI triple X/N ≈ C diag(w) Hᵀ (Zhang et al.), columns of C and H and the weights w each summing to one.
@@ -135,7 +128,7 @@ class _TripleSolver(Solver[Triple]):
     state_type: ClassVar[type[State]] = Triple
 
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> Triple:
-        refuse_prior(self, problem)
+        refuse_unsupported(self, problem)
         return self._at(problem, *poisson_to_plsi(L, F))
 
     def _at(self, problem: Problem, C: Floats, w: Floats, H: Floats) -> Triple:
@@ -227,6 +220,10 @@ class SparseL1(Joint):
     SparseL1()
     """
 
+    @property
+    def supports(self) -> frozenset[str]:
+        return frozenset({"a sparsity penalty"})
+
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> Expected:
         scales = column_sums(F) / (1 + _sparsity(problem).weight)
         return self._at(problem, L * scales, F / column_sums(F))
@@ -256,6 +253,10 @@ class SparseL2(Solver[LeftExpected]):
     """
 
     state_type: ClassVar[type[State]] = LeftExpected
+
+    @property
+    def supports(self) -> frozenset[str]:
+        return frozenset({"a sparsity penalty"})
 
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> LeftExpected:
         norms = _sparsity(problem).norms(F)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from unmix.base.types import Factor, Floats, Record
-from unmix.counts.counts import Data
+from unmix.counts.data import Data
 from unmix.counts.sides import Side, column_sums
 from unmix.models.beliefs import Belief, PointTopics, Prior
 from unmix.models.problem import Problem, State
@@ -217,7 +217,7 @@ class StochasticVI:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StreamedFactors(State):
+class OnlineState(State):
     stream: Stream
 
     def save(self) -> Record:
@@ -225,7 +225,7 @@ class StreamedFactors(State):
 
 
 @dataclass(frozen=True)
-class OnlineEM(Solver[StreamedFactors]):
+class OnlineEM(Solver[OnlineState]):
     """Online maximum likelihood (or the mode under a prior on F): an iteration is one pass in mini-batches.
 
     Parameters
@@ -253,19 +253,23 @@ class OnlineEM(Solver[StreamedFactors]):
     online: Online
     seed: int = field(repr=False)
     start_weight: float = 1.0
-    state_type: ClassVar[type[State]] = StreamedFactors
+    state_type: ClassVar[type[State]] = OnlineState
 
-    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> StreamedFactors:
+    @property
+    def supports(self) -> frozenset[str]:
+        return frozenset({"a prior on factors"})
+
+    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> OnlineState:
         scales = column_sums(F)
         L, F = L * scales, F / scales
         right = topics_prior(problem).belief(F)
         return self.at(problem, L, Stream.beginning(right, column_sums(L), L, F, self.start_weight, self.seed))
 
-    def restore(self, problem: Problem, saved: Record) -> StreamedFactors:
+    def restore(self, problem: Problem, saved: Record) -> OnlineState:
         stream = Stream.restore(topics_prior(problem), saved["stream"])
-        return checked(problem, StreamedFactors(L=saved["L"], F=saved["F"], loss=saved["loss"], stream=stream))
+        return checked(problem, OnlineState(L=saved["L"], F=saved["F"], loss=saved["loss"], stream=stream))
 
-    def step(self, problem: Problem, state: StreamedFactors) -> StreamedFactors:
+    def step(self, problem: Problem, state: OnlineState) -> OnlineState:
         stream, L = state.stream, state.L * column_sums(state.F)
         rng = np.random.default_rng([stream.seed, stream.batches])
         for rows, batch in problem.X.batches(self.online.batch_size, rng):
@@ -280,9 +284,9 @@ class OnlineEM(Solver[StreamedFactors]):
         step = self.online.step_size(stream.batches)
         return stream.absorb(batch.right, n, topics_prior(batch), L, column_sums(L), total / n, step), L
 
-    def at(self, problem: Problem, L: Factor, stream: Stream) -> StreamedFactors:
+    def at(self, problem: Problem, L: Factor, stream: Stream) -> OnlineState:
         L, F = problem.rescale(L, stream.right.parameters.copy())
-        return StreamedFactors(L=L, F=F, loss=problem.loss(L, F), stream=stream)
+        return OnlineState(L=L, F=F, loss=problem.loss(L, F), stream=stream)
 
 
 def topics_prior(problem: Problem) -> PointTopics:

@@ -23,7 +23,7 @@ from unmix.base.memory import reordered
 from unmix.base.types import STATUSES, Record, Status
 from unmix.fit import Fit
 from unmix.models.task import Iterate, Task
-from unmix.solvers.base import Stepper
+from unmix.solvers.base import Stepper, identifier
 
 FEWEST = 20  # iterations, to say what is left; one period of `Extrapolate`
 WINDOW = 1.5  # from t / 1.5 to t, and before that from t / 1.5²
@@ -149,15 +149,10 @@ class Counters:
         return asdict(self) | {"losses": list(self.losses), "remaining_gain": None if np.isnan(left) else left}
 
     @classmethod
-    def restore(cls, saved: Record, rows: Sequence[Record]) -> Counters:
-        """`rows` of the trace stand for losses where those were not kept yet; they differ by a constant."""
-        phase, done = saved["phase"], saved["done"]
-        if "losses" not in saved:
-            values = np.array([row["objective"] for row in rows[-done - 1 :]], dtype=float)
-            losses = tuple((-np.maximum.accumulate(values)).tolist()) if done else ()
-            return cls(phase, done, losses, remaining_gain(losses))
+    def restore(cls, saved: Record) -> Counters:
         left = saved["remaining_gain"]
-        return cls(phase, done, tuple(saved["losses"]), float("nan") if left is None else left)
+        losses = tuple(saved["losses"])
+        return cls(saved["phase"], saved["done"], losses, float("nan") if left is None else left)
 
 
 @dataclass
@@ -213,7 +208,7 @@ class Session:
         rows[-1] |= {name: np.nan if value is None else value for name, value in saved["last_row"].items()}
         self.trace = Trace(rows, time.perf_counter() - rows[-1]["seconds"])
         self.heaviest_first, self.status = bool(saved["heaviest_first"]), saved["status"]
-        self.counters = Counters.restore(saved["counters"], rows)
+        self.counters = Counters.restore(saved["counters"])
         if "random" in saved:
             self.rng.bit_generator.state = saved["random"]
 
@@ -233,7 +228,10 @@ class Session:
                 name: reordered(array, order) if array.shape[-1] == len(order) else array
                 for name, array in posterior.items()
             }
-        saved = {"solver": repr(solver), "session": self.save()} | state.save() if resumable else None
+        saved: Record | None = None
+        if resumable:
+            saved = {"solver": identifier(solver), "session": self.save()} | state.save()
+            saved |= {"loadings": self.task.engine.save(X, set(state.numbers))} if state.numbers else {}
         return Fit(
             L=L,
             F=F,
@@ -277,6 +275,17 @@ class Phase:
     begin: Callable[[Any], Iterate | None] = lambda state: state
     status: Status | None = "max_iter"
     climbs: bool = True
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A whole fit: what is optimised, the phases that run, and what makes the first iterate of the first of them, with a word on
+    what it is. `warm` turns the iterate in which the same solver left another fit into one to begin with; None to do without."""
+
+    task: AnyTask
+    phases: Sequence[Phase]
+    first: Callable[[], tuple[Iterate, str]]
+    warm: Callable[[Any], Iterate | None] = lambda state: state
 
 
 @dataclass(frozen=True)
@@ -489,13 +498,15 @@ def _ask(callbacks: Sequence[Callback], progress: Progress) -> Status | None:
 def restored(solver: Stepper[T, S], task: T, fit: Fit) -> S | None:
     """The iterate in which this solver left this fit of the same data; None if it did not, or if what is left is damaged."""
     saved = fit.state or {}
-    if saved.get("solver") != repr(solver):
+    if saved.get("solver") != identifier(solver):
         return None
     try:
         state = solver.restore(
-            task, {name: value for name, value in saved.items() if name not in ("solver", "session")}
+            task, {name: value for name, value in saved.items() if name not in ("solver", "session", "loadings")}
         )
         check_types(state)
+        if state.numbers:
+            task.engine.restore(task.X, saved["loadings"])
     except DAMAGED:
         return None
     return state

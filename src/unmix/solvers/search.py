@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from unmix.base.types import Factor, Floats, Integers, Pair, Record
-from unmix.counts.counts import Data
+from unmix.counts.data import Data
 from unmix.models.poisson import poisson_to_topics
 from unmix.models.problem import Problem, State
 from unmix.models.task import Iterate, Task

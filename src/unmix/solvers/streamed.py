@@ -13,40 +13,37 @@ no history of them has to be kept.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from unmix.base.types import Factor, Record
-from unmix.counts.shards import Tile
+from unmix.counts.data import Arrays, Part, Visit, Visited, by_tile, joined
 from unmix.counts.sides import FeatureSums, Sides, column_sums
-from unmix.engines.base import Arrays, Visit, Visited
 from unmix.kernels import Workspace
-from unmix.models.priors import Gamma
-from unmix.models.streaming import StreamedProblem, Streaming, by_tile, left_side
-from unmix.solvers.base import HalfStep
-from unmix.solvers.extrapolate import CEILING, CEILING_GROWTH, FIRST, GROWTH, SHRINKAGE, beyond
+from unmix.models.priors import Dirichlet, Gamma
+from unmix.models.problem import Problem, StreamedPoint, left_side
+from unmix.models.task import from_record
+from unmix.solvers.base import FIRST, HalfStep, Momentum, beyond
 from unmix.solvers.halfsteps import Newton
 
 FROM_EVEN = Newton(rounds=5)  # the half-step for loadings that start from even shares
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StreamedState(Streaming):
+class StreamedState(StreamedPoint):
     """F and `number` are of the best pass so far; the next one is made at `ahead`, from the loadings of pass `last`."""
 
     ahead: Factor
     plain: Factor  # the last factors before they moved on
     last: int
     reference: float  # the loss of the last pass
-    beta: float = FIRST
-    proven: float = FIRST
-    ceiling: float = CEILING
+    momentum: Momentum = FIRST
 
     @property
-    def numbers(self) -> set[int]:
-        """Of the passes whose loadings are still needed."""
-        return {self.number, self.last}
+    def numbers(self) -> frozenset[int]:  # type: ignore[override]
+        return frozenset({self.number, self.last})
 
 
 @dataclass(frozen=True)
@@ -55,26 +52,23 @@ class Streamed:
 
     half: HalfStep
     extrapolate: bool = True
+    version: ClassVar[int] = 2
+    supports: ClassVar[frozenset[str]] = frozenset({"shards", "a prior on factors", "a prior on loadings"})
 
-    def start(self, task: StreamedProblem, L: Factor | None, F: Factor) -> StreamedState:
+    def start(self, task: Problem, L: Factor | None, F: Factor) -> StreamedState:
         """Loadings for these factors, from those given or from even shares, and the first step of the factors."""
-        before = None
-        if L is not None:
-            before = -1
-            task.engine.restore(task.X, {str(before): {"L": L}})
-        visit = self._visit(task, FROM_EVEN, even=L is None)
+        visit = LoadingsStep(FROM_EVEN, task.loadings_prior, even=L is None)
+        before = None if L is None else {"L": L}
         sums = task.engine.over(task.X, visit, {"F": F}, before=before, after=0)
         task.engine.keep_only({0})
-        loss, penalty = task.loss(F, sums)
+        loss, penalty = task.loss_from(F, sums)
         new = self._step(task, F, sums)
-        return StreamedState(
-            F=F, number=0, loss=loss, penalty=penalty, task=task, ahead=new, plain=new, last=0, reference=loss
-        )
+        return StreamedState(F=F, number=0, loss=loss, penalty=penalty, ahead=new, plain=new, last=0, reference=loss)
 
-    def step(self, task: StreamedProblem, s: StreamedState) -> StreamedState:
-        number = s.last + 1
-        sums = task.engine.over(task.X, self._visit(task, self.half), {"F": s.ahead}, before=s.last, after=number)
-        loss, penalty = task.loss(s.ahead, sums)
+    def step(self, task: Problem, s: StreamedState) -> StreamedState:
+        number, visit = s.last + 1, LoadingsStep(self.half, task.loadings_prior)
+        sums = task.engine.over(task.X, visit, {"F": s.ahead}, before=s.last, after=number)
+        loss, penalty = task.loss_from(s.ahead, sums)
         new = self._step(task, s.ahead, sums)
         better, accepted = loss < s.loss, loss < s.reference
         # without momentum the loss falls, unless nothing but rounding is left of what could be gained
@@ -82,34 +76,24 @@ class Streamed:
         if better:
             s = replace(s, F=s.ahead, number=number, loss=loss, penalty=penalty)
         s = replace(s, last=number, reference=loss, conclusive=conclusive, note="" if accepted else "rejected")
-        if not self.extrapolate:
-            s = replace(s, ahead=new, plain=new)
-        elif accepted:
-            beta = min(s.ceiling, GROWTH * s.beta)
-            ceiling = min(CEILING, CEILING_GROWTH * s.ceiling)
-            s = replace(s, ahead=beyond(new, s.plain, beta), plain=new, beta=beta, proven=s.beta, ceiling=ceiling)
-        else:
-            s = replace(s, ahead=new, plain=new, beta=SHRINKAGE * s.beta, ceiling=s.proven)
-        task.engine.keep_only(s.numbers)
+        ahead = new
+        if self.extrapolate:
+            s = replace(s, momentum=s.momentum.accepted() if accepted else s.momentum.rejected())
+            ahead = beyond(new, s.plain, s.momentum.beta) if accepted else new
+        s = replace(s, ahead=ahead, plain=new)
+        task.engine.keep_only(set(s.numbers))
         return s
 
-    def restore(self, task: StreamedProblem, saved: Record) -> StreamedState:
-        (_, m), K = task.X.shape, task.n_topics
-        names = {field.name for field in fields(StreamedState)}
-        state = StreamedState(task=task, **{name: value for name, value in saved.items() if name in names})
+    def restore(self, task: Problem, saved: Record) -> StreamedState:
+        state = from_record(StreamedState, saved)
         for name in ("F", "ahead", "plain"):
-            if getattr(state, name).shape != (m, K):
-                raise ValueError(f"{name} has shape {getattr(state, name).shape}")
-        task.engine.restore(task.X, saved["loadings"])
+            if (shape := getattr(state, name).shape) != (task.X.shape[1], task.n_topics):
+                raise ValueError(f"{name} has shape {shape}")
         return state
 
-    def _step(self, task: StreamedProblem, F: Factor, sums: Arrays) -> Factor:
-        shape, rate = task.factor_prior
+    def _step(self, task: Problem, F: Factor, sums: Arrays) -> Factor:
+        shape, rate = (None, 0.0) if task.prior is None else task.prior.broadcast(*F.shape)
         return FeatureSums(sums["B"], sums["H"]).step(F, sums["v"] + rate, task.X.feature_totals, shape)
-
-    @staticmethod
-    def _visit(task: StreamedProblem, half: HalfStep, even: bool = False) -> LoadingsStep:
-        return LoadingsStep(half, task.loadings_prior, even)
 
 
 @dataclass(frozen=True)
@@ -118,10 +102,10 @@ class LoadingsStep(Visit):
     what they say of the factors."""
 
     half: HalfStep
-    prior: Gamma | None
+    prior: Gamma | Dirichlet | None
     even: bool = False
 
-    def __call__(self, tiles: Iterable[Tile], shared: Arrays, before: Arrays) -> Visited:
+    def __call__(self, tiles: Iterable[Part], shared: Arrays, before: Arrays) -> Visited:
         F = shared["F"]
         m, K = F.shape
         sums, v, xlog, penalty, loadings = FeatureSums.zeros(m, K), np.zeros(K), 0.0, 0.0, []
@@ -142,4 +126,4 @@ class LoadingsStep(Visit):
             penalty += self.prior.penalty(L) if self.prior is not None else 0.0
             loadings.append(L)
         added: Arrays = {"B": sums.numerators, "H": sums.curvature, "v": v, "xlog_penalty": np.array([xlog, penalty])}
-        return Visited({"L": np.concatenate(loadings)}, added)
+        return Visited({"L": joined(loadings)}, added)

@@ -10,19 +10,30 @@ more block. `ExtrapolatedVI` is the same with momentum.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
-from unmix.base.types import Floats, Record
+import numpy as np
+
+from unmix.base.types import Factor, Floats, Record
+from unmix.counts.data import Arrays, Data
 from unmix.counts.sides import FeatureSums
-from unmix.engines.base import Arrays
 from unmix.models.beliefs import Belief, further
-from unmix.models.problem import bound_scales
-from unmix.models.streaming import Infer, StreamedBeliefs, StreamedInference
-from unmix.models.variational import Beliefs, Inference, Variational, restore
+from unmix.models.task import from_record, to_record
+from unmix.models.variational import (
+    Beliefs,
+    Infer,
+    Inference,
+    StreamedBelief,
+    StreamedBeliefs,
+    Variational,
+    restore,
+    rowless,
+)
+from unmix.solvers.base import Momentum
 
 B = TypeVar("B", bound=Beliefs)
 
-FIRST, CEILING, GROWTH, SHRINKAGE = 0.8, 0.99, 1.05, 0.75  # of β, by which `ExtrapolatedVI` moves on
+GENTLE = Momentum(0.8, moving=False)
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,9 @@ class CAVI:
     tolerance: float = 1e-4
     learn_prior: bool = False
 
+    def for_data(self, X: Data) -> Any:
+        return self if X.in_memory else StreamedVI(self.inner, self.tolerance, False, self.learn_prior)
+
     def start(self, task: Inference, left: Belief, right: Belief) -> Beliefs:
         return self._at(task, task.model, left, right)
 
@@ -93,18 +107,17 @@ class CAVI:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Extrapolated(Beliefs):
+class ExtrapolatedBeliefs(Beliefs):
     """q(L) and q(F) that were extrapolated, and the plain ones before that; `plain_steps` without momentum come next."""
 
     last_left: Belief
     last_right: Belief
-    beta: float = FIRST
+    momentum: Momentum = GENTLE
     plain_steps: int = 0
 
     def save(self) -> Record:
-        last = {"L": self.last_left.parameters, "L_rate": self.last_left.rates}
-        last |= {"F": self.last_right.parameters, "F_rate": self.last_right.rates}
-        return super().save() | {"last": last, "beta": self.beta, "plain_steps": self.plain_steps}
+        last = self.model.arrays(self.last_left, self.last_right)
+        return super().save() | {"last": last, "momentum": to_record(self.momentum), "plain_steps": self.plain_steps}
 
 
 @dataclass(frozen=True)
@@ -123,6 +136,8 @@ class ExtrapolatedVI:
         A row ends its inner iterations once it changes by less than this part of its sum.
     settling : int, default=0
         The first so many steps are without momentum.
+    learn_prior : bool, default=False
+        Whether the prior of the rows is fitted too.
 
     See Also
     --------
@@ -145,30 +160,37 @@ class ExtrapolatedVI:
     inner: int = 0
     tolerance: float = 1e-4
     settling: int = field(default=0, repr=False)
+    learn_prior: bool = False
 
-    def start(self, task: Inference, left: Belief, right: Belief) -> Extrapolated:
+    def for_data(self, X: Data) -> Any:
+        """In memory a prior is learned without momentum, which is `CAVI`."""
+        if not X.in_memory:
+            return StreamedVI(self.inner, self.tolerance, True, self.learn_prior)
+        return CAVI(self.inner, self.tolerance, True) if self.learn_prior else self
+
+    def start(self, task: Inference, left: Belief, right: Belief) -> ExtrapolatedBeliefs:
         return replace(self._at(task, left, right, left, right), plain_steps=self.settling)
 
-    def restore(self, task: Inference, saved: Record) -> Extrapolated:
-        model, left, right = restored_beliefs(task, saved)
-        last = saved["last"]
-        last_left = model.left.belief(last["L"], last["L_rate"])
-        last_right = model.right.belief(last["F"], last["F_rate"])
-        state = self._at(task, left, right, last_left, last_right)
-        return check_loss(replace(state, beta=saved["beta"], plain_steps=saved["plain_steps"]), saved)
+    def restore(self, task: Inference, saved: Record) -> ExtrapolatedBeliefs:
+        _, left, right = restored_beliefs(task, saved)
+        state = self._at(task, left, right, *restored_beliefs(task, saved["last"])[1:])
+        momentum = from_record(Momentum, saved["momentum"])
+        return check_loss(replace(state, momentum=momentum, plain_steps=saved["plain_steps"]), saved)
 
-    def step(self, task: Inference, s: Extrapolated) -> Extrapolated:
+    def step(self, task: Inference, s: ExtrapolatedBeliefs) -> ExtrapolatedBeliefs:
         if s.plain_steps == 0:
-            new = self._advance(task, s, s.beta)
+            new = self._advance(task, s, s.momentum.beta)
             if new.loss > s.loss:
-                return replace(s, beta=SHRINKAGE * s.beta, plain_steps=1, conclusive=False, note="rejected")
-            return replace(new, beta=min(CEILING, GROWTH * s.beta))
+                return replace(s, momentum=s.momentum.rejected(), plain_steps=1, conclusive=False, note="rejected")
+            return replace(new, momentum=s.momentum.accepted())
         new = self._advance(task, s)
         if new.loss > s.loss:
             new = self._advance(task, s, safe=True)
-        return replace(new, beta=s.beta, plain_steps=s.plain_steps - 1)
+        return replace(new, momentum=s.momentum, plain_steps=s.plain_steps - 1)
 
-    def _advance(self, task: Inference, s: Extrapolated, beta: float = 0.0, safe: bool = False) -> Extrapolated:
+    def _advance(
+        self, task: Inference, s: ExtrapolatedBeliefs, beta: float = 0.0, safe: bool = False
+    ) -> ExtrapolatedBeliefs:
         """What the numerators at hand make of the beliefs, or, of q(F), the prior with a longer step if it need not be `safe`;
         moved on by β."""
         model, left = task.model, s.left
@@ -189,13 +211,15 @@ class ExtrapolatedVI:
             new_left = model.left.beyond(left, s.last_left, beta) if beta else left
         return self._at(task, new_left, new_right, left, right)
 
-    def _at(self, task: Inference, left: Belief, right: Belief, last_left: Belief, last_right: Belief) -> Extrapolated:
+    def _at(
+        self, task: Inference, left: Belief, right: Belief, last_left: Belief, last_right: Belief
+    ) -> ExtrapolatedBeliefs:
         A = None
         if self.inner:
             B, xlog = task.sides.right.numerators(right.geometric, left.geometric)
         else:
             A, B, xlog = task.sides.both_numerators(left.geometric, right.geometric)
-        return Extrapolated(
+        return ExtrapolatedBeliefs(
             model=task.model,
             left=left,
             right=right,
@@ -220,12 +244,14 @@ def infer(
     return model.left.infer(task.sides.left, right, start, totals, steps=steps, tolerance=tolerance)
 
 
-def restored_beliefs(task: Inference, saved: Record, learned: bool = False) -> tuple[Variational, Belief, Belief]:
+def restored_beliefs(
+    task: Inference, saved: Record, learned: bool = False, rows: int | None = None
+) -> tuple[Variational, Belief, Belief]:
     """The model and the beliefs of a saved iterate, which must be those of the task's priors; if those of L were learned, of
-    their kind."""
+    their kind. `rows` is how many of q(L) are saved, by default all."""
     model, left, right = restore(task.model.kinds, saved)
     (n, m), K = task.X.shape, left.parameters.shape[1]
-    if left.parameters.shape != (n, K) or right.parameters.shape != (m, K):
+    if left.parameters.shape != (n if rows is None else rows, K) or right.parameters.shape != (m, K):
         raise ValueError(f"L has shape {left.parameters.shape} and F {right.parameters.shape}")
     if not (task.model.right.matches(model.right) and task.model.left.matches(model.left, values=not learned)):
         raise ValueError("the priors are others")
@@ -251,28 +277,24 @@ Stride = Literal["momentum", "long", "safe"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StreamedVIState(StreamedBeliefs):
-    """The best pass so far; the next one is made at `ahead`, from the loadings of pass `last` and their rates; `stride` is the
-    kind of step that led there."""
+    """The next pass is made at `next`, from the loadings of its pass and their rates; `stride` is the kind of step that led
+    there, `plain` is q(F) before it moved on."""
 
-    ahead: Belief
-    next_model: Variational
+    next: StreamedBelief
     plain: Belief
-    last: int
-    last_rates: Floats
-    reference: float
-    beta: float = FIRST
+    reference: float  # the loss of the last pass
+    momentum: Momentum = GENTLE
     stride: Stride = "long"
 
     @property
-    def numbers(self) -> set[int]:
-        return {self.number, self.last}
+    def numbers(self) -> frozenset[int]:  # type: ignore[override]
+        return frozenset({self.best.number, self.next.number})
 
-    def plain_values(self) -> Record:
-        beliefs = {name: vars(self)[name] for name in ("ahead", "plain")}
-        arrays = {name: {"F": q.parameters, "F_rate": q.rates} for name, q in beliefs.items()}
-        prior = {"next_prior": self.next_model.left.shape} if self.task.learns_prior else {}  # type: ignore[attr-defined]
-        more = {"last": self.last, "last_rates": self.last_rates, "reference": self.reference, "beta": self.beta}
-        return super().plain_values() | arrays | prior | more | {"stride": self.stride}
+    def save(self) -> Record:
+        plain = self.best.model.arrays(self.best.left, self.plain)
+        beliefs = {"best": self.best.save(), "next": self.next.save(), "plain": plain}
+        rest = {"reference": self.reference, "momentum": to_record(self.momentum), "stride": self.stride}
+        return {"loss": self.loss} | beliefs | rest
 
 
 @dataclass(frozen=True)
@@ -282,84 +304,74 @@ class StreamedVI:
     inner: int
     tolerance: float = 1e-4
     extrapolate: bool = True
+    learn_prior: bool = False
+    version: ClassVar[int] = 2
+    supports: ClassVar[frozenset[str]] = frozenset({"shards"})
 
-    def start(self, task: StreamedInference, right: Belief) -> StreamedVIState:
-        model, rates = task.model, task.model.left.shape_and_rates(right.sums)[1]
-        visit = Infer(model, FIRST_STEPS, self.tolerance, task.learns_prior, first=True)
+    def start(self, task: Inference, L: Factor | None, F: Factor) -> StreamedVIState:
+        """From topics F, whose columns sum to one; loadings follow from them."""
+        model, right = task.model, first_belief(task, F)
+        left, visit = self._rowless(model, right), self._visit(model, FIRST_STEPS, first=True)
         sums = task.engine.over(task.X, visit, {"F": right.parameters, "F_rate": right.rates}, after=0)
-        loss, stride = task.loss(right, sums), self._first_stride()
-        new, next_model, last_rates = self._next(task, model, right, sums, rates, stride)
+        loss, stride = self._loss(task, model, right, sums), self._first_stride()
+        best = StreamedBelief(model, left, right, 0)
+        following = self._next(task, best, sums, stride)
         return StreamedVIState(
-            model=model,
-            right=right,
-            rates=rates,
-            number=0,
-            loss=loss,
-            task=task,
-            ahead=new,
-            plain=new,
-            next_model=next_model,
-            last=0,
-            last_rates=last_rates,
-            reference=loss,
-            stride=stride,
+            loss=loss, best=best, next=following, plain=following.right, reference=loss, stride=stride
         )
 
-    def step(self, task: StreamedInference, s: StreamedVIState) -> StreamedVIState:
-        number, at, model = s.last + 1, s.ahead, s.next_model
-        visit = Infer(model, self.inner, self.tolerance, task.learns_prior)
-        shared = {"F": at.parameters, "F_rate": at.rates, "rates": s.last_rates}
-        sums = task.engine.over(task.X, visit, shared, before=s.last, after=number)
-        loss, rates = task.loss(at, sums), model.left.shape_and_rates(at.sums)[1]
+    def step(self, task: Inference, s: StreamedVIState) -> StreamedVIState:
+        model, right, number = s.next.model, s.next.right, s.next.number + 1
+        shared = {"F": right.parameters, "F_rate": right.rates, "rates": s.next.left.rates}
+        visit = self._visit(model, self.inner)
+        sums = task.engine.over(task.X, visit, shared, before=s.next.number, after=number)
+        loss = self._loss(task, model, right, sums)
         better, accepted = loss < s.loss, loss <= s.reference
+        at = StreamedBelief(model, self._rowless(model, right), right, number)
         if better:
-            s = replace(s, model=model, right=at, rates=rates, number=number, loss=loss)
-        beta = min(CEILING, GROWTH * s.beta) if accepted else SHRINKAGE * s.beta
+            s = replace(s, best=at, loss=loss)
+        moved = s.momentum.accepted() if accepted else s.momentum.rejected()
         stride = self._stride(s.stride, accepted)
-        new, next_model, last_rates = self._next(task, model, at, sums, rates, stride)
-        ahead = model.right.beyond(new, s.plain, beta) if stride == "momentum" else new
+        new = self._next(task, at, sums, stride)
+        ahead = model.right.beyond(new.right, s.plain, moved.beta) if stride == "momentum" else new.right
         s = replace(
             s,
-            ahead=ahead,
-            plain=new,
-            next_model=next_model,
-            last=number,
-            last_rates=last_rates,
+            next=replace(new, right=ahead),
+            plain=new.right,
             reference=loss,
-            beta=beta if s.stride == "momentum" else s.beta,
+            momentum=moved if s.stride == "momentum" else s.momentum,
             stride=stride,
             conclusive=better,
             note="" if accepted else "rejected",
         )
-        task.engine.keep_only(s.numbers)
+        task.engine.keep_only(set(s.numbers))
         return s
 
-    def restore(self, task: StreamedInference, saved: Record) -> StreamedVIState:
-        right = task.model.right
-        if saved["F"].shape[0] != task.X.shape[1]:
-            raise ValueError(f"F has shape {saved['F'].shape}")
-
-        def belief(arrays: Record) -> Belief:
-            return right.belief(arrays["F"], arrays["F_rate"])
-
-        def model(name: str) -> Variational:
-            left = task.model.left
-            return replace(task.model, left=replace(left, shape=saved[name])) if task.learns_prior else task.model  # type: ignore[type-var]
-
-        task.engine.restore(task.X, saved["loadings"])
-        plain = {
-            name: saved[name]
-            for name in ("loss", "number", "rates", "last", "last_rates", "reference", "beta", "stride")
-        }
-        return StreamedVIState(
-            task=task,
-            model=model("L_prior"),
-            next_model=model("next_prior"),
-            right=belief(saved),
-            ahead=belief(saved["ahead"]),
-            plain=belief(saved["plain"]),
-            **plain,
+    def restore(self, task: Inference, saved: Record) -> StreamedVIState:
+        best, following = (
+            StreamedBelief(*restored_beliefs(task, saved[name], self.learn_prior, rows=0), saved[name]["number"])
+            for name in ("best", "next")
         )
+        return StreamedVIState(
+            loss=saved["loss"],
+            best=best,
+            next=following,
+            plain=restored_beliefs(task, saved["plain"], self.learn_prior, rows=0)[2],
+            reference=saved["reference"],
+            momentum=from_record(Momentum, saved["momentum"]),
+            stride=saved["stride"],
+        )
+
+    def _visit(self, model: Variational, steps: int, first: bool = False) -> Infer:
+        return Infer(model, steps, self.tolerance, self.learn_prior, first)
+
+    @staticmethod
+    def _rowless(model: Variational, right: Belief) -> Belief:
+        return rowless(model.left.shape_and_rates(right.sums)[1])
+
+    @staticmethod
+    def _loss(task: Inference, model: Variational, right: Belief, sums: Arrays) -> float:
+        return -model.elbo(task.X, right, sums["terms"], sums["v"])
 
     def _first_stride(self) -> Stride:
         return "long" if self.extrapolate else "safe"
@@ -370,20 +382,23 @@ class StreamedVI:
             return "safe"
         return "long" if last == "safe" or not accepted else "momentum"
 
-    @staticmethod
-    def _next(
-        task: StreamedInference, model: Variational, at: Belief, sums: Arrays, rates: Floats, stride: Stride
-    ) -> tuple[Belief, Variational, Floats]:
+    def _next(self, task: Inference, at: StreamedBelief, sums: Arrays, stride: Stride) -> StreamedBelief:
         """q(F), the model with the prior it has learned, and the rates of q(L) once both are scaled best."""
-        n, m = task.X.shape
-        if task.learns_prior:
+        model, n = at.model, task.X.shape[0]
+        if self.learn_prior:
             model = replace(model, left=model.left.learned(n, sums["statistics"]))
         if model.right.regressed and stride != "safe":
-            right = model.right.stepped(FeatureSums(sums["B"], sums["H"]), at, task.X.feature_totals)
+            right = model.right.stepped(FeatureSums(sums["B"], sums["H"]), at.right, task.X.feature_totals)
         else:
-            right = model.right.update(at.geometric * sums["B"], sums["v"])
-        on_L, on_F = model.left.scale_terms(), model.right.scale_terms()
-        if on_L is None or on_F is None:
-            return right, model, rates
-        z = bound_scales(on_L, on_F, n, m, sums["v"], right.sums)
-        return model.right.belief(right.parameters, right.rates / z), model, rates * z
+            right = model.right.update(at.right.geometric * sums["B"], sums["v"])
+        left, right, _ = model.rescaled(at.left, right, n, sums["v"])
+        return StreamedBelief(model, rowless(left.rates), right, at.number)
+
+
+def first_belief(task: Inference, F: Factor) -> Belief:
+    """q(F) to begin with at topics F, whose columns sum to one: as if all counts were spread over them evenly."""
+    prior, K, (n, m) = task.model.right, F.shape[1], task.X.shape
+    counts = np.full(K, task.X.total / K)
+    if prior.own_scale:
+        return prior.update(F * counts, np.sqrt(counts * (n / m)))
+    return prior.start(F.astype(np.float64, copy=False), counts, np.ones(K))

@@ -1,0 +1,410 @@
+"""Data of any size: what may be asked of it, visits to its parts, and how the sums of visits are added up.
+
+A visit is a pure function of the counts of a part, of what all visits of a pass share, and of what the visit before left for this
+part. It leaves arrays for the next one, and returns sums. Sums are added in a tree whose shape follows from the number of parts
+alone, so they are the same to the last bit on every engine, in whatever order the visits are made. Counts in memory are one part
+(`Memory`); shards have one part per shard, and the engines of `unmix.engines` visit them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from unmix.base.memory import room
+from unmix.base.types import CSR, Factor, Floats, Integers, Names, Record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from unmix.counts.counts import Counts
+    from unmix.counts.sides import Sides
+
+F = TypeVar("F", bound=np.floating[Any])
+Arrays = dict[str, NDArray[Any]]
+Before = int | Arrays | None  # a pass, or arrays with one row per sample
+
+BRANCHES = 8  # of the tree of sums
+LARGEST = "largest_"  # sums whose name begins so are maxima
+
+
+class Data(Protocol):
+    """What models, solvers and estimators may ask of data. `Counts` are data in memory, `Shards` are data of any size."""
+
+    text: Record | None  # how words were counted, if these are counts of words
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether `sides`, `sample_totals` and `batches` are at hand; if not, all goes through `parts` and `engine`."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    @property
+    def nnz(self) -> int: ...
+    @property
+    def total(self) -> float: ...
+    @property
+    def feature_totals(self) -> Floats: ...
+    @property
+    def log_factorials(self) -> float: ...
+    @property
+    def fractional(self) -> float: ...
+    @property
+    def facts(self) -> Record: ...
+    @property
+    def samples(self) -> Names | None: ...
+    @property
+    def features(self) -> Names | None: ...
+    @property
+    def metadata(self) -> pd.DataFrame | None: ...
+    @property
+    def sample(self) -> Counts:
+        """The samples that a fit starts from, in memory."""
+        ...
+
+    def parts(self) -> Iterator[Counts]:
+        """All samples in order, as much at a time as fits into memory."""
+        ...
+
+    def engine(self, n_topics: int) -> Engine:
+        """What visits the parts, and keeps what visits leave; an error if it could not do a fit of this size."""
+        ...
+
+    def take(self, rows: Integers) -> Counts: ...
+
+    # In memory alone
+
+    @property
+    def sample_totals(self) -> Floats: ...
+    def sides(self) -> Sides: ...
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Integers, Counts]]: ...
+    def matvec(self, v: Floats) -> Floats: ...
+    def rmatvec(self, v: Floats) -> Floats: ...
+
+
+def is_data(X: Any) -> TypeGuard[Data]:
+    """Whether it is `Counts`, `Shards` or another kind of data, and not something to make `Counts` of."""
+    return hasattr(type(X), "in_memory")
+
+
+class Part(Protocol):
+    """A part of the samples, or a tile of it, as `Sides` and visits take it."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    @property
+    def rows(self) -> CSR: ...
+    @property
+    def transposed(self) -> CSR: ...
+    @property
+    def column_order(self) -> NDArray[np.int64]: ...
+    @property
+    def sample_totals(self) -> Floats: ...
+
+
+class Visited(NamedTuple):
+    """What a visit leaves for the next one of this shard, and its sums.
+
+    Parameters
+    ----------
+    left : dict of str to array
+        For the next visit.
+    sums : dict of str to array
+        To be added up over all shards; those whose name begins with "largest_" are maxima.
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> um.engines.Visited(left={}, sums={"counts": np.array([3.0])}).sums
+    {'counts': array([3.])}
+    """
+
+    left: Arrays
+    sums: Arrays
+
+
+class Visit(ABC):
+    """What is done with a shard. Subclasses are frozen dataclasses of plain values, fit to be sent to another process.
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> class Count(um.engines.Visit):
+    ...     def __call__(self, tiles, shared, before):
+    ...         return um.engines.Visited({}, {"nonzeros": np.array([sum(len(tile.rows.data) for tile in tiles)])})
+    >>> um.engines.Local().over(um.Shards.of(um.Counts([[1, 0, 2], [0, 3, 0]])), Count(), {})
+    {'nonzeros': array([3])}
+    """
+
+    @abstractmethod
+    def __call__(self, tiles: Iterable[Part], shared: Arrays, before: Arrays) -> Visited:
+        """Visit a shard.
+
+        Parameters
+        ----------
+        tiles : iterable of Part
+            The samples of the part, some thousand at a time.
+        shared : dict of str to array
+            What all visits of this pass share.
+        before : dict of str to array
+            What the visit before left for this shard.
+
+        Returns
+        -------
+        Visited
+            What it leaves, and its sums.
+        """
+
+
+class Engine(Protocol):
+    """Who makes visits, and keeps what they leave: under a number a pass, until it is let go.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> with um.engines.Local(memory="1GB") as engine:
+    ...     engine.require(um.Shards.of(um.Counts([[1, 0, 2], [0, 3, 0]])), n_topics=2)
+    """
+
+    def require(self, X: Data, n_topics: int) -> None:
+        """Raises if a fit of these shards could not end well here.
+
+        Parameters
+        ----------
+        X : Shards
+            The data.
+        n_topics : int
+            Number of topics.
+
+        Raises
+        ------
+        ValueError
+            That says what is missing.
+        """
+        ...
+
+    def over(self, X: Data, visit: Visit, shared: Arrays, *, before: Before = None, after: int | None = None) -> Arrays:
+        """The sums of a visit to every shard.
+
+        Parameters
+        ----------
+        X : Shards
+            The data.
+        visit : Visit
+            What is done with each.
+        shared : dict of str to array
+            What all visits share.
+        before : int or dict of str to array, default=None
+            The pass whose leavings each visit is given, or arrays with one row per sample; None for none.
+        after : int, default=None
+            The number under which what it leaves is kept; None to let it go.
+
+        Returns
+        -------
+        dict of str to array
+            Added up in a fixed order, so that they are the same to the last bit on every engine.
+        """
+        ...
+
+    def left(self, X: Data, number: int) -> Iterator[Arrays]:
+        """What a pass left, shard by shard.
+
+        Parameters
+        ----------
+        X : Shards
+            The data.
+        number : int
+            Of the pass.
+
+        Yields
+        ------
+        dict of str to array
+            One a shard, in their order.
+        """
+        ...
+
+    def keep_only(self, numbers: set[int]) -> None:
+        """Let go of what all other passes left.
+
+        Parameters
+        ----------
+        numbers : set of int
+            The passes to keep.
+        """
+        ...
+
+    def save(self, X: Data, numbers: set[int]) -> Record:
+        """Arrays and plain values from which `restore` has these passes again.
+
+        Parameters
+        ----------
+        X : Shards
+            The data.
+        numbers : set of int
+            The passes.
+
+        Returns
+        -------
+        dict
+            What a file of a fit can keep.
+        """
+        ...
+
+    def restore(self, X: Data, saved: Record) -> None:
+        """Have the passes again that `save` was asked for.
+
+        Parameters
+        ----------
+        X : Shards
+            The data.
+        saved : dict
+            What `save` gave.
+        """
+        ...
+
+
+def added(one: Arrays, two: Arrays) -> Arrays:
+    """In place of the first."""
+    for name, value in two.items():
+        if name.startswith(LARGEST):
+            np.maximum(one[name], value, out=one[name])
+        else:
+            one[name] += value
+    return one
+
+
+class Tree:
+    """Sums of eight neighbours added from left to right, then of eight of those, and so on."""
+
+    def __init__(self) -> None:
+        self.levels: list[tuple[int, Arrays | None]] = []
+
+    def add(self, sums: Arrays, level: int = 0) -> None:
+        while True:
+            while level >= len(self.levels):
+                self.levels.append((0, None))
+            count, so_far = self.levels[level]
+            sums = sums if so_far is None else added(so_far, sums)
+            if count + 1 < BRANCHES:
+                self.levels[level] = count + 1, sums
+                return
+            self.levels[level] = 0, None
+            level += 1
+
+    def total(self) -> Arrays:
+        """Of all, what is left on low levels being carried up."""
+        carried: Arrays | None = None
+        for _, so_far in self.levels:
+            if so_far is not None:
+                carried = so_far if carried is None else added(so_far, carried)
+        if carried is None:
+            raise ValueError("there is nothing to add up")
+        return carried
+
+
+def tree(parts: Iterable[Arrays]) -> Arrays:
+    sums = Tree()
+    for part in parts:
+        sums.add(part)
+    return sums.total()
+
+
+class Memory:
+    """An engine for counts in memory, which are one part."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Arrays] = {}
+
+    def require(self, X: Data, n_topics: int) -> None:
+        pass
+
+    def over(self, X: Data, visit: Visit, shared: Arrays, *, before: Before = None, after: int | None = None) -> Arrays:
+        given = self._kept[before] if isinstance(before, int) else before or {}
+        left, sums = visit(X.parts(), shared, given)
+        if after is not None:
+            self._kept[after] = left
+        return sums
+
+    def left(self, X: Data, number: int) -> Iterator[Arrays]:
+        yield self._kept[number]
+
+    def keep_only(self, numbers: set[int]) -> None:
+        self._kept = {number: left for number, left in self._kept.items() if number in numbers}
+
+    def save(self, X: Data, numbers: set[int]) -> Record:
+        return {str(number): self._kept[number] for number in sorted(numbers)}
+
+    def restore(self, X: Data, saved: Record) -> None:
+        self._kept |= {int(number): arrays for number, arrays in saved.items()}
+
+
+def gathered(engine: Engine, X: Data, before: int | Arrays, columns: int, dtype: DTypeLike = np.float64) -> Factor:
+    """The array "L" that a pass left, for all samples: in memory, or beyond some size in a file."""
+    if not isinstance(before, int):
+        return before["L"]
+    rows, first = room((X.shape[0], columns), dtype), 0
+    for left in engine.left(X, before):
+        rows[first : first + len(left["L"])] = left["L"]
+        first += len(left["L"])
+    return rows
+
+
+def joined(rows: list[NDArray[F]]) -> NDArray[F]:
+    """One below the other."""
+    return rows[0] if len(rows) == 1 else np.concatenate(rows)
+
+
+def by_tile(tiles: Iterable[Part], before: Arrays) -> Iterator[tuple[Part, Factor]]:
+    """Tiles of a part, each with its rows of the array "L"."""
+    at = 0
+    for tile in tiles:
+        yield tile, before["L"][at : at + tile.shape[0]]
+        at += tile.shape[0]
+
+
+# The engine for shards changes where and how long a fit runs and never its result, so it is chosen once, around all that follows,
+# like the number of threads.
+
+_chosen: ContextVar[Engine | None] = ContextVar("engine", default=None)
+
+
+def chosen_engine() -> Engine:
+    """The engine of the innermost `with`, or a new one of this machine."""
+    chosen = _chosen.get()
+    made: Engine = import_module("unmix.engines.local").Local() if chosen is None else chosen
+    return made
+
+
+@contextmanager
+def use_engine(chosen: Engine) -> Iterator[Engine]:
+    """Fits of shards within its `with` use this engine; `with engine:` says the same of those here.
+
+    Parameters
+    ----------
+    chosen : Engine
+        Who goes over shards.
+
+    Yields
+    ------
+    Engine
+        The same.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> with um.engines.use_engine(um.engines.Local(memory="1GB")):
+    ...     model = um.PoissonNMF(2, max_iter=3, tol=0, random_state=0).fit(um.Shards.of(um.Counts([[1, 0, 2], [0, 3, 0]])))
+    """
+    token = _chosen.set(chosen)
+    try:
+        yield chosen
+    finally:
+        _chosen.reset(token)
