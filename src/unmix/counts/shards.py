@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unmix import kernels
 from unmix.base.types import CSR, Floats, Integers, Names, Record, as_names, with_unique_columns
-from unmix.counts.counts import Counts, amount
+from unmix.counts.counts import Counts, CountsLike, amount
 from unmix.counts.data import Engine, chosen_engine
 from unmix.counts.shard_files import file_name, read_soon
 from unmix.counts.stores import InMemory, OnDisk, Store, as_scipy, checksum, doubles, read_manifest
@@ -116,13 +116,13 @@ class Shards:
         self.features = store.features
 
     @classmethod
-    def of(cls, counts: Counts, sample: int | None = None, sample_by: ArrayLike | None = None) -> Shards:
+    def of(cls, counts: CountsLike, sample: int | None = None, sample_by: ArrayLike | None = None) -> Shards:
         """The same in memory.
 
         Parameters
         ----------
-        counts : Counts
-            All of them.
+        counts : Counts or array-like
+            All of them: anything that `Counts` takes.
         sample : int, default=None
             How many samples a fit shall start from, as in `unmix.shard`.
         sample_by : array-like, default=None
@@ -138,7 +138,7 @@ class Shards:
         >>> Shards.of(Counts([[1, 0, 2], [0, 3, 0]])).shape
         (2, 3)
         """
-        shards = object.__new__(cls)
+        counts, shards = counts if isinstance(counts, Counts) else Counts(counts), object.__new__(cls)
         shards.folder, shards.shape, shards.features, shards.text = None, counts.shape, counts.features, counts.text
         first = min(TILE, counts.shape[0])
         shards.rows_per_shard = rows_per_shard(first, int(counts.rows.indptr[first]))

@@ -153,9 +153,10 @@ class AllocationModel(PosteriorEstimator):
     callbacks: Sequence[Callback] = ()
 
     def _plan(self, X: Data, rng: np.random.Generator) -> Plan:
-        task, phases = AllocationTask(X, self._model(X)), self._phases()  # type: ignore[arg-type]
+        phases = self._phases()
         solver: Any = phases[0].solver
-        refuse_unsupported(solver, task, type(self).__name__)
+        refuse_unsupported(solver, X, who=type(self).__name__)
+        task = AllocationTask(X.sample, self._model(X))
         self._check_data(task.X, task.model)
 
         def warm(state: Any) -> Any:

@@ -38,14 +38,15 @@ from unmix.counts.shards import Shards
 from unmix.fit import Fit
 from unmix.models.matching import match_to_first
 from unmix.models.poisson import check_factors
+from unmix.models.problem import Problem
 from unmix.models.task import Iterate
+from unmix.models.variational import Inference
 from unmix.registry import STARTS
 from unmix.solvers import ProgressBar
 from unmix.solvers.base import refuse_unsupported
 from unmix.solvers.online import Online, Stream
 from unmix.solvers.run import (
     REMEDY,
-    AnyTask,
     Callback,
     Counters,
     Phase,
@@ -443,10 +444,10 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         session.counters = Counters(plan.phases[0].name)
         return state
 
-    def _streamed_plan(self, task: AnyTask, solver: Any, rng: np.random.Generator) -> Plan:
+    def _streamed_plan(self, task: Problem | Inference, solver: Any, rng: np.random.Generator) -> Plan:
         """The fit of data that are not in memory: one phase, from a fit of their sample."""
-        refuse_unsupported(solver, task, type(self).__name__)
         X = task.X
+        refuse_unsupported(solver, X, task.needs, type(self).__name__)
         task.engine  # noqa: B018 - which says now if it cannot do it
 
         def first() -> tuple[Iterate, str]:

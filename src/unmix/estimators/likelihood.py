@@ -247,7 +247,7 @@ class LikelihoodEstimator(CountsEstimator):
             solver = OnlineEM(self.online, int(rng.integers(2**31)), start_weight(self.init))
         if not X.in_memory:
             return self._streamed_plan(problem, solver, rng)
-        refuse_unsupported(solver, problem, type(self).__name__)
+        refuse_unsupported(solver, X, problem.needs, type(self).__name__)
         prefit = 0 if isinstance(self.init, Fit) else self._prefit()
 
         def start(L: Factor, F: Factor) -> Any:

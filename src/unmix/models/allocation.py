@@ -195,10 +195,6 @@ class AllocationTask:
     X: Counts
     model: Allocation
 
-    @property
-    def needs(self) -> list[str]:
-        return []
-
     @cached_property
     def engine(self) -> Engine:
         return self.X.engine(self.model.n_topics)

@@ -73,11 +73,6 @@ class Task(Protocol[S_contra]):
         ...
 
     @property
-    def needs(self) -> list[str]:
-        """What a solver must support, in the words of `solvers.base.NEEDS`."""
-        ...
-
-    @property
     def engine(self) -> Engine:
         """What visits the parts of the data."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -32,10 +33,10 @@ NEEDS = {
 LIKELIHOOD = frozenset({"a prior on factors", "a prior on loadings", "a prior with a row per sample"})
 
 
-def refuse_unsupported(solver: Any, task: Any, who: str = "") -> None:
-    """Raises if the task needs what the solver, that of an estimator `who`, does not support."""
+def refuse_unsupported(solver: Any, X: Data, needs: Sequence[str] = (), who: str = "") -> None:
+    """Raises if a task that `needs` these, or its data, ask for what the solver, that of an estimator `who`, does not support."""
     name = getattr(solver, "name", type(solver).__name__)
-    for need in task.needs if task.X.in_memory else [*task.needs, "shards"]:
+    for need in needs if X.in_memory else [*needs, "shards"]:
         if need not in getattr(solver, "supports", ()):
             raise ValueError(f"{f'{who} with {name}' if who else name} does not support {need}; {NEEDS[need]}")
 

@@ -50,7 +50,7 @@ class Joint(Solver[Expected]):
     state_type: ClassVar[type[State]] = Expected
 
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> Expected:
-        refuse_unsupported(self, problem)
+        refuse_unsupported(self, problem.X, problem.needs)
         scales = column_sums(F)
         return self._at(problem, (L * scales).astype(L.dtype, copy=False), (F / scales).astype(F.dtype, copy=False))
 
@@ -128,7 +128,7 @@ class _TripleSolver(Solver[Triple]):
     state_type: ClassVar[type[State]] = Triple
 
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> Triple:
-        refuse_unsupported(self, problem)
+        refuse_unsupported(self, problem.X, problem.needs)
         return self._at(problem, *poisson_to_plsi(L, F))
 
     def _at(self, problem: Problem, C: Floats, w: Floats, H: Floats) -> Triple:
