@@ -1058,3 +1058,22 @@ def test_a_newton_step_of_estimated_topics_gains_more_than_an_update_and_rests_w
         right = prior.update(counts(right), left.sums)
     rested = prior.moved(task.sides.right, left, right, counts(right))
     np.testing.assert_allclose(rested.parameters, right.parameters, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"eta": 0.1}], ids=["estimated", "believed"])
+def test_loadings_are_inferred_before_topics_move(options: dict[str, Any]) -> None:
+    X = um.datasets.correlated_topics("A")
+    topics = um.TopicModel(3, random_state=0).fit(X).result_.F
+    flat = np.outer(X.sample_totals, np.full(3, 1 / 3))
+    model = um.LDA(3, alpha=0.3, init=(flat, topics), max_iter=1, tol=0, **options).fit(X)
+    start = model.result_.trace["objective"].iloc[0]
+    task = Inference(X, model._model(X))
+    left, right = task.model.start(task.sides, X, flat, topics)
+    best = infer(task, task.model, right, left, 1000, 1e-9)
+    first, last = (-task.loss(task.model, q, right) for q in (left, best))
+    assert first + 0.99 * (last - first) < start <= last
+    accelerated, plain = (
+        um.LDA(3, alpha=0.3, init=(flat, topics), extrapolate=extrapolate, **options).fit(X)
+        for extrapolate in (True, False)
+    )
+    assert accelerated.elbo_ > plain.elbo_ - 5

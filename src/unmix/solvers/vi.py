@@ -169,6 +169,8 @@ class ExtrapolatedVI:
         return CAVI(self.inner, self.tolerance, True) if self.learn_prior else self
 
     def start(self, task: Inference, left: Belief, right: Belief) -> ExtrapolatedBeliefs:
+        if self.inner:  # topics move by what loadings say, and a start may know topics alone
+            left = infer(task, task.model, right, left, FIRST_STEPS, self.tolerance)
         return replace(self._at(task, left, right, left, right), plain_steps=self.settling)
 
     def restore(self, task: Inference, saved: Record) -> ExtrapolatedBeliefs:
