@@ -314,7 +314,7 @@ def test_every_test_that_the_page_of_promises_names_exists() -> None:
     page = (DOCS / "reliability.md").read_text(encoding="utf-8")
     known = {
         file.name: set(re.findall(r"^def (test_\w+)", file.read_text(), re.M))
-        for file in (ROOT / "tests").glob("test_*.py")
+        for file in (ROOT / "tests").rglob("test_*.py")
     }
     named = re.findall(r"`(?:(test_\w+\.py)::)?(test_\w+)`", page)
     assert len(named) > 30

@@ -1,6 +1,6 @@
 """Golden masters: every estimator, solver and option ends with the bits that are written down in golden.json.
 
-    python tests/test_golden.py        writes the file anew, after a change that is meant to change results
+    PYTHONPATH=tests python tests/project/test_golden.py    writes the file anew, after a change that should change results
 
 Bits depend on the instruction set and on the libraries below, so elsewhere the comparison is skipped, with the reason.
 """
@@ -12,20 +12,19 @@ import json
 import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy
 import sklearn
-from conftest import awkward_counts, random_counts, random_start
+from conftest import ROOT, awkward_counts, random_counts, random_start
 from threadpoolctl import threadpool_info
 
 import unmix as um
 from unmix import kernels, solvers
 
-FILE = Path(__file__).with_name("golden.json")
+FILE = ROOT / "tests" / "golden.json"
 
 X = random_counts(n=40, m=30, seed=3)
 WIDE = random_counts(n=25, m=60, K=5, seed=5)

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import psutil
 import pytest
-from conftest import KILLS, random_counts
+from conftest import KILLS, ROOT, random_counts
 
 import unmix as um
 from unmix.counts import shards as shards_module
@@ -305,7 +305,7 @@ def started(what: str, file: Path, environment: dict[str, str], *more: str) -> s
 @contextmanager
 def processes(file: Path, workers: int = 1) -> Iterator[list[subprocess.Popen[bytes]]]:
     """A scheduler and workers that nobody starts again, the scheduler first."""
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(Path(__file__).parent), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1", "PYTHONPATH": path}
     there = [started("scheduler", file, environment, "--port", "0")]
     try:

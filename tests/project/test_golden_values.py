@@ -1,6 +1,6 @@
 """Golden values with tolerances: what estimators and analyses computed when golden_values.json was written, on every machine.
 
-    python tests/test_golden_values.py        writes the file again, after a change that is meant to change results
+    PYTHONPATH=tests python tests/project/test_golden_values.py    writes the file anew, after a change that should change results
 
 `test_golden.py` compares bits where processor and libraries allow it; these numbers hold to about five digits elsewhere. Tables
 and the report are compared word by word, and the numbers in them within the same tolerance.
@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import random_counts
+from conftest import ROOT, random_counts
 from test_golden import NAMES, fitted
 
 import unmix as um
 from unmix.io.write import write_fit
 
-FILE = Path(__file__).with_name("golden_values.json")
+FILE = ROOT / "tests" / "golden_values.json"
 RTOL, ATOL = 1e-5, 1e-8
 # The data do not decide these: there are more topics than samples, and a search that ends where it finds no better point.
 UNDECIDED = {"33 topics": 0.01, "freedom loss": 0.2}

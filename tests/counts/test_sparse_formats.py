@@ -1,7 +1,7 @@
 """A sparse matrix of any format is counted as its dense twin is, or refused where it points outside itself.
 
 SciPy's conversions trust the arrays of a matrix: those of a broken one read memory that is not theirs. So the broken ones are
-tried in another process, `python tests/test_sparse_formats.py`, which says what became of each.
+tried in another process, `python tests/counts/test_sparse_formats.py`, which says what became of each.
 """
 
 from __future__ import annotations
