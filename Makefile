@@ -65,9 +65,9 @@ sanitize-%: build/sanitize-%/installed
 	! cat build/sanitize-$*/report* 2> /dev/null
 
 # The long form of what is tested with kills: 25 at random moments, of workers and of fits in the terminal, three at every point of
-# a worker's task, and a fit gone on with after every pass.
+# a worker's task, one at every touch of a file, and a fit resumed after every pass.
 kills: $(VENV)/developed
-	UNMIX_KILLS=25 $(BIN)/python -m pytest -n 1 tests/engines/test_dask.py tests/storage/test_folders.py
+	$(BIN)/python -m pytest -n 1 -m kills tests
 
 # A wheel for machines without a compiler, and the sources that it can be built from; both are tried in environments and folders of
 # their own, far from this one.
@@ -90,9 +90,10 @@ bench: $(VENV)/developed
 	$(SETUP) $(AND_BASELINE) --editable '.[bench]'
 	$(BIN)/python -m benchmarks
 
-# The papers' figures and tables; NAMES="swimmer plsi" makes some of them.
+# The papers' figures and tables, and the tests of what makes them; NAMES="swimmer plsi" makes some of them.
 reproduce: $(VENV)/developed
 	$(SETUP) $(AND_BASELINE) --editable '.[bench]'
+	$(BIN)/python -m pytest -m reproduce tests
 	$(BIN)/python -m reproduce $(NAMES)
 
 reproduce-full: $(VENV)/developed

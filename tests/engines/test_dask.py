@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import psutil
 import pytest
-from conftest import KILLS, ROOT, random_counts
+from conftest import ROOT, random_counts
 
 import unmix as um
 from unmix.counts import shards as shards_module
@@ -47,6 +47,7 @@ pytestmark = [
 
 SETTINGS = {"distributed.scheduler.allowed-failures": 1, "distributed.comm.timeouts.connect": "5s"}
 PASSES = 8
+KILLS = 25  # at random moments
 
 
 @pytest.fixture(scope="module")
@@ -252,8 +253,10 @@ def fault(client: Client, cluster: LocalCluster, tmp_path: Path) -> Iterator[Cal
 POINTS = ["before read", "after read", "half-written", "after rename", "in a sum", "before the last return"]
 
 
-@pytest.mark.parametrize("after", [2] if KILLS <= 3 else [0, 1, 2])
-@pytest.mark.parametrize("point", POINTS)
+KILLED = [pytest.param(point, after, marks=pytest.mark.kills) for point in POINTS for after in (0, 1, 2)]
+
+
+@pytest.mark.parametrize(("point", "after"), [("half-written", 2), *KILLED])
 def test_a_worker_that_is_killed_changes_nothing(
     point: str, after: int, folder: Path, client: Client, expected: um.Fit, tmp_path: Path, fault: Any
 ) -> None:
@@ -262,6 +265,7 @@ def test_a_worker_that_is_killed_changes_nothing(
     assert struck() == 1
 
 
+@pytest.mark.kills
 def test_random_kills_change_nothing(folder: Path, client: Client, cluster: LocalCluster, tmp_path: Path) -> None:
     rng, threads, struck = random.Random(0), list[threading.Timer](), list[int]()
 
@@ -285,6 +289,7 @@ def test_random_kills_change_nothing(folder: Path, client: Client, cluster: Loca
     assert_same(disturbed, fitted(folder, Local(), **long))
 
 
+@pytest.mark.kills
 def test_a_task_that_ends_several_workers_is_tried_again(
     folder: Path, client: Client, expected: um.Fit, tmp_path: Path, fault: Any
 ) -> None:
@@ -332,6 +337,7 @@ def test_a_task_that_ends_all_workers_is_named(folder: Path, tmp_path: Path, mon
             fitted(folder, Dask(client, tmp_path / "run"))
 
 
+@pytest.mark.kills
 def test_a_fit_waits_for_the_worker_that_comes_after_all_are_dead(
     folder: Path, expected: um.Fit, tmp_path: Path
 ) -> None:
@@ -432,7 +438,7 @@ def test_a_scheduler_that_is_gone_is_said_and_the_fit_resumed(folder: Path, expe
     assert_same(fitted(folder, Local(), resume=um.load(checkpoint)), expected)
 
 
-@pytest.mark.parametrize("passes", range(1, PASSES) if KILLS > 3 else (1, 4, PASSES - 1))
+@pytest.mark.parametrize("passes", [4, *(pytest.param(n, marks=pytest.mark.kills) for n in range(1, PASSES) if n != 4)])
 def test_a_fit_goes_on_where_another_engine_left_it(
     passes: int, folder: Path, client: Client, expected: um.Fit, tmp_path: Path
 ) -> None:

@@ -15,7 +15,6 @@ from oracle import Oracle
 from scipy import stats
 from scipy.special import gammaln, psi
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import unmix as um
 from unmix.base import memory
@@ -539,13 +538,6 @@ SMALL: dict[str, dict[str, Any]] = {
     "gibbs": {"sweeps": 6, "burn_in": 2, "thin": 2},
     "icm": {"max_iter": 20},
 }
-
-
-@parametrize_with_checks([um.AllocationModel(2, method=method, **options) for method, options in SMALL.items()])
-@pytest.mark.filterwarnings("ignore:not converged after:sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.filterwarnings("ignore:n_components=2 is more than:UserWarning")
-def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 @pytest.mark.parametrize("method", SMALL)

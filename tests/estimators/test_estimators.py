@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import unmix as um
 from unmix.solvers import EM, SCD, Alternate, Extrapolate
@@ -33,25 +33,53 @@ def kind(request: pytest.FixtureRequest) -> type[um.PoissonNMF]:
 # --- scikit-learn ----------------------------------------------------------------------------------------------------
 
 
-@parametrize_with_checks(
-    [
-        um.PoissonNMF(2),
-        um.TopicModel(2),
-        um.TopicModel(2, solver="em", extrapolate=False),
-        um.LDA(2),
-        um.LDA(2, alpha="auto", eta=0.5, max_iter=50),
-        um.GammaPoisson(2),
-        um.BayesianPoissonNMF(2),
-        um.SparsePoissonNMF(2),
-        um.SparsePoissonNMF(2, norm="l1"),
-        um.TopicModel(2, loadings_prior=um.Dirichlet(1.1)),
-        um.PoissonNMF(2, loadings_prior=um.Gamma(1.1)),
-    ]
-)
-@pytest.mark.filterwarnings("ignore:with norm=.l1. the penalty only divides:UserWarning")
-@pytest.mark.filterwarnings("ignore:not converged after:sklearn.exceptions.ConvergenceWarning")
+WHOLE = [
+    um.PoissonNMF(2),
+    um.TopicModel(2),
+    um.SparsePoissonNMF(2),
+    um.LDA(2),
+    um.GammaPoisson(2),
+    um.BayesianPoissonNMF(2),
+    um.AllocationModel(2, max_iter=20),
+]
+VARIANTS = [
+    um.TopicModel(2, solver="em", extrapolate=False),
+    um.TopicModel(2, loadings_prior=um.Dirichlet(1.1)),
+    um.PoissonNMF(2, loadings_prior=um.Gamma(1.1)),
+    um.SparsePoissonNMF(2, norm="l1"),
+    um.LDA(2, alpha="auto", eta=0.5, max_iter=50),
+    um.AllocationModel(2, method="gibbs", sweeps=6, burn_in=2, thin=2),
+    um.AllocationModel(2, method="icm", max_iter=20),
+]
+CHOSEN = {  # which concern what a variant computes
+    "check_dict_unchanged",
+    "check_estimator_sparse_array",
+    "check_estimators_dtypes",
+    "check_fit2d_1sample",
+    "check_methods_sample_order_invariance",
+    "check_transformer_general",
+}
+QUIET = [
+    pytest.mark.filterwarnings("ignore:with norm=.l1. the penalty only divides:UserWarning"),
+    pytest.mark.filterwarnings("ignore:not converged after:sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore:n_components=2 is more than:UserWarning"),
+]
+
+
+def checks(models: list[Any], chosen: set[str] | None = None) -> list[Any]:
+    pairs = [pair for model in models for pair in estimator_checks_generator(model)]
+    named = [(model, check, check.func.__name__) for model, check in pairs]
+    wanted = [row for row in named if chosen is None or (row[2] in chosen and not row[1].keywords)]
+    return [pytest.param(model, check, marks=QUIET, id=f"{model}-{name}") for model, check, name in wanted]
+
+
+@pytest.mark.parametrize(("estimator", "check"), [*checks(WHOLE), *checks(VARIANTS, CHOSEN)])
 def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+def test_every_variant_is_held_to_the_chosen_checks() -> None:
+    assert len(checks(VARIANTS, CHOSEN)) == len(VARIANTS) * len(CHOSEN)
 
 
 def test_clone_keeps_all_parameters(kind: type[um.PoissonNMF]) -> None:

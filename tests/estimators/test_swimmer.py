@@ -33,10 +33,17 @@ def finds_all_parts(seed: int, free: bool) -> bool:
 
 
 # All ten seeds do with the newest libraries, nine with the lowest, where last digits of the start are others. The factored form
-# costs twice as much; two starts of it are enough.
-@pytest.mark.parametrize(("seeds", "free"), [(range(5), True), (range(5, 10), True), (range(2), False)])
-def test_default_starts_find_all_parts_but_for_one_at_most(seeds: range, free: bool) -> None:
-    assert sum(finds_all_parts(seed, free) for seed in seeds) >= len(seeds) - 1
+# costs twice as much.
+@pytest.mark.parametrize(
+    ("seeds", "free"), [(3, True), (2, False), pytest.param(10, True, marks=pytest.mark.reproduce)]
+)
+def test_default_starts_find_all_parts_but_for_one_at_most(seeds: int, free: bool) -> None:
+    missed = 0
+    for seed in range(seeds):
+        missed += not finds_all_parts(seed, free)
+        if seed + 1 - missed == seeds - 1:  # the last one does not matter any more
+            break
+    assert missed <= 1
 
 
 def test_likelihood_alone_does_not_mind_a_ghost_of_the_torso_in_the_limbs() -> None:

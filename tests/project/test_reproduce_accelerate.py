@@ -15,6 +15,8 @@ from test_solvers import PROBLEMS, START, X0, path
 import unmix as um
 from unmix.solvers import EM, SCD, Alternate, Newton, Problem
 
+pytestmark = pytest.mark.reproduce
+
 
 @pytest.mark.parametrize("half", [EM(), SCD(), Newton()], ids=repr)
 @pytest.mark.parametrize("scheme", [SQUAREM, DAAREM])

@@ -9,6 +9,8 @@ from reproduce.common import Job
 
 import unmix as um
 
+pytestmark = pytest.mark.reproduce
+
 
 def truth_as_fit(data: bayes.Drawn) -> um.Fit:
     return um.PoissonNMF(data.L.shape[1], init=(data.L, data.F), prefit=0, max_iter=1, tol=0).fit(data.X + 1e-9).result_

@@ -12,6 +12,8 @@ from reproduce.common import Job, MissingDataError, Section, markdown, thousands
 
 import unmix as um
 
+pytestmark = pytest.mark.reproduce
+
 X = um.Counts(random_counts(60, 80, 6, seed=5))
 
 

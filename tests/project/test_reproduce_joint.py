@@ -1,17 +1,28 @@
-"""The claims of `reproduce.joint` on data small enough for a test."""
+"""The claims of `reproduce.joint` on data small enough for a test, and that all results are there to be made.
+
+The tests of the other results are part of `make reproduce`.
+"""
 
 from __future__ import annotations
+
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
 import pytest
 from conftest import random_counts
 from reproduce import joint
+from reproduce.__main__ import RESULT_MODULES
 
 import unmix as um
 
 X = um.Counts(random_counts(30, 40, K=4, seed=1, mean=6.0))
 START = joint.random_start(X, 3)
+
+
+@pytest.mark.parametrize("name", RESULT_MODULES)
+def test_every_result_can_be_made(name: str) -> None:
+    assert callable(import_module(f"reproduce.{name}").main)
 
 
 def test_sequential_updates_take_four_products_and_joint_ones_three() -> None:

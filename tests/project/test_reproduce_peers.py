@@ -11,6 +11,8 @@ import scipy.sparse as sp
 from conftest import random_counts
 from reproduce import libraries, peers
 
+pytestmark = pytest.mark.reproduce
+
 pytest.importorskip("psutil", reason="memory is measured with psutil")
 
 BY_NAME = {program.name: program for program in peers.PROGRAMS}

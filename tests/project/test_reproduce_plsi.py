@@ -12,6 +12,8 @@ import unmix as um
 from unmix.solvers import Problem
 from unmix.solvers.init import random
 
+pytestmark = pytest.mark.reproduce
+
 X = um.Counts(random_counts(12, 15, K=3, seed=0))
 EFFORT = plsi.Effort(tol=1e-9, max_iter=2000, jobs=1)
 

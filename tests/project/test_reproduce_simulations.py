@@ -10,6 +10,8 @@ from reproduce.common import Job
 
 import unmix as um
 
+pytestmark = pytest.mark.reproduce
+
 
 @pytest.fixture(scope="module")
 def case() -> s.Case:

@@ -10,6 +10,8 @@ from reproduce.common import Job, MissingDataError
 
 import unmix as um
 
+pytestmark = pytest.mark.reproduce
+
 
 @pytest.fixture(scope="module")
 def two_groups() -> tuple[um.Counts, pd.Series]:

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from reproduce import swimmer as result
 
+pytestmark = pytest.mark.reproduce
+
 X = result.swimmer(5)
 TRUE = (X.truth.F > 0) * X.feature_totals[:, None]  # S_jk of the 17 parts
 

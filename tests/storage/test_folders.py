@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import KILLS
 
 import unmix as um
 from unmix.cli import main
@@ -28,6 +27,7 @@ pytestmark = [
 TABLES = {"model.safetensors", "proportions.csv", "exposures.csv", "topics.csv", "top_features.csv", "trace.csv"}
 EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree", "os.listdir", "os.scandir"}
 EXCHANGES = [True, False]
+KILLS = 25  # at random moments
 
 
 def a_fit(seed: int) -> um.Fit:
@@ -74,15 +74,16 @@ def is_whole(folder: Path) -> bool:
     return one is not None and float(first) == pytest.approx(one.trace["loglik"].iloc[-1])
 
 
+@pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.kills)])
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=["exchange", "two renames"])
 def test_a_kill_at_any_touch_of_a_file_leaves_old_or_new_results_and_the_next_run_clears_up(
-    exchange: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    exchange: bool, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not exchange:
         without_exchange(monkeypatch)
     folder = tmp_path / "results"
     kills, gone = 0, 0
-    for at in range(1, 400, 2):
+    for at in range(1, 400, step):
         write_fit(OLD, folder, force=True)
         (folder / "notes.txt").write_text("mine")
         if not killed(lambda: write_fit(NEW, folder), at):
@@ -97,7 +98,7 @@ def test_a_kill_at_any_touch_of_a_file_leaves_old_or_new_results_and_the_next_ru
             assert (folder / "notes.txt").read_text() == "mine"
         assert [path.name for path in tmp_path.iterdir()] == ["results"]
         assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]
-    assert kills >= 25
+    assert kills * step >= 50
     if exchange and folders._exchange_call() is not None and folders.exchange(*_two(tmp_path)):
         assert not gone, "there is no moment without results"
 
@@ -186,6 +187,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.kills
 def test_fits_killed_at_random_moments_leave_whole_results_and_nothing_hidden(tmp_path: Path) -> None:
     X = um.Counts(np.random.default_rng(0).poisson(3, (300, 60)))
     write_counts(X, tmp_path / "x.npz")
@@ -202,7 +204,7 @@ def test_fits_killed_at_random_moments_leave_whole_results_and_nothing_hidden(tm
         "0",
         "--max-iter",
     ]
-    for attempt in range(max(5, KILLS)):
+    for attempt in range(KILLS):
         more = [str(30 + attempt), "--tol", "0", *(["--resume"] if folder.exists() else [])]
         run = subprocess.Popen([sys.executable, "-c", textwrap.dedent(RUN), *command, *more], stdout=subprocess.PIPE)
         assert run.stdout is not None
