@@ -129,12 +129,12 @@ def test_extrapolated_fit_is_no_worse(name: str, problem_name: str) -> None:
     X, K = PROBLEMS[problem_name]
     problem = problem_of(X, K)
     differences = []
-    for seed in range(1, 6):
+    for seed in range(1, 4):
         L, F = prefitted(problem, seed)
         without, _ = path(problem, plain(name), L, F, 200)
         with_it, _ = path(problem, Extrapolate(SOLVERS[name]), L, F, 200)
         differences.append((with_it.loss - without.loss) / abs(without.loss))
-    assert np.sort(differences)[3] <= 1e-7, differences  # another optimum may be met once in five
+    assert np.sort(differences)[1] <= 1e-7, differences  # another optimum may be met once in three
 
 
 @pytest.mark.parametrize("name", ["em", "scd", "newton"])

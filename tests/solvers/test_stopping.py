@@ -61,11 +61,9 @@ MODELS: dict[str, tuple[Any, float]] = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_default_fit_ends_within_millionths_per_count_of_its_optimum(name: str, seed: int) -> None:
+def test_a_default_fit_ends_within_millionths_per_count_of_its_optimum(name: str) -> None:
     model, most = MODELS[name]
-    model.set_params(random_state=seed)
-    fit = model.fit(X).result_
+    fit = model.set_params(random_state=0).fit(X).result_
     assert fit.status == "converged"
     assert 0 <= fit.remaining_gain <= model.tol * X.sum()
     long = type(model)(**model.get_params() | {"tol": 0, "max_iter": 2000}).fit(X).result_
