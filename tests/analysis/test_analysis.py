@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -41,11 +39,6 @@ def fit_of_counts(counts: Any, **about: Any) -> um.Fit:
     """A fit of one sample, from the expected counts of features (rows) in topics (columns)."""
     counts = np.array(counts, dtype=float)
     return fit_of([counts.sum(axis=0)], counts / counts.sum(axis=0), **about)
-
-
-def test_the_room_needs_no_matplotlib_and_is_found_from_the_front_door() -> None:
-    code = "import sys, unmix; unmix.analysis.top_features; assert 'matplotlib' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 # --- distinctive features --------------------------------------------------------------------------------------------

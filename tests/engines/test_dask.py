@@ -510,11 +510,6 @@ def test_the_canary_is_the_same_every_time_and_hears_of_other_bits(monkeypatch: 
     tasks.canary.cache_clear()
 
 
-def test_unmix_and_its_engines_do_not_import_dask() -> None:
-    code = "import sys, unmix.engines, unmix.estimators; assert not {'dask', 'distributed'} & sys.modules.keys()"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 # By a word
 
 

@@ -151,11 +151,6 @@ assert plt.get_fignums() == [1]
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"MPLBACKEND": "agg"})
 
 
-def test_colours_and_order_of_topics_are_known_without_matplotlib():
-    code = "import sys, unmix.plot.samples, unmix.plot; assert 'matplotlib' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_the_room_shows_its_public_names_and_each_can_be_called():
     assert all(callable(getattr(um.plot, name)) for name in um.plot.__all__)
 
