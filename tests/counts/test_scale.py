@@ -17,6 +17,8 @@ from unmix.solvers import Checkpoint
 FIT = """
 import sys, warnings
 import unmix as um
+
+pytestmark = pytest.mark.slow
 warnings.simplefilter("ignore")
 with um.engines.Local(memory="700MB"):
     um.PoissonNMF(2, random_state=0, max_iter=2, tol=0, n_jobs=1).fit(um.Shards(sys.argv[1]))
@@ -36,15 +38,17 @@ def blocks(times, rows=4096, columns=2_000, each=400):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks Linux for the peak of memory")
 def test_memory_does_not_grow_with_the_number_of_samples(tmp_path):
-    """How far the reader is ahead, a tile of 20 MB or two, is a matter of chance, hence two runs of each."""
-    peaks = {}
-    for times in (10, 40):  # 16 and 66 million nonzeros: 200 and 800 MB if they were in memory
-        folder = tmp_path / f"{times}.shards"
-        um.shard(blocks(times), folder, sample=512)
-        command = [sys.executable, "-c", FIT, folder]
-        runs = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2)]
-        peaks[times] = [int(run.stdout) / 1024 for run in runs]
-    assert min(peaks[40]) < 1.05 * max(peaks[10]), peaks
+    """How far the reader is ahead, a tile of 20 MB or two, is a matter of chance, hence a second run of each if need be."""
+    peaks = {10: [], 40: []}  # 16 and 66 million nonzeros: 200 and 800 MB if they were in memory
+    for times in peaks:
+        um.shard(blocks(times), tmp_path / f"{times}.shards", sample=512)
+    for _ in range(2):
+        for times, found in peaks.items():
+            command = [sys.executable, "-c", FIT, tmp_path / f"{times}.shards"]
+            found.append(int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) / 1024)
+        if alike := min(peaks[40]) < 1.05 * max(peaks[10]):
+            break
+    assert alike, peaks
     assert max(peaks[40]) < 700, peaks
 
 

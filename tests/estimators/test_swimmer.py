@@ -13,6 +13,7 @@ from scipy.optimize import linear_sum_assignment
 
 import unmix as um
 
+pytestmark = pytest.mark.slow
 X = um.datasets.swimmer()
 PARTS = X.truth.F > 0  # pixels × parts
 BETA = np.append(np.full(16, 10.0), 60.0)

@@ -28,7 +28,10 @@ import unmix as um
 from unmix.io.read import READERS, name_of
 from unmix.io.read.names import writable_name
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no links and pipes there")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no links and pipes there"),
+]
 SEEDS = 4
 RUNS_CODE = [
     "zarr-codec",

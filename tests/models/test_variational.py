@@ -478,17 +478,16 @@ def test_counts_of_all_sizes_are_no_problem(name: str, data: st.DataObject) -> N
     assert_sound(fitted_quietly(estimator, matrix), matrix, size)
 
 
-@pytest.mark.parametrize("extrapolate", [False, True], ids=["plain", "extrapolated"])
-@pytest.mark.parametrize("inner", [0, 20])
+@pytest.mark.parametrize(("inner", "extrapolate"), [(0, True), (20, False)])
 def test_the_bound_never_falls_on_the_state_of_the_union(
     kind: Callable[..., Any], inner: int, extrapolate: bool
 ) -> None:
-    options = {"init": "random", "inner": inner, "extrapolate": extrapolate, "max_iter": 15, "tol": 0}
+    options = {"init": "random", "inner": inner, "extrapolate": extrapolate, "max_iter": 10, "tol": 0}
     fit = kind(4, random_state=0, **options).fit(um.datasets.sotu()).result_
     assert never_rises(-fit.trace["objective"])
 
 
-@pytest.mark.parametrize("name", ["LDA", "GammaPoisson", "BayesianPoissonNMF"])
+@pytest.mark.parametrize("name", ["LDA", "BayesianPoissonNMF"])
 def test_extrapolation_speeds_inference_up(name: str) -> None:
     X = um.datasets.sotu()
     options = {"random_state": 0, "max_iter": 25, "tol": 0} | ({"alpha": 0.1, "eta": 0.1} if name == "LDA" else {})
