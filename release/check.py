@@ -95,7 +95,7 @@ def check_sdist(sdist: Path, empty: Path) -> None:
         "CMakeLists.txt",
         "native/module.cpp",
         "unmix/py.typed",
-        "tests/models/",
+        "tests/conftest.py",
     ]
     check_contents(names, wanted, [".so", ".git", "__pycache__", "docs/", "wheel-"])
     python = environment(empty / "env")

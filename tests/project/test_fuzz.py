@@ -46,10 +46,9 @@ def test_spoiled_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_files_are_refused_or_do_no_harm(name: str, tmp_path: Path) -> None:
-    for seed in (100, 101):
-        case = Case(f"hostile-{name}", "-", "-", seed)
-        (tmp_path / str(seed)).mkdir()
-        assert attempt(case, HOSTILE[name], tmp_path, tmp_path / str(seed)) is None, f"python -m fuzz --case '{case}'"
+    case = Case(f"hostile-{name}", "-", "-", 100)
+    (tmp_path / "100").mkdir()
+    assert attempt(case, HOSTILE[name], tmp_path, tmp_path / "100") is None, f"python -m fuzz --case '{case}'"
 
 
 def _gz(path: Path, first: bytes, block: bytes, times: int) -> None:
