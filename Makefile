@@ -28,12 +28,11 @@ demo: $(VENV)/installed
 test: lint
 	$(BIN)/python -m pytest
 
-# After every edit: kernels, models, solvers, estimators, readers and one of each engine. No browser, cluster, kills or doctests.
-QUICK := $(addprefix tests/test_,budget.py golden.py golden_values.py kernels.py counts.py sparse_formats.py models.py theorems.py \
-	solvers.py variational.py online.py fit.py shards.py read.py bad_files.py same_samples.py lazy.py)
+# After every edit: all that computes, reads and is saved, and the golden bits. No browser, cluster, kills, pages or doctests.
+QUICK := $(addprefix tests/,kernels counts models solvers estimators io storage/test_fit.py project/test_golden.py project/test_budget.py)
 quick: $(VENV)/developed
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest $(QUICK)
+	$(BIN)/python -m pytest -m 'not slow and not kills and not reproduce' $(QUICK)
 
 lint: $(VENV)/developed
 	$(BIN)/ruff check .
@@ -52,8 +51,7 @@ fuzz: $(VENV)/developed
 # The kernels compiled to watch themselves, for what is outside arrays or undefined and then for races of threads, and all tests that
 # drive them closely. Only what the kernels do is reported: the interpreter is not compiled so, and has leaks and races of its own.
 sanitize: sanitize-address sanitize-thread
-SANITIZED := $(addprefix tests/test_,kernels.py kernel_arguments.py kernel_threads.py variational_kernels.py allocation.py \
-	streamed.py differences.py)
+SANITIZED := $(addprefix tests/,kernels estimators/test_allocation.py solvers/test_streamed.py analysis/test_differences.py)
 sanitize-%: build/sanitize-%/installed
 	rm -f build/sanitize-$*/report*
 	LD_PRELOAD="$$($(CXX) -print-file-name=lib$(RUNTIME_$*).so) $$($(CXX) -print-file-name=libstdc++.so.6)" \
@@ -64,9 +62,9 @@ sanitize-%: build/sanitize-%/installed
 	! cat build/sanitize-$*/report* 2> /dev/null
 
 # The long form of what is tested with kills: 25 at random moments, of workers and of fits in the terminal, three at every point of
-# a worker's task, and a fit gone on with after every pass.
+# a worker's task, one at every touch of a file, and a fit resumed after every pass.
 kills: $(VENV)/developed
-	UNMIX_KILLS=25 $(BIN)/python -m pytest -n 1 tests/test_dask.py tests/test_folders.py
+	$(BIN)/python -m pytest -n 1 -m kills tests
 
 # A wheel for machines without a compiler, and the sources that it can be built from; both are tried in environments and folders of
 # their own, far from this one.
@@ -78,7 +76,7 @@ wheel: $(WHEEL)/built dist/sdist/built
 # tests but those of the browser and of the pages: the one drives a page that no library draws, the other reads text.
 test-lowest: $(LOWEST)/built
 	$(LOWEST)/bin/uv pip list --python $(LOWEST)/bin/python
-	$(LOWEST)/bin/python -m pytest tests --pyargs unmix --ignore tests/test_report_browser.py --ignore tests/test_docs.py
+	$(LOWEST)/bin/python -m pytest tests --pyargs unmix --ignore tests/report/test_report_browser.py --ignore tests/project/test_docs.py
 
 # The wheel with the newest released versions of everything, on the day the environment was made.
 test-newest: $(NEWEST)/built
@@ -89,9 +87,10 @@ bench: $(VENV)/developed
 	$(SETUP) $(AND_BASELINE) --editable '.[bench]'
 	$(BIN)/python -m benchmarks
 
-# The papers' figures and tables; NAMES="swimmer plsi" makes some of them.
+# The papers' figures and tables, and the tests of what makes them; NAMES="swimmer plsi" makes some of them.
 reproduce: $(VENV)/developed
 	$(SETUP) $(AND_BASELINE) --editable '.[bench]'
+	$(BIN)/python -m pytest -m reproduce tests
 	$(BIN)/python -m reproduce $(NAMES)
 
 reproduce-full: $(VENV)/developed

@@ -21,8 +21,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# Every kernel beside its NumPy twin, the bits of every estimator, models of earlier versions, reading and writing.
-TESTS = ["test_kernels.py", "test_golden.py", "test_formats.py", "test_read_write.py", "test_cli.py"]
+# Every kernel beside its NumPy twin, the bits of every estimator, saved fits, reading and writing.
+TESTS = [
+    "kernels/test_kernels.py",
+    "project/test_golden.py",
+    "storage/test_fit.py",
+    "io/test_read_write.py",
+    "cli/test_cli.py",
+]
 INSTRUCTION_SETS = ["baseline", "avx2", "avx512"] if platform.machine() in ("x86_64", "AMD64") else ["baseline"]
 
 
@@ -76,7 +82,7 @@ def check_wheel(wheel: Path, empty: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", work)
     run(python, "-m", "pytest", *(f"tests/{name}" for name in TESTS), cwd=work)
     for isa in INSTRUCTION_SETS[:-1]:  # the last one that the CPU has was tried above
-        run(python, "-m", "pytest", "tests/test_kernels.py", cwd=work, UNMIX_ISA=isa)
+        run(python, "-m", "pytest", "tests/kernels/test_kernels.py", cwd=work, UNMIX_ISA=isa)
 
 
 def check_sdist(sdist: Path, empty: Path) -> None:
@@ -89,7 +95,7 @@ def check_sdist(sdist: Path, empty: Path) -> None:
         "CMakeLists.txt",
         "native/module.cpp",
         "unmix/py.typed",
-        "tests/models/",
+        "tests/conftest.py",
     ]
     check_contents(names, wanted, [".so", ".git", "__pycache__", "docs/", "wheel-"])
     python = environment(empty / "env")

@@ -20,11 +20,10 @@ from unmix.counts.counts import Counts
 from unmix.solvers import Problem
 
 ROOT = Path(__file__).resolve().parent.parent
-KILLS = int(os.environ.get("UNMIX_KILLS", "3"))  # at random moments; `make kills` has more
 
 # Away from a checkout, where wheels are tried, there are no pages to read and no papers to reproduce.
 if not (ROOT / "docs").is_dir():
-    collect_ignore_glob = ["test_docs.py", "test_readme.py", "test_release.py", "test_reproduce_*.py"]
+    collect_ignore_glob = [f"project/test_{name}.py" for name in ("docs", "readme", "release", "reproduce_*")]
 
 # In the background of a shell SIGINT is ignored, and so it would be by all that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
