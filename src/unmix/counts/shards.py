@@ -20,10 +20,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from unmix import kernels
-from unmix.base.types import CSR, Floats, Integers, Names, Record, as_names, with_unique_columns
+from unmix.base.types import Floats, Integers, Names, Record, as_names, with_unique_columns
 from unmix.counts.counts import Counts, amount
 from unmix.counts.shard_files import file_name, read_soon
 from unmix.counts.stores import InMemory, OnDisk, Store, as_scipy, checksum, doubles, read_manifest
+from unmix.kernels import CSR
 
 SHARD, TILE = 16_384, 4_096  # samples. Bits depend on them: they are no options
 START = 16_384  # samples of the start

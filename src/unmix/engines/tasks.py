@@ -21,11 +21,12 @@ from safetensors import SafetensorError
 
 from unmix import __version__, kernels
 from unmix.base.threads import available, use_threads
-from unmix.base.types import CSR, Floats
+from unmix.base.types import Floats
 from unmix.counts.shard_files import MANIFEST
 from unmix.counts.shards import Shards, Tile, splitmix64
 from unmix.counts.sides import FeatureSums, Sides, column_sums
 from unmix.engines.base import Arrays, Kept, Tree, Visit, added, digest
+from unmix.kernels import CSR
 from unmix.storage.files import replacing
 
 
