@@ -49,38 +49,33 @@ inline int topics_of(std::size_t columns) {
 // but whoever owns them may still write to them. So threads check indices again (`for_rows`), and samplers the values.
 class Matrix {
   public:
-    Matrix(Indptr indptr, nb::object indices, nb::object values) : indices_(std::move(indices)), values_(std::move(values)) {
-        const auto [index, value] = arrays();
+    Matrix(Indptr indptr, nb::object indices, nb::object values)
+        : indices_(std::move(indices)), values_(std::move(values)), arrays_(arrays()) {
+        const auto& [index, value] = arrays_;
         const bool wide = value.dtype() == nb::dtype<double>();
         require(wide || value.dtype() == nb::dtype<uint16_t>(), "counts are float64 or uint16");
         require(index.shape(0) == value.shape(0), "indptr, indices and data do not fit together");
         require_aligned(indptr, index, value);
         require(indptr.shape(0) >= 1, "indptr is empty; it needs one number more than there are rows");
         nb::gil_scoped_release release;
-        nonzeros_ = index.shape(0);
         indptr_.assign(indptr.data(), indptr.data() + indptr.shape(0));
-        require(indptr_.front() == 0 && indptr_.back() == nonzeros_, "indptr does not lead from 0 to the number of nonzeros");
+        require(indptr_.front() == 0 && indptr_.back() == nonzeros(), "indptr does not lead from 0 to the number of nonzeros");
         require(std::is_sorted(indptr_.begin(), indptr_.end()), "indptr falls");
         uint32_t highest = 0;
-        for (int64_t p = 0; p < nonzeros_; ++p) highest = std::max(highest, static_cast<uint32_t>(index.data()[p]));
+        for (int64_t p = 0; p < nonzeros(); ++p) highest = std::max(highest, static_cast<uint32_t>(index.data()[p]));
         require(highest >> 31 == 0, "a column index is negative");
         const void* first = value.data();
         sparse_.emplace(indptr_.data(), index.data(), wide ? static_cast<const double*>(first) : nullptr,
                         wide ? nullptr : static_cast<const uint16_t*>(first), static_cast<int64_t>(indptr_.size()) - 1,
-                        nonzeros_ == 0 ? 0 : int64_t{highest} + 1);
+                        nonzeros() == 0 ? 0 : int64_t{highest} + 1);
     }
     Matrix(const Matrix&) = delete;
 
-    int64_t nonzeros() const { return nonzeros_; }
-    const Sparse& sparse() const {         // unless its arrays were resized in place, which NumPy can be made to do
+    int64_t nonzeros() const { return static_cast<int64_t>(arrays_.first.shape(0)); }
+    const Sparse& sparse() const {         // unless an array was resized in place, which NumPy can be made to do
         const auto [index, value] = arrays();
-        const Sparse& X = *sparse_;
-        const auto count = static_cast<std::size_t>(nonzeros_);
-        require(index.data() == X.indices && index.shape(0) == count && value.shape(0) == count &&
-                value.data() == (X.data ? static_cast<const void*>(X.data) : X.narrow) &&
-                value.dtype() == (X.data ? nb::dtype<double>() : nb::dtype<uint16_t>()),
-                "the arrays of the matrix were resized after it was made; make it again");
-        return X;
+        require(same(index, arrays_.first) && same(value, arrays_.second), "an array of the matrix was resized after it was made; make it again");
+        return *sparse_;
     }
 
   private:
@@ -90,9 +85,12 @@ class Matrix {
         require(nb::try_cast(values_, found.second, false), "data must be a one-dimensional, contiguous array");
         return found;
     }
+    template <class Array> static bool same(const Array& one, const Array& other) {
+        return one.data() == other.data() && one.shape(0) == other.shape(0) && one.dtype() == other.dtype();
+    }
     nb::object indices_, values_;
+    std::pair<Indices, Values> arrays_;
     std::vector<int64_t> indptr_;
-    int64_t nonzeros_ = 0;
     std::optional<Sparse> sparse_;
 };
 

@@ -17,8 +17,8 @@ static void log_means_of(In2<double> shape, In1<double> offset, Strided2 prior, 
               shift.data(), term.data(), threads);
 }
 
-static void infer_rows(Scratch scratch, const Matrix& matrix, In2<double> fixed, In1<double> scale,
-                       In2<double> start, Out2<double> out, In1<double> prior, int steps, double enough, int threads) {
+static void infer_rows(Scratch scratch, const Matrix& matrix, In2<double> fixed, In1<double> scale, In2<double> start, Out2<double> out,
+                       In1<double> prior, int steps, double enough, int threads) {
     const Sparse& X = matrix.sparse();
     require_columns(X, fixed);
     require_aligned(fixed, scale, start, out, prior);
@@ -37,8 +37,8 @@ void bind_beliefs(nb::module_& m) {
     using namespace nb::literals;
     m.def("log_means", &log_means_of, "shape"_a.noconvert(), "offset"_a.noconvert(), "prior"_a.noconvert(), "geometric"_a.noconvert(),
           "shift"_a.noconvert(), "term"_a.noconvert(), "threads"_a);
-    m.def("infer", &infer_rows, "scratch"_a.noconvert(), "matrix"_a, "fixed"_a.noconvert(), "scale"_a.noconvert(), "start"_a.noconvert(), "out"_a.noconvert(), "prior"_a.noconvert(),
-          "steps"_a, "enough"_a, "threads"_a);
+    m.def("infer", &infer_rows, "scratch"_a.noconvert(), "matrix"_a, "fixed"_a.noconvert(), "scale"_a.noconvert(),
+          "start"_a.noconvert(), "out"_a.noconvert(), "prior"_a.noconvert(), "steps"_a, "enough"_a, "threads"_a);
 }
 
 }  // namespace unmix

@@ -42,9 +42,10 @@ static void gather_rows(Scratch scratch, const Matrix& matrix, In1<int64_t> orde
 
 template <class S> static void bind(nb::module_& m) {
     using namespace nb::literals;
-    m.def("pass_rows", &pass_rows<S>, "scratch"_a.noconvert(), "matrix"_a, "left"_a.noconvert(), "right"_a.noconvert(), "numerators"_a.noconvert().none(), "xlog"_a.noconvert().none(),
-          "ratio"_a.noconvert().none(), "threads"_a);
-    m.def("gather_rows", &gather_rows<S>, "scratch"_a.noconvert(), "matrix"_a, "order"_a.noconvert(), "ratio"_a.noconvert(), "left"_a.noconvert(), "numerators"_a.noconvert(), "threads"_a);
+    m.def("pass_rows", &pass_rows<S>, "scratch"_a.noconvert(), "matrix"_a, "left"_a.noconvert(), "right"_a.noconvert(),
+          "numerators"_a.noconvert().none(), "xlog"_a.noconvert().none(), "ratio"_a.noconvert().none(), "threads"_a);
+    m.def("gather_rows", &gather_rows<S>, "scratch"_a.noconvert(), "matrix"_a, "order"_a.noconvert(), "ratio"_a.noconvert(),
+          "left"_a.noconvert(), "numerators"_a.noconvert(), "threads"_a);
 }
 
 void bind_passes(nb::module_& m) {

@@ -49,9 +49,10 @@ static void posteriors_of(Scratch scratch, const Matrix& matrix, std::size_t beg
 
 void bind_posterior(nb::module_& m) {
     using namespace nb::literals;
-    m.def("posteriors", &posteriors_of, "scratch"_a.noconvert(), "matrix"_a, "begin"_a, "weights"_a.noconvert(), "sums"_a.noconvert(), "rates"_a.noconvert(), "shape"_a, "start"_a, "gram"_a.noconvert().none(),
-          "labels"_a.noconvert().none(), "group_sums"_a.noconvert().none(), "modes"_a.noconvert(), "covariances"_a.noconvert(),
-          "thirds"_a.noconvert(), "robust"_a.noconvert().none(), "pearson"_a.noconvert(), "rounds"_a.noconvert(), "threads"_a);
+    m.def("posteriors", &posteriors_of, "scratch"_a.noconvert(), "matrix"_a, "begin"_a, "weights"_a.noconvert(), "sums"_a.noconvert(),
+          "rates"_a.noconvert(), "shape"_a, "start"_a, "gram"_a.noconvert().none(), "labels"_a.noconvert().none(),
+          "group_sums"_a.noconvert().none(), "modes"_a.noconvert(), "covariances"_a.noconvert(), "thirds"_a.noconvert(), "robust"_a.noconvert().none(),
+          "pearson"_a.noconvert(), "rounds"_a.noconvert(), "threads"_a);
 }
 
 }  // namespace unmix

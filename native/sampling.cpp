@@ -70,8 +70,8 @@ struct Chains {
         : labels(z), by_column(c), by_row(r), by_topic(t), topics(topics), stride(padded_topics(topics)) {
         const auto width = static_cast<std::size_t>(stride);
         require_aligned(z, c, r, t);
-        require(X.columns <= static_cast<int64_t>(columns) && c.shape(1) == columns && c.shape(2) == width && r.shape(1) == static_cast<std::size_t>(X.rows) && r.shape(2) == width && t.shape(1) == width,
-                "the tables do not fit the matrix");
+        require(X.columns <= static_cast<int64_t>(columns) && c.shape(1) == columns && c.shape(2) == width &&
+                r.shape(1) == static_cast<std::size_t>(X.rows) && r.shape(2) == width && t.shape(1) == width, "the tables do not fit the matrix");
         require(c.shape(0) == count() && r.shape(0) == count() && t.shape(0) == count(), "give tables to every chain");
     }
     std::size_t count() const { return labels.shape(0); }

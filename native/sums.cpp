@@ -56,7 +56,8 @@ static void transpose_of(const Matrix& matrix, Out1<int64_t> out_indptr, Out1<in
 
 template <class S> static void bind(nb::module_& m) {
     using namespace nb::literals;
-    m.def("add_sums", &add_sums_of<S>, "scratch"_a.noconvert(), "matrix"_a, "left"_a.noconvert(), "right"_a.noconvert(), "B"_a.noconvert(), "H"_a.noconvert(), "threads"_a);
+    m.def("add_sums", &add_sums_of<S>, "scratch"_a.noconvert(), "matrix"_a, "left"_a.noconvert(), "right"_a.noconvert(),
+          "B"_a.noconvert(), "H"_a.noconvert(), "threads"_a);
     m.def("box_step", &box_step_of<S>, "F"_a.noconvert(), "out"_a.noconvert(), "B"_a.noconvert(), "H"_a.noconvert(), "cost"_a.noconvert(),
           "totals"_a.noconvert(), "shape"_a.noconvert().none(), "threads"_a);
 }

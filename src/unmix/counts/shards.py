@@ -24,7 +24,6 @@ from unmix.base.types import Floats, Integers, Names, Record, as_names, with_uni
 from unmix.counts.counts import Counts, amount
 from unmix.counts.shard_files import file_name, read_soon
 from unmix.counts.stores import InMemory, OnDisk, Store, as_scipy, checksum, doubles, read_manifest
-from unmix.kernels import CSR
 
 SHARD, TILE = 16_384, 4_096  # samples. Bits depend on them: they are no options
 START = 16_384  # samples of the start
@@ -37,10 +36,10 @@ class Tile:
 
     first: int
     shape: tuple[int, int]
-    rows: CSR
+    rows: kernels.CSR
 
     @cached_property
-    def transposed(self) -> CSR:
+    def transposed(self) -> kernels.CSR:
         return kernels.transpose(self.rows, self.shape[1])
 
     @cached_property
@@ -55,7 +54,7 @@ class Tile:
         return np.bincount(owners, self.rows.data, minlength=n).astype(np.float64, copy=False)
 
     def _with_data(self, data: NDArray[Any]) -> Any:
-        return as_scipy(CSR(self.rows.indptr, self.rows.indices, data), self.shape)
+        return as_scipy(kernels.CSR(self.rows.indptr, self.rows.indices, data), self.shape)
 
 
 class Shards:

@@ -9,8 +9,9 @@ prior, and `shape` = shape of the prior − 1, broadcast to the shape of `moving
 `measure`, Σ_j x log(rate) of each row at the result. Results do not depend on the number of threads (`unmix.base.threads`), bit
 for bit.
 
-Every kernel that walks the nonzeros works on a padded copy of the factor that stays. The copy lies in the memory of a
-`Workspace`, which the caller keeps from call to call, or in memory of this call's own.
+A matrix is a `CSR`, whose arrays are checked once, by the first kernel that takes it. Every kernel that walks the nonzeros works
+on a padded copy of the factor that stays. The copy lies in the memory of a `Workspace`, which the caller keeps from call to call,
+or in memory of this call's own.
 """
 
 from __future__ import annotations
