@@ -1,5 +1,5 @@
-// What the bindings share: the array types they take, and the checks before anything is computed. Whatever the arrays hold, no kernel
-// reads or writes outside them; that nobody else changes them meanwhile is the caller's part.
+// What the bindings share: the matrix and the array types they take, and the checks before anything is computed. Whatever the arrays
+// hold, no kernel reads or writes outside them; that no other thread changes them during a call is the caller's part.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -7,7 +7,8 @@
 #include <nanobind/stl/string.h>
 
 #include <optional>
-#include <stdexcept>
+#include <type_traits>
+#include <utility>
 
 #include "rows.hpp"
 
@@ -22,7 +23,6 @@ template <class T> using Out2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::de
 using Strided2 = nb::ndarray<const double, nb::ndim<2>, nb::device::cpu>;
 using Indptr = In1<int64_t>;
 using Indices = In1<int32_t>;
-using Data = In1<double>;
 using Values = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;      // double or uint16
 using Scratch = Out1<uint8_t>;        // memory for the padded copy of a factor
 
@@ -45,34 +45,69 @@ inline int topics_of(std::size_t columns) {
     return static_cast<int>(columns);
 }
 
-// Rows that follow each other from the first to the last of `nonzeros`.
-inline void require_rows(const Indptr& indptr, std::size_t nonzeros) {
-    require(indptr.shape(0) >= 1, "indptr is empty; it needs a number more than there are rows");
-    const int64_t *at = indptr.data(), *last = at + indptr.shape(0) - 1;
-    require(*at == 0 && *last == static_cast<int64_t>(nonzeros), "indptr does not lead from 0 to the number of nonzeros");
-    bool falls = false;
-    for (; at < last; ++at) falls |= at[1] < at[0];
-    require(!falls, "indptr falls");
-}
-
-template <class Array> Sparse sparse(const Indptr& indptr, const Indices& indices, const Array& values) {
-    require(indices.shape(0) == values.shape(0), "indptr, indices and data do not fit together");
-    const bool wide = values.dtype() == nb::dtype<double>();
-    require(wide || values.dtype() == nb::dtype<uint16_t>(), "counts are float64 or uint16");
-    require_aligned(indptr, indices, values);
-    require_rows(indptr, values.shape(0));
-    const void* first = values.data();
-    return {indptr.data(), indices.data(), wide ? static_cast<const double*>(first) : nullptr,
-            wide ? nullptr : static_cast<const uint16_t*>(first), static_cast<int64_t>(indptr.shape(0)) - 1};
-}
-
-inline void require_indices(const Indices& indices, std::size_t rows) {
-    int32_t low = 0, high = -1;
-    for (std::size_t p = 0; p < indices.shape(0); ++p) {
-        low = std::min(low, indices.data()[p]);
-        high = std::max(high, indices.data()[p]);
+// A sparse matrix, made once and taken by every kernel. Offsets of rows are copied. Indices and values stay where they are: kept alive,
+// but whoever owns them may still write to them. So threads check indices again (`for_rows`), and samplers the values.
+class Matrix {
+  public:
+    Matrix(Indptr indptr, nb::object indices, nb::object values)
+        : indices_(std::move(indices)), values_(std::move(values)), arrays_(arrays()) {
+        const auto& [index, value] = arrays_;
+        const bool wide = value.dtype() == nb::dtype<double>();
+        require(wide || value.dtype() == nb::dtype<uint16_t>(), "counts are float64 or uint16");
+        require(index.shape(0) == value.shape(0), "indptr, indices and data do not fit together");
+        require_aligned(indptr, index, value);
+        require(indptr.shape(0) >= 1, "indptr is empty; it needs one number more than there are rows");
+        nb::gil_scoped_release release;
+        indptr_.assign(indptr.data(), indptr.data() + indptr.shape(0));
+        require(indptr_.front() == 0 && indptr_.back() == nonzeros(), "indptr does not lead from 0 to the number of nonzeros");
+        require(std::is_sorted(indptr_.begin(), indptr_.end()), "indptr falls");
+        uint32_t highest = 0;
+        for (int64_t p = 0; p < nonzeros(); ++p) highest = std::max(highest, static_cast<uint32_t>(index.data()[p]));
+        require(highest >> 31 == 0, "a column index is negative");
+        const void* first = value.data();
+        sparse_.emplace(indptr_.data(), index.data(), wide ? static_cast<const double*>(first) : nullptr,
+                        wide ? nullptr : static_cast<const uint16_t*>(first), static_cast<int64_t>(indptr_.size()) - 1,
+                        nonzeros() == 0 ? 0 : int64_t{highest} + 1);
     }
-    require(low >= 0 && high < static_cast<int64_t>(rows), "an index is negative, or beyond the rows of the fixed factor");
+    Matrix(const Matrix&) = delete;
+
+    int64_t nonzeros() const { return static_cast<int64_t>(arrays_.first.shape(0)); }
+    const Sparse& sparse() const {         // unless an array was resized in place, which NumPy can be made to do
+        const auto [index, value] = arrays();
+        require(same(index, arrays_.first) && same(value, arrays_.second), "an array of the matrix was resized after it was made; make it again");
+        return *sparse_;
+    }
+
+  private:
+    std::pair<Indices, Values> arrays() const {
+        std::pair<Indices, Values> found;
+        require(nb::try_cast(indices_, found.first, false), "indices must be a one-dimensional, contiguous array of int32");
+        require(nb::try_cast(values_, found.second, false), "data must be a one-dimensional, contiguous array");
+        return found;
+    }
+    template <class Array> static bool same(const Array& one, const Array& other) {
+        return one.data() == other.data() && one.shape(0) == other.shape(0) && one.dtype() == other.dtype();
+    }
+    nb::object indices_, values_;
+    std::pair<Indices, Values> arrays_;
+    std::vector<int64_t> indptr_;
+    std::optional<Sparse> sparse_;
+};
+
+// The factor that a row of the matrix is multiplied by has a row for every column.
+template <class Factor> void require_columns(const Sparse& X, const Factor& fixed) {
+    require(static_cast<int64_t>(fixed.shape(0)) >= X.columns, "the fixed factor has fewer rows than the matrix has columns");
+}
+
+// Whether all numbers are below `bound`, and none negative; the threads look.
+template <class T> void require_below(const T* numbers, int64_t count, uint64_t bound, const char* what, int threads) {
+    for_row_blocks(even_blocks(count), threads, [&] {
+        return [&](int64_t begin, int64_t end) {
+            std::make_unsigned_t<T> highest = 0;
+            for (int64_t i = begin; i < end; ++i) highest = std::max(highest, static_cast<std::make_unsigned_t<T>>(numbers[i]));
+            require(highest < bound, what);
+        };
+    });
 }
 
 // Where in `scratch` a padded factor begins: at a cache line, as loads of whole vectors need it.
@@ -93,7 +128,7 @@ template <class F> inline void with_vectors(int topics, F&& f) {
     }
 }
 
-void bind_updates(nb::module_& m);     // updates.cpp: em, cd, newton
+void bind_updates(nb::module_& m);     // updates.cpp: Matrix, em, cd, newton
 void bind_passes(nb::module_& m);      // passes.cpp: pass_rows, gather_rows
 void bind_beliefs(nb::module_& m);     // beliefs.cpp: log_means, infer
 void bind_sampling(nb::module_& m);    // sampling.cpp: gibbs, icm, greedy, tally, log_factorials, filter

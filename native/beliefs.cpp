@@ -17,10 +17,10 @@ static void log_means_of(In2<double> shape, In1<double> offset, Strided2 prior, 
               shift.data(), term.data(), threads);
 }
 
-static void infer_rows(Scratch scratch, Indptr indptr, Indices indices, Values data, In2<double> fixed, In1<double> scale,
-                       In2<double> start, Out2<double> out, In1<double> prior, int steps, double enough, int threads) {
-    const Sparse X = sparse(indptr, indices, data);
-    require_indices(indices, fixed.shape(0));
+static void infer_rows(Scratch scratch, const Matrix& matrix, In2<double> fixed, In1<double> scale, In2<double> start, Out2<double> out,
+                       In1<double> prior, int steps, double enough, int threads) {
+    const Sparse& X = matrix.sparse();
+    require_columns(X, fixed);
     require_aligned(fixed, scale, start, out, prior);
     const auto n = static_cast<std::size_t>(X.rows), K = fixed.shape(1);
     require(start.shape(0) == n && out.shape(0) == n, "the parameters have another number of rows than the matrix");
@@ -37,9 +37,8 @@ void bind_beliefs(nb::module_& m) {
     using namespace nb::literals;
     m.def("log_means", &log_means_of, "shape"_a.noconvert(), "offset"_a.noconvert(), "prior"_a.noconvert(), "geometric"_a.noconvert(),
           "shift"_a.noconvert(), "term"_a.noconvert(), "threads"_a);
-    m.def("infer", &infer_rows, "scratch"_a.noconvert(), "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(),
-          "fixed"_a.noconvert(), "scale"_a.noconvert(), "start"_a.noconvert(), "out"_a.noconvert(), "prior"_a.noconvert(),
-          "steps"_a, "enough"_a, "threads"_a);
+    m.def("infer", &infer_rows, "scratch"_a.noconvert(), "matrix"_a, "fixed"_a.noconvert(), "scale"_a.noconvert(),
+          "start"_a.noconvert(), "out"_a.noconvert(), "prior"_a.noconvert(), "steps"_a, "enough"_a, "threads"_a);
 }
 
 }  // namespace unmix

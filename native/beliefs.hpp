@@ -80,19 +80,14 @@ struct Inference final : Regression<double> {
 inline void infer(const Sparse& X, const double* fixed, int64_t fixed_rows, const double* scale, const double* start, double* out, int topics,
            int padded, double* room, const double* prior, int steps, double enough, int threads) {
     pad(fixed, fixed_rows, topics, padded, scale, room, threads);
-    const int64_t longest = X.longest_row();
-    for_row_blocks(row_blocks(X.indptr, X.rows), threads, [&] {
-        return [&, row = Inference(room, padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
-            row.index_end = X.indices + X.indptr[X.rows];
+    for_rows(X, threads, [&] {
+        return [&, row = Inference(room, padded / 4, topics, X.longest)](int64_t begin, int64_t end) mutable {
             for (int64_t i = begin; i < end; ++i) {
-                const int64_t first = X.indptr[i];
-                row.index = X.indices + first;
-                row.count = X.indptr[i + 1] - first;
+                row.enter(X, i);
                 if (row.count == 0) {
                     std::copy_n(prior, topics, out + i * topics);
                     continue;
                 }
-                X.read(first, row.count, row.y.data());
                 std::copy_n(start + i * topics, topics, row.g.data());
                 row.infer(prior, steps, enough);
                 std::copy_n(row.g.data(), topics, out + i * topics);

@@ -2,6 +2,7 @@
 #include "arrays.hpp"
 
 NB_MODULE(UNMIX_MODULE, m) {
+    nanobind::set_leak_warnings(false);      // of matrices that the interpreter still holds when it ends
     unmix::bind_updates(m);
     unmix::bind_passes(m);
     unmix::bind_beliefs(m);

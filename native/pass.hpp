@@ -16,20 +16,15 @@ void pass(const Sparse& X, const S* left, const S* right, int64_t right_rows, in
           double* xlog, double* ratio, int threads) {
     const std::vector<double> ones(topics, 1.0);
     pad(right, right_rows, topics, padded, ones.data(), room, threads);
-    const int64_t longest = X.longest_row();
-    for_row_blocks(row_blocks(X.indptr, X.rows), threads, [&] {
-        return [&, row = Regression<S>(room, padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
-            row.index_end = X.indices + X.indptr[X.rows];
+    for_rows(X, threads, [&] {
+        return [&, row = Regression<S>(room, padded / 4, topics, X.longest)](int64_t begin, int64_t end) mutable {
             for (int64_t i = begin; i < end; ++i) {
-                const int64_t start = X.indptr[i];
-                row.index = X.indices + start;
-                row.count = X.indptr[i + 1] - start;
+                row.enter(X, i);
                 for (int k = 0; k < padded; ++k) row.b[k] = k < topics ? left[i * topics + k] : 0;
-                X.read(start, row.count, row.y.data());
                 row.first_rates();
                 if (xlog) xlog[i] = row.sum_y_log_rate();
                 for (int64_t p = 0; p < row.count; ++p) row.ratio[p] = row.y[p] / row.rate[p];
-                if (ratio) std::copy_n(row.ratio.data(), row.count, ratio + start);
+                if (ratio) std::copy_n(row.ratio.data(), row.count, ratio + X.indptr[i]);
                 if (numerators) {
                     row.numerators();
                     std::copy_n(row.numerator.data(), topics, numerators + i * topics);
@@ -44,10 +39,9 @@ void gather_ratios(const Sparse& Xt, const int64_t* order, const double* ratio, 
                    int padded, S* room, double* numerators, int threads) {
     const std::vector<double> ones(topics, 1.0);
     pad(left, left_rows, topics, padded, ones.data(), room, threads);
-    const int64_t longest = Xt.longest_row();
     const auto nonzeros = static_cast<uint64_t>(Xt.indptr[Xt.rows]);
-    for_row_blocks(row_blocks(Xt.indptr, Xt.rows), threads, [&] {
-        return [&, row = Regression<S>(room, padded / 4, topics, longest)](int64_t begin, int64_t end) mutable {
+    for_rows(Xt, threads, [&] {
+        return [&, row = Regression<S>(room, padded / 4, topics, Xt.longest)](int64_t begin, int64_t end) mutable {
             for (int64_t j = begin; j < end; ++j) {
                 const int64_t start = Xt.indptr[j];
                 row.index = Xt.indices + start;

@@ -284,9 +284,9 @@ template <int V> struct Posterior {
 template <int V>
 void posteriors(const Sparse& Xt, const double* room, int topics, int padded, const double* sums, const double* rates, double c,
                 double start, const Spread& how, const PosteriorOut& out, int threads) {
-    const int64_t longest = Xt.longest_row(), packed = static_cast<int64_t>(topics) * (topics + 1) / 2;
-    for_row_blocks(row_blocks(Xt.indptr, Xt.rows), threads, [&] {
-        return [&, feature = Posterior<V>(room, topics, padded / 4, sums, c, longest, how.groups)](int64_t begin, int64_t end) mutable {
+    const int64_t packed = static_cast<int64_t>(topics) * (topics + 1) / 2;
+    for_rows(Xt, threads, [&] {
+        return [&, feature = Posterior<V>(room, topics, padded / 4, sums, c, Xt.longest, how.groups)](int64_t begin, int64_t end) mutable {
             for (int64_t j = begin; j < end; ++j) {
                 const int64_t first = Xt.indptr[j];
                 feature.index = Xt.indices + first;

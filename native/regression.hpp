@@ -56,6 +56,13 @@ struct Row {
         }
     }
     virtual ~Row() = default;
+    void enter(const Sparse& X, int64_t i) {
+        const int64_t start = X.indptr[i];
+        index = X.indices + start;
+        index_end = X.index_end();
+        count = X.indptr[i + 1] - start;
+        X.read(start, count, y.data());
+    }
     virtual void solve() {}                // moves b
     virtual double xlog() { return 0; }    // sum_p x_p log(rate_p) at b
 };
@@ -134,21 +141,15 @@ struct Shape {
 template <class S, class MakeMethod>
 void update_rows(const Sparse& X, const S* moving, S* out, int topics, const double* cost, const double* inverse,
                  Shape shape, double* xlog, int threads, const MakeMethod& make_method) {
-    const int64_t longest = X.longest_row();
-    const int32_t* index_end = X.indices + X.indptr[X.rows];
     const bool has_prior = shape.data != nullptr;
-    for_row_blocks(row_blocks(X.indptr, X.rows), threads, [&] {
-        return [&, owned = make_method(longest)](int64_t begin, int64_t end) {
+    for_rows(X, threads, [&] {
+        return [&, owned = make_method(X.longest)](int64_t begin, int64_t end) {
             Row& method = *owned;
-            method.index_end = index_end;
             method.has_prior = has_prior;
             for (int64_t i = begin; i < end; ++i) {
-                const int64_t start = X.indptr[i];
                 const S* from = moving + i * topics;
                 S* to = out + i * topics;
-                method.index = X.indices + start;
-                method.count = X.indptr[i + 1] - start;
-                X.read(start, method.count, method.y.data());
+                method.enter(X, i);
                 const double total = sum(method.y.data(), method.count);
                 if (method.count == 0) {
                     // no counts: the minimiser is the prior's mode, or zero

@@ -9,6 +9,7 @@
 #include <exception>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -17,34 +18,44 @@
 
 namespace unmix {
 
-struct Sparse {                       // CSR; row i holds the nonzeros indptr[i] .. indptr[i+1]
+// CSR; row i holds the nonzeros indptr[i] .. indptr[i+1]. `Matrix` (arrays.hpp) makes it, from arrays that it has checked.
+struct Sparse {
     const int64_t* indptr;
     const int32_t* indices;
-    const double* data;               // or, where all are whole numbers below 2^16 and someone cared to save memory, null and
+    const double* data;               // or, where all are whole numbers below 2^16 and memory counts, null and
     const uint16_t* narrow;           // these
-    int64_t rows;
+    int64_t rows, columns;            // `columns` is above every index
+    int64_t longest = 0;              // nonzeros of the longest row
+    std::vector<int64_t> cuts{0};     // blocks of rows of about equal work, which do not depend on the number of threads
+
+    Sparse(const int64_t* indptr, const int32_t* indices, const double* data, const uint16_t* narrow, int64_t rows, int64_t columns)
+        : indptr(indptr), indices(indices), data(data), narrow(narrow), rows(rows), columns(columns) {
+        constexpr int64_t work = 1 << 14, per_row = 8;
+        int64_t sum = 0;
+        for (int64_t i = 0; i < rows; ++i) {
+            const int64_t count = indptr[i + 1] - indptr[i];
+            longest = std::max(longest, count);
+            sum += count + per_row;
+            if (sum >= work || i + 1 == rows) { cuts.push_back(i + 1); sum = 0; }
+        }
+    }
+    Sparse part(int64_t begin, int64_t end) const { return {indptr + begin, indices, data, narrow, end - begin, columns}; }
+    const int32_t* index_end() const { return indices + indptr[rows]; }
     void read(int64_t start, int64_t count, double* out) const {
         if (narrow) std::copy_n(narrow + start, count, out);
         else std::copy_n(data + start, count, out);
     }
-    int64_t longest_row() const {
-        int64_t longest = 0;
-        for (int64_t i = 0; i < rows; ++i) longest = std::max(longest, indptr[i + 1] - indptr[i]);
-        return longest;
+    // The sign bit of either term is set by an index below 0, or not below `columns`: no branch, no comparison of unsigned numbers.
+    void require_inside(int64_t begin, int64_t end) const {
+        const auto last = static_cast<uint32_t>(columns - 1);
+        uint32_t outside = 0;
+        for (int64_t p = indptr[begin]; p < indptr[end]; ++p) {
+            const auto index = static_cast<uint32_t>(indices[p]);
+            outside |= index | (last - index);
+        }
+        if (outside >> 31) throw std::invalid_argument("a column index was changed after the matrix was made, and leads outside it; make it again");
     }
 };
-
-// Rows are cut into blocks of about equal work. The cut does not depend on the number of threads.
-inline std::vector<int64_t> row_blocks(const int64_t* indptr, int64_t rows) {
-    constexpr int64_t work = 1 << 14, per_row = 8;
-    std::vector<int64_t> cuts{0};
-    int64_t sum = 0;
-    for (int64_t i = 0; i < rows; ++i) {
-        sum += indptr[i + 1] - indptr[i] + per_row;
-        if (sum >= work || i + 1 == rows) { cuts.push_back(i + 1); sum = 0; }
-    }
-    return cuts;
-}
 
 // work(true) in this thread, and work(false) in up to `extra` others beside it.
 template <class Work> void with_helpers(int64_t extra, const Work& work) {
@@ -89,6 +100,17 @@ void for_row_blocks(const std::vector<int64_t>& cuts, int threads, const MakeWor
     };
     with_helpers(std::min<int64_t>(threads, blocks) - 1, work);
     if (error) std::rethrow_exception(error);
+}
+
+// The same for the blocks of a matrix. Whoever made it may have changed its indices since: each thread looks at those of a block
+// right before they are used, when they have to come to the cache anyway.
+template <class MakeWorker> void for_rows(const Sparse& X, int threads, const MakeWorker& make_worker) {
+    for_row_blocks(X.cuts, threads, [&] {
+        return [&X, worker = make_worker()](int64_t begin, int64_t end) mutable {
+            X.require_inside(begin, end);
+            worker(begin, end);
+        };
+    });
 }
 
 // Blocks of equal size, for work that is the same on every row.

@@ -18,21 +18,33 @@ int label_topics(std::size_t topics) {
     return static_cast<int>(topics);
 }
 
+// A matrix that tokens are counted from, which its values say exactly.
+const Sparse& wide(const Matrix& matrix) {
+    const Sparse& X = matrix.sparse();
+    require(X.data, "labels are given to counts of float64");
+    return X;
+}
+
 // Labels of every token of X, and each the number of a topic.
-void require_labels(const Sparse& X, int topics, const Labels& labels) {
-    double tokens = 0;
-    bool whole = true;
-    for (int64_t p = 0; p < X.indptr[X.rows]; ++p) {
-        const double x = X.data[p];
-        const bool counts = x >= 0 && x <= std::numeric_limits<int32_t>::max();
-        whole &= counts && static_cast<double>(static_cast<int64_t>(counts ? x : 0)) == x;
-        tokens += x;
-    }
-    require(whole, "labels are given to whole numbers of tokens, none below 0 and none above 2,147,483,647");
-    require(static_cast<double>(labels.shape(1)) == tokens, "give a label to every token");
-    uint16_t highest = 0;
-    for (std::size_t q = 0; q < labels.size(); ++q) highest = std::max(highest, labels.data()[q]);
-    require(highest < topics, "a label is not the number of a topic");
+void require_labels(const Sparse& X, int topics, const Labels& labels, int threads) {
+    std::atomic<int64_t> tokens{0};
+    for_rows(X, threads, [&] {
+        return [&](int64_t begin, int64_t end) {
+            int64_t here = 0;
+            bool whole = true;
+            for (int64_t p = X.indptr[begin]; p < X.indptr[end]; ++p) {
+                const double x = X.data[p];
+                const bool counts = x >= 0 && x <= std::numeric_limits<int32_t>::max();
+                const auto count = static_cast<int64_t>(counts ? x : 0);
+                whole &= counts && static_cast<double>(count) == x;
+                here += count;
+            }
+            require(whole, "labels are given to whole numbers of tokens, none below 0 and none above 2,147,483,647");
+            tokens += here;
+        };
+    });
+    require(static_cast<int64_t>(labels.shape(1)) == tokens, "give a label to every token");
+    require_below(labels.data(), labels.size(), topics, "a label is not the number of a topic", threads);
 }
 
 struct Model {
@@ -54,14 +66,12 @@ struct Chains {
     ByMember by_column, by_row;
     ByTopic by_topic;
     int topics, stride;
-    Chains(const Sparse& X, const Indices& indices, std::size_t columns, int topics, Labels& z, ByMember& c, ByMember& r, ByTopic& t)
+    Chains(const Sparse& X, std::size_t columns, int topics, Labels& z, ByMember& c, ByMember& r, ByTopic& t)
         : labels(z), by_column(c), by_row(r), by_topic(t), topics(topics), stride(padded_topics(topics)) {
         const auto width = static_cast<std::size_t>(stride);
-        require_indices(indices, columns);
         require_aligned(z, c, r, t);
-        require_labels(X, topics, z);
-        require(c.shape(1) == columns && c.shape(2) == width && r.shape(1) == static_cast<std::size_t>(X.rows) && r.shape(2) == width && t.shape(1) == width,
-                "the tables do not fit the matrix");
+        require(X.columns <= static_cast<int64_t>(columns) && c.shape(1) == columns && c.shape(2) == width &&
+                r.shape(1) == static_cast<std::size_t>(X.rows) && r.shape(2) == width && t.shape(1) == width, "the tables do not fit the matrix");
         require(c.shape(0) == count() && r.shape(0) == count() && t.shape(0) == count(), "give tables to every chain");
     }
     std::size_t count() const { return labels.shape(0); }
@@ -74,14 +84,15 @@ struct Chains {
 
 Xoshiro& generator(Generators& random, int64_t c) { return *reinterpret_cast<Xoshiro*>(random.data() + 4 * c); }
 
-void gibbs(Indptr indptr, Indices indices, Data data, In1<double> alpha, In1<double> beta, Labels labels, ByMember by_column, ByMember by_row,
+void gibbs(const Matrix& matrix, In1<double> alpha, In1<double> beta, Labels labels, ByMember by_column, ByMember by_row,
            ByTopic by_topic, Generators random, int sweeps, int threads) {
-    const Sparse X = sparse(indptr, indices, data);
+    const Sparse& X = wide(matrix);
     const Model model(alpha, beta);
-    const Chains chains(X, indices, alpha.shape(0), model.topics, labels, by_column, by_row, by_topic);
+    const Chains chains(X, alpha.shape(0), model.topics, labels, by_column, by_row, by_topic);
     require_aligned(random);
     require(random.shape(0) == chains.count() && random.shape(1) == 4, "give a generator to every chain");
     nb::gil_scoped_release release;
+    require_labels(X, chains.topics, labels, threads);
     with_vectors(model.topics, [&](auto v) {
         for_each_chain(chains.count(), threads, [&](int64_t c, auto& poll) {
             for (int s = 0; s < sweeps; ++s)
@@ -90,24 +101,27 @@ void gibbs(Indptr indptr, Indices indices, Data data, In1<double> alpha, In1<dou
     });
 }
 
-int64_t icm(Indptr indptr, Indices indices, Data data, In1<double> alpha, In1<double> beta, Labels labels, ByMember by_column, ByMember by_row, ByTopic by_topic) {
-    const Sparse X = sparse(indptr, indices, data);
+int64_t icm(const Matrix& matrix, In1<double> alpha, In1<double> beta, Labels labels, ByMember by_column, ByMember by_row, ByTopic by_topic) {
+    const Sparse& X = wide(matrix);
     const Model model(alpha, beta);
-    const Chains chains(X, indices, alpha.shape(0), model.topics, labels, by_column, by_row, by_topic);
+    const Chains chains(X, alpha.shape(0), model.topics, labels, by_column, by_row, by_topic);
     nb::gil_scoped_release release;
+    require_labels(X, chains.topics, labels, 1);
     std::atomic<int64_t> moved{0};
     for_each_chain(chains.count(), 1, [&](int64_t c, auto& poll) { moved += icm_sweep(X, model.prior, chains.label(c), chains.tables(c), poll); });
     return moved;
 }
 
-void greedy_start(Indptr indptr, Indices indices, Data data, In1<double> alpha, In1<double> beta, In1<int64_t> order, Labels labels, ByMember by_column,
+void greedy_start(const Matrix& matrix, In1<double> alpha, In1<double> beta, In1<int64_t> order, Labels labels, ByMember by_column,
                   ByMember by_row, ByTopic by_topic) {
-    const Sparse X = sparse(indptr, indices, data);
+    const Sparse& X = wide(matrix);
     const Model model(alpha, beta);
-    const Chains chains(X, indices, alpha.shape(0), model.topics, labels, by_column, by_row, by_topic);
+    const Chains chains(X, alpha.shape(0), model.topics, labels, by_column, by_row, by_topic);
     require_aligned(order);
-    require(order.shape(0) == data.shape(0), "order needs a number a nonzero");
-    std::vector<int64_t> row(data.shape(0)), first(data.shape(0));
+    require(static_cast<int64_t>(order.shape(0)) == matrix.nonzeros(), "order needs a number a nonzero");
+    nb::gil_scoped_release release;
+    require_labels(X, chains.topics, labels, 1);
+    std::vector<int64_t> row(order.shape(0)), first(order.shape(0));
     int64_t tokens = 0;
     for (int64_t i = 0; i < X.rows; ++i)
         for (int64_t p = X.indptr[i]; p < X.indptr[i + 1]; ++p) {
@@ -121,26 +135,26 @@ void greedy_start(Indptr indptr, Indices indices, Data data, In1<double> alpha, 
         require(p < met.size() && !met[p], "order must be a permutation of the nonzeros");
         met[p] = true;
     }
-    nb::gil_scoped_release release;
     for_each_chain(chains.count(), 1, [&](int64_t c, auto& poll) {
         greedy(X, model.prior, order.data(), row.data(), first.data(), chains.label(c), chains.tables(c), poll);
     });
 }
 
-void tally_labels(Indptr indptr, Indices indices, Data data, std::size_t topics, Labels labels, ByMember by_column, ByMember by_row, ByTopic by_topic, int threads) {
-    const Sparse X = sparse(indptr, indices, data);
-    const Chains chains(X, indices, by_column.shape(1), label_topics(topics), labels, by_column, by_row, by_topic);
+void tally_labels(const Matrix& matrix, std::size_t topics, Labels labels, ByMember by_column, ByMember by_row, ByTopic by_topic, int threads) {
+    const Sparse& X = wide(matrix);
+    const Chains chains(X, by_column.shape(1), label_topics(topics), labels, by_column, by_row, by_topic);
     nb::gil_scoped_release release;
+    require_labels(X, chains.topics, labels, threads);
     for_each_chain(chains.count(), threads, [&](int64_t c, auto&) { tally(X, chains.label(c), chains.tables(c)); });
 }
 
-void sum_log_factorials(Indptr indptr, Indices indices, Data data, std::size_t columns, Labels labels, Out1<double> out, int threads) {
-    const Sparse X = sparse(indptr, indices, data);
+void sum_log_factorials(const Matrix& matrix, std::size_t columns, Labels labels, Out1<double> out, int threads) {
+    const Sparse& X = wide(matrix);
     const int topics = label_topics(columns);
     require_aligned(labels, out);
-    require_labels(X, topics, labels);
     require(out.shape(0) == labels.shape(0), "give a number to every chain");
     nb::gil_scoped_release release;
+    require_labels(X, topics, labels, threads);
     for_each_chain(out.shape(0), threads, [&](int64_t c, auto&) {
         out.data()[c] = log_factorials(X, labels.data() + c * static_cast<int64_t>(labels.shape(1)), topics);
     });
@@ -153,8 +167,8 @@ void filter(In1<int64_t> rows, In1<int32_t> columns, In1<double> alpha, In1<doub
     if (alpha.shape(0) > (std::size_t(1) << 48) / static_cast<std::size_t>(particles) / model.stride) throw std::bad_alloc();
     require(rows.shape(0) == columns.shape(0), "give a row and a column to every token");
     require(random.shape(0) == out.shape(0) && random.shape(1) == 4, "give a generator to every run");
-    require_indices(columns, alpha.shape(0));
     nb::gil_scoped_release release;
+    require_below(columns.data(), columns.shape(0), alpha.shape(0), "a token has a column that is not one of a feature", threads);
     for_each_chain(out.shape(0), threads, [&](int64_t c, auto& poll) {
         Filter run(model.prior, particles, alpha.shape(0), model.topics, model.stride, generator(random, c));
         out.data()[c] = run.run(rows.data(), columns.data(), rows.shape(0), poll);
@@ -165,15 +179,15 @@ void filter(In1<int64_t> rows, In1<int32_t> columns, In1<double> alpha, In1<doub
 
 void bind_sampling(nb::module_& m) {
     using namespace nb::literals;
-    m.def("gibbs", &gibbs, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "alpha"_a.noconvert(), "beta"_a.noconvert(),
+    m.def("gibbs", &gibbs, "matrix"_a, "alpha"_a.noconvert(), "beta"_a.noconvert(),
           "labels"_a.noconvert(), "by_column"_a.noconvert(), "by_row"_a.noconvert(), "by_topic"_a.noconvert(), "random"_a.noconvert(), "sweeps"_a, "threads"_a);
-    m.def("icm", &icm, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "alpha"_a.noconvert(), "beta"_a.noconvert(),
+    m.def("icm", &icm, "matrix"_a, "alpha"_a.noconvert(), "beta"_a.noconvert(),
           "labels"_a.noconvert(), "by_column"_a.noconvert(), "by_row"_a.noconvert(), "by_topic"_a.noconvert());
-    m.def("greedy", &greedy_start, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "alpha"_a.noconvert(), "beta"_a.noconvert(),
+    m.def("greedy", &greedy_start, "matrix"_a, "alpha"_a.noconvert(), "beta"_a.noconvert(),
           "order"_a.noconvert(), "labels"_a.noconvert(), "by_column"_a.noconvert(), "by_row"_a.noconvert(), "by_topic"_a.noconvert());
-    m.def("tally", &tally_labels, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "topics"_a, "labels"_a.noconvert(),
+    m.def("tally", &tally_labels, "matrix"_a, "topics"_a, "labels"_a.noconvert(),
           "by_column"_a.noconvert(), "by_row"_a.noconvert(), "by_topic"_a.noconvert(), "threads"_a);
-    m.def("log_factorials", &sum_log_factorials, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "topics"_a, "labels"_a.noconvert(),
+    m.def("log_factorials", &sum_log_factorials, "matrix"_a, "topics"_a, "labels"_a.noconvert(),
           "out"_a.noconvert(), "threads"_a);
     m.def("filter", &filter, "rows"_a.noconvert(), "columns"_a.noconvert(), "alpha"_a.noconvert(), "beta"_a.noconvert(), "random"_a.noconvert(),
           "out"_a.noconvert(), "particles"_a, "threads"_a);

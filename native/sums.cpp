@@ -5,10 +5,9 @@
 namespace unmix {
 
 template <class S>
-static void add_sums_of(Scratch scratch, Indptr indptr, Indices indices, Values data, In2<S> left, In2<S> right, Out2<double> B,
-                        Out2<float> H, int threads) {
-    const Sparse Xt = sparse(indptr, indices, data);
-    require_indices(indices, left.shape(0));
+static void add_sums_of(Scratch scratch, const Matrix& matrix, In2<S> left, In2<S> right, Out2<double> B, Out2<float> H, int threads) {
+    const Sparse& Xt = matrix.sparse();
+    require_columns(Xt, left);
     require_aligned(left, right, B, H);
     const auto m = static_cast<std::size_t>(Xt.rows), K = left.shape(1);
     const int topics = topics_of(K);
@@ -41,22 +40,24 @@ static void box_step_of(In2<S> F, Out2<S> out, In2<double> B, In2<float> H, In1<
 }
 
 template <class T>
-static void transpose_of(Indptr indptr, Indices indices, In1<T> data, Out1<int64_t> out_indptr, Out1<int32_t> out_indices, Out1<T> out_data,
-                         int threads) {
-    const auto rows = static_cast<int64_t>(indptr.shape(0)) - 1, columns = static_cast<int64_t>(out_indptr.shape(0)) - 1;
-    require(columns >= 0 && indices.shape(0) == data.shape(0), "indptr, indices and data do not fit together");
-    require_aligned(indptr, indices, data, out_indptr, out_indices, out_data);
-    require_rows(indptr, data.shape(0));
-    require(out_indices.shape(0) == indices.shape(0) && out_data.shape(0) == data.shape(0), "the results have the wrong shape");
-    require_indices(indices, static_cast<std::size_t>(columns));
+static void transpose_of(const Matrix& matrix, Out1<int64_t> out_indptr, Out1<int32_t> out_indices, Out1<T> out_data, int threads) {
+    const Sparse& X = matrix.sparse();
+    const T* values;
+    if constexpr (std::is_same_v<T, double>) values = X.data;
+    else values = X.narrow;
+    require(values, "the transpose has counts of the same type");
+    require_aligned(out_indptr, out_indices, out_data);
+    const auto columns = static_cast<int64_t>(out_indptr.shape(0)) - 1, nonzeros = matrix.nonzeros();
+    require(columns >= X.columns && static_cast<int64_t>(out_indices.shape(0)) == nonzeros && static_cast<int64_t>(out_data.shape(0)) == nonzeros,
+            "the results have the wrong shape");
     nb::gil_scoped_release release;
-    transpose(indptr.data(), indices.data(), data.data(), rows, columns, out_indptr.data(), out_indices.data(), out_data.data(), threads);
+    transpose(X, values, columns, out_indptr.data(), out_indices.data(), out_data.data(), threads);
 }
 
 template <class S> static void bind(nb::module_& m) {
     using namespace nb::literals;
-    m.def("add_sums", &add_sums_of<S>, "scratch"_a.noconvert(), "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(),
-          "left"_a.noconvert(), "right"_a.noconvert(), "B"_a.noconvert(), "H"_a.noconvert(), "threads"_a);
+    m.def("add_sums", &add_sums_of<S>, "scratch"_a.noconvert(), "matrix"_a, "left"_a.noconvert(), "right"_a.noconvert(),
+          "B"_a.noconvert(), "H"_a.noconvert(), "threads"_a);
     m.def("box_step", &box_step_of<S>, "F"_a.noconvert(), "out"_a.noconvert(), "B"_a.noconvert(), "H"_a.noconvert(), "cost"_a.noconvert(),
           "totals"_a.noconvert(), "shape"_a.noconvert().none(), "threads"_a);
 }
@@ -66,10 +67,10 @@ void bind_sums(nb::module_& m) {
     bind<double>(m);
     bind<float>(m);
     m.def("curvature_size", [](std::size_t topics) { return curvature_size(topics_of(topics)); }, "topics"_a);
-    m.def("transpose", &transpose_of<double>, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "out_indptr"_a.noconvert(),
-          "out_indices"_a.noconvert(), "out_data"_a.noconvert(), "threads"_a);
-    m.def("transpose", &transpose_of<uint16_t>, "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "out_indptr"_a.noconvert(),
-          "out_indices"_a.noconvert(), "out_data"_a.noconvert(), "threads"_a);
+    m.def("transpose", &transpose_of<double>, "matrix"_a, "out_indptr"_a.noconvert(), "out_indices"_a.noconvert(), "out_data"_a.noconvert(),
+          "threads"_a);
+    m.def("transpose", &transpose_of<uint16_t>, "matrix"_a, "out_indptr"_a.noconvert(), "out_indices"_a.noconvert(), "out_data"_a.noconvert(),
+          "threads"_a);
 }
 
 }  // namespace unmix

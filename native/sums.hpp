@@ -26,21 +26,17 @@ inline int64_t curvature_size(int topics) {
 template <class S>
 void add_sums(const Sparse& Xt, const float* units, const S* right, int topics, const TopicBlocks& blocks, double* B, float* H,
               int threads) {
-    const int64_t longest = Xt.longest_row(), packed = curvature_size(topics);
+    const int64_t packed = curvature_size(topics);
     const std::vector<double> ones(topics, 1.0);
-    for_row_blocks(row_blocks(Xt.indptr, Xt.rows), threads, [&] {
-        return [&, owned = newton_row(units, nullptr, ones.data(), topics, longest, 1, 0.0)](int64_t begin, int64_t end) {
+    for_rows(Xt, threads, [&] {
+        return [&, owned = newton_row(units, nullptr, ones.data(), topics, Xt.longest, 1, 0.0)](int64_t begin, int64_t end) {
             Newton& row = *owned;
-            row.index_end = Xt.indices + Xt.indptr[Xt.rows];
             for (int64_t j = begin; j < end; ++j) {
-                const int64_t start = Xt.indptr[j];
-                row.index = Xt.indices + start;
-                row.count = Xt.indptr[j + 1] - start;
+                row.enter(Xt, j);
                 const S* f = right + j * topics;
                 const double largest = *std::max_element(f, f + topics);
                 if (row.count == 0 || !(largest > 0)) continue;
                 for (int k = 0; k < topics; ++k) row.b[k] = f[k] / largest;
-                Xt.read(start, row.count, row.y.data());
                 row.look();
                 float* h = H + j * packed;
                 for (int first = 0; first < topics; first += blocks.size) {
@@ -142,8 +138,9 @@ void box_step(const S* F, S* out, int64_t rows, int topics, const double* B, con
 
 // The transpose of rows: column by column, in each the rows in their order. Threads take rows in turn and know where theirs go.
 template <class T>
-void transpose(const int64_t* indptr, const int32_t* indices, const T* data, int64_t rows, int64_t columns, int64_t* out_indptr,
-               int32_t* out_indices, T* out_data, int threads) {
+void transpose(const Sparse& X, const T* data, int64_t columns, int64_t* out_indptr, int32_t* out_indices, T* out_data, int threads) {
+    const int64_t *indptr = X.indptr, rows = X.rows;
+    const int32_t* indices = X.indices;
     const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(threads, rows));
     std::vector<int64_t> cuts;
     for (int64_t t = 0; t <= parts; ++t) {                 // of about as many nonzeros
@@ -157,6 +154,7 @@ void transpose(const int64_t* indptr, const int32_t* indices, const T* data, int
         for_row_blocks(one_each, threads, [&] { return [&](int64_t begin, int64_t end) { for (int64_t t = begin; t < end; ++t) work(t); }; });
     };
     each_part([&](int64_t t) {
+        X.require_inside(cuts[t], cuts[t + 1]);
         int64_t* count = at.data() + t * columns;
         for (int64_t p = indptr[cuts[t]]; p < indptr[cuts[t + 1]]; ++p) ++count[indices[p]];
     });

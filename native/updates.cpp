@@ -1,4 +1,4 @@
-// Python bindings of the row updates em, cd and newton.
+// Python bindings of the matrix and of the row updates em, cd and newton.
 #include "arrays.hpp"
 #include "cd.hpp"
 #include "em.hpp"
@@ -7,7 +7,7 @@
 namespace unmix {
 
 struct Rows {       // what the three row updates are called with
-    Sparse X;
+    const Sparse& X;
     int64_t fixed_rows;
     int topics;
     Shape shape{nullptr, 0, 0};
@@ -15,11 +15,10 @@ struct Rows {       // what the three row updates are called with
 };
 
 template <class S>
-static Rows rows(const Indptr& indptr, const Indices& indices, const Values& data, const In2<S>& fixed, const In2<S>& moving,
-                 const Out2<S>& out, const In1<double>& cost, const std::optional<Strided2>& shape,
-                 const std::optional<Out1<double>>& xlog) {
-    Rows r{sparse(indptr, indices, data), static_cast<int64_t>(fixed.shape(0)), topics_of(fixed.shape(1))};
-    require_indices(indices, fixed.shape(0));
+static Rows rows(const Matrix& matrix, const In2<S>& fixed, const In2<S>& moving, const Out2<S>& out, const In1<double>& cost,
+                 const std::optional<Strided2>& shape, const std::optional<Out1<double>>& xlog) {
+    Rows r{matrix.sparse(), static_cast<int64_t>(fixed.shape(0)), topics_of(fixed.shape(1))};
+    require_columns(r.X, fixed);
     require_aligned(fixed, moving, out, cost, shape, xlog);
     const auto n = static_cast<std::size_t>(r.X.rows), K = static_cast<std::size_t>(r.topics);
     require(moving.shape(0) == n && out.shape(0) == n, "the moving factor has another number of rows than the matrix");
@@ -36,12 +35,11 @@ static Rows rows(const Indptr& indptr, const Indices& indices, const Values& dat
 }
 
 #define ROW_ARGS                                                                                                              \
-    Scratch scratch, Indptr indptr, Indices indices, Values data, In2<S> fixed, In2<S> moving, Out2<S> out, In1<double> cost,   \
+    Scratch scratch, const Matrix& matrix, In2<S> fixed, In2<S> moving, Out2<S> out, In1<double> cost,                           \
         std::optional<Strided2> shape, std::optional<Out1<double>> xlog, int threads
 #define ROW_NAMES                                                                                                             \
-    "scratch"_a.noconvert(), "indptr"_a.noconvert(), "indices"_a.noconvert(), "data"_a.noconvert(), "fixed"_a.noconvert(),       \
-        "moving"_a.noconvert(), "out"_a.noconvert(), "cost"_a.noconvert(), "shape"_a.noconvert().none(),                    \
-        "xlog"_a.noconvert().none(), "threads"_a
+    "scratch"_a.noconvert(), "matrix"_a, "fixed"_a.noconvert(), "moving"_a.noconvert(), "out"_a.noconvert(),                    \
+        "cost"_a.noconvert(), "shape"_a.noconvert().none(), "xlog"_a.noconvert().none(), "threads"_a
 
 static std::vector<double> inverses(const In1<double>& cost) {
     std::vector<double> inverse(cost.shape(0));
@@ -63,7 +61,7 @@ static void update(const Rows& r, const Scratch& scratch, const In2<S>& fixed, c
 }
 
 template <class S> static void em(ROW_ARGS, int steps) {
-    const Rows r = rows<S>(indptr, indices, data, fixed, moving, out, cost, shape, xlog);
+    const Rows r = rows<S>(matrix, fixed, moving, out, cost, shape, xlog);
     update<S>(r, scratch, fixed, moving, out, cost, threads, [&](const S* room, int vectors, int64_t longest) {
         return std::make_unique<EM<S>>(room, vectors, r.topics, longest, steps);
     });
@@ -71,14 +69,14 @@ template <class S> static void em(ROW_ARGS, int steps) {
 
 template <class S> static void cd(ROW_ARGS, int sweeps, int rule) {
     require(rule >= 0 && rule <= static_cast<int>(Rule::sn), "the rule is 0, 1 or 2");
-    const Rows r = rows<S>(indptr, indices, data, fixed, moving, out, cost, shape, xlog);
+    const Rows r = rows<S>(matrix, fixed, moving, out, cost, shape, xlog);
     update<S>(r, scratch, fixed, moving, out, cost, threads, [&](const S* room, int vectors, int64_t longest) {
         return std::make_unique<CD<S>>(room, vectors, r.topics, longest, sweeps, rule);
     });
 }
 
 template <class S> static void newton(ROW_ARGS, int rounds, double enough) {
-    const Rows r = rows<S>(indptr, indices, data, fixed, moving, out, cost, shape, xlog);
+    const Rows r = rows<S>(matrix, fixed, moving, out, cost, shape, xlog);
     const TopicBlocks blocks(r.topics);
     float* room = room_in<float>(scratch, r.fixed_rows, blocks.padded());
     nb::gil_scoped_release release;
@@ -99,6 +97,8 @@ template <class S> static void bind(nb::module_& m) {
 
 void bind_updates(nb::module_& m) {
     using namespace nb::literals;
+    nb::class_<Matrix>(m, "Matrix", nb::is_final())
+        .def(nb::init<Indptr, nb::object, nb::object>(), "indptr"_a.noconvert(), "indices"_a, "data"_a);
     bind<double>(m);
     bind<float>(m);
     // enough for every kernel: whoever keeps one array for all of them asks once

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, psi
 
-from unmix.base.types import CSR, Factor, Floats, Integers
-from unmix.kernels import Posteriors, Spread
+from unmix.base.types import Factor, Floats, Integers
+from unmix.kernels import CSR, Posteriors, Spread
 from unmix.kernels.sampling import Labels
 
 Half = tuple[Factor, Floats | None]

@@ -45,7 +45,7 @@ def found_in(W: np.ndarray, X: np.ndarray, c: float = 1.0, labels: np.ndarray | 
     W, counts = np.asarray(W, dtype=float), Counts(np.asarray(X, dtype=float))
     design = Design(W, c, spread_of(W, labels) if robust else None)
     pooled = counts.feature_totals / W.sum()
-    found = design.posteriors(counts.sides().right, 0, counts.shape[1], pooled)
+    found = design.posteriors(counts.sides().right, 0, pooled)
     return found, LogFactors.of(found), pooled
 
 
@@ -110,8 +110,8 @@ def test_features_in_blocks_are_those_of_the_whole() -> None:
     W, X = random_weights(40, 4), Counts(random_counts(40, 23))
     design, pooled = Design(W, 1.0, spread_of(W, None)), X.feature_totals / W.sum()
     side = X.sides().right
-    whole = design.posteriors(side, 0, 23, pooled)
-    parts = [design.posteriors(side, begin, end, pooled[begin:end]) for begin, end in ((0, 10), (10, 11), (11, 23))]
+    whole = design.posteriors(side, 0, pooled)
+    parts = [design.posteriors(side, begin, pooled[begin:end]) for begin, end in ((0, 10), (10, 11), (11, 23))]
     for name in Posteriors._fields:
         np.testing.assert_array_equal(np.concatenate([getattr(part, name) for part in parts]), getattr(whole, name))
 
@@ -120,7 +120,7 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
     (columns, W, sums, rates), options = arguments(40, 9, 3, "groups")
     with pytest.raises(ValueError, match="prior does not fit"):
         kernels.posteriors(columns, W, sums[:2], rates, **options)
-    with pytest.raises(ValueError, match="beyond the rows of the fixed factor"):
+    with pytest.raises(ValueError, match="fewer rows than the matrix has columns"):
         kernels.posteriors(columns, W[:5], sums, rates, **options)
     groups = options["spread"]
     for wrong, message in (

@@ -16,7 +16,7 @@ from scipy.special import gammaln
 
 import unmix as um
 from unmix import Counts
-from unmix.base.types import CSR
+from unmix.kernels import CSR
 
 
 def same_rows(one: CSR, two: CSR) -> bool:

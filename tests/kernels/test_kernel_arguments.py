@@ -1,12 +1,14 @@
 """Whatever they are called with, kernels stay within their arrays: what would lead outside is refused, by every compiled module.
 
-One good call of every function that the modules bind; then the same with one argument spoilt. `make sanitize` runs this file too,
-so that what is accepted is seen to stay inside.
+One good call of every function that the modules bind; then the same with one argument spoilt, or one array of the matrix, before
+the matrix is made or after. `make sanitize` runs this file too, so that what is accepted is seen to stay inside.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,6 +39,19 @@ def transposed() -> Arguments:
     }
 
 
+def made(module: Any, arguments: Arguments) -> Arguments:
+    """The same arguments, the arrays of the matrix among them made to a matrix."""
+    names = ("indptr", "indices", "data")
+    if "indptr" not in arguments:
+        return arguments
+    others = {name: value for name, value in arguments.items() if name not in names}
+    return others | {"matrix": module.Matrix(*(arguments[name] for name in names))}
+
+
+def call(module: Any, kernel: str, arguments: Arguments) -> Any:
+    return getattr(module, kernel)(**made(module, arguments))
+
+
 def scratch(rows: int) -> Arguments:
     return {"scratch": np.empty(native.scratch_bytes(rows, K, 8), np.uint8)}
 
@@ -56,7 +71,7 @@ def labelled(**last: Any) -> Arguments:
     tokens = {"labels": np.arange(CHAINS * TOKENS, dtype=np.uint16).reshape(CHAINS, TOKENS) % K}
     by_column, by_row = np.zeros((CHAINS, M, PADDED), np.int32), np.zeros((CHAINS, N, PADDED), np.int32)
     tables = {"by_column": by_column, "by_row": by_row, "by_topic": np.zeros((CHAINS, PADDED), np.int32)}
-    native.tally(**matrix(), topics=K, **tokens, **tables, threads=1)
+    call(native, "tally", matrix() | {"topics": K} | tokens | tables | {"threads": 1})
     return tokens | tables | last
 
 
@@ -70,7 +85,14 @@ def generators() -> np.ndarray:
 
 def posteriors() -> Arguments:
     packed = (M, K * (K + 1) // 2)
-    given = {"weights": factor(N), "sums": factor(N).sum(axis=0), "rates": np.ones(M), "shape": 0.5, "start": 1.0}
+    given = {
+        "begin": 0,
+        "weights": factor(N),
+        "sums": factor(N).sum(axis=0),
+        "rates": np.ones(M),
+        "shape": 0.5,
+        "start": 1.0,
+    }
     groups = {"gram": None, "labels": np.array([0, 1, 0, 1], dtype=np.int32), "group_sums": factor(2)}
     out = {
         "modes": np.empty((M, K)),
@@ -100,7 +122,7 @@ GOOD: dict[str, Callable[[], Arguments]] = {
         "left": factor(N), "right": factor(M), "numerators": np.empty((N, K)), "xlog": np.empty(N),
         "ratio": np.empty(NONZEROS), "threads": 2,
     },
-    "gather_rows": lambda: scratch(N) | {k: v for k, v in transposed().items() if k != "data"} | {
+    "gather_rows": lambda: scratch(N) | transposed() | {
         "order": np.array([0, 5, 2, 3, 4, 1, 6]), "ratio": np.ones(NONZEROS), "left": factor(N),
         "numerators": np.empty((M, K)), "threads": 2,
     },
@@ -136,6 +158,9 @@ GOOD: dict[str, Callable[[], Arguments]] = {
     "log_gamma": lambda: {"x": np.ones(3), "out": np.empty(3), "threads": 2},
 }  # fmt: skip
 
+OF_MATRICES = [kernel for kernel in GOOD if "indptr" in GOOD[kernel]()]
+SAMPLERS = ["gibbs", "icm", "greedy", "tally", "log_factorials"]
+
 # What kernels write to, by name; everything else they only read.
 WRITTEN = {
     *(
@@ -167,17 +192,19 @@ WRITTEN = {
         "random",
     ),
 }
+STATES = {"B", "H", "labels", "by_column", "by_row", "by_topic", "random"}  # read and written
 READ = {("gather_rows", "ratio"), ("box_step", "B"), ("box_step", "H"), ("posteriors", "labels")}
 STRIDED = {("em", "shape"), ("cd", "shape"), ("newton", "shape"), ("box_step", "shape"), ("log_means", "prior")}
-# What is other than in the good call, and as good: more memory; empty rows at the end of what is transposed, a column of it
-# without entries; a group without samples; other numbers of features and topics where no table says how many there are.
+# What is other than in the good call, and as good: more memory; features without rates; empty rows at the end of what is
+# transposed, a column of it without entries; a group without samples; other numbers of features and topics where no table says
+# how many there are.
 AS_GOOD = {
     **{
         name: {("scratch", "a row more")}
         for name in ("em", "cd", "newton", "infer", "pass_rows", "gather_rows", "add_sums")
     },
     "transpose": {("indptr", "a row more"), ("out_indptr", "a row more")},
-    "posteriors": {("scratch", "a row more"), ("group_sums", "a row more")},
+    "posteriors": {("indptr", "a row more"), ("scratch", "a row more"), ("group_sums", "a row more")},
     "log_factorials": {("indptr", "a row more")},
     "filter": {("alpha", "a row more"), ("beta", "a row more"), ("beta", "a row fewer")},
 }
@@ -238,7 +265,7 @@ def wrong_numbers(kernel: str, arguments: Arguments) -> Iterator[tuple[str, Any]
             yield "order", (1, value)
     if kernel == "greedy":
         yield "order", (1, arguments["order"][0])
-    if kernel in {"gibbs", "icm", "greedy", "tally", "log_factorials"}:
+    if kernel in SAMPLERS:
         yield from (("labels", ((1, 3), value)) for value in (K, 65_535))
         yield from (("data", (1, value)) for value in (np.nan, np.inf, -1.0, -2.0, 0.5, 3.0, 1e300, 2.0**31))
     if kernel == "posteriors":
@@ -247,14 +274,14 @@ def wrong_numbers(kernel: str, arguments: Arguments) -> Iterator[tuple[str, Any]
 
 def test_every_function_of_the_modules_is_in_this_table(module: Any) -> None:
     questions = {"curvature_size", "scratch_bytes"}
-    assert {name for name in dir(module) if not name.startswith("__")} == GOOD.keys() | questions
+    assert {name for name in dir(module) if not name.startswith("__")} == GOOD.keys() | questions | {"Matrix"}
 
 
 @pytest.mark.parametrize("kernel", GOOD)
 def test_the_good_call_is_taken_and_by_any_number_of_threads(module: Any, kernel: str) -> None:
     for threads in (2, 1, 0, -1, 2**31 - 1):
         arguments = GOOD[kernel]()
-        getattr(module, kernel)(**(arguments | {"threads": threads} if "threads" in arguments else arguments))
+        call(module, kernel, arguments | {"threads": threads} if "threads" in arguments else arguments)
 
 
 @pytest.mark.parametrize("kernel", GOOD)
@@ -263,7 +290,7 @@ def test_an_array_of_another_form_is_refused(module: Any, kernel: str) -> None:
     for name in arrays(GOOD[kernel]()):
         for how, value in spoilt(kernel, name, GOOD[kernel]()[name]):
             try:
-                getattr(module, kernel)(**GOOD[kernel]() | {name: value})
+                call(module, kernel, GOOD[kernel]() | {name: value})
             except (TypeError, ValueError):
                 continue
             taken.append((name, how))
@@ -277,7 +304,7 @@ def test_numbers_that_lead_outside_are_refused(module: Any, kernel: str) -> None
         arguments = GOOD[kernel]()
         arguments[name][place] = value
         try:
-            getattr(module, kernel)(**arguments)
+            call(module, kernel, arguments)
         except ValueError:
             continue
         taken.append((name, place, value))
@@ -294,7 +321,7 @@ def test_values_that_are_no_numbers_lead_nowhere_outside(module: Any, kernel: st
             arguments = GOOD[kernel]()
             with np.errstate(over="ignore"):  # in single precision
                 arguments[name][...] = value
-            getattr(module, kernel)(**arguments)
+            call(module, kernel, arguments)
 
 
 @pytest.mark.parametrize("kernel", GOOD)
@@ -328,11 +355,11 @@ def test_nothing_is_done_with_no_rows(module: Any, kernel: str) -> None:
             name in by_rows - stays and not (kernel in {"filter", "log_factorials"} and name == "out")
         ):
             arguments[name] = array[:0]
-    if kernel in {"gibbs", "icm", "greedy", "tally", "log_factorials"}:
+    if kernel in SAMPLERS:
         arguments["labels"] = arguments["labels"][:, :0].copy()
         if "by_row" in arguments:
             arguments["by_row"] = arguments["by_row"][:, :0].copy()
-    getattr(module, kernel)(**arguments)
+    call(module, kernel, arguments)
 
 
 @pytest.mark.parametrize(
@@ -350,12 +377,103 @@ def test_nothing_is_done_with_no_rows(module: Any, kernel: str) -> None:
         ("posteriors", {"labels": None}),
         ("posteriors", {"gram": np.ones((K, K))}),
         ("posteriors", {"robust": None}),
+        ("posteriors", {"begin": 1}),
+        ("posteriors", {"begin": M}),
+        ("posteriors", {"begin": 2**62}),
+        *((kernel, {"data": matrix()["data"].astype(np.uint16)}) for kernel in SAMPLERS),
+        ("transpose", {"data": matrix()["data"].astype(np.uint16)}),
     ],
 )
 def test_a_choice_that_there_is_not_is_refused(module: Any, kernel: str, change: Arguments) -> None:
     arguments = GOOD[kernel]() | change
     with pytest.raises(ValueError, match=r"\w{4,}"):
-        getattr(module, kernel)(**arguments)
+        call(module, kernel, arguments)
+
+
+# --- the matrix ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", OF_MATRICES)
+def test_indices_that_are_changed_after_the_matrix_was_made_lead_nowhere_outside(module: Any, kernel: str) -> None:
+    for place in range(NONZEROS):
+        for value in (-1, M, 2**31 - 1, -(2**31)):
+            arguments = GOOD[kernel]()
+            indices, given = arguments["indices"], made(module, arguments)
+            indices[place] = value
+            with pytest.raises(ValueError, match="changed after the matrix was made"):
+                getattr(module, kernel)(**given)
+
+
+@pytest.mark.parametrize("kernel", OF_MATRICES)
+def test_offsets_that_are_changed_after_the_matrix_was_made_change_nothing(module: Any, kernel: str) -> None:
+    results = []
+    for spoil in (False, True):
+        arguments = GOOD[kernel]()
+        for name in (WRITTEN - STATES) & arrays(arguments).keys():
+            if (kernel, name) not in READ:
+                arguments[name][...] = 0
+        given = made(module, arguments)
+        if spoil:
+            arguments["indptr"][:] = np.arange(len(arguments["indptr"]))[::-1] << 58
+        getattr(module, kernel)(**given)
+        results.append([array.tobytes() for name, array in arrays(given).items() if name != "scratch"])
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("kernel", SAMPLERS)
+def test_counts_that_are_changed_after_the_matrix_was_made_are_counted_again(module: Any, kernel: str) -> None:
+    for value in (np.nan, np.inf, -1.0, 0.5, 3.0, 1e300, 2.0**31):
+        arguments = GOOD[kernel]()
+        data, given = arguments["data"], made(module, arguments)
+        data[1] = value
+        with pytest.raises(ValueError, match="token"):
+            getattr(module, kernel)(**given)
+
+
+@pytest.mark.parametrize("name", ["indices", "data"])
+@pytest.mark.parametrize("kernel", OF_MATRICES)
+def test_an_array_that_is_resized_after_the_matrix_was_made_is_refused(module: Any, kernel: str, name: str) -> None:
+    for size in (0, NONZEROS - 1, NONZEROS + 1, 1 << 20):
+        arguments = GOOD[kernel]()
+        given = made(module, arguments)
+        arguments[name].resize(size, refcheck=False)
+        with pytest.raises(ValueError, match="resized"):
+            getattr(module, kernel)(**given)
+
+
+def test_a_matrix_keeps_its_arrays_and_lets_them_go(module: Any) -> None:
+    arguments = GOOD["em"]()
+    kept = [weakref.ref(arguments[name]) for name in ("indices", "data")]
+    given = made(module, arguments)
+    del arguments
+    gc.collect()
+    assert all(ref() is not None for ref in kept)
+    module.em(**given)
+    del given
+    gc.collect()
+    assert all(ref() is None for ref in kept)
+
+
+def test_a_matrix_of_arrays_that_cannot_be_written_is_taken(module: Any) -> None:
+    arguments = GOOD["em"]()
+    for name in ("indptr", "indices", "data"):
+        arguments[name].flags.writeable = False
+    call(module, "em", arguments)
+
+
+def test_only_a_whole_matrix_of_the_same_module_is_taken(module: Any) -> None:
+    given = made(module, GOOD["em"]())
+    others = [importlib.import_module(f"unmix.kernels._{isa}") for isa in ("baseline", "avx512") if kernels.runs(isa)]
+    foreign = [made(other, matrix())["matrix"] for other in others if other is not module]
+    for wrong in (None, matrix(), object(), *foreign):
+        with pytest.raises(TypeError):
+            module.em(**given | {"matrix": wrong})
+    with pytest.warns(RuntimeWarning, match="uninitialized"), pytest.raises(TypeError):
+        module.em(**given | {"matrix": module.Matrix.__new__(module.Matrix)})
+    with pytest.warns(RuntimeWarning, match="already-initialized"), pytest.raises(TypeError):
+        given["matrix"].__init__(**matrix())
+    with pytest.raises(TypeError):
+        type("Sub", (module.Matrix,), {})
 
 
 @pytest.mark.parametrize("topics", [0, -1, 2**24 + 1, 2**31 - 1, 2**33])

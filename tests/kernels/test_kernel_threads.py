@@ -177,9 +177,8 @@ import resource
 import numpy as np
 from unmix import kernels
 from unmix.base.threads import use_threads
-from unmix.base.types import CSR
 size = 2_000_000
-rows = CSR(np.array([0, size]), np.zeros(size, np.int32), np.ones(size))
+rows = kernels.CSR(np.array([0, size]), np.zeros(size, np.int32), np.ones(size))
 F, L = np.ones((1, 4)), np.ones((1, 4))
 def run():
     with use_threads(2):

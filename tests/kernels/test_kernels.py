@@ -285,6 +285,43 @@ def test_memory_order_and_mixed_precision_do_not_change_the_result(name: str) ->
         getattr(kernels, kernel)(rows, F, L.astype(np.float32), cost, None, **options)
 
 
+# --- the matrix ------------------------------------------------------------------------------------------------------
+
+
+def test_the_arrays_of_a_matrix_are_checked_once_for_all_kernels_and_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = []
+
+    class Native:
+        def __getattr__(self, name: str):
+            return getattr(native, name)
+
+        def Matrix(self, *arrays):
+            checked.append(arrays)
+            return native.Matrix(*arrays)
+
+    native = kernels._native
+    monkeypatch.setattr(kernels, "_native", Native())
+    X = Counts(random_counts())
+    for counts in (X, Counts(X)):
+        every_kernel(counts, 3)
+        for _ in range(2):
+            sides, (L, F) = counts.sides(), random_start(*X.shape, 3)
+            sides.left.xlogs(L, F)
+            sides.right.xlogs(F, L)
+    assert sum(arrays[0] is X.rows.indptr for arrays in checked) == 1
+    assert len(checked) == 1 + 2 * 2  # the transpose of each `Counts` is its own, in double precision and in two bytes
+
+
+def test_copies_and_pickles_of_a_matrix_are_of_its_arrays() -> None:
+    X = Counts(random_counts())
+    L, F = random_start(*X.shape, 3)
+    want = kernels.xlogs(X.rows, L, F)
+    for again in (copy.copy(X.rows), copy.deepcopy(X.rows), pickle.loads(pickle.dumps(X.rows))):
+        assert type(again) is kernels.CSR
+        assert not vars(again)
+        np.testing.assert_array_equal(kernels.xlogs(again, L, F), want)
+
+
 # --- workspaces ------------------------------------------------------------------------------------------------------
 
 

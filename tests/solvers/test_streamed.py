@@ -18,7 +18,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 import unmix as um
 from unmix import kernels
-from unmix.base.types import CSR
 from unmix.counts import shards
 from unmix.counts.counts import Counts
 from unmix.counts.data import Tree, tree
@@ -119,7 +118,7 @@ def test_the_transpose_equals_its_twin(n: int, m: int, seed: int, narrow: bool) 
     X = np.random.default_rng(seed).poisson(0.5, (n, m))
     rows, columns = np.nonzero(X)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))]).astype(np.int64)
-    csr = CSR(indptr, columns.astype(np.int32), X[rows, columns].astype(np.uint16 if narrow else float))
+    csr = kernels.CSR(indptr, columns.astype(np.int32), X[rows, columns].astype(np.uint16 if narrow else float))
     for got, want in zip(kernels.transpose(csr, m), reference.transpose(csr, m), strict=True):
         np.testing.assert_array_equal(got, want)
         assert got.dtype == want.dtype

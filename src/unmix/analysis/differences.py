@@ -609,7 +609,7 @@ def _changes(
 
     def work(begin: int) -> Arrays:
         rates = pooled[begin : begin + size]
-        found = design.posteriors(side, begin, begin + len(rates), rates)
+        found = design.posteriors(side, begin, rates)
         beliefs = LogFactors.of(found)
         known = design.alive & (rates > 0)[:, None]
         arrays: Arrays = {

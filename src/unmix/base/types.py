@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -20,15 +20,6 @@ Seed = int | np.random.Generator | np.random.RandomState | None
 
 Status = Literal["converged", "max_iter", "interrupted"]
 STATUSES: tuple[Status, ...] = ("converged", "max_iter", "interrupted")
-
-
-class CSR(NamedTuple):
-    """The raw arrays of a sparse matrix, as kernels take them: int64 offsets, int32 indices, float64 values. Where memory counts
-    and all are whole numbers below 2^16, values may be uint16 (`Matrix.transposed`)."""
-
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.int32]
-    data: Floats
 
 
 ROOM_FOR_NAMES = 1 << 24  # bytes that names may take in any case

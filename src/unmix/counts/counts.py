@@ -17,10 +17,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
-from unmix.base.types import CSR, Floats, Integers, Names, Record, as_names, check_names, with_unique_columns
+from unmix.base.types import Floats, Integers, Names, Record, as_names, check_names, with_unique_columns
 from unmix.counts.canonical import canonical
 from unmix.counts.data import Memory
 from unmix.counts.sides import Sides
+from unmix.kernels import CSR
 
 CountsLike: TypeAlias = "ArrayLike | sp.sparray | sp.spmatrix | pd.DataFrame | Counts"
 

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from unmix.base.memory import room
-from unmix.base.types import CSR, Factor, Floats, Integers, Names, Record
+from unmix.base.types import Factor, Floats, Integers, Names, Record
+from unmix.kernels import CSR
 
 if TYPE_CHECKING:
     import pandas as pd

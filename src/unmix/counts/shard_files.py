@@ -8,7 +8,7 @@
 
 Where more than a sixteenth would be exceptions, `values` are f32, or f64 if that is not exact, and there are none. So the
 encoding follows from the counts alone, and so do the checksums. A file is numbers and text, read whole rather than mapped, and
-looked at before it is trusted: kernels do not look again.
+checked before it is trusted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ import pandas as pd
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from unmix.base.types import CSR, Floats, as_plain, nullable_integers, unique_names
+from unmix.base.types import Floats, as_plain, nullable_integers, unique_names
+from unmix.kernels import CSR
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from unmix import kernels
-from unmix.base.types import CSR, Floats, Integers, Names, Record, as_names, with_unique_columns
+from unmix.base.types import Floats, Integers, Names, Record, as_names, with_unique_columns
 from unmix.counts.counts import Counts, CountsLike, amount
 from unmix.counts.data import Engine, chosen_engine
 from unmix.counts.shard_files import file_name, read_soon
@@ -37,10 +37,10 @@ class Tile:
 
     first: int
     shape: tuple[int, int]
-    rows: CSR
+    rows: kernels.CSR
 
     @cached_property
-    def transposed(self) -> CSR:
+    def transposed(self) -> kernels.CSR:
         return kernels.transpose(self.rows, self.shape[1])
 
     @cached_property
@@ -55,7 +55,7 @@ class Tile:
         return np.bincount(owners, self.rows.data, minlength=n).astype(np.float64, copy=False)
 
     def _with_data(self, data: NDArray[Any]) -> Any:
-        return as_scipy(CSR(self.rows.indptr, self.rows.indices, data), self.shape)
+        return as_scipy(kernels.CSR(self.rows.indptr, self.rows.indices, data), self.shape)
 
 
 class Shards:

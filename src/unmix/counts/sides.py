@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmix import kernels
-from unmix.base.types import CSR, Factor, Floats, Integers
-from unmix.kernels import Posteriors, Spread, posteriors
+from unmix.base.types import Factor, Floats, Integers
+from unmix.kernels import CSR, Posteriors, Spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,6 @@ class Side:
     def posteriors(
         self,
         begin: int,
-        end: int,
         weights: Floats,
         sums: Floats,
         rates: Floats,
@@ -109,11 +108,9 @@ class Side:
         start: float,
         spread: Spread | None,
     ) -> Posteriors:
-        """As the side of features, of those from `begin` to `end`: what their counts say of their rates in every topic."""
-        indptr, indices, data = self.rows
-        first, last = indptr[begin], indptr[end]
-        some = CSR(indptr[begin : end + 1] - first, indices[first:last], data[first:last])
-        return posteriors(some, weights, sums, rates, shape=shape, start=start, spread=spread, workspace=self.workspace)
+        """As the side of features, of those from `begin` on, one per rate: what their counts say of their rates in each topic."""
+        data = (self.rows, weights, sums, rates)
+        return kernels.posteriors(*data, shape=shape, start=start, begin=begin, spread=spread, workspace=self.workspace)
 
     def some(self, most: int) -> tuple[Integers, Integers, Floats]:
         """Rows, columns and counts of up to so many nonzeros, evenly spaced."""

@@ -17,10 +17,11 @@ import pandas as pd
 import scipy.sparse as sp
 from scipy.special import gammaln
 
-from unmix.base.types import CSR, Floats, Integers, Names, Record, as_names
+from unmix.base.types import Floats, Integers, Names, Record, as_names
 from unmix.counts import shard_files
 from unmix.counts.counts import Counts
 from unmix.counts.shard_files import FEATURES, FILE_NAME, MANIFEST, METADATA, SAMPLE, Encoded, file_name
+from unmix.kernels import CSR
 
 FORMAT = 1
 JOURNAL = "building.json"

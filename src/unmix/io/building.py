@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from unmix.base.memory import gigabytes, require
-from unmix.base.types import CSR, Record
+from unmix.base.types import Record
 from unmix.counts import shard_files, shards
 from unmix.counts.canonical import canonical
 from unmix.counts.shard_files import FEATURES, MANIFEST, METADATA, SAMPLE, Encoded, file_name
@@ -34,6 +34,7 @@ from unmix.counts.stores import FORMAT, JOURNAL, Making, Part, add_feature_total
 from unmix.io.read import errors_about
 from unmix.io.read.blocks import blocks_of
 from unmix.io.read.raw_counts import RawCounts, errors_by_name
+from unmix.kernels import CSR
 from unmix.storage.files import TEMPORARY, write_durably
 
 ABANDONED = 600  # seconds after which a journal of another host is taken to be that of a dead process

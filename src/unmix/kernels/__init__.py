@@ -1,4 +1,4 @@
-"""The compiled kernels' Python face: raw arrays in, raw arrays out.
+"""The compiled kernels' Python face: a matrix and raw arrays in, raw arrays out.
 
 The C++ is compiled once per instruction set; the best one that was compiled and that this CPU can run is picked here, at import
 (`UNMIX_ISA=baseline`, `avx2` or `avx512` forces one, for tests). `tests/reference.py` holds a slow NumPy twin of each function.
@@ -9,8 +9,9 @@ prior, and `shape` = shape of the prior − 1, broadcast to the shape of `moving
 `measure`, Σ_j x log(rate) of each row at the result. Results do not depend on the number of threads (`unmix.base.threads`), bit
 for bit.
 
-Every kernel that walks the nonzeros works on a padded copy of the factor that stays. The copy lies in the memory of a
-`Workspace`, which the caller keeps from call to call, or in memory of this call's own.
+A matrix is a `CSR`, whose arrays are checked once, by the first kernel that takes it. Every kernel that walks the nonzeros works
+on a padded copy of the factor that stays. The copy lies in the memory of a `Workspace`, which the caller keeps from call to call,
+or in memory of this call's own.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import importlib.util
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cached_property
 from types import ModuleType
 from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
@@ -27,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmix.base.threads import threads
-from unmix.base.types import CSR, Floats
+from unmix.base.types import Floats
 
 Factor = TypeVar("Factor", NDArray[np.float64], NDArray[np.float32])
 Bytes = NDArray[np.uint8]
@@ -54,6 +56,19 @@ def _pick() -> tuple[str, ModuleType]:
 
 
 isa, _native = _pick()
+
+
+class CSR(NamedTuple("Arrays", [("indptr", NDArray[np.int64]), ("indices", NDArray[np.int32]), ("data", Floats)])):
+    """The arrays of a sparse matrix: int64 offsets, int32 indices, float64 values. Where memory counts and all are whole numbers
+    below 2^16, values may be uint16 (`Matrix.transposed`). Copies and pickles are of the arrays alone."""
+
+    @cached_property
+    def handle(self) -> Any:
+        """What kernels take (`Matrix` in native/arrays.hpp), made when the first one asks for it; the arrays are checked then."""
+        return _native.Matrix(*self)
+
+    def __reduce__(self) -> tuple[type[CSR], tuple[NDArray[Any], ...]]:
+        return CSR, tuple(self)
 
 
 class Workspace:
@@ -171,7 +186,7 @@ def _half(
     fixed, moving = np.ascontiguousarray(fixed), np.ascontiguousarray(moving)
     out = np.empty(moving.shape, moving.dtype)
     xlog = np.empty(len(moving)) if measure else None
-    _run(kernel, workspace, fixed, *rows, fixed, moving, out, cost, shape, xlog, threads(), *options)
+    _run(kernel, workspace, fixed, rows.handle, fixed, moving, out, cost, shape, xlog, threads(), *options)
     return out, xlog
 
 
@@ -211,8 +226,7 @@ def both_numerators(
     xlog, ratio = np.empty(len(left)), np.empty(len(rows.data))
     _pass(rows, left, right, workspace, numerators=left_out, xlog=xlog, ratio=ratio)
     left = np.ascontiguousarray(left)
-    transposed = (columns.indptr, columns.indices, column_order)
-    _run(_native.gather_rows, workspace, left, *transposed, ratio, left, right_out, threads())
+    _run(_native.gather_rows, workspace, left, columns.handle, column_order, ratio, left, right_out, threads())
     return left_out, right_out, xlog
 
 
@@ -240,7 +254,7 @@ def infer(
     a row changes by at most `tolerance` of its sum."""
     fixed, start = np.ascontiguousarray(fixed), np.ascontiguousarray(start)
     out = np.empty(start.shape)
-    _run(_native.infer, workspace, fixed, *rows, fixed, scale, start, out, prior, steps, tolerance, threads())
+    _run(_native.infer, workspace, fixed, rows.handle, fixed, scale, start, out, prior, steps, tolerance, threads())
     return out
 
 
@@ -255,7 +269,7 @@ def _pass(
     ratio: Floats | None = None,
 ) -> None:
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
-    _run(_native.pass_rows, workspace, right, *rows, left, right, numerators, xlog, ratio, threads())
+    _run(_native.pass_rows, workspace, right, rows.handle, left, right, numerators, xlog, ratio, threads())
 
 
 def curvature_size(topics: int) -> int:
@@ -275,7 +289,7 @@ def add_sums(
     """Adds B_jk = Σ_i x_ij l_ik / λ_ij, and the curvature r_j² Σ_i x_ij l_ik l_il / λ_ij² with r_j = max_k f_jk, of samples whose
     transpose is `columns`, to what other samples gave."""
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
-    _run(_native.add_sums, workspace, left, *columns, left, right, numerators, curvature, threads())
+    _run(_native.add_sums, workspace, left, columns.handle, left, right, numerators, curvature, threads())
 
 
 def box_step(
@@ -298,7 +312,7 @@ def transpose(rows: CSR, n_columns: int) -> CSR:
     """The rows of the transpose, each in order; values stay of their type, float64 or uint16."""
     indptr = np.empty(n_columns + 1, np.int64)
     indices, data = np.empty(len(rows.indices), np.int32), np.empty_like(rows.data)
-    _native.transpose(*rows, indptr, indices, data, threads())
+    _native.transpose(rows.handle, indptr, indices, data, threads())
     return CSR(indptr, indices, data)
 
 
@@ -333,11 +347,12 @@ def posteriors(
     *,
     shape: float,
     start: float,
+    begin: int = 0,
     spread: Spread | None = None,
     workspace: Workspace | None = None,
 ) -> Posteriors:
-    """Of rows of features: x_i ~ Poisson(w_i·f), f_k ~ Gamma(shape, rates_j), from f_k = start / rates_j. `sums` are the column
-    sums N of `weights`."""
+    """Of the features from `begin` on, one per rate: x_i ~ Poisson(w_i·f), f_k ~ Gamma(shape, rates_j), from
+    f_k = start / rates_j. `sums` are the column sums N of `weights`."""
     weights = np.ascontiguousarray(weights)
     m, K = len(rates), weights.shape[1]
     packed = (m, K * (K + 1) // 2)
@@ -346,5 +361,6 @@ def posteriors(
         np.empty((m, K)), np.empty(packed), np.empty((m, K)), robust, np.empty(m), np.empty(m, dtype=np.int32)
     )
     given = Spread() if spread is None else spread
-    _run(_native.posteriors, workspace, weights, *columns, weights, sums, rates, shape, start, *given, *out, threads())
+    prior = (sums, rates, shape, start)
+    _run(_native.posteriors, workspace, weights, columns.handle, begin, weights, *prior, *given, *out, threads())
     return out

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmix.base.threads import threads
-from unmix.base.types import CSR, Floats
-from unmix.kernels import _native
+from unmix.base.types import Floats
+from unmix.kernels import CSR, _native
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Labels:
         """With tables counted from the labels (chains × tokens), which are taken as they are, not copied."""
         none = cls.empty(rows._replace(data=rows.data[:0]), shape, topics, len(labels))
         held = cls(topics, labels, *none.tables)
-        _native.tally(*rows, topics, *held.arrays, threads())
+        _native.tally(rows.handle, topics, *held.arrays, threads())
         return held
 
     @property
@@ -83,23 +83,23 @@ def gibbs(
 ) -> None:
     """`sweeps` of the collapsed sampler: each token is taken out and put back with probability in proportion to
     (α_j + n_jk)(β_k + n_ik) / (α₊ + n_k), counts without it."""
-    _native.gibbs(*rows, alpha, beta, *state.arrays, random, sweeps, threads())
+    _native.gibbs(rows.handle, alpha, beta, *state.arrays, random, sweeps, threads())
 
 
 def icm(rows: CSR, alpha: Floats, beta: Floats, state: Labels) -> int:
     """One sweep that moves each token to the topic that raises log p(S) most, if any does; returns how many moved."""
-    return int(_native.icm(*rows, alpha, beta, *state.arrays))
+    return int(_native.icm(rows.handle, alpha, beta, *state.arrays))
 
 
 def greedy(rows: CSR, alpha: Floats, beta: Floats, order: NDArray[np.int64], state: Labels) -> None:
     """Fills an empty state: nonzeros come in this order, and each of their tokens goes where log p(S) gains most."""
-    _native.greedy(*rows, alpha, beta, order, *state.arrays)
+    _native.greedy(rows.handle, alpha, beta, order, *state.arrays)
 
 
 def log_factorials(rows: CSR, state: Labels) -> Floats:
     """Σ_ijk log S_ijk! of every chain."""
     out = np.empty(state.chains)
-    _native.log_factorials(*rows, state.topics, state.labels, out, threads())
+    _native.log_factorials(rows.handle, state.topics, state.labels, out, threads())
     return out
 
 

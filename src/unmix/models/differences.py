@@ -102,12 +102,12 @@ class Design:
     def alive(self) -> NDArray[np.bool_]:
         return self.sums > 0
 
-    def posteriors(self, side: Side, begin: int, end: int, pooled: Floats) -> Posteriors:
-        """Of features from `begin` to `end`, whose pooled rates f0 are given; of those without counts only the prior is left."""
+    def posteriors(self, side: Side, begin: int, pooled: Floats) -> Posteriors:
+        """Of features from `begin` on, whose pooled rates f0 are given; of those without counts only the prior is left."""
         start = float(np.exp(psi(self.pseudocount)))
         rates = start / np.where(pooled > 0, pooled, 1.0)
         return side.posteriors(
-            begin, end, self.weights, self.sums, rates, shape=self.pseudocount, start=start, spread=self.spread
+            begin, self.weights, self.sums, rates, shape=self.pseudocount, start=start, spread=self.spread
         )
 
 

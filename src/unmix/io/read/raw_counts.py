@@ -130,7 +130,7 @@ def _refuse_shared_texts(texts: Any) -> None:
 
 
 def with_sound_indices(matrix: Any) -> Any:
-    """A matrix from a file, once its indices are known to lie inside it: the kernels trust us."""
+    """A matrix from a file, once its indices are known to lie inside it."""
     if hasattr(matrix, "check_format"):
         try:
             matrix.check_format(full_check=True)
