@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -401,6 +403,23 @@ def _check_posterior(fit: Fit) -> None:
     for name, belief in {"L": left, "F": right}.items():
         if belief.parameters.shape != (1, fit.n_topics) or belief.geometric.shape != (1, fit.n_topics):
             raise ValueError(f"that of {name} is not of {fit.n_topics} topics")
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Fits in this block may end before they have converged, without a warning: `status` says so."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+def finished(fit: Fit) -> Fit:
+    """The fit of a step in a longer work. Ctrl-C, which a fit keeps to itself as its status, is passed on."""
+    if fit.status == "interrupted":
+        raise KeyboardInterrupt
+    return fit
 
 
 def versions() -> dict[str, str]:

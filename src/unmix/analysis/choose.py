@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from math import inf
 from numbers import Integral, Real
@@ -21,7 +20,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 
 from unmix.analysis.results import FileLayout, Finished, Result, in_parts
 from unmix.base.threads import use_threads
@@ -32,7 +30,7 @@ from unmix.estimators.allocation import AllocationModel
 from unmix.estimators.base import CountsEstimator, generator
 from unmix.estimators.likelihood import PoissonNMF, TopicModel
 from unmix.estimators.path import fits_downwards, numbers_of_topics
-from unmix.fit import Fit
+from unmix.fit import Fit, quietly
 from unmix.models.poisson import frequencies, with_background
 from unmix.models.problem import Problem
 from unmix.solvers.init import known_factors
@@ -532,7 +530,7 @@ def choose_topics(
     if keep is not None and random_state is None:
         raise ValueError("random_state=None with keep: give a number, or nobody could go on with what is kept")
     seed = int(generator(random_state).integers(2**31))
-    with _quiet(), _Bar(verbose, numbers, folds) as bar:
+    with quietly(), _Bar(verbose, numbers, folds) as bar:
         b = _overdispersion(overdispersion, counts, numbers, model.n_jobs, seed)
         study = _Study(counts, numbers, model, folds, b, seed, bar)
         of = study.about() | {"overdispersion": overdispersion}
@@ -703,14 +701,6 @@ def _checked(X: CountsLike, topics: Iterable[int], folds: int, worth: float) -> 
         left = ", ".join(map(str, numbers[len(possible) :]))
         warnings.warn(f"topics {left} left out: there are {n} samples and {m} features", UserWarning, stacklevel=3)
     return counts, possible
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Fits that were not finished are counted, and told of in the end."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        yield
 
 
 class _Bar:

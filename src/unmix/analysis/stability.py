@@ -30,7 +30,7 @@ from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.shards import Shards
 from unmix.estimators.base import CountsEstimator, generator
 from unmix.estimators.likelihood import PoissonNMF, TopicModel
-from unmix.fit import Fit
+from unmix.fit import Fit, finished, quietly
 from unmix.models.matching import affinities, best_pairs
 from unmix.models.poisson import loglik
 from unmix.solvers.run import COLUMNS
@@ -178,12 +178,8 @@ def _noisy(counts: Counts, noise: Noise, seed: int) -> Callable[[int], Counts]:
 
 
 def _fitted(model: CountsEstimator, counts: Counts, seed: int) -> Arrays:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # told once, of all runs
-        fit = clone(model).set_params(random_state=seed).fit(counts).result_
-    if fit.status == "interrupted":
-        raise KeyboardInterrupt
-    return _arrays(fit)
+    with quietly():  # a warning counts those of all runs
+        return _arrays(finished(clone(model).set_params(random_state=seed).fit(counts).result_))
 
 
 def _arrays(fit: Fit) -> Arrays:
@@ -612,8 +608,7 @@ def consensus(
     fit = plain
     if polish:
         seed = None if not isinstance(random_state, int) else random_state
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the fit says it, and so does its advice
+        with quietly():
             fit = clone(model).set_params(init=plain, random_state=seed).fit(counts).result_
         logliks["polished"] = fit.loglik
     similarity, _ = likeness(fit.topics, [in_order(topics, fit.topics) for topics in done.found])

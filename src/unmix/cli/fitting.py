@@ -118,10 +118,9 @@ def fitted(
     resume_from: Fit | None = None,
 ) -> Fit:
     """The fit, from the start or from an earlier one, with a checkpoint every so many seconds."""
-    from sklearn.exceptions import ConvergenceWarning
-
     from unmix.counts.shards import Shards
     from unmix.estimators.base import NO_COUNTS
+    from unmix.fit import quietly
     from unmix.solvers import Checkpoint, MeasureKKT
 
     # of shards a residual costs a pass: that of the end will do
@@ -129,9 +128,8 @@ def fitted(
     # in the end there is the model itself; one of several starts cannot be gone on with
     on_the_way = [] if estimator.n_init > 1 else [Checkpoint(checkpoint, checkpoint_seconds).__call__]
     estimator.set_params(callbacks=[*measuring, *on_the_way], verbose=show.lively())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # told later, in the words of the command line
-        warnings.filterwarnings("ignore", f".*{NO_COUNTS}")  # among the advice
+    with quietly():  # among the advice, as is what the next line is of
+        warnings.filterwarnings("ignore", f".*{NO_COUNTS}")
         return (estimator.fit(counts) if resume_from is None else estimator.resume(counts, resume_from)).result_
 
 
@@ -362,16 +360,15 @@ def answers_to(
 def _stability(result: Fit, counts: Any, estimator: CountsEstimator, runs: int) -> Result:
     """Runs start from scratch, wherever the fit itself began, and say nothing on their way."""
     from sklearn.base import clone
-    from sklearn.exceptions import ConvergenceWarning
 
     from unmix.analysis import stability
+    from unmix.fit import quietly
 
     init = getattr(estimator, "init", "auto")
     plain = clone(estimator).set_params(
         callbacks=(), verbose=False, **({} if isinstance(init, str) else {"init": "auto"})
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # its advice says so
+    with quietly():  # its advice says so
         return stability(counts, result.n_topics, runs, estimator=plain, reference=result)
 
 
