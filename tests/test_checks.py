@@ -26,12 +26,12 @@ BAD = {
     "nan": (real, (float("nan"), 0), "n=nan; give a number >= 0"),
     "infinite": (real, (float("inf"), 0), "n=inf; give a number >= 0"),
     "real bool": (real, (True, 0), "n=True; give a number >= 0"),
-    "not positive": (positive, (0,), "n=0; give a number > 0"),
-    "one": (share, (1.0,), "n=1.0; give a number > 0 and < 1"),
-    "no share": (share, (0,), "n=0; give a number > 0 and < 1"),
-    "none": (share, (None,), "n=None; give a number > 0 and < 1"),
-    "other": (choice, ("c", ("a", "b")), "n='c'; choose 'a' or 'b'"),
-    "array": (choice, (np.zeros(2), ("a", "b", "c")), "choose 'a', 'b' or 'c'"),
+    "not positive": (positive, (0,), "n=0; give a positive number"),
+    "one": (share, (1.0,), "n=1.0; give a probability between 0 and 1"),
+    "no share": (share, (0,), "n=0; give a probability between 0 and 1"),
+    "none": (share, (None,), "n=None; give a probability between 0 and 1"),
+    "other": (choice, ("c", ("a", "b")), "n='c'; choose one of a, b"),
+    "array": (choice, (np.zeros(2), ("a", "b", "c")), "choose one of a, b, c"),
 }
 
 

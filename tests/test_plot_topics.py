@@ -80,7 +80,7 @@ def test_topic_features_draws_frequency_against_change():
     points = np.asarray(ax.collections[0].get_offsets())
     np.testing.assert_allclose(points[:, 0], [30 / 80, 40 / 80, 10 / 80])
     np.testing.assert_allclose(points[:, 1], log_fold_change(fit, 1))
-    assert [text.get_text() for text in ax.texts] == ["feature 0"], "only what the topic uses more is named"
+    assert [text.get_text() for text in ax.texts] == ["feature 1"], "only what the topic uses more is named"
     np.testing.assert_allclose(ax.collections[1].get_facecolor()[0][:3], to_rgb(topic_colours(fit)[0]))
 
 

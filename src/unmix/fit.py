@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmix.base.types import Factor, Floats, Record, Status, as_names, check_names
+from unmix.base.types import Factor, Floats, Names, Record, Status, as_names, check_names, numbered
 from unmix.base.words import ENDS, brief, objective, plural, size
 from unmix.models.poisson import poisson_to_topics
 from unmix.models.variational import restore
@@ -115,6 +115,16 @@ class Fit:
     def n_topics(self) -> int:
         """int: the number of topics K."""
         return int(self.L.shape[1])
+
+    @property
+    def sample_names(self) -> Names:
+        """array of str: the names of the samples; "sample 1", "sample 2", … where they have none."""
+        return numbered(self.samples, "sample", len(self.L))
+
+    @property
+    def feature_names(self) -> Names:
+        """array of str: the names of the features; "feature 1", "feature 2", … where they have none."""
+        return numbered(self.features, "feature", len(self.F))
 
     @cached_property
     def _topics(self) -> tuple[Floats, Floats, Floats, Floats]:

@@ -12,8 +12,6 @@ import os
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from math import inf
-from numbers import Integral, Real
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -22,6 +20,7 @@ import pandas as pd
 from sklearn.base import clone
 
 from unmix.analysis.results import FileLayout, Finished, Result, in_parts
+from unmix.base.checks import ParameterError, parameter, positive, share, whole
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Integers, Record, Seed
 from unmix.counts.counts import Counts, CountsLike
@@ -86,8 +85,7 @@ def perplexity(
     >>> um.analysis.perplexity(model, X, held_out=0.5, smoothing=0.001, rng=rng) > 1
     True
     """
-    if not isinstance(held_out, Real) or not 0 < held_out < 1:
-        raise ValueError(f"held_out={held_out!r}; give a probability between 0 and 1")
+    share("held_out", held_out)
     parts = [X] if isinstance(X, Counts) else X
     logliks, totals = zip(*(_foreseen(model, part, held_out, smoothing, rng) for part in parts), strict=True)
     return float(np.exp(-sum(logliks) / sum(totals))) if sum(totals) > 0 else 1.0
@@ -365,7 +363,7 @@ class Choice(Result):
             return ""
         return (
             f"counts vary {self.dispersion:.2g} times as much as Poisson ones, which favours too many topics; "
-            'give overdispersion="estimate"'
+            f"give {parameter('overdispersion', 'estimate')}"
         )
 
     def _unfinished(self) -> str:
@@ -373,7 +371,7 @@ class Choice(Result):
         if self.folds_done < self.folds:
             told.append(f"{self.folds_done} of {self.folds} folds are finished")
         if (part := 1 - self.table["converged"].mean()) > 0:
-            told.append(f"{part:.0%} of the fits did not converge; raise max_iter or tol of the estimator")
+            told.append(f"{part:.0%} of the fits did not converge; raise max_iter or tol of the model")
         return "; ".join(told)
 
 
@@ -650,16 +648,14 @@ def _rest(X: Counts, part: Counts) -> Counts:
 def _overdispersion(given: Any, X: Counts, numbers: list[int], n_jobs: int | None, seed: int) -> float | None:
     if given is None:
         return None
-    if isinstance(given, int | float | np.number) and not isinstance(given, bool) and 0 < given < inf:
-        return float(given)
     if not isinstance(given, str) or given != "estimate":
-        raise ValueError(f'overdispersion={given!r}; give None, a number b > 0, or "estimate"')
+        return positive("overdispersion", given, 'give None, a number b > 0, or "estimate"')
     return estimated_overdispersion(X, numbers, np.random.default_rng([seed, 1]), n_jobs)
 
 
 def _model(estimator: CountsEstimator | None, n_jobs: int | None) -> CountsEstimator:
     if not isinstance(estimator, CountsEstimator | None):
-        raise ValueError(f"estimator={estimator!r}; give one of unmix, such as unmix.TopicModel()")
+        raise ParameterError("estimator", estimator, "give one of unmix, such as unmix.TopicModel()")
     model = TopicModel(tol=FINE_ENOUGH) if estimator is None else clone(estimator)
     if not isinstance(model.init, str):
         raise ValueError(
@@ -672,8 +668,8 @@ def _model(estimator: CountsEstimator | None, n_jobs: int | None) -> CountsEstim
 def _checked(X: CountsLike, topics: Iterable[int], folds: int, worth: float) -> tuple[Counts, list[int]]:
     if isinstance(X, Shards):
         raise ValueError("choose_topics takes counts in memory; give shards.sample, the samples that fits start from")
-    if isinstance(topics, Integral | str) or not isinstance(topics, Iterable):
-        raise ValueError(f"topics={topics!r}; give several numbers of topics, such as range(1, 21)")
+    if isinstance(topics, str) or not isinstance(topics, Iterable):
+        raise ParameterError("topics", topics, "give several numbers of topics, such as range(1, 21)")
     given = list(topics)
     numbers = numbers_of_topics(given)
     if not numbers:
@@ -681,10 +677,8 @@ def _checked(X: CountsLike, topics: Iterable[int], folds: int, worth: float) -> 
     if len(numbers) < len(given):
         again = next(K for K in numbers if given.count(K) > 1)
         raise ValueError(f"topics has {again} twice; give every number once")
-    if not isinstance(folds, Integral) or isinstance(folds, bool) or folds < 1:
-        raise ValueError(f"folds={folds!r}; give a whole number >= 1")
-    if not isinstance(worth, Real) or not 0 <= worth < 1:
-        raise ValueError(f"worth={worth!r}; give a part of the first gain, between 0 and 1")
+    whole("folds", folds, 1)
+    share("worth", worth, "give a part of the first gain, between 0 and 1", zero=True)
     counts = X if isinstance(X, Counts) else Counts(X)
     counts.require_whole("choosing a number of topics")
     n, m = counts.shape

@@ -6,7 +6,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, Literal, NamedTuple, overload
 
 import numpy as np
@@ -18,8 +18,9 @@ from sklearn.base import clone
 from unmix.analysis.features import topic_place
 from unmix.analysis.results import FileLayout, Finished, Result, Tell, in_parts
 from unmix.analysis.samples import groups as groups_of
+from unmix.base.checks import ParameterError, choice, parameter, positive, share
 from unmix.base.threads import threads, use_threads
-from unmix.base.types import Floats, Integers, Seed, order_by_name
+from unmix.base.types import Floats, Integers, Seed, numbered, order_by_name
 from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.shards import Shards
 from unmix.estimators import from_fit
@@ -104,7 +105,7 @@ def column_of(against: str | int, topics: int) -> str | int:
         return str(against)
     if isinstance(against, str) or not isinstance(against, Integral) or not 1 <= against <= topics:
         words = ", ".join(map(repr, WORDS))
-        raise ValueError(f"against={against!r}; choose one of {words}, or the number of a topic, 1 to {topics}")
+        raise ParameterError("against", against, f"choose one of {words}, or the number of a topic, 1 to {topics}")
     return int(against) - 1
 
 
@@ -174,13 +175,12 @@ def labels_of(fit: Known, groups: ArrayLike | None, counts: Counts) -> NDArray[n
 def split(fit: Known, counts: Counts, held_out: float, random_state: Seed) -> tuple[Floats, Counts, Floats]:
     """Proportions by topics that are found in one part of the counts; the other part; and how much in the same samples these
     topics are as those of the fit whose numbers they have."""
-    if not isinstance(held_out, Real) or not 0 < held_out < 1:
-        raise ValueError(
-            f"held_out={held_out!r}; give a part of the counts between 0 and 1, such as 0.5, or leave it out"
-        )
+    share("held_out", held_out, "give a part of the counts between 0 and 1, such as 0.5, or leave it out")
     if not isinstance(fit, Fit | CountsEstimator):
-        raise ValueError("held_out needs a Fit or an estimator, to fit it again to a part of the counts; give one")
-    counts.require_whole("held_out", "or leave held_out away")
+        raise ValueError(
+            f"{parameter('held_out')} needs a Fit or an estimator, to fit it again to a part of the counts; give one"
+        )
+    counts.require_whole(parameter("held_out"), "or leave it out")
     known = fit if isinstance(fit, Fit) else fit.result_
     model = from_fit(fit) if isinstance(fit, Fit) else clone(fit)
     rng = generator(random_state)
@@ -188,7 +188,9 @@ def split(fit: Known, counts: Counts, held_out: float, random_state: Seed) -> tu
     model.set_params(init="auto", random_state=int(rng.integers(2**31)), callbacks=[], verbose=False)
     matched = match_features(shown, known)
     if matched.missing:
-        raise ValueError(f"{matched.missing} features of the fit are not in X; held_out fits them again: give them too")
+        raise ValueError(
+            f"{matched.missing} features of the fit are not in X, and {parameter('held_out')} needs all; give them too"
+        )
     found = model.fit(matched.counts).result_
     partners = match_columns(known.topics, found.topics)
     proportions = found.proportions[:, [partners[k] for k in range(known.n_topics)]]
@@ -345,8 +347,8 @@ class Differences(Result):
 
     @cached_property
     def names(self) -> list[str]:
-        """list of str: of the features; "feature 0", "feature 1", ... where they have none."""
-        return [f"feature {j}" for j in range(len(self.lfc))] if self.features is None else self.features.tolist()
+        """list of str: of the features; "feature 1", "feature 2", … where they have none."""
+        return numbered(self.features, "feature", len(self.lfc)).tolist()
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -430,7 +432,7 @@ class Differences(Result):
         if self.used_twice:
             said.append(
                 "topics and tests come from the same counts, so differences seem surer than they are; "
-                "held_out=0.5 finds topics in one half of the counts and tests them in the other"
+                f"{parameter('held_out', 0.5)} finds topics in one half of the counts and tests them in the other"
             )
         for k, likeness in enumerate([] if self.likeness is None else self.likeness):
             if likeness < UNLIKE:
@@ -663,9 +665,7 @@ def _shrunk(raw: Floats, sd: Floats) -> tuple[Floats, Floats]:
 
 
 def _check(errors: str, groups: object, pseudocount: float) -> None:
-    if errors not in ("robust", "poisson"):
-        raise ValueError(f"errors={errors!r}; choose 'robust' or 'poisson'")
+    choice("errors", errors, ("robust", "poisson"))
     if groups is not None and errors == "poisson":
         raise ValueError("groups mean nothing to errors='poisson'; use errors='robust', or leave groups out")
-    if not isinstance(pseudocount, Real) or not 0 < pseudocount < np.inf:
-        raise ValueError(f"pseudocount={pseudocount!r}; give a number above 0")
+    positive("pseudocount", pseudocount)

@@ -15,7 +15,8 @@ from unmix.analysis.application import counts_of
 from unmix.analysis.features import topic_place
 from unmix.analysis.results import FileLayout, Finished, Result, Tell, in_parts
 from unmix.analysis.transformations import FEATURES, SAMPLES, SIDES, Point, Region, Target, explored, spread_rows
-from unmix.base.types import Floats
+from unmix.base.checks import choice, real, whole
+from unmix.base.types import Floats, numbered
 from unmix.base.words import percent
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
@@ -114,14 +115,13 @@ class Freedom(Result):
         can move.
         """
         places = self.width.argmax(axis=0)
-        names = places + 1 if self.samples is None else self.samples[places]
         return pd.DataFrame(
             {
                 "topic": np.arange(1, len(self.shares) + 1),
                 "share": self.shares,
                 "mean_width": self.width.mean(axis=0),
                 "widest": self.width.max(axis=0),
-                "sample": names,
+                "sample": numbered(self.samples, "sample", len(self.low))[places],
                 "change": self.changes,
             }
         )
@@ -130,7 +130,7 @@ class Freedom(Result):
     def by_sample(self) -> pd.DataFrame:
         """DataFrame: a row a sample and topic: the proportion, and its range."""
         n, K = self.low.shape
-        names = np.arange(1, n + 1) if self.samples is None else self.samples
+        names = numbered(self.samples, "sample", n)
         values = {"proportion": self.proportions, "low": self.low, "high": self.high}
         return pd.DataFrame(
             {"sample": np.repeat(names, K), "topic": np.tile(np.arange(1, K + 1), n)}
@@ -219,8 +219,7 @@ class Freedom(Result):
             )
         if self.loss > 0:
             raise ValueError(f"ends at a loss of {self.loss:g} are not kept as fits; ask freedom without a loss")
-        if end not in ("low", "high"):
-            raise ValueError(f'end={end!r}; choose "low" or "high"')
+        choice("end", end, ("low", "high"))
         values = self.transformations[:, :, topic_place(fit, topic)] @ fit.proportions[sample]
         A = self.transformations[values.argmin() if end == "low" else values.argmax()]
         P, F = np.maximum(fit.proportions @ A, 0), np.maximum(fit.topics @ np.linalg.inv(A).T, 0)
@@ -364,10 +363,8 @@ def freedom(
     >>> freedom.table.columns.to_list()
     ['topic', 'share', 'mean_width', 'widest', 'sample', 'change']
     """
-    if probes < 1:
-        raise ValueError(f"probes={probes!r}; give a whole number >= 1")
-    if not 0 <= loss < np.inf:
-        raise ValueError(f"loss={loss!r}; give a number >= 0")
+    whole("probes", probes, 1)
+    real("loss", loss, 0)
     parts = _Parts.of(fit)
     counts = None if loss == 0 else _counts_of(fit, X)
     rows = [spread_rows(parts.P, probes), spread_rows(parts.G, probes)]
@@ -389,10 +386,10 @@ def freedom(
             found, missed = _checked(regions[0], rows, found)
         except KeyboardInterrupt:
             status = "interrupted"
-    whole = [parts.whole(point.A, fit.n_topics) for point in found]
+    matrices = [parts.whole(point.A, fit.n_topics) for point in found]
     if counts is None:
-        return parts.result(fit, whole, missed, status)
-    return parts.result_at_price(fit, counts, whole, loss, status)
+        return parts.result(fit, matrices, missed, status)
+    return parts.result_at_price(fit, counts, matrices, loss, status)
 
 
 def glimpse(fit: Fit) -> tuple[int, float]:

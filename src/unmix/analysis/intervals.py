@@ -16,7 +16,6 @@ zero. Priors that a fit does not have are learned while chains warm up: those un
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from numbers import Integral
 from time import perf_counter
 from typing import ClassVar
 
@@ -26,8 +25,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from unmix.analysis.application import counts_of
 from unmix.analysis.results import FileLayout, Finished, Result, Tell
+from unmix.base.checks import ParameterError, parameter, share, whole
 from unmix.base.threads import use_threads
-from unmix.base.types import Floats, Integers, Seed
+from unmix.base.types import Floats, Integers, Seed, numbered
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.kernels import sampling
@@ -134,7 +134,7 @@ class Intervals(Result):
     def by_sample(self) -> pd.DataFrame:
         """DataFrame: a row a sample and topic: mean and standard deviation of the proportion, and its interval."""
         n, K = self.low.shape
-        names = np.arange(1, n + 1) if self.samples is None else self.samples
+        names = numbered(self.samples, "sample", n)
         values = {"mean": self.mean, "sd": self.sd, "low": self.low, "high": self.high}
         return pd.DataFrame(
             {"sample": np.repeat(names, K), "topic": np.tile(np.arange(1, K + 1), n)}
@@ -167,7 +167,7 @@ class Intervals(Result):
         >>> bool((found.at(0.5).high <= found.high).all())
         True
         """
-        return _with_ends(self, _checked_level(level))
+        return _with_ends(self, share("level", level))
 
     def advice(self) -> list[str]:
         """Whether the chains can be trusted.
@@ -190,8 +190,8 @@ class Intervals(Result):
             said.append(f"interrupted after {self.draws} draws; intervals are rough")
         if not self.rhat <= AGREE:
             said.append(
-                f"chains do not agree yet (R̂ = {self.rhat:.2f}): intervals may be too short; raise sweeps and burn_in, or look "
-                "at unmix.freedom(fit), as data that leave much open are slow to sample"
+                f"chains do not agree yet (R̂ = {self.rhat:.2f}): intervals may be too short; raise {parameter('sweeps')} and "
+                f"{parameter('burn_in')}, or look at the analysis freedom, as data that leave much open are slow to sample"
             )
         return said
 
@@ -269,13 +269,12 @@ def intervals(
     """
     from unmix.estimators.base import generator
 
-    _checked_level(level)
-    numbers = {"sweeps": sweeps, "burn_in": burn_in, "thin": thin, "chains": chains}
-    for name, number in numbers.items():
-        if not isinstance(number, Integral) or isinstance(number, bool) or number < (name != "burn_in"):
-            raise ValueError(f"{name}={number!r}; give a whole number >= {int(name != 'burn_in')}")
+    share("level", level)
+    whole("burn_in", burn_in, 0)
+    for name, number in {"sweeps": sweeps, "thin": thin, "chains": chains}.items():
+        whole(name, number, 1)
     if thin > sweeps:
-        raise ValueError(f"thin={thin} keeps none of the {sweeps} sweeps; give thin <= sweeps")
+        raise ParameterError("thin", thin, f"give at most {sweeps}, the number of sweeps")
     counts = counts_of(fit, X)
     check_labels(counts, fit.n_topics, chains, "sampling")
     known = _priors(fit)
@@ -413,9 +412,3 @@ def _with_ends(found: Intervals, level: float) -> Intervals:
         topics_high=matched_quantile(found.topics_mean, found.topics_sd, above),
         level=level,
     )
-
-
-def _checked_level(level: float) -> float:
-    if not 0 < level < 1:
-        raise ValueError(f"level={level!r}; give a probability between 0 and 1")
-    return level

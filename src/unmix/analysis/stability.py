@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from numbers import Integral
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -25,6 +24,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from unmix.analysis.features import topic_names
 from unmix.analysis.results import FileLayout, Finished, Result, in_parts
+from unmix.base.checks import choice, parameter, whole
 from unmix.base.types import Floats, Integers, Names, Record, Seed, order_by_name
 from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.shards import Shards
@@ -120,9 +120,8 @@ def distances_between(found: list[Topics]) -> Floats:
 
 def checked_model(estimator: CountsEstimator | None, K: int, n_jobs: int | None) -> CountsEstimator:
     """A copy of the estimator with K topics, which starts from scratch."""
-    if not isinstance(K, Integral) or isinstance(K, bool) or K < 1:
-        raise ValueError(f"K={K!r}; give a whole number of topics >= 1")
-    model = clone(TopicModel() if estimator is None else estimator).set_params(n_components=int(K))
+    K = whole("K", K, 1, "give a whole number of topics >= 1")
+    model = clone(TopicModel() if estimator is None else estimator).set_params(n_components=K)
     if not isinstance(model.init, str):
         raise ValueError('the estimator has a start in init, in which all runs would agree; give one with init="auto"')
     return model if n_jobs is None else model.set_params(n_jobs=n_jobs)
@@ -131,10 +130,8 @@ def checked_model(estimator: CountsEstimator | None, K: int, n_jobs: int | None)
 def checked_counts(X: CountsLike, runs: int, noise: str) -> Counts:
     if isinstance(X, Shards):
         raise ValueError("shards cannot be fitted again and again; give counts in memory, such as shards.sample")
-    if not isinstance(runs, Integral) or isinstance(runs, bool) or runs < 2:
-        raise ValueError(f"runs={runs!r}; give a whole number >= 2: one run has nothing to agree with")
-    if noise not in get_args(Noise):
-        raise ValueError(f"noise={noise!r}; choose one of {', '.join(get_args(Noise))}")
+    whole("runs", runs, 2, "give a whole number >= 2: one run has nothing to agree with")
+    choice("noise", noise, get_args(Noise))
     counts = X if isinstance(X, Counts) else Counts(X)
     if len(counts) < 2:
         raise ValueError("there is one sample only, in which no topic can be told from another; give at least 2")
@@ -158,8 +155,9 @@ def seed_of(random_state: Seed, keep: str | os.PathLike[str] | None) -> int:
         raise ValueError(
             f"keep={str(keep)!r} needs a random_state, such as 0, so that the same call goes on with the same runs"
         )
-    plain = isinstance(random_state, Integral)
-    return int(random_state) if plain else int(generator(random_state).integers(2**31))  # type: ignore[arg-type]
+    if isinstance(random_state, np.random.Generator | np.random.RandomState | None):
+        return int(generator(random_state).integers(2**31))
+    return int(random_state)
 
 
 def _noisy(counts: Counts, noise: Noise, seed: int) -> Callable[[int], Counts]:
@@ -332,12 +330,13 @@ class Stability(Result):
             said.append("with fewer topics more of them may be stable; unmix.align shows which of them were split")
         if self.noise == "none":
             said.append(
-                "runs differ in their starts only: a topic made of noise can be found by all; see noise='halves'"
+                "runs differ in their starts only: a topic made of noise can be found by all; see "
+                + parameter("noise", "halves")
             )
         if finished < self.runs:
             said.append(f"interrupted after {finished} of {self.runs} runs; the same call with keep= goes on")
         if self.unfinished:
-            said.append(f"{self.unfinished} of the fits did not converge; raise max_iter of the estimator")
+            said.append(f"{self.unfinished} of the fits did not converge; raise max_iter or tol of the model")
         return said
 
 
@@ -437,7 +436,7 @@ def stability(
     )
     table["verdict"] = verdicts(table)
     if done.unfinished:
-        message = f"{done.unfinished} of the fits did not converge; raise max_iter or tol of the estimator"
+        message = f"{done.unfinished} of the fits did not converge; raise max_iter or tol of the model"
         warnings.warn(message, ConvergenceWarning, stacklevel=2)
     return Stability(table, similarity, distances, noise, int(runs), done.unfinished, done.status)
 

@@ -77,22 +77,23 @@ def real(name: str, value: Any, least: float, remedy: str = "") -> float:
 def positive(name: str, value: Any, remedy: str = "") -> float:
     """A finite number > 0."""
     if not _is_finite(value) or value <= 0:
-        raise ParameterError(name, value, remedy or "give a number > 0")
+        raise ParameterError(name, value, remedy or "give a positive number")
     return float(value)
 
 
 def share(name: str, value: Any, remedy: str = "", *, zero: bool = False) -> float:
     """A number > 0, or >= 0 where zero is allowed, and < 1."""
     if not _is_finite(value) or not (0 < value < 1 or (zero and value == 0)):
-        raise ParameterError(name, value, remedy or f"give a number {'>=' if zero else '>'} 0 and < 1")
+        raise ParameterError(
+            name, value, remedy or f"give a {'number >= 0 and < 1' if zero else 'probability between 0 and 1'}"
+        )
     return float(value)
 
 
 def choice(name: str, value: Any, choices: Sequence[str], remedy: str = "") -> str:
     """One of several words."""
     if not isinstance(value, str) or value not in choices:
-        *most, last = map(repr, choices)
-        raise ParameterError(name, value, remedy or f"choose {', '.join(most)} or {last}")
+        raise ParameterError(name, value, remedy or f"choose one of {', '.join(choices)}")
     return value
 
 

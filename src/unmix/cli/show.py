@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unmix.base.memory import gigabytes
-from unmix.base.words import in_terminal_words, percent, plural, size
+from unmix.base.words import percent, plural, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,8 +58,6 @@ def lively() -> bool:
 def answer(content: Mapping[str, Any]) -> None:
     """One JSON object, if that was asked for."""
     if Invocation.json:
-        if "notes" in content:
-            content = {**content, "notes": [in_terminal_words(text) for text in content["notes"]]}
         plain = not (sys.stdout.encoding or "").lower().startswith("utf")
         text = json_module.dumps(_finite(content), ensure_ascii=plain, indent=2, default=str)
         try:
@@ -120,14 +118,13 @@ def say(text: str) -> None:
 
 def note(text: str) -> None:
     """A warning, in one line."""
-    words = printable(in_terminal_words(text))
-    console(stderr=True).print(Text("note: ", style="yellow") + Text(words), soft_wrap=True)
+    console(stderr=True).print(Text("note: ", style="yellow") + Text(printable(text)), soft_wrap=True)
 
 
 def complain(text: str) -> None:
     """What was wrong, in one line."""
     with suppress(OSError):
-        print(f"error: {printable(in_terminal_words(text))}", file=sys.stderr)
+        print(f"error: {printable(text)}", file=sys.stderr)
 
 
 def printable(text: str) -> str:

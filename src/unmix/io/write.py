@@ -26,6 +26,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unmix.base.memory import errors_about, npy_rows
+from unmix.base.types import numbered
 from unmix.counts.counts import Counts
 from unmix.fit import Fit
 from unmix.storage.files import is_temporary, replacing
@@ -250,8 +251,8 @@ def _tables(fit: Fit) -> dict[str, Write]:
 
 
 def _by_topic(values: NDArray, labels: Sequence[str], names: NDArray | None, what: str, first: int = 0) -> pd.DataFrame:
-    rows = names if names is not None else [f"{what} {first + i}" for i in range(len(values))]
-    return pd.DataFrame(values, index=pd.Index(rows, name=what), columns=list(labels))
+    rows = pd.Index(numbered(names, what, len(values), first + 1), name=what)
+    return pd.DataFrame(values, index=rows, columns=list(labels))
 
 
 def write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:

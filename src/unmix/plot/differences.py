@@ -9,6 +9,7 @@ import numpy as np
 
 from unmix.analysis import Differences
 from unmix.analysis.features import short, topic_place
+from unmix.base.checks import choice
 from unmix.base.types import Floats, Integers
 from unmix.plot.style import MANY_POINTS, QUIET, figure_of, literal, new_axes, place_labels, tidy
 
@@ -156,8 +157,7 @@ def volcano(
     >>> ax = um.plot.volcano(um.differences(fit, X), topic=1)
     """
     k = topic_place(differences, topic)
-    if y not in ("z", "frequency"):
-        raise ValueError(f"y: {y!r} is unknown; choose 'z' or 'frequency'")
+    choice("y", y, ("z", "frequency"))
     changes, lfsr = differences.lfc[:, k], differences.lfsr[:, k]
     up = np.abs(differences.z[:, k]) if y == "z" else differences.frequency
     shown = np.flatnonzero(np.isfinite(changes) & np.isfinite(up))

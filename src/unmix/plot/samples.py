@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from unmix.analysis import fair_sample, match_topics, similarity_order, topic_names, topic_order
 from unmix.analysis.features import leading_axes, short, topic_place, topic_places
 from unmix.analysis.samples import Scale, groups, means_along, scale, values_of
+from unmix.base.checks import choice
 from unmix.base.types import Floats, Integers
 from unmix.fit import Fit
 from unmix.plot.style import (
@@ -444,8 +445,7 @@ def embedding(
     >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
     >>> ax = um.plot.embedding(fit, colour=1)
     """
-    if method not in ("pca", "umap"):
-        raise ValueError(f"method: {method!r} is unknown; choose 'pca' or 'umap'")
+    choice("method", method, ("pca", "umap"))
     meaning = _meaning(fit, colour)
     labels = meaning.labels if isinstance(meaning, Groups) else np.zeros(len(fit.L), dtype=np.intp)
     # In random order, so that no group lies on top of the others.

@@ -16,7 +16,7 @@ from unmix.analysis import (
     topic_names,
     topic_order,
 )
-from unmix.analysis.features import distinctiveness, feature_names, short, topic_place, topic_places
+from unmix.analysis.features import distinctiveness, short, topic_place, topic_places
 from unmix.fit import Fit
 from unmix.plot.style import MANY_POINTS, figure_of, new_axes, new_grid, place_labels, tidy, topic_colours
 
@@ -83,7 +83,7 @@ def top_features(
         if ax is None
         else np.array([ax], dtype=object)
     )
-    best, names, overall = distinctive_features(fit, n), feature_names(fit), fit.topics @ fit.shares
+    best, names, overall = distinctive_features(fit, n), fit.feature_names, fit.topics @ fit.shares
     colours = topic_colours(fit) if colours is None else colours
     for k, panel in zip(places, panels, strict=True):
         rows, heights = best[k], np.arange(len(best[k]))
@@ -180,7 +180,7 @@ def topic_features(
     ax.set_title("topic " + topic_names(fit)[k], loc="left", fontsize=11, parse_math=False)
     ax.set_xlabel("frequency in all samples")
     ax.set_ylabel("log₂ lift: frequency in the topic / in " + {"rest": "the others", "next": "the next"}[against])
-    names = feature_names(fit)
+    names = fit.feature_names
     place_labels(ax, overall[named], changes[named], [short(names[j], LONGEST_FEATURE) for j in named])
     return ax
 

@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from unmix.base.checks import choice, whole
 from unmix.base.types import Floats, Integers
 from unmix.counts.counts import Counts
 from unmix.counts.shards import Shards
@@ -235,17 +235,14 @@ def _estimator(
         if n_topics not in (None, model.n_components):
             raise ValueError(f"n_topics={n_topics}, but the estimator has n_components={model.n_components}; give one")
         return model
-    if model not in WORDS:
-        raise ValueError(f"model={model!r}; choose one of {', '.join(WORDS)}, or give an estimator of unmix")
-    n_topics = 10 if n_topics is None else n_topics
-    if not isinstance(n_topics, Integral) or isinstance(n_topics, bool) or n_topics < 1:
-        raise ValueError(f"n_topics={n_topics!r}; give a whole number of topics >= 1")
+    choice("model", model, tuple(WORDS), f"choose one of {', '.join(WORDS)}, or give an estimator of unmix")
+    n_topics = whole("n_topics", 10 if n_topics is None else n_topics, 1, "give a whole number of topics >= 1")
     kind = estimator_class(WORDS[model])
     known = kind().get_params()
     if unknown := [name for name in options if name not in known]:
         own = ", ".join(sorted(set(known) - {"n_components", "random_state"}))
         raise ValueError(f"model {model!r} has no option {unknown[0]!r}; it has {own}")
-    return kind(n_components=int(n_topics), random_state=random_state, **options)
+    return kind(n_components=n_topics, random_state=random_state, **options)
 
 
 def _fitted(
