@@ -279,7 +279,7 @@ BAD_ARGUMENTS = {
     ),
     "features without names": (
         ["transform", "model", "plain.npz", "-o", "p.csv"],
-        "plain.npz: 3 features for a model of 12",
+        "plain.npz: the matrix has 3 features and the model has 12",
     ),
 }
 

@@ -410,7 +410,7 @@ def test_what_cannot_be_aligned_is_refused_by_name() -> None:
         um.align([one])
     with pytest.raises(ValueError, match="fit 2 is a TopicModel; give fits, such as"):
         um.align([one, um.TopicModel()])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="fit 1 has no names of features, and the fits have 3, 4 of them"):
+    with pytest.raises(ValueError, match="fit 2 has 4 features and fit 1 has 3; give the same features"):
         um.align([one, fit_of(np.eye(4), [1] * 4)])
     named = [fit_of(np.eye(2), [1, 1], names) for names in (["a", "b"], ["c", "d"])]
     with pytest.raises(ValueError, match="no feature has the same name in all fits"):

@@ -31,6 +31,7 @@ from unmix.analysis.results import FileLayout, Result
 from unmix.base.types import Floats, Integers, as_names, in_place
 from unmix.fit import Fit
 from unmix.models.matching import hellinger_distances
+from unmix.models.poisson import column_shares
 
 SWEEPS = 10  # down and up, of the order of topics
 
@@ -185,9 +186,7 @@ def common_topics(fits: list[Fit]) -> tuple[list[Floats], list[int]]:
         raise ValueError("no feature has the same name in all fits; compare the spelling")
     topics = []
     for fit, own in zip(fits, places, strict=True):
-        part = fit.topics[[own[name] for name in shared]]
-        totals = part.sum(axis=0)
-        topics.append(np.where(totals > 0, part / np.where(totals > 0, totals, 1), 1 / len(part)))
+        topics.append(column_shares(fit.topics[[own[name] for name in shared]], 1 / len(shared)))
     return topics, [len(fit.F) - len(shared) for fit in fits]
 
 

@@ -12,6 +12,7 @@ import os
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -19,10 +20,11 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from unmix.analysis.results import FileLayout, Finished, Result, in_parts
+from unmix.analysis.results import FileLayout, Finished, Result, Tell, in_parts
 from unmix.base.checks import ParameterError, parameter, positive, share, whole
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Integers, Record, Seed
+from unmix.base.words import progress
 from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.shards import Shards
 from unmix.estimators.allocation import AllocationModel
@@ -468,6 +470,7 @@ def choose_topics(
     n_jobs: int | None = None,
     keep: str | os.PathLike[str] | None = None,
     verbose: bool = False,
+    tell: Tell | None = None,
 ) -> Choice:
     """How well fits with more and more topics foretell counts that they have not seen, and which number that suggests.
 
@@ -497,7 +500,9 @@ def choose_topics(
     keep : str or PathLike, default=None
         A file in which finished folds are kept, so that the same call goes on with the rest.
     verbose : bool, default=False
-        Show a progress bar.
+        Whether to write to stderr how many fits are finished, and about how long the others will take.
+    tell : callable, default=None
+        Called instead, with the number of finished fits, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -528,9 +533,9 @@ def choose_topics(
     if keep is not None and random_state is None:
         raise ValueError("random_state=None with keep: give a number, or nobody could go on with what is kept")
     seed = int(generator(random_state).integers(2**31))
-    with quietly(), _Bar(verbose, numbers, folds) as bar:
+    with quietly():
         b = _overdispersion(overdispersion, counts, numbers, model.n_jobs, seed)
-        study = _Study(counts, numbers, model, folds, b, seed, bar)
+        study = _Study(counts, numbers, model, folds, b, seed, tell or (progress("fits") if verbose else None))
         of = study.about() | {"overdispersion": overdispersion}
         parts, status = in_parts(range(folds), study.fold, keep=keep, of=of)
     done = [part for part in parts if part is not None]
@@ -568,7 +573,7 @@ class _Study:
     folds: int
     b: float | None
     seed: int
-    bar: _Bar
+    tell: Tell | None
 
     def about(self) -> Record:
         """What a file of finished folds has to agree with."""
@@ -582,11 +587,15 @@ class _Study:
             "seed": self.seed,
         }
 
+    @cached_property
+    def parts(self) -> list[Counts]:
+        """The counts of each fold."""
+        shares = HELD_OUT_ONCE if self.folds == 1 else self.folds
+        return self.X.thinned(shares, np.random.default_rng([self.seed, 0]), overdispersion=self.b)
+
     def fold(self, place: int) -> Arrays:
         """What this fold says of every K, in their order."""
-        shares = HELD_OUT_ONCE if self.folds == 1 else self.folds
-        labels = np.random.default_rng([self.seed, 0])
-        test = self.X.thinned(shares, labels, overdispersion=self.b)[place]
+        test = self.parts[place]
         train = _rest(self.X, test)
         if train.total == 0:
             raise ValueError(f"fold {place + 1} holds all counts; give more counts, or fewer folds")
@@ -596,12 +605,20 @@ class _Study:
         for K, fit in fits_downwards(train, self.numbers, model):
             with use_threads(self.model.n_jobs):
                 found[K] = self._judged(fit, train, test)
-            self.bar.advance(place, K)
             found[K]["seconds"] = np.array(perf_counter() - began)
             began = perf_counter()
+            if self.tell is not None:
+                self.tell(place * len(self.numbers) + len(found), *self._remaining(place, found))
         largest = found[max(found)]
         kept = {name: np.stack([found[K][name] for K in self.numbers]) for name in found[min(found)] if name in KEPT}
         return kept | {"dispersion": largest["dispersion"], "held_out": np.array([test.total])}
+
+    def _remaining(self, place: int, found: dict[int, Arrays]) -> tuple[int, float]:
+        """How many fits there are in all, and about how many seconds those that are not finished will take."""
+        takes = {K: K + 1.0 for K in self.numbers} | {max(self.numbers): LARGEST_TAKES * (max(self.numbers) + 1.0)}
+        done, seconds = (sum(value) for value in zip(*((takes[K], found[K]["seconds"]) for K in found), strict=True))
+        left = (self.folds - place) * sum(takes.values()) - done
+        return self.folds * len(self.numbers), float(seconds / done * left)
 
     def _judged(self, fit: Fit, train: Counts, test: Counts) -> Arrays:
         shares = np.zeros(max(self.numbers))
@@ -695,40 +712,3 @@ def _checked(X: CountsLike, topics: Iterable[int], folds: int, worth: float) -> 
         left = ", ".join(map(str, numbers[len(possible) :]))
         warnings.warn(f"topics {left} left out: there are {n} samples and {m} features", UserWarning, stacklevel=3)
     return counts, possible
-
-
-class _Bar:
-    """A line in the terminal: which fold, which K, time spent and about how much is left."""
-
-    def __init__(self, wanted: bool, numbers: list[int], folds: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-        takes = {K: K + 1.0 for K in numbers} | {max(numbers): LARGEST_TAKES * (max(numbers) + 1.0)}
-        self._takes, self._folds = takes, folds
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
-        left = TimeRemainingColumn(elapsed_when_finished=False)
-        self._bar = Progress(
-            *columns,
-            left,
-            TextColumn("left"),
-            console=Console(stderr=True, quiet=not wanted),  # rich 13 ends even a disabled bar with a line
-            transient=True,
-            disable=not wanted,
-            speed_estimate_period=3600,  # fits are far apart
-        )
-        self._task = self._bar.add_task("starting", total=folds * sum(takes.values()))
-
-    def advance(self, fold: int, K: int) -> None:
-        before = fold * sum(self._takes.values())
-        done = before + sum(takes for other, takes in self._takes.items() if other >= K)
-        self._bar.update(
-            self._task, completed=done, description=f"fold {fold + 1} of {self._folds}, {K} topic{'s' * (K > 1)} done"
-        )
-
-    def __enter__(self) -> _Bar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()

@@ -21,14 +21,16 @@ from unmix.analysis.samples import groups as groups_of
 from unmix.base.checks import ParameterError, choice, parameter, positive, share
 from unmix.base.threads import threads, use_threads
 from unmix.base.types import Floats, Integers, Seed, numbered, order_by_name
+from unmix.base.words import progress
 from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.shards import Shards
 from unmix.estimators import from_fit
 from unmix.estimators.base import CountsEstimator, generator
-from unmix.fit import Fit
+from unmix.fit import Fit, finished
 from unmix.io.match import match_features
 from unmix.models.differences import WORDS, Design, LogFactors, comparison, features_at_once, shrink, spread_of
 from unmix.models.matching import affinities, match_columns
+from unmix.models.poisson import column_shares
 from unmix.storage.fit_file import Arrays
 
 FEW_GROUPS = 5  # cannot tell how much groups differ
@@ -61,18 +63,19 @@ class Material(NamedTuple):
         return float((values % 1 != 0).mean()) if len(values) else 0.0
 
 
-def checked(fit: Known, X: CountsLike) -> tuple[int, Counts]:
-    """The number of topics, and the counts, of the same samples."""
+def checked(fit: Known, X: CountsLike) -> tuple[Floats, Counts]:
+    """The proportions, and the counts, of the same samples."""
     if isinstance(X, Shards):
         raise ValueError(
             "X is shards; differences are found in memory: fit shards.sample, or shards.take(rows), and ask with that fit"
         )
     counts = X if isinstance(X, Counts) else Counts(X)
-    return proportions_of(fit, counts).shape[1], counts
+    return proportions_of(fit, counts), counts
 
 
 def material_of(
     fit: Known,
+    proportions: Floats,
     counts: Counts,
     groups: ArrayLike | None,
     held_out: float | None,
@@ -80,10 +83,8 @@ def material_of(
     random_state: Seed,
 ) -> Material:
     """All that is known, or found in the counts that are not held out."""
-    labels, size = labels_of(fit, groups, counts), sizes_of(sizes, counts)
-    if held_out is None:
-        proportions, likeness = proportions_of(fit, counts), None
-    else:
+    labels, size, likeness = labels_of(fit, groups, counts), sizes_of(sizes, counts), None
+    if held_out is not None:
         proportions, counts, likeness = split(fit, counts, held_out, random_state)
         size = counts.sample_totals if sizes is None else size
     kept = np.flatnonzero(size > 0)
@@ -191,7 +192,7 @@ def split(fit: Known, counts: Counts, held_out: float, random_state: Seed) -> tu
         raise ValueError(
             f"{matched.missing} features of the fit are not in X, and {parameter('held_out')} needs all; give them too"
         )
-    found = model.fit(matched.counts).result_
+    found = finished(model.fit(matched.counts).result_)
     partners = match_columns(known.topics, found.topics)
     proportions = found.proportions[:, [partners[k] for k in range(known.n_topics)]]
     return (
@@ -203,8 +204,7 @@ def split(fit: Known, counts: Counts, held_out: float, random_state: Seed) -> tu
 
 def _by_topic(sizes: Floats, proportions: Floats) -> Floats:
     """The part of each topic that is in each sample."""
-    weights = sizes[:, None] * proportions
-    return weights / np.maximum(weights.sum(axis=0), np.finfo(float).tiny)
+    return column_shares(sizes[:, None] * proportions, 0)
 
 
 # What sets topics apart, with errors: log fold changes of every feature in every topic, shrunk, and how sure their signs are.
@@ -473,6 +473,7 @@ def differences(
     pseudocount: float = ...,
     random_state: Seed = ...,
     n_jobs: int | None = ...,
+    verbose: bool = ...,
     tell: Tell | None = ...,
 ) -> Differences: ...
 @overload
@@ -488,6 +489,7 @@ def differences(
     pseudocount: float = ...,
     random_state: Seed = ...,
     n_jobs: int | None = ...,
+    verbose: bool = ...,
     tell: Tell | None = ...,
 ) -> dict[str | int, Differences]: ...
 def differences(
@@ -502,6 +504,7 @@ def differences(
     pseudocount: float = 1.0,
     random_state: Seed = None,
     n_jobs: int | None = None,
+    verbose: bool = False,
     tell: Tell | None = None,
 ) -> Differences | dict[str | int, Differences]:
     """How much more, or less, each topic uses each feature than others do, with errors and local false sign rates.
@@ -535,8 +538,10 @@ def differences(
         Decides what is held out.
     n_jobs : int, default=None
         Threads; None or −1 for all available cores. The result does not depend on it.
+    verbose : bool, default=False
+        Whether to write to stderr how many parts of the work are finished, and about how long the others will take.
     tell : callable, default=None
-        Called with the parts of the work that are done, their number, and the seconds left as far as is known.
+        Called instead, with the number of finished parts, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -567,13 +572,13 @@ def differences(
     kinds: list[str | int] = [*against] if isinstance(against, list) else [against]
     _check(errors, groups, pseudocount)
     with use_threads(n_jobs):
-        topics, given = checked(fit, X)
-        places = [column_of(kind, topics) for kind in kinds]
-        material = material_of(fit, given, groups, held_out, sizes, random_state)
+        proportions, given = checked(fit, X)
+        places = [column_of(kind, proportions.shape[1]) for kind in kinds]
+        material = material_of(fit, proportions, given, groups, held_out, sizes, random_state)
         weights = material.sizes[:, None] * material.proportions
         spread = spread_of(weights, material.labels) if errors == "robust" else None
         design = Design(weights, float(pseudocount), spread)
-        common, each, status = _changes(design, material, places, tell)
+        common, each, status = _changes(design, material, places, tell or (progress("parts") if verbose else None))
         fractional = material.fractional
         shrunk = [_shrunk(arrays["lfc_raw"], arrays["sd"]) for arrays in each]
     found = [

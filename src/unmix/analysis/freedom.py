@@ -17,7 +17,7 @@ from unmix.analysis.results import FileLayout, Finished, Result, Tell, in_parts
 from unmix.analysis.transformations import FEATURES, SAMPLES, SIDES, Point, Region, Target, explored, spread_rows
 from unmix.base.checks import choice, real, whole
 from unmix.base.types import Floats, numbered
-from unmix.base.words import percent
+from unmix.base.words import percent, progress
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.models.matching import match_columns
@@ -313,6 +313,7 @@ def freedom(
     loss: float = 0.0,
     probes: int = 24,
     keep: str | os.PathLike[str] | None = None,
+    verbose: bool = False,
     tell: Tell | None = None,
 ) -> Freedom:
     """Between which values each proportion, and each feature of each topic, can move at the same rates.
@@ -333,8 +334,10 @@ def freedom(
         of the same transformations.
     keep : str or PathLike, default=None
         A file in which finished topics are kept, so that the same call goes on with the rest after Ctrl-C.
+    verbose : bool, default=False
+        Whether to write to stderr how many parts are finished, and about how long the others will take.
     tell : callable, default=None
-        Called with topics done, of how many, and seconds left.
+        Called instead, with the number of finished parts, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -376,7 +379,7 @@ def freedom(
         return {"A": np.array([point.A for point in explored(own, _targets(rows, [pair[1]]), [own.identity])])}
 
     about = {"of": parts.summary(), "probes": probes, "loss": loss}
-    pieces, status = in_parts(pairs, ends, keep=keep, of=about, tell=tell)
+    pieces, status = in_parts(pairs, ends, keep=keep, of=about, tell=tell or (progress("parts") if verbose else None))
     found = [Point.of(np.eye(parts.P.shape[1]))]
     found += [Point.of(A) for piece in pieces if piece is not None for A in piece["A"][1:]]
     missed = 0.0

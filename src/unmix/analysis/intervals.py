@@ -28,6 +28,7 @@ from unmix.analysis.results import FileLayout, Finished, Result, Tell
 from unmix.base.checks import ParameterError, parameter, share, whole
 from unmix.base.threads import use_threads
 from unmix.base.types import Floats, Integers, Seed, numbered
+from unmix.base.words import progress
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.kernels import sampling
@@ -209,6 +210,7 @@ def intervals(
     chains: int = 2,
     n_jobs: int | None = None,
     random_state: Seed = None,
+    verbose: bool = False,
     tell: Tell | None = None,
 ) -> Intervals:
     """Intervals that hold each proportion, and each feature of each topic, with probability `level`.
@@ -240,8 +242,10 @@ def intervals(
         Threads, at most one a chain; None or −1 for all available cores. The result does not depend on it.
     random_state : int, Generator or RandomState, default=None
         Seed of the chains.
+    verbose : bool, default=False
+        Whether to write to stderr how many sweeps are finished, and about how long the others will take.
     tell : callable, default=None
-        Called with sweeps done, of how many, and seconds left.
+        Called instead, with the number of finished sweeps, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -280,7 +284,8 @@ def intervals(
     known = _priors(fit)
     given = [known[0] if alpha is None else alpha, known[1] if eta is None else eta]
     with use_threads(n_jobs):
-        return _Sampler(fit, counts, given, chains, generator(random_state)).run(level, sweeps, burn_in, thin, tell)
+        told = tell or (progress("sweeps") if verbose else None)
+        return _Sampler(fit, counts, given, chains, generator(random_state)).run(level, sweeps, burn_in, thin, told)
 
 
 class _Sampler:

@@ -29,6 +29,7 @@ from unmix.base.types import Floats, Integers, Record
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.io.match import match_features
+from unmix.models.poisson import column_shares
 
 By = Literal["frequency", "distinctive"]
 
@@ -422,8 +423,7 @@ def _nearest(fit: Fit) -> Floats:
 
 
 def _parts(weights: Floats) -> Floats:
-    totals = weights.sum(axis=0)
-    return np.where(totals > 0, weights / np.where(totals > 0, totals, 1), 1 / len(weights))
+    return column_shares(weights, 1 / len(weights))
 
 
 def _effective(parts: Floats) -> Floats:

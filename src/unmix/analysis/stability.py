@@ -9,7 +9,6 @@ is not the noise of either. Drawn anew, x ~ Poisson(x), counts have their noise 
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,17 +22,17 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from unmix.analysis.features import topic_names
-from unmix.analysis.results import FileLayout, Finished, Result, in_parts
+from unmix.analysis.results import FileLayout, Finished, Result, Tell, in_parts
 from unmix.base.checks import choice, parameter, whole
 from unmix.base.types import Floats, Integers, Names, Record, Seed, order_by_name
+from unmix.base.words import progress
 from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.shards import Shards
 from unmix.estimators.base import CountsEstimator, generator
 from unmix.estimators.likelihood import PoissonNMF, TopicModel
 from unmix.fit import Fit, finished, quietly
 from unmix.models.matching import affinities, best_pairs
-from unmix.models.poisson import loglik
-from unmix.solvers.run import COLUMNS
+from unmix.models.poisson import column_shares, loglik
 from unmix.storage.fit_file import Arrays
 
 Noise = Literal["halves", "bootstrap", "none"]
@@ -70,6 +69,7 @@ def repeated(
     n_jobs: int | None,
     keep: str | os.PathLike[str] | None,
     verbose: bool,
+    tell: Tell | None,
 ) -> Runs:
     """`runs` fits, and one of all counts as they are unless a reference is given."""
     model = checked_model(estimator, K, n_jobs)
@@ -86,7 +86,7 @@ def repeated(
 
     # not how many: a file of fewer runs, or of more, is as good
     of = {"data": counts.facts["checksum"], "noise": noise, "seed": seed, "model": _told(model)}
-    parts, _ = in_parts(range(runs + 1), work, keep=keep, of=of, tell=_tell if verbose else None)
+    parts, _ = in_parts(range(runs + 1), work, keep=keep, of=of, tell=tell or (progress("fits") if verbose else None))
     done = [part for part in parts[1:] if part is not None]
     if not done:
         raise KeyboardInterrupt
@@ -193,27 +193,14 @@ def _arrays(fit: Fit) -> Arrays:
 
 def _of_all(arrays: Arrays, features: Names | None) -> Fit:
     """All samples as one: it has the topics, their shares, their names and the log-likelihood of the fit."""
-    return Fit(
-        arrays["weights"][None],
-        arrays["topics"],
-        pd.DataFrame({"kkt": []}),
-        "converged",
-        float(arrays["loglik"][0]),
-        features=features,
-    )
+    topics = PoissonNMF.from_factors(arrays["topics"], features=features).result_
+    return replace(topics, L=arrays["weights"][None], loglik=float(arrays["loglik"][0]))
 
 
 def _told(model: CountsEstimator) -> dict[str, str]:
     """What the runs are runs of, by which to know them again."""
     told = {name: repr(value) for name, value in model.get_params().items() if name not in NOT_OF_THE_RESULT}
     return {"model": type(model).__name__} | told
-
-
-def _tell(done: int, of: int, left: float | None) -> None:
-    done = min(done, of)  # a file may have more
-    known = "" if left is None or done == of else f", about {left:.0f} s left"
-    sys.stderr.write(f"\r{done} of {of} fits{known}".ljust(48) + ("\n" if done == of else ""))
-    sys.stderr.flush()
 
 
 # Which topics are found again: in fits to halves of the counts, each from scratch.
@@ -352,6 +339,7 @@ def stability(
     n_jobs: int | None = None,
     keep: str | os.PathLike[str] | None = None,
     verbose: bool = False,
+    tell: Tell | None = None,
 ) -> Stability:
     """Which of K topics would be found again in other data of the same kind.
 
@@ -382,7 +370,9 @@ def stability(
         A file for the runs that are finished, so that the same call, or one with more runs, goes on with the rest; `consensus`
         uses the same runs.
     verbose : bool, default=False
-        Tell on stderr how many are done, and how long the others will take.
+        Whether to write to stderr how many fits are finished, and about how long the others will take.
+    tell : callable, default=None
+        Called instead, with the number of finished fits, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -420,6 +410,7 @@ def stability(
         n_jobs=n_jobs,
         keep=keep,
         verbose=verbose,
+        tell=tell,
     )
     similarity, _ = likeness(done.reference.topics, done.found)
     distances = distances_between(done.found)
@@ -535,6 +526,7 @@ def consensus(
     n_jobs: int | None = None,
     keep: str | os.PathLike[str] | None = None,
     verbose: bool = False,
+    tell: Tell | None = None,
 ) -> Fit:
     """A fit of K topics that were found again and again, in halves of the counts.
 
@@ -562,7 +554,9 @@ def consensus(
     keep : str or PathLike, default=None
         A file for the runs that are finished, so that the same call goes on with the rest; `stability` uses the same runs.
     verbose : bool, default=False
-        Tell on stderr how many are done, and how long the others will take.
+        Whether to write to stderr how many fits are finished, and about how long the others will take.
+    tell : callable, default=None
+        Called instead, with the number of finished fits, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -599,6 +593,7 @@ def consensus(
         n_jobs=n_jobs,
         keep=keep,
         verbose=verbose,
+        tell=tell,
     )
     topics, kept = agreed(done.reference.topics, done.found)
     model = checked_model(estimator, K, n_jobs)
@@ -640,16 +635,14 @@ def barycentres(found: list[Topics], kept: NDArray[np.bool_], otherwise: Floats)
     roots = np.zeros(otherwise.shape)
     for topics, these in zip(found, kept, strict=True):
         roots += np.sqrt(topics.astype(np.float64)) * these
-    squares = roots**2
-    totals = squares.sum(axis=0)
-    return np.where(totals > 0, squares / np.where(totals > 0, totals, 1), otherwise)
+    return column_shares(roots**2, otherwise)
 
 
 def _possible(topics: Floats, counts: Counts) -> Floats:
     """Features that have counts and no weight in any topic, as every run missed them, get what they have in all samples."""
     missed = (topics.sum(axis=1) == 0) & (counts.feature_totals > 0)
     topics = np.where(missed[:, None], (counts.feature_totals / counts.total)[:, None], topics)
-    return topics / topics.sum(axis=0)
+    return column_shares(topics, 0)
 
 
 def _with_topics(counts: Counts, topics: Floats, n_jobs: int | None) -> Fit:
@@ -657,17 +650,14 @@ def _with_topics(counts: Counts, topics: Floats, n_jobs: int | None) -> Fit:
     model = PoissonNMF.from_factors(topics, n_jobs=n_jobs)
     L = model.transform(counts)
     value = float(loglik(counts, L, topics, n_jobs=n_jobs))
-    trace = pd.DataFrame([(0, 0.0, value, value, np.nan, "start", "consensus")], columns=COLUMNS)
-    return Fit(
-        L,
-        topics,
-        trace,
-        "converged",
-        value,
+    return replace(
+        model.result_,
+        L=L,
+        trace=model.result_.trace.assign(loglik=value, objective=value, note="consensus"),
+        loglik=value,
         samples=counts.samples,
         features=counts.features,
         metadata=counts.metadata,
-        params=model.result_.params,
         data=dict(counts.facts),
         text=counts.text,
     )

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from unmix import __version__
+import unmix as um
+from unmix.base.memory import parsed as parsed_memory
 from unmix.cli import options, show
 from unmix.cli.fitting import (
     INCOMPLETE,
@@ -25,6 +26,8 @@ from unmix.cli.fitting import (
     check_cluster,
     estimator_of,
     fitted,
+    keep_names,
+    names_of,
     on_cluster,
     parsed,
     read_model,
@@ -43,7 +46,9 @@ from unmix.cli.reading import (
     read_counts,
     reads,
 )
+from unmix.cli.show import matching, readers, writing
 from unmix.registry import STARTS
+from unmix.storage.files import replacing
 
 if TYPE_CHECKING:
     from unmix.counts.shards import Shards
@@ -63,7 +68,7 @@ class Simulation(StrEnum):
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"unmix {__version__}")
+        typer.echo(f"unmix {um.__version__}")
         raise typer.Exit
 
 
@@ -88,16 +93,13 @@ def demo(
 
     Eight topics of the addresses from 1790 to 2021.
     """
-    from unmix.io import datasets
-    from unmix.io.write import CHECKPOINT_FILE, check_folder, claim
-
     show.speak(quiet=quiet, json=json)
-    check_folder(output)
-    counts = datasets.sotu()
+    writing.check_folder(output)
+    counts = um.datasets.sotu()
     show.say(f"State of the Union addresses, 1790–2021: {show.described(counts)}")
     estimator = estimator_of("topics", n_components=8, random_state=0)
-    with claim(output):
-        result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint_seconds=60)
+    with writing.claim(output):
+        result = fitted(estimator, counts, output / writing.CHECKPOINT_FILE, checkpoint_seconds=60)
         write_and_tell(result, output, title="State of the Union 1790–2021", python="um.datasets.sotu()")
 
 
@@ -151,12 +153,8 @@ def fit(
     Ctrl-C keeps the best fit so far. The same command with --resume goes on
     from there, or from the last checkpoint, and ends where the fit would have.
     """
-    from unmix.base.memory import parsed as parsed_memory
-    from unmix.engines import Local
     from unmix.estimators.likelihood import make_solver
-    from unmix.io.read import name_of
     from unmix.io.read.names import writable_name
-    from unmix.io.write import CHECKPOINT_FILE, check_folder, claim
 
     show.speak(quiet=quiet, json=json)
     given = {"solver": solver, "n_init": starts, "refine": refine, "max_iter": max_iter, "tol": tol}
@@ -168,13 +166,13 @@ def fit(
         make_solver(solver, extrapolate=True)  # a wrong name is best said before a large file is read
     start = init if init in STARTS else read_model(Path(init), f"--init: choose one of {', '.join(STARTS)}, or a model")
     if output is None:
-        output = Path(f"{name_of(input)}-k{topics}")
-    check_folder(output, force=force)
+        output = Path(f"{readers.name_of(input)}-k{topics}")
+    writing.check_folder(output, force=force)
     allowed = None if memory is None else parsed_memory(memory)
     python, counts = counts_or_shards(input, reading, allowed)
     check_answerable(counts, topics, differences=differences, stability=stability)
     estimator.set_params(init=start)
-    about = {"source": writable_name(input.name), "title": title or name_of(input), "python": python}
+    about = {"source": writable_name(input.name), "title": title or readers.name_of(input), "python": python}
     ask = partial(
         answers_to,
         counts=counts,
@@ -184,11 +182,11 @@ def fit(
         freedom=freedom,
         runs=runs,
     )
-    with claim(output):
+    with writing.claim(output):
         earlier = to_resume_in(output, estimator, counts) if resume else None
         try:
-            with Local(allowed, output / LOADINGS), on_cluster(dask, counts) as cluster:
-                result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint, resume_from=earlier)
+            with um.engines.Local(allowed, output / LOADINGS), on_cluster(dask, counts) as cluster:
+                result = fitted(estimator, counts, output / writing.CHECKPOINT_FILE, checkpoint, resume_from=earlier)
                 if cluster is not None and result.status == "converged":
                     cluster.forget()
         except ValueError as error:
@@ -219,17 +217,14 @@ def transform(
     left out, missing ones count as 0. Text is treated as the model's was.
     """
     from unmix.analysis.application import proportions_of
-    from unmix.io.match import match_features
-    from unmix.io.read import is_shards, read
-    from unmix.io.write import adding_to, write_proportions
 
     show.speak(quiet=quiet, json=json)
     check_file(output, ".csv", ".npy")
     known = read_model(model)
-    if is_shards(input):
-        shards = cast("Shards", read(input, **reading))
+    if readers.is_shards(input):
+        shards = cast("Shards", um.read(input, **reading))
         try:
-            with adding_to(output.parent):
+            with writing.adding_to(output.parent):
                 found = write_proportions_of_shards(shards, known, output)
         except ValueError as error:
             raise ValueError(f"{input}: {error}") from error
@@ -237,12 +232,12 @@ def transform(
         return
     counts = read_counts(input, like=known, **reading)
     try:
-        matched = match_features(counts, known)
+        matched = matching.match_features(counts, known)
     except ValueError as error:
         raise ValueError(f"{input}: {error}") from error
     proportions = proportions_of(known, matched.counts)
-    with adding_to(output.parent):
-        write_proportions(proportions, counts.samples, output, known.labels)
+    with writing.adding_to(output.parent):
+        writing.write_proportions(proportions, counts.samples, output, known.labels)
     empty = matched.counts.facts["empty_samples"]
     _tell_applied(input, output, len(counts), known, matched.missing, matched.unknown, empty)
 
@@ -283,12 +278,9 @@ def shard(
     Broken off, by Ctrl-C, a kill or a full disk, the same command goes on
     after the last finished shard.
     """
-    from unmix.io.read import name_of
-    from unmix.io.shard import shard as make_shards
-
     show.speak(quiet=quiet, json=json)
     if output is None:
-        output = Path(f"{name_of(input)}.shards")
+        output = Path(f"{readers.name_of(input)}.shards")
     with show.working(f"reading {input}") as status:
 
         def progress(done: int, of: int | None) -> None:
@@ -296,7 +288,7 @@ def shard(
                 status.update(f"{show.plural(done, 'sample')} of {'?' if of is None else f'{of:,}'} in {output}")
 
         try:
-            shards = make_shards(
+            shards = um.shard(
                 input,
                 output,
                 **reading,
@@ -331,27 +323,25 @@ def info(
 
     Of data it also says whether they look like counts.
     """
-    from unmix.counts.shards import Shards
-    from unmix.io.read import is_shards, kind_of
-    from unmix.io.write import MODEL_FILE
-
     show.speak(json=json)
-    if file.suffix == ".safetensors" or (file.is_dir() and (file / MODEL_FILE).is_file()):
+    if file.suffix == ".safetensors" or (file.is_dir() and (file / writing.MODEL_FILE).is_file()):
         known = read_model(file)
         show.facts(show.describe_fit(known))
         show.topics(known)
         show.answer(show.fit_as_json(known))
         return
-    if verify and not is_shards(file):
+    if verify and not readers.is_shards(file):
         raise ValueError(f"{file}: --verify is for folders of shards; leave it out")
-    if is_shards(file):
-        shards = Shards(file)
+    if readers.is_shards(file):
+        shards = um.Shards(file)
         if verify:
             with show.working(f"reading all of {file}"):
                 shards.verify()
         verified = {"verified": "all of it is as it was written"} if verify else {}
-        show.facts({"file": kind_of(file)} | show.describe_shards(shards) | verified)
-        show.answer({"kind": kind_of(file)} | show.shards_as_json(shards) | ({"verified": True} if verify else {}))
+        show.facts({"file": readers.kind_of(file)} | show.describe_shards(shards) | verified)
+        show.answer(
+            {"kind": readers.kind_of(file)} | show.shards_as_json(shards) | ({"verified": True} if verify else {})
+        )
         return
     matrices, obs = anndata_contents(file)
     try:
@@ -359,13 +349,13 @@ def info(
     except ValueError as error:
         if not matrices:
             raise
-        show.facts({"file": kind_of(file)} | matrices | {"obs": ", ".join(obs) or "no columns"})
+        show.facts({"file": readers.kind_of(file)} | matrices | {"obs": ", ".join(obs) or "no columns"})
         show.note(str(error))
-        show.answer({"kind": kind_of(file), "matrices": matrices, "metadata": obs, "problem": str(error)})
+        show.answer({"kind": readers.kind_of(file), "matrices": matrices, "metadata": obs, "problem": str(error)})
         return
-    show.facts({"file": kind_of(file)} | show.describe_counts(counts) | matrices)
+    show.facts({"file": readers.kind_of(file)} | show.describe_counts(counts) | matrices)
     more = {"matrices": matrices} if matrices else {}
-    show.answer({"kind": kind_of(file)} | show.counts_as_json(counts) | more)
+    show.answer({"kind": readers.kind_of(file)} | show.counts_as_json(counts) | more)
 
 
 @app.command(
@@ -396,23 +386,18 @@ def report(
     json: Json = False,
 ) -> None:
     """Write the page of a fit again, from its folder."""
-    from unmix.cli.fitting import keep_names, names_of
-    from unmix.io.write import MODEL_FILE, adding_to
-    from unmix.report import write_report
-    from unmix.storage.files import replacing
-
     show.speak(quiet=quiet, json=json)
     place = folder if folder.is_dir() else folder.parent
     if output is None:
         output = place / "report.html"
     check_file(output, ".html")
-    with adding_to(place), adding_to(output.parent):
+    with writing.adding_to(place), writing.adding_to(output.parent):
         known = read_model(folder)
         if names is not None:
             known = known.with_names(names_of(names, known))
             failed = keep_names(known, folder)
-        with replacing(output, like=place / MODEL_FILE) as temporary:
-            write_report(known, temporary, title=title, **answers_in(place))  # type: ignore[arg-type]
+        with replacing(output, like=place / writing.MODEL_FILE) as temporary:
+            um.write_report(known, temporary, title=title, **answers_in(place))  # type: ignore[arg-type]
     show.say(f"wrote {output}")
     show.answer({"output": str(output), "bytes": output.stat().st_size})
     if names is not None and failed:
@@ -428,14 +413,11 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Write a simulated data set."""
-    from unmix.io import datasets
-    from unmix.io.write import adding_to, write_counts
-
     show.speak(quiet=quiet, json=json)
     check_file(output, ".npz")
-    counts = datasets.swimmer() if name == "swimmer" else datasets.correlated_topics("A" if name == "A" else "B")
-    with adding_to(output.parent):
-        write_counts(counts, output)
+    counts = um.datasets.swimmer() if name == "swimmer" else um.datasets.correlated_topics("A" if name == "A" else "B")
+    with writing.adding_to(output.parent):
+        writing.write_counts(counts, output)
     show.say(f"wrote {output}: {show.described(counts)}")
     show.answer({"output": str(output)} | show.counts_as_json(counts))
 

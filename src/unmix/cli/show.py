@@ -12,10 +12,12 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+import lazy_loader
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+import unmix as um
 from unmix.base.memory import gigabytes
 from unmix.base.words import percent, plural, size
 
@@ -28,6 +30,12 @@ if TYPE_CHECKING:
     from unmix.fit import Fit
 
 WORDS_SHOWN = 8
+
+# Heavy modules, each imported when something of it is first asked for, as are the names of `unmix` itself.
+readers, writing, matching, counting = (
+    lazy_loader.load(f"unmix.{name}", suppress_warning=True)
+    for name in ("io.read", "io.write", "io.match", "counts.counts")
+)
 
 
 class Invocation:
@@ -133,9 +141,7 @@ def printable(text: str) -> str:
 
 
 def described(counts: Counts | Shards) -> str:
-    from unmix.counts.counts import amount
-
-    return f"{size(*counts.shape, text=bool(counts.text))}, {amount(counts.total)} counts"
+    return f"{size(*counts.shape, text=bool(counts.text))}, {counting.amount(counts.total)} counts"
 
 
 def working(text: str) -> AbstractContextManager[Any]:
@@ -147,12 +153,9 @@ def topics(fit: Fit) -> None:
     """One line per topic, the heaviest first: swatch, number, share and top features."""
     if silent():
         return
-    from unmix.analysis import topic_order
-    from unmix.plot import topic_colours
-
-    terminal, colours, words = console(), topic_colours(fit), _top_words(fit)
+    terminal, colours, words = console(), um.plot.topic_colours(fit), _top_words(fit)
     lines = [Text(), Text(" topic   share  top features", style="bold")]
-    for k in topic_order(fit):
+    for k in um.analysis.topic_order(fit):
         name = f"{fit.names[k]}: " if fit.names is not None and fit.names[k] else ""
         told = f"{k + 1:<4}{percent(fit.shares[k]):>7}  {printable(name + ', '.join(words[k]))}"
         line = Text(" ■ ", style=colours[k]) + Text(told, style="default")
@@ -173,8 +176,6 @@ def last_row(fit: Fit) -> Mapping[str, Any]:
 
 
 def describe_counts(counts: Counts) -> dict[str, str]:
-    from unmix.counts.counts import amount
-
     n, m = counts.shape
     known = counts.facts
     fractions = known["fractional"]
@@ -182,7 +183,7 @@ def describe_counts(counts: Counts) -> dict[str, str]:
         "samples": f"{n:,}" + examples(counts.samples),
         "features": f"{m:,}" + examples(counts.features),
         "nonzeros": f"{counts.nnz:,} ({counts.nnz / (n * m):.3%} of all entries)",
-        "total": amount(counts.total),
+        "total": counting.amount(counts.total),
         "looks like counts": "yes" if not fractions else f"no: {fractions:.1%} of the nonzeros are not whole numbers",
         "without counts": f"{plural(known['empty_samples'], 'sample')}, {plural(known['empty_features'], 'feature')}",
     }
@@ -195,8 +196,6 @@ def describe_shards(shards: Shards) -> dict[str, str]:
     """Without reading more than the first of them."""
     import numpy as np
 
-    from unmix.counts.counts import amount
-
     n, m = shards.shape
     known, few = shards.facts, shards.take(np.arange(min(n, 4)))
     fractions = known["fractional"]
@@ -207,7 +206,7 @@ def describe_shards(shards: Shards) -> dict[str, str]:
         "samples": f"{n:,}" + examples(few.samples),
         "features": f"{m:,}" + examples(shards.features),
         "nonzeros": f"{shards.nnz:,} ({shards.nnz / (n * m):.3%} of all entries)",
-        "total": amount(shards.total),
+        "total": counting.amount(shards.total),
         "looks like counts": "yes" if not fractions else f"no: {fractions:.1%} of the nonzeros are not whole numbers",
         "without counts": f"{plural(known['empty_samples'], 'sample')}, {plural(known['empty_features'], 'feature')}",
         "shards": f"{shards.n_shards:,} of up to {plural(shards.rows_per_shard, 'sample')}, {gigabytes(size)}, "
@@ -300,6 +299,12 @@ def _brief(value: Any) -> str:
     if isinstance(value, float) and isfinite(value):
         return f"{value:.3f}"
     return "–" if str(value) in ("None", "nan", "<NA>") else str(value)
+
+
+def rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """For `answer`: null where nothing is known."""
+    plain = table.astype(object).where(table.notna(), None)
+    return [{str(name): value for name, value in row.items()} for row in plain.to_dict("records")]
 
 
 def examples(names: Names | None) -> str:

@@ -26,7 +26,7 @@ class Matched:
 
 def match_features(counts: Counts, fit: Fit) -> Matched:
     """Missing features count 0 everywhere; unknown ones are left out."""
-    if in_place("feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1])):
+    if in_place("feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1]), where="the matrix"):
         return Matched(counts, 0, 0)
     assert counts.features is not None
     place = {name: j for j, name in enumerate(fit.feature_names)}

@@ -169,18 +169,16 @@ def stays(name: str) -> bool:
     return not ours and not is_temporary(name)
 
 
-def check_folder(
-    folder: str | os.PathLike[str], *, force: bool = False, files: Sequence[str] = (MODEL_FILE, CHECKPOINT_FILE)
-) -> Path:
+def check_folder(folder: str | os.PathLike[str], *, force: bool = False, files: Sequence[str] = ()) -> Path:
     """The absolute path of a folder to which results may be written, one that is new, empty, or known by one of these files as
-    holding earlier ones; otherwise an error that says why not."""
+    holding earlier ones; otherwise an error that says why not. Without files, the folder of a fit, which is replaced."""
     target = Path(folder).resolve()
     if target.is_dir():
-        if Path.cwd().is_relative_to(target) or target.is_mount():
+        if not files and (Path.cwd().is_relative_to(target) or target.is_mount()):
             raise FileExistsError(f"{folder}: cannot be replaced while it is in use; give a new folder inside it")
-        earlier = any((target / name).is_file() for name in files)
+        earlier = any((target / name).is_file() for name in files or (MODEL_FILE, CHECKPOINT_FILE))
         if not force and any(target.iterdir()) and not earlier:
-            whose = "a fit's" if MODEL_FILE in files else "such results"
+            whose = "such results" if files else "a fit's"
             raise FileExistsError(
                 f"{folder}: holds files that are not {whose}; give another folder, or add to this one with --force"
             )

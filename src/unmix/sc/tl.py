@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from unmix.analysis.application import proportions_by
 from unmix.base.checks import choice, whole
 from unmix.base.types import Floats, Integers
 from unmix.counts.counts import Counts
@@ -23,7 +24,7 @@ from unmix.estimators.base import NO_COUNTS, CountsEstimator
 from unmix.fit import Fit, load
 from unmix.io.match import match_features
 from unmix.io.write import MODEL_FILE
-from unmix.models.poisson import poisson_to_topics, topics_to_poisson
+from unmix.models.poisson import topics_to_poisson
 from unmix.plot import topic_colours
 from unmix.registry import WORDS, estimator_class, named
 from unmix.sc.counts import counts_of, fittable
@@ -275,7 +276,7 @@ def _loadings(estimator: CountsEstimator, counts: Counts, known: Fit, known_scal
     With u_k and v_k (`known_scales`) the sums of column k of F over all features and over those, the part v_k / u_k of the counts
     of topic k falls on the latter. If of a cell's counts there topic k explains the part p_ik, then l*_ik ∝ p_ik u_k / v_k.
     """
-    parts, *_ = poisson_to_topics(estimator.transform(counts), estimator.components_.T)
+    parts = proportions_by(estimator, counts)
     scales = scales_of(known)
     weights = parts * np.divide(scales, known_scales, out=np.zeros_like(known_scales), where=known_scales > 0)
     sums = weights.sum(axis=1, keepdims=True)
