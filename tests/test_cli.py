@@ -232,7 +232,7 @@ def test_notes_are_single_lines_without_python_in_them(run):
     assert "note: 100.0% of the values are not whole numbers" in err
     assert "note: -k 5 is more than" in err
     assert all(line.startswith("note: ") for line in err.splitlines())
-    assert "; unmix freedom gives the ranges" in err
+    assert "; the analysis freedom gives the ranges" in err
     assert ".py" not in err
     assert "(fit)" not in err
 
@@ -268,7 +268,7 @@ BAD_ARGUMENTS = {
     "page of another kind": (["report", "model", "-o", "page.pdf"], "page.pdf: give a name that ends in .html"),
     "no part of documents": (["fit", "counts.csv", "-k", "2", "--min-df", "few"], "--min-df few: give a number"),
     "more than all documents": (["fit", "counts.csv", "-k", "2", "--max-df", "1.5"], "--max-df 1.5: a part of all"),
-    "text options for counts": (["fit", "counts.csv", "-k", "2", "--ngrams", "2"], "counts.csv: ngrams is for texts"),
+    "text options for counts": (["fit", "counts.csv", "-k", "2", "--ngrams", "2"], "counts.csv: --ngrams is for texts"),
     "foreign model": (["info", "foreign.safetensors"], "foreign.safetensors: not a readable safetensors file"),
     "no folder for the result": (["transform", "model", "counts.csv", "-o", "no/p.csv"], "there is no folder no"),
     "result of another kind": (["simulate", "A", "-o", "a.csv"], "a.csv: give a name that ends in .npz"),

@@ -356,6 +356,13 @@ def test_the_command_takes_a_price_with_the_counts(
         main([*command, "--counts", str(tmp_path / "counts.csv")])
     assert exit.value.code == 0
     assert "for 2 units of log-likelihood" in capsys.readouterr().err
+    pd.DataFrame(X.T, index=names["features"], columns=names["samples"]).to_csv(tmp_path / "turned.csv")
+    with pytest.raises(SystemExit) as exit:  # INPUT of --counts has the options of every INPUT
+        main([*command, "--counts", str(tmp_path / "turned.csv"), "--transpose"])
+    assert exit.value.code == 0
+    with pytest.raises(SystemExit) as exit:
+        main([*command, "--counts", str(tmp_path / "counts.csv"), "--layer", "raw"])
+    assert "--layer raw means nothing for a .csv file" in capsys.readouterr().err
     with pytest.raises(SystemExit) as exit:
         main(command)
     assert exit.value.code == 2
@@ -390,7 +397,7 @@ def test_a_fit_of_small_data_says_itself_that_much_is_open_unless_a_prior_decide
     truth = open_fit(3, 5, n=12, m=30)
     X = np.random.default_rng(0).poisson(40 * truth.L @ truth.F.T)
     fit = um.PoissonNMF(3, random_state=0, tol=1e-8).fit(X).result_
-    said = [sentence for sentence in fit.advice() if "unmix.freedom(fit)" in sentence]
+    said = [sentence for sentence in fit.advice() if "the analysis freedom" in sentence]
     assert len(said) == 1
     topic = int(said[0].split("topic ")[1].split(" ")[0])
     assert um.freedom(fit, probes=4).table["widest"][topic - 1] >= 0.05

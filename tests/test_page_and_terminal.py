@@ -79,6 +79,11 @@ def test_the_end_of_a_fit_is_told_in_the_same_words(shown):
     assert f"{shown.json['loglik']:,.1f}" == known["Poisson log-likelihood"]
 
 
+def test_moves_to_leave_a_poor_optimum_are_counted(run):
+    fit = Shown(run, *FITS["refined"]).fit
+    assert figures(fit)["moves to leave a poor optimum"].startswith("1 tried, ")
+
+
 def test_topics_have_one_order_and_share_and_list_the_same_features(shown):
     lines = [line.split() for line in shown.out.splitlines() if line.startswith(" ■")]
     order, features = shown.page["order"], shown.page["features"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from numbers import Integral
+from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -109,6 +110,15 @@ def with_unique_columns(table: pd.DataFrame | None) -> pd.DataFrame | None:
     if table is None or table.columns.is_unique:
         return table
     return table.set_axis(unique_names([str(name) for name in table.columns]), axis=1)
+
+
+def public_names(scope: Mapping[str, Any]) -> list[str]:
+    """The names of a package that are not modules, for its `__all__`."""
+    return sorted(
+        name
+        for name, value in scope.items()
+        if name[0] != "_" and not isinstance(value, ModuleType) and value is not public_names
+    )
 
 
 def check_names(texts: Sequence[str], what: str) -> None:

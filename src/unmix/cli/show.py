@@ -9,10 +9,10 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from importlib import import_module
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-import lazy_loader
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -31,11 +31,18 @@ if TYPE_CHECKING:
 
 WORDS_SHOWN = 8
 
-# Heavy modules, each imported when something of it is first asked for, as are the names of `unmix` itself.
-readers, writing, matching, counting = (
-    lazy_loader.load(f"unmix.{name}", suppress_warning=True)
-    for name in ("io.read", "io.write", "io.match", "counts.counts")
-)
+
+class Module:
+    """A heavy module, imported when something of it is first asked for, as are the names of `unmix` itself."""
+
+    def __init__(self, name: str) -> None:
+        self.__name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.__name), name)
+
+
+readers, writing, matching = Module("unmix.io.read"), Module("unmix.io.write"), Module("unmix.io.match")
 
 
 class Invocation:
@@ -141,7 +148,7 @@ def printable(text: str) -> str:
 
 
 def described(counts: Counts | Shards) -> str:
-    return f"{size(*counts.shape, text=bool(counts.text))}, {counting.amount(counts.total)} counts"
+    return f"{size(*counts.shape, text=bool(counts.text))}, {Module('unmix.counts.counts').amount(counts.total)} counts"
 
 
 def working(text: str) -> AbstractContextManager[Any]:
@@ -183,7 +190,7 @@ def describe_counts(counts: Counts) -> dict[str, str]:
         "samples": f"{n:,}" + examples(counts.samples),
         "features": f"{m:,}" + examples(counts.features),
         "nonzeros": f"{counts.nnz:,} ({counts.nnz / (n * m):.3%} of all entries)",
-        "total": counting.amount(counts.total),
+        "total": Module("unmix.counts.counts").amount(counts.total),
         "looks like counts": "yes" if not fractions else f"no: {fractions:.1%} of the nonzeros are not whole numbers",
         "without counts": f"{plural(known['empty_samples'], 'sample')}, {plural(known['empty_features'], 'feature')}",
     }
@@ -206,7 +213,7 @@ def describe_shards(shards: Shards) -> dict[str, str]:
         "samples": f"{n:,}" + examples(few.samples),
         "features": f"{m:,}" + examples(shards.features),
         "nonzeros": f"{shards.nnz:,} ({shards.nnz / (n * m):.3%} of all entries)",
-        "total": counting.amount(shards.total),
+        "total": Module("unmix.counts.counts").amount(shards.total),
         "looks like counts": "yes" if not fractions else f"no: {fractions:.1%} of the nonzeros are not whole numbers",
         "without counts": f"{plural(known['empty_samples'], 'sample')}, {plural(known['empty_features'], 'feature')}",
         "shards": f"{shards.n_shards:,} of up to {plural(shards.rows_per_shard, 'sample')}, {gigabytes(size)}, "

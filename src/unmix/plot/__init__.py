@@ -6,6 +6,7 @@ and the order of topics cost nothing.
 """
 
 from unmix.analysis import topic_order
+from unmix.base.types import public_names
 from unmix.plot.choice import choice, held_out
 from unmix.plot.convergence import convergence
 from unmix.plot.differences import differences, volcano
@@ -16,24 +17,4 @@ from unmix.plot.stability import alignment, quality, stability
 from unmix.plot.style import palette, topic_colours
 from unmix.plot.topics import similarity, top_features, topic_features
 
-__all__ = [
-    "alignment",
-    "choice",
-    "convergence",
-    "differences",
-    "embedding",
-    "freedom",
-    "held_out",
-    "loadings_scatter",
-    "palette",
-    "quality",
-    "signature",
-    "similarity",
-    "stability",
-    "structure",
-    "top_features",
-    "topic_colours",
-    "topic_features",
-    "topic_order",
-    "volcano",
-]
+__all__ = public_names(globals())
