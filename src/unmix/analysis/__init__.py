@@ -2,6 +2,7 @@
 
 Topics are given by their numbers, from 1, as in every table; arrays that come back are in the order of the columns of L and F.
 """
+# ruff: noqa: F401 - it exports what it imports
 
 from unmix.analysis.advice import advice
 from unmix.analysis.align import Alignment, align

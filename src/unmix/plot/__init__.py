@@ -4,6 +4,7 @@ Pictures of one panel return their Axes; those of several return an array of Axe
 Topics are numbered from 1, as in every table. matplotlib itself is imported when something is drawn, so that the colours
 and the order of topics cost nothing.
 """
+# ruff: noqa: F401 - it exports what it imports
 
 from unmix.analysis import topic_order
 from unmix.base.types import public_names

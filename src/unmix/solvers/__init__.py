@@ -1,4 +1,5 @@
 """HOW it is optimised: one algorithm a file, one protocol, one loop."""
+# ruff: noqa: F401 - it exports what it imports
 
 from unmix.base.types import public_names
 from unmix.counts.sides import Side
