@@ -24,7 +24,7 @@ from unmix.analysis.results import FileLayout, Finished, Result, Tell, in_parts
 from unmix.base.checks import ParameterError, parameter, positive, share, whole
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Integers, Record, Seed
-from unmix.base.words import progress
+from unmix.base.words import plural, progress
 from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.shards import Shards
 from unmix.estimators.allocation import AllocationModel
@@ -305,76 +305,44 @@ class Choice(Result):
         >>> len(um.choose_topics(X, range(1, 4), folds=2, random_state=0).advice()) > 0
         True
         """
-        return [
-            sentence
-            for sentence in (
-                self._suggestion(),
-                self._edge(),
-                self._flat(),
-                self._worthwhile(),
-                self._evident(),
-                self._overdispersed(),
-                self._unfinished(),
-            )
-            if sentence
-        ]
-
-    def _suggestion(self) -> str:
+        numbers, unfinished = self.table["topics"], 1 - self.table["converged"].mean()
         if self.best == 1:
-            return "a single topic foretells held-out counts best: these counts show no topics to this model"
-        if self.suggested == self.best:
-            reason = "they foretell held-out counts best, and no smaller number comes within one standard error"
+            said = ["a single topic foretells held-out counts best: these counts show no topics to this model"]
+        elif self.suggested == self.best:
+            said = ["they foretell held-out counts best, and no smaller number comes within one standard error"]
         else:
-            reason = f"no fewer come within one standard error of {self.best}, which foretell held-out counts best"
-        return f"{_topics(self.suggested)} suggested: {reason}"
-
-    def _edge(self) -> str:
-        numbers = self.table["topics"]
+            said = [f"no fewer come within one standard error of {self.best}, which foretell held-out counts best"]
+        if self.best > 1:
+            said[0] = f"{plural(self.suggested, 'topic')} suggested: {said[0]}"
         if self.best == numbers.max() and len(numbers) > 1:
-            return f"the best is the largest number tried, {self.best}; try more"
-        if self.best == numbers.min() and self.best > 1:
-            return f"the best is the smallest number tried, {self.best}; try fewer"
-        return ""
-
-    def _flat(self) -> str:
-        within = self.table["topics"][self.table["delta"] >= -self.table["error"]].tolist()
-        everything = len(within) == len(self.table)
-        if len(within) < (2 if everything else 3):
-            return ""
-        which = "all numbers tried" if everything else f"{', '.join(map(str, within[:-1]))} and {within[-1]} topics"
-        return f"{which} are within one standard error of the best: these counts do not tell them apart"
-
-    def _worthwhile(self) -> str:
-        if self.worthwhile is None or self.worthwhile >= self.suggested:
-            return ""
-        return (
-            f"after {_topics(self.worthwhile)}, one more gains less than {self.worth:.2g} of what the first gained: a smaller "
-            "number to consider, if topics are to be read"
-        )
-
-    def _evident(self) -> str:
-        if "evidence" not in self.table:
-            return ""
-        highest = int(self.table["topics"][self.table["evidence"].idxmax()])
-        return f"the evidence log p(X) is highest with {_topics(highest)}"
-
-    def _overdispersed(self) -> str:
+            said.append(f"the best is the largest number tried, {self.best}; try more")
+        elif self.best == numbers.min() and self.best > 1:
+            said.append(f"the best is the smallest number tried, {self.best}; try fewer")
+        within = numbers[self.table["delta"] >= -self.table["error"]].tolist()
+        if len(within) >= min(3, max(2, len(numbers))):
+            some = f"{', '.join(map(str, within[:-1]))} and {within[-1]} topics"
+            which = "all numbers tried" if len(within) == len(numbers) else some
+            said.append(f"{which} are within one standard error of the best: these counts do not tell them apart")
+        if self.worthwhile is not None and self.worthwhile < self.suggested:
+            said.append(
+                f"after {plural(self.worthwhile, 'topic')}, one more gains less than {self.worth:.2g} of what the first gained: "
+                "a smaller number to consider, if topics are to be read"
+            )
+        if "evidence" in self.table:
+            highest = int(numbers[self.table["evidence"].idxmax()])
+            said.append(f"the evidence log p(X) is highest with {plural(highest, 'topic')}")
         if self.overdispersion is not None:
-            return f"counts were taken to vary as μ + μ²/{self.overdispersion:.3g}, φ = {self.dispersion:.2f}"
-        if not self.dispersion > OVERDISPERSED:
-            return ""
-        return (
-            f"counts vary {self.dispersion:.2g} times as much as Poisson ones, which favours too many topics; "
-            f"give {parameter('overdispersion', 'estimate')}"
-        )
-
-    def _unfinished(self) -> str:
-        told = []
+            said.append(f"counts were taken to vary as μ + μ²/{self.overdispersion:.3g}, φ = {self.dispersion:.2f}")
+        elif self.dispersion > OVERDISPERSED:
+            said.append(
+                f"counts vary {self.dispersion:.2g} times as much as Poisson ones, which favours too many topics; "
+                f"give {parameter('overdispersion', 'estimate')}"
+            )
         if self.folds_done < self.folds:
-            told.append(f"{self.folds_done} of {self.folds} folds are finished")
-        if (part := 1 - self.table["converged"].mean()) > 0:
-            told.append(f"{part:.0%} of the fits did not converge; raise max_iter or tol of the model")
-        return "; ".join(told)
+            said.append(f"{self.folds_done} of {self.folds} folds are finished")
+        if unfinished > 0:
+            said.append(f"{unfinished:.0%} of the fits did not converge; raise max_iter or tol of the model")
+        return said
 
 
 def compared(
@@ -434,10 +402,6 @@ def _last_worth(numbers: list[int], gains: Floats, worth: float) -> int | None:
         return None
     small = np.flatnonzero(gains[2:] < worth * gains[1])
     return numbers[small[0] + 1] if len(small) else None
-
-
-def _topics(n: int) -> str:
-    return f"{n} topic{'s' * (n > 1)}"
 
 
 # How many topics? As many as foretell best what the fit has not seen.

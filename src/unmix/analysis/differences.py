@@ -17,6 +17,7 @@ from sklearn.base import clone
 
 from unmix.analysis.features import topic_place
 from unmix.analysis.results import FileLayout, Finished, Result, Tell, in_parts
+from unmix.analysis.samples import column_or_values
 from unmix.analysis.samples import groups as groups_of
 from unmix.base.checks import ParameterError, choice, parameter, positive, share
 from unmix.base.threads import threads, use_threads
@@ -147,18 +148,10 @@ def labels_of(fit: Known, groups: ArrayLike | None, counts: Counts) -> NDArray[n
     """The number of the group of each sample."""
     if groups is None:
         return None
-    values: pd.Series
-    if isinstance(groups, str):
-        held = fit.result_ if isinstance(fit, CountsEstimator) else fit
-        tables = [held.metadata if isinstance(held, Fit) else None, counts.metadata]
-        table = next((one for one in tables if one is not None and groups in one), None)
-        if table is None:
-            raise ValueError(f"groups: there is no column {groups!r} in the metadata; give a group for each sample")
-        values = table[groups]
-    else:
-        values = pd.Series(groups) if isinstance(groups, pd.Series | pd.Categorical) else pd.Series(np.asarray(groups))
-    if len(values) != len(counts):
-        raise ValueError(f"groups: {len(values)} values for {len(counts)} samples; give one for each")
+    held = fit.result_ if isinstance(fit, CountsEstimator) else fit
+    tables = [held.metadata if isinstance(held, Fit) else None, counts.metadata]
+    table = next((one for one in tables if one is not None and isinstance(groups, str) and groups in one), tables[1])
+    values = column_or_values(table, groups, "groups", len(counts))
     if values.isna().any():
         raise ValueError(f"groups: {int(values.isna().sum())} samples have none; give one for each, or leave them out")
     names, labels = groups_of(values)
@@ -344,6 +337,11 @@ class Differences(Result):
         svalue = np.empty_like(means)
         np.put_along_axis(svalue, order, means, axis=0)
         return svalue
+
+    @property
+    def other(self) -> str:
+        """str: what topics are compared with: `against`, or "topic 3"."""
+        return self.against if isinstance(self.against, str) else f"topic {self.against}"
 
     @cached_property
     def names(self) -> list[str]:

@@ -16,7 +16,7 @@ import pandas as pd
 from scipy.cluster.hierarchy import leaves_list, linkage
 
 from unmix.analysis.samples import fair_sample
-from unmix.base.checks import choice
+from unmix.base.checks import choice, positive
 from unmix.base.types import Floats, Integers
 from unmix.fit import Fit
 
@@ -114,8 +114,11 @@ class HasTopics(Protocol):
     @property
     def n_topics(self) -> int: ...
 
+    @property
+    def shares(self) -> Floats: ...
 
-def topic_order(fit: Fit) -> Integers:
+
+def topic_order(fit: HasTopics) -> Integers:
     """Topics from the heaviest to the lightest: the order in which every view shows them.
 
     Parameters
@@ -149,7 +152,7 @@ def topic_place(fit: HasTopics, number: int) -> int:
     return place
 
 
-def topic_places(fit: Fit, numbers: int | Iterable[int] | None) -> list[int]:
+def topic_places(fit: HasTopics, numbers: int | Iterable[int] | None) -> list[int]:
     """The columns of several topics in the order given; of all of them, heaviest first, if none are."""
     if numbers is None:
         return topic_order(fit).tolist()
@@ -215,8 +218,7 @@ def lifts(fit: Fit, pseudocount: float = 1.0) -> Floats:
 
 def _lift(own: Floats, other: Floats, pseudocount: float) -> Floats:
     """(N f + c) / (N g + c)"""
-    if pseudocount <= 0:
-        raise ValueError(f"pseudocount: {pseudocount} is not above 0, where absent features have no logarithm")
+    positive("pseudocount", pseudocount)
     return (own + pseudocount) / (other + pseudocount)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from unmix.analysis.application import counts_of
 from unmix.analysis.features import topic_place
 from unmix.analysis.results import FileLayout, Finished, Result, Tell, in_parts
+from unmix.analysis.samples import by_sample_and_topic
 from unmix.analysis.transformations import FEATURES, SAMPLES, SIDES, Point, Region, Target, explored, spread_rows
 from unmix.base.checks import choice, real, whole
 from unmix.base.types import Floats, numbered
@@ -129,13 +130,7 @@ class Freedom(Result):
     @property
     def by_sample(self) -> pd.DataFrame:
         """DataFrame: a row a sample and topic: the proportion, and its range."""
-        n, K = self.low.shape
-        names = numbered(self.samples, "sample", n)
-        values = {"proportion": self.proportions, "low": self.low, "high": self.high}
-        return pd.DataFrame(
-            {"sample": np.repeat(names, K), "topic": np.tile(np.arange(1, K + 1), n)}
-            | {name: array.ravel() for name, array in values.items()}
-        )
+        return by_sample_and_topic(self.samples, proportion=self.proportions, low=self.low, high=self.high)
 
     def advice(self) -> list[str]:
         """What the data leave open, and what would decide it.

@@ -25,9 +25,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from unmix.analysis.application import counts_of
 from unmix.analysis.results import FileLayout, Finished, Result, Tell
+from unmix.analysis.samples import by_sample_and_topic
 from unmix.base.checks import ParameterError, parameter, share, whole
 from unmix.base.threads import use_threads
-from unmix.base.types import Floats, Integers, Seed, numbered
+from unmix.base.types import Floats, Integers, Seed
 from unmix.base.words import progress
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
@@ -134,13 +135,7 @@ class Intervals(Result):
     @property
     def by_sample(self) -> pd.DataFrame:
         """DataFrame: a row a sample and topic: mean and standard deviation of the proportion, and its interval."""
-        n, K = self.low.shape
-        names = numbered(self.samples, "sample", n)
-        values = {"mean": self.mean, "sd": self.sd, "low": self.low, "high": self.high}
-        return pd.DataFrame(
-            {"sample": np.repeat(names, K), "topic": np.tile(np.arange(1, K + 1), n)}
-            | {name: array.ravel() for name, array in values.items()}
-        )
+        return by_sample_and_topic(self.samples, mean=self.mean, sd=self.sd, low=self.low, high=self.high)
 
     def at(self, level: float) -> Intervals:
         """The same posterior at another level.

@@ -252,11 +252,9 @@ def stability(
         elif not kept.is_file():
             show.note(f"nothing to resume in {folder}; starting anew")
         same: dict[str, Any] = {"noise": noise.value, "estimator": estimator, "random_state": seed, "keep": kept}
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        with show.errors_about(input):
             found = um.stability(counts, topics, runs, reference=asked, verbose=show.lively(), **same)
-        except ValueError as error:
-            raise ValueError(f"{input}: {error}") from error
         found.save(folder / writing.ANSWER_FILES["stability"])
         writing.write_table(found.table, folder / "stability.csv")
         with replacing(folder / "stability.png") as temporary:

@@ -101,19 +101,18 @@ def choose(
         elif not keep.is_file():
             show.note(f"nothing to resume in {output}; starting anew")
         try:
-            choice = um.choose_topics(
-                counts,
-                numbers,
-                estimator,
-                folds=folds,
-                overdispersion=varied,
-                random_state=seed,
-                n_jobs=threads,
-                keep=keep,
-                verbose=show.lively(),
-            )
-        except ValueError as error:
-            raise ValueError(f"{input}: {error}") from error
+            with show.errors_about(input):
+                choice = um.choose_topics(
+                    counts,
+                    numbers,
+                    estimator,
+                    folds=folds,
+                    overdispersion=varied,
+                    random_state=seed,
+                    n_jobs=threads,
+                    keep=keep,
+                    verbose=show.lively(),
+                )
         finally:
             if not any(output.iterdir()):
                 output.rmdir()

@@ -184,13 +184,11 @@ def fit(
     )
     with writing.claim(output):
         earlier = to_resume_in(output, estimator, counts) if resume else None
-        try:
-            with um.engines.Local(allowed, output / LOADINGS), on_cluster(dask, counts) as cluster:
-                result = fitted(estimator, counts, output / writing.CHECKPOINT_FILE, checkpoint, resume_from=earlier)
-                if cluster is not None and result.status == "converged":
-                    cluster.forget()
-        except ValueError as error:
-            raise ValueError(f"{input}: {error}") from error
+        engine = um.engines.Local(allowed, output / LOADINGS)
+        with show.errors_about(input), engine, on_cluster(dask, counts) as cluster:
+            result = fitted(estimator, counts, output / writing.CHECKPOINT_FILE, checkpoint, resume_from=earlier)
+            if cluster is not None and result.status == "converged":
+                cluster.forget()
         if result.status == "converged":
             shutil.rmtree(output / LOADINGS, ignore_errors=True)
         write_and_tell(result, output, force=force, ask=ask, **about)
@@ -223,18 +221,13 @@ def transform(
     known = read_model(model)
     if readers.is_shards(input):
         shards = cast("Shards", um.read(input, **reading))
-        try:
-            with writing.adding_to(output.parent):
-                found = write_proportions_of_shards(shards, known, output)
-        except ValueError as error:
-            raise ValueError(f"{input}: {error}") from error
+        with show.errors_about(input), writing.adding_to(output.parent):
+            found = write_proportions_of_shards(shards, known, output)
         _tell_applied(input, output, len(shards), known, *found)
         return
     counts = read_counts(input, like=known, **reading)
-    try:
+    with show.errors_about(input):
         matched = matching.match_features(counts, known)
-    except ValueError as error:
-        raise ValueError(f"{input}: {error}") from error
     proportions = proportions_of(known, matched.counts)
     with writing.adding_to(output.parent):
         writing.write_proportions(proportions, counts.samples, output, known.labels)

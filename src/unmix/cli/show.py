@@ -7,10 +7,11 @@ import json as json_module
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import import_module
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -140,6 +141,15 @@ def complain(text: str) -> None:
     """What was wrong, in one line."""
     with suppress(OSError):
         print(f"error: {printable(text)}", file=sys.stderr)
+
+
+@contextmanager
+def errors_about(path: Path) -> Iterator[None]:
+    """What was wrong with its contents names the file."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def printable(text: str) -> str:

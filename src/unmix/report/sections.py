@@ -45,7 +45,7 @@ def differences(fit: Fit, found: Differences) -> Json:
     columns = (found.lfc, found.lfc_raw, found.sd, found.z, found.lfsr)
     numbers = [np.column_stack([column[rows, k] for column in columns]) for k, rows in enumerate(shown)]
     return {
-        "against": found.against if isinstance(found.against, str) else f"topic {found.against}",
+        "against": found.other,
         "used_twice": found.used_twice,
         "errors": found.errors,
         "advice": found.advice(),
