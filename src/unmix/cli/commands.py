@@ -14,28 +14,7 @@ import typer
 
 import unmix as um
 from unmix.base.memory import parsed as parsed_memory
-from unmix.cli import options, show
-from unmix.cli.fitting import (
-    INCOMPLETE,
-    INTERRUPTED,
-    RUNS,
-    Model,
-    answers_in,
-    answers_to,
-    check_answerable,
-    check_cluster,
-    estimator_of,
-    fitted,
-    keep_names,
-    names_of,
-    on_cluster,
-    parsed,
-    read_model,
-    tell_failures,
-    to_resume_in,
-    write_and_tell,
-    write_proportions_of_shards,
-)
+from unmix.cli import fitting, options, show
 from unmix.cli.options import App, InputPath, Json, Quiet, examples
 from unmix.cli.reading import (
     METADATA,
@@ -57,7 +36,7 @@ if TYPE_CHECKING:
 LOADINGS = ".loadings"  # in the folder of results, what a fit of shards keeps on disk while it runs
 
 app = App(pretty_exceptions_enable=False, help="Take matrices of counts apart into topics.")
-DEFAULT_MODEL = Model("topics")
+DEFAULT_MODEL = fitting.Model("topics")
 
 
 class Simulation(StrEnum):
@@ -97,10 +76,10 @@ def demo(
     writing.check_folder(output)
     counts = um.datasets.sotu()
     show.say(f"State of the Union addresses, 1790–2021: {show.described(counts)}")
-    estimator = estimator_of("topics", n_components=8, random_state=0)
+    estimator = fitting.estimator_of("topics", n_components=8, random_state=0)
     with writing.claim(output):
-        result = fitted(estimator, counts, output / writing.CHECKPOINT_FILE, checkpoint_seconds=60)
-        write_and_tell(result, output, title="State of the Union 1790–2021", python="um.datasets.sotu()")
+        result = fitting.fitted(estimator, counts, output / writing.CHECKPOINT_FILE, checkpoint_seconds=60)
+        fitting.write_and_tell(result, output, title="State of the Union 1790–2021", python="um.datasets.sotu()")
 
 
 @app.command(
@@ -136,7 +115,7 @@ def fit(
     title: options.Title = None,
     differences: options.WithDifferences = False,
     stability: options.WithStability = False,
-    runs: options.Runs = RUNS,
+    runs: options.Runs = fitting.RUNS,
     freedom: options.WithFreedom = False,
     force: options.Force = False,
     quiet: Quiet = False,
@@ -158,23 +137,27 @@ def fit(
 
     show.speak(quiet=quiet, json=json)
     given = {"solver": solver, "n_init": starts, "refine": refine, "max_iter": max_iter, "tol": tol}
-    parameters = {name: value for name, value in given.items() if value is not None} | parsed(settings or [])
-    estimator = estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **parameters)
+    parameters = {name: value for name, value in given.items() if value is not None} | fitting.parsed(settings or [])
+    estimator = fitting.estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **parameters)
     if dask is not None:
-        check_cluster(dask)
+        fitting.check_cluster(dask)
     if solver is not None:
         make_solver(solver, extrapolate=True)  # a wrong name is best said before a large file is read
-    start = init if init in STARTS else read_model(Path(init), f"--init: choose one of {', '.join(STARTS)}, or a model")
+    start = (
+        init
+        if init in STARTS
+        else fitting.read_model(Path(init), f"--init: choose one of {', '.join(STARTS)}, or a model")
+    )
     if output is None:
         output = Path(f"{readers.name_of(input)}-k{topics}")
     writing.check_folder(output, force=force)
     allowed = None if memory is None else parsed_memory(memory)
     python, counts = counts_or_shards(input, reading, allowed)
-    check_answerable(counts, topics, differences=differences, stability=stability)
+    fitting.check_answerable(counts, topics, differences=differences, stability=stability)
     estimator.set_params(init=start)
     about = {"source": writable_name(input.name), "title": title or readers.name_of(input), "python": python}
     ask = partial(
-        answers_to,
+        fitting.answers_to,
         counts=counts,
         estimator=estimator,
         differences=differences,
@@ -183,15 +166,17 @@ def fit(
         runs=runs,
     )
     with writing.claim(output):
-        earlier = to_resume_in(output, estimator, counts) if resume else None
+        earlier = fitting.to_resume_in(output, estimator, counts) if resume else None
         engine = um.engines.Local(allowed, output / LOADINGS)
-        with show.errors_about(input), engine, on_cluster(dask, counts) as cluster:
-            result = fitted(estimator, counts, output / writing.CHECKPOINT_FILE, checkpoint, resume_from=earlier)
+        with show.errors_about(input), engine, fitting.on_cluster(dask, counts) as cluster:
+            result = fitting.fitted(
+                estimator, counts, output / writing.CHECKPOINT_FILE, checkpoint, resume_from=earlier
+            )
             if cluster is not None and result.status == "converged":
                 cluster.forget()
         if result.status == "converged":
             shutil.rmtree(output / LOADINGS, ignore_errors=True)
-        write_and_tell(result, output, force=force, ask=ask, **about)
+        fitting.write_and_tell(result, output, force=force, ask=ask, **about)
 
 
 @app.command(
@@ -218,11 +203,11 @@ def transform(
 
     show.speak(quiet=quiet, json=json)
     check_file(output, ".csv", ".npy")
-    known = read_model(model)
+    known = fitting.read_model(model)
     if readers.is_shards(input):
         shards = cast("Shards", um.read(input, **reading))
         with show.errors_about(input), writing.adding_to(output.parent):
-            found = write_proportions_of_shards(shards, known, output)
+            found = fitting.write_proportions_of_shards(shards, known, output)
         _tell_applied(input, output, len(shards), known, *found)
         return
     counts = read_counts(input, like=known, **reading)
@@ -291,7 +276,7 @@ def shard(
             )
         except KeyboardInterrupt:
             show.note(f"interrupted; the same command goes on with what is finished in {output}")
-            sys.exit(INTERRUPTED)
+            sys.exit(fitting.INTERRUPTED)
     show.say(f"wrote {output}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
     show.answer({"output": str(output)} | show.shards_as_json(shards))
 
@@ -318,7 +303,7 @@ def info(
     """
     show.speak(json=json)
     if file.suffix == ".safetensors" or (file.is_dir() and (file / writing.MODEL_FILE).is_file()):
-        known = read_model(file)
+        known = fitting.read_model(file)
         show.facts(show.describe_fit(known))
         show.topics(known)
         show.answer(show.fit_as_json(known))
@@ -385,17 +370,17 @@ def report(
         output = place / "report.html"
     check_file(output, ".html")
     with writing.adding_to(place), writing.adding_to(output.parent):
-        known = read_model(folder)
+        known = fitting.read_model(folder)
         if names is not None:
-            known = known.with_names(names_of(names, known))
-            failed = keep_names(known, folder)
+            known = known.with_names(fitting.names_of(names, known))
+            failed = fitting.keep_names(known, folder)
         with replacing(output, like=place / writing.MODEL_FILE) as temporary:
-            um.write_report(known, temporary, title=title, **answers_in(place))  # type: ignore[arg-type]
+            um.write_report(known, temporary, title=title, **fitting.answers_in(place))  # type: ignore[arg-type]
     show.say(f"wrote {output}")
     show.answer({"output": str(output), "bytes": output.stat().st_size})
     if names is not None and failed:
-        tell_failures(failed, folder)
-        sys.exit(INCOMPLETE)
+        fitting.tell_failures(failed, folder)
+        sys.exit(fitting.INCOMPLETE)
 
 
 @app.command(epilog=examples("unmix simulate A -o a.npz", "unmix simulate swimmer -o swimmer.npz"))
