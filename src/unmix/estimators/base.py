@@ -688,7 +688,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             was, is_now = (params.get(name, defaults.get(name)) for params in (fit.params, here))
             if was != is_now:
                 raise ValueError(
-                    f"the fit to go on with had {name}={was}, this one has {name}={is_now}; "
+                    f"the fit to go on with had {parameter(name, was)}, this one has {parameter(name, is_now)}; "
                     "give the same parameters, or start anew"
                 )
         if X.facts["checksum"] != fit.data.get("checksum"):
