@@ -232,7 +232,7 @@ def test_notes_are_single_lines_without_python_in_them(run):
     assert "note: 100.0% of the values are not whole numbers" in err
     assert "note: -k 5 is more than" in err
     assert all(line.startswith("note: ") for line in err.splitlines())
-    assert "; the analysis freedom gives the ranges" in err
+    assert "; unmix freedom gives the ranges" in err
     assert ".py" not in err
     assert "(fit)" not in err
 

@@ -397,7 +397,7 @@ def test_a_fit_of_small_data_says_itself_that_much_is_open_unless_a_prior_decide
     truth = open_fit(3, 5, n=12, m=30)
     X = np.random.default_rng(0).poisson(40 * truth.L @ truth.F.T)
     fit = um.PoissonNMF(3, random_state=0, tol=1e-8).fit(X).result_
-    said = [sentence for sentence in fit.advice() if "the analysis freedom" in sentence]
+    said = [sentence for sentence in fit.advice() if "unmix.freedom(fit)" in sentence]
     assert len(said) == 1
     topic = int(said[0].split("topic ")[1].split(" ")[0])
     assert um.freedom(fit, probes=4).table["widest"][topic - 1] >= 0.05

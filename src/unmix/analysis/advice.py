@@ -7,7 +7,7 @@ from math import isnan
 import pandas as pd
 
 from unmix.analysis.freedom import WIDE, glimpse
-from unmix.base.checks import parameter
+from unmix.base.checks import analysis, parameter
 from unmix.base.words import ENDS, brief, objective, plural
 from unmix.fit import Fit
 from unmix.solvers.search import MOVE
@@ -106,7 +106,7 @@ def advice(fit: Fit) -> list[str]:
         if width >= WIDE:
             said.append(
                 f"the data leave topic {topic} open: at the same likelihood its proportion moves by {width:.0%} at least in "
-                "a mixed sample; the analysis freedom gives the ranges of all"
+                f"a mixed sample; {analysis('freedom')} gives the ranges of all"
             )
     return said
 

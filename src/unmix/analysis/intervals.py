@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from unmix.analysis.application import counts_of
 from unmix.analysis.results import FileLayout, Finished, Result, Tell
 from unmix.analysis.samples import by_sample_and_topic
-from unmix.base.checks import ParameterError, parameter, share, whole
+from unmix.base.checks import ParameterError, analysis, parameter, share, whole
 from unmix.base.threads import use_threads
 from unmix.base.types import Floats, Integers, Seed
 from unmix.base.words import progress
@@ -187,7 +187,7 @@ class Intervals(Result):
         if not self.rhat <= AGREE:
             said.append(
                 f"chains do not agree yet (R̂ = {self.rhat:.2f}): intervals may be too short; raise {parameter('sweeps')} and "
-                f"{parameter('burn_in')}, or look at the analysis freedom, as data that leave much open are slow to sample"
+                f"{parameter('burn_in')}, or look at {analysis('freedom')}, as data that leave much open are slow to sample"
             )
         return said
 

@@ -34,6 +34,11 @@ def parameter(name: str, value: Any = NAME_ONLY) -> str:
     return _form(name, value)
 
 
+def analysis(name: str) -> str:
+    """A further question about a fit, as the user would ask it: "unmix.freedom(fit)", or "unmix freedom"."""
+    return f"unmix.{name}(fit)" if _form is in_python else f"unmix {name}"
+
+
 @contextmanager
 def parameters_as(form: Callable[..., str]) -> Iterator[None]:
     """In this block, texts name parameters by `form(name, value)`, or `form(name, NAME_ONLY)`."""
