@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmix.base.types import Factor, Floats, Record, Status, as_names, check_names
+from unmix.base.types import Factor, Floats, Names, Record, Status, as_names, check_names, numbered
 from unmix.base.words import ENDS, brief, objective, plural, size
 from unmix.models.poisson import poisson_to_topics
 from unmix.models.variational import restore
@@ -113,6 +115,16 @@ class Fit:
     def n_topics(self) -> int:
         """int: the number of topics K."""
         return int(self.L.shape[1])
+
+    @property
+    def sample_names(self) -> Names:
+        """array of str: the names of the samples; "sample 1", "sample 2", … where they have none."""
+        return numbered(self.samples, "sample", len(self.L))
+
+    @property
+    def feature_names(self) -> Names:
+        """array of str: the names of the features; "feature 1", "feature 2", … where they have none."""
+        return numbered(self.features, "feature", len(self.F))
 
     @cached_property
     def _topics(self) -> tuple[Floats, Floats, Floats, Floats]:
@@ -401,6 +413,23 @@ def _check_posterior(fit: Fit) -> None:
     for name, belief in {"L": left, "F": right}.items():
         if belief.parameters.shape != (1, fit.n_topics) or belief.geometric.shape != (1, fit.n_topics):
             raise ValueError(f"that of {name} is not of {fit.n_topics} topics")
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Fits in this block may end before they have converged, without a warning: `status` says so."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+def finished(fit: Fit) -> Fit:
+    """The fit of a step in a longer work. Ctrl-C, which a fit keeps to itself as its status, is passed on."""
+    if fit.status == "interrupted":
+        raise KeyboardInterrupt
+    return fit
 
 
 def versions() -> dict[str, str]:

@@ -85,7 +85,7 @@ def test_top_features_stand_by_the_root_of_their_share_times_log_lift(seed: int)
         others = np.delete(np.arange(4), k)
         f, g = fit.topics[:, k], fit.topics[:, others] @ (counts[others] / counts[others].sum())
         N = min(counts[k], counts[others].sum())
-        place = [int(name.split()[1]) for name in rows["feature"]]
+        place = [int(name.split()[1]) - 1 for name in rows["feature"]]
         np.testing.assert_allclose(rows["lift"], ((N * f + 1) / (N * g + 1))[place], rtol=1e-9)
         assert (np.diff(np.sqrt(rows["share"]) * np.log(rows["lift"])) <= 1e-15).all()
         assert set(place) == set(np.flatnonzero(f)), "all that the topic has, and nothing else"
@@ -95,8 +95,8 @@ def test_features_without_weight_in_a_topic_are_not_in_its_list() -> None:
     counts = np.array([[5, 5, 0, 0, 1], [4, 6, 0, 0, 0], [0, 0, 5, 5, 3], [0, 0, 6, 4, 4]])
     table = um.TopicModel(2, random_state=0).fit(counts).result_.top_features(5)
     assert sorted(map(sorted, table.groupby("topic")["feature"].agg(list))) == [
-        ["feature 0", "feature 1", "feature 4"],
-        ["feature 2", "feature 3", "feature 4"],
+        ["feature 1", "feature 2", "feature 5"],
+        ["feature 3", "feature 4", "feature 5"],
     ]
     assert (table["share"] > 0).all()
 
@@ -104,12 +104,12 @@ def test_features_without_weight_in_a_topic_are_not_in_its_list() -> None:
 def test_an_empty_topic_lists_nothing_and_has_a_name_all_the_same() -> None:
     fit = fit_of([[4, 0], [6, 0]], [[0.5, 0], [0.5, 0]])
     assert top_features(fit)["topic"].tolist() == [1, 1]
-    assert topic_names(fit) == ["1: feature 0, feature 1", "2: no features"]
+    assert topic_names(fit) == ["1: feature 1, feature 2", "2: no features"]
 
 
 def test_one_topic_alone_lists_its_most_frequent_features() -> None:
     table = top_features(fit_of([[10], [20]], [[0.2], [0.5], [0.0], [0.3]]))
-    assert table["feature"].tolist() == ["feature 1", "feature 3", "feature 0"]
+    assert table["feature"].tolist() == ["feature 2", "feature 4", "feature 1"]
     assert table["lift"].tolist() == [1, 1, 1]
 
 

@@ -57,7 +57,7 @@ def test_overdispersed_counts_taken_for_poisson_ones_favour_too_many_topics_and_
     choice = um.choose_topics(drawn(4, b=1.0), range(3, 8), folds=3, random_state=0)
     assert choice.best > 4
     assert choice.dispersion > 2
-    assert any('give overdispersion="estimate"' in sentence for sentence in choice.advice())
+    assert any("give overdispersion='estimate'" in sentence for sentence in choice.advice())
     assert any("largest number tried" in sentence for sentence in choice.advice())
 
 
@@ -477,7 +477,7 @@ def test_the_terminal_goes_on_with_finished_folds(counts, capsys, monkeypatch):
         (["-k", "3-1"], "--topics 3-1: give numbers and ranges such as 1-12,16,20"),
         (["-k", "two"], "--topics two: give numbers and ranges"),
         (["--overdispersion", "much"], "--overdispersion much: give a number > 0, or estimate"),
-        (["--overdispersion", "0"], "overdispersion=0.0; give None"),
+        (["--overdispersion", "0"], "--overdispersion 0.0; give None"),
         (["--set", "rho=1"], "--model topics has no parameter rho"),
         (["-o", "full"], "full: holds files that are not such results; give another folder"),
         (["-k", "99"], "counts.csv: topics has no number up to 30"),

@@ -356,6 +356,13 @@ def test_the_command_takes_a_price_with_the_counts(
         main([*command, "--counts", str(tmp_path / "counts.csv")])
     assert exit.value.code == 0
     assert "for 2 units of log-likelihood" in capsys.readouterr().err
+    pd.DataFrame(X.T, index=names["features"], columns=names["samples"]).to_csv(tmp_path / "turned.csv")
+    with pytest.raises(SystemExit) as exit:  # INPUT of --counts has the options of every INPUT
+        main([*command, "--counts", str(tmp_path / "turned.csv"), "--transpose"])
+    assert exit.value.code == 0
+    with pytest.raises(SystemExit) as exit:
+        main([*command, "--counts", str(tmp_path / "counts.csv"), "--layer", "raw"])
+    assert "--layer raw means nothing for a .csv file" in capsys.readouterr().err
     with pytest.raises(SystemExit) as exit:
         main(command)
     assert exit.value.code == 2

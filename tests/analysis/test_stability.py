@@ -410,7 +410,7 @@ def test_what_cannot_be_aligned_is_refused_by_name() -> None:
         um.align([one])
     with pytest.raises(ValueError, match="fit 2 is a TopicModel; give fits, such as"):
         um.align([one, um.TopicModel()])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="fit 1 has no names of features, and the fits have 3, 4 of them"):
+    with pytest.raises(ValueError, match="fit 2 has 4 features and fit 1 has 3; give the same features"):
         um.align([one, fit_of(np.eye(4), [1] * 4)])
     named = [fit_of(np.eye(2), [1, 1], names) for names in (["a", "b"], ["c", "d"])]
     with pytest.raises(ValueError, match="no feature has the same name in all fits"):
@@ -549,7 +549,7 @@ def test_pictures_show_every_topic_every_flow_and_the_floor() -> None:
     assert sum(bar.get_height() for bar in density.patches) == 9
     for what in ("topics", "runs", "density"):
         um.plot.stability(found, what).figure.canvas.draw()  # type: ignore[union-attr]
-    with pytest.raises(ValueError, match="what: 'bars' is unknown"):
+    with pytest.raises(ValueError, match="what='bars'; choose one of topics, runs, density"):
         um.plot.stability(found, "bars")  # type: ignore[arg-type]
     aligned = um.align(um.fit_path(X, range(1, 4), random_state=0))
     drawn_flows = um.plot.alignment(aligned)
@@ -627,5 +627,9 @@ def test_the_terminal_says_what_is_wrong_in_one_line(tmp_path: Path, capsys: pyt
     assert "needs whole numbers" in capsys.readouterr().err
     assert run("stability", tmp_path / "x.npy", "-k", 2, "-o", tmp_path / "x.npy") == 2
     assert "is a file; give a folder for the results" in capsys.readouterr().err
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").touch()
+    assert run("stability", tmp_path / "x.npy", "-k", 2, "-o", tmp_path / "thesis") == 2
+    assert "thesis: holds files that are not such results; give another folder" in capsys.readouterr().err
     assert run("align", tmp_path / "nowhere", tmp_path, "-o", tmp_path / "out") == 2
     assert "nowhere: no such file" in capsys.readouterr().err

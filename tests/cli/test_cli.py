@@ -268,7 +268,7 @@ BAD_ARGUMENTS = {
     "page of another kind": (["report", "model", "-o", "page.pdf"], "page.pdf: give a name that ends in .html"),
     "no part of documents": (["fit", "counts.csv", "-k", "2", "--min-df", "few"], "--min-df few: give a number"),
     "more than all documents": (["fit", "counts.csv", "-k", "2", "--max-df", "1.5"], "--max-df 1.5: a part of all"),
-    "text options for counts": (["fit", "counts.csv", "-k", "2", "--ngrams", "2"], "counts.csv: ngrams is for texts"),
+    "text options for counts": (["fit", "counts.csv", "-k", "2", "--ngrams", "2"], "counts.csv: --ngrams is for texts"),
     "foreign model": (["info", "foreign.safetensors"], "foreign.safetensors: not a readable safetensors file"),
     "no folder for the result": (["transform", "model", "counts.csv", "-o", "no/p.csv"], "there is no folder no"),
     "result of another kind": (["simulate", "A", "-o", "a.csv"], "a.csv: give a name that ends in .npz"),
@@ -279,7 +279,7 @@ BAD_ARGUMENTS = {
     ),
     "features without names": (
         ["transform", "model", "plain.npz", "-o", "p.csv"],
-        "plain.npz: 3 features for a model of 12",
+        "plain.npz: the matrix has 3 features and the model has 12",
     ),
 }
 

@@ -104,7 +104,7 @@ def test_more_iterations_go_on_from_a_fit_that_had_too_few(folder, tmp_path, mon
     ("change", "problem"),
     [
         (["--seed", "1"], "had --seed 0, this one has --seed 1"),
-        (["--solver", "em"], "had solver=newton, this one has solver=em"),
+        (["--solver", "em"], "had --solver newton, this one has --solver em"),
     ],
 )
 def test_another_command_does_not_resume(change, problem, folder, tmp_path, monkeypatch, capsys):

@@ -103,7 +103,7 @@ def interrupt(*_: object, **__: object) -> None:
 
 AFTER = {
     "structure.png": "unmix.cli.fitting.draw_structure",
-    "report.html": "unmix.report.write_report",
+    "report.html": "unmix.write_report",
     "topics.csv": "unmix.io.write._by_topic",
     "top_features.csv": "unmix.fit.Fit.top_features",
 }
@@ -154,7 +154,7 @@ def test_an_analysis_that_fails_leaves_the_fit_and_the_others(
     analysis: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     others = {"differences", "freedom"} - {analysis}
-    monkeypatch.setattr(um.analysis, analysis, fail)
+    monkeypatch.setattr(um, analysis, fail)
     assert fit(*(f"--{name}" for name in sorted({analysis, *others})), "--stability-runs", 2) == 1
     assert f"--{analysis} failed (no font); the fit is kept" in capsys.readouterr().err
     assert names() >= FILES | {f"{name}.csv" for name in others}

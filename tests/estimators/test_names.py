@@ -41,6 +41,27 @@ def test_names_of_known_factors_are_those_of_the_topics() -> None:
     assert um.PoissonNMF.from_factors(pd.DataFrame(SIGNATURES.to_numpy())).result_.names is None, "0, 1, 2 are no names"
 
 
+def test_samples_and_features_without_names_are_numbered_from_1_everywhere(tmp_path: Path) -> None:
+    counts = random_counts()
+    fit = um.PoissonNMF(3, random_state=0).fit(counts).result_
+    write_fit(fit, tmp_path / "fit")
+    proportions, topics = (pd.read_csv(tmp_path / "fit" / f"{name}.csv") for name in ("proportions", "topics"))
+    freedom, intervals = um.freedom(fit), um.intervals(fit, counts, sweeps=5, burn_in=0, random_state=0)
+    um.write_report(fit, tmp_path / "report.html", freedom=freedom)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    compared = um.compare(fit, um.PoissonNMF(3, random_state=1).fit(counts).result_).proportions["sample"]
+    firsts = [
+        *(table["sample"][0] for table in (proportions, freedom.by_sample, intervals.by_sample)),
+        *(data["samples"]["names"][0], data["freedom"]["names"][0], fit.sample_names[0]),
+    ]
+    assert firsts == ["sample 1"] * 6
+    assert {*compared, *freedom.table["sample"]} <= set(fit.sample_names.tolist())
+    assert topics["feature"].tolist() == um.differences(fit, counts).names == fit.feature_names.tolist()
+    assert fit.feature_names[0] == "feature 1"
+    assert set(fit.top_features(3)["feature"]) <= set(fit.feature_names)
+
+
 def test_names_go_to_every_table_and_the_saved_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fit = a_fit().with_names(["clock", "sun", "smoke"])
     write_fit(fit, tmp_path / "fit")

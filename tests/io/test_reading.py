@@ -15,7 +15,6 @@ import scipy.sparse as sp
 from test_read import MATRIX, TABLE, read_quietly, save_10x, write
 
 import unmix as um
-from unmix.base.words import in_terminal_words
 from unmix.cli import main
 from unmix.io.read import kind_of, name_of
 from unmix.io.read.words import WIDESPREAD, guessed_language, without_addresses, words_but_addresses
@@ -466,12 +465,6 @@ def test_what_looks_like_tf_idf_is_warned_of_once_and_counts_are_not(tmp_path, c
 
 
 def test_messages_in_the_terminal_speak_of_its_options(tmp_path, capsys):
-    said = in_terminal_words(
-        "raw holds layer 'raw=True'; use layer='a b', stop_words=None, encoding='cp1252' or min_df"
-    )
-    assert said == "raw holds layer 'raw=True'; use --layer 'a b', --stop-words none, --encoding cp1252 or --min-df"
-    assert in_terminal_words("min_df.csv: my_text_column, 'text_column'") == "min_df.csv: my_text_column, 'text_column'"
-    assert in_terminal_words("n_components=40 is more; n_init=2, n_components") == "-k 40 is more; --starts 2, -k"
     (tmp_path / "a.jsonl").write_text('{"body": "bee"}\n')
     code, _, err = run(capsys, "info", tmp_path / "a.jsonl")
     assert code == 2

@@ -323,5 +323,5 @@ def test_a_fit_whose_log_likelihood_was_not_followed_shows_its_objective():
 def test_what_convergence_cannot_draw_says_why():
     with pytest.raises(ValueError, match="give at least one"):
         convergence([])
-    with pytest.raises(ValueError, match="what: 'loss' is unknown; choose 'gap', 'kkt'"):
+    with pytest.raises(ValueError, match="what='loss'; choose gap, kkt, or None for both"):
         convergence(make_fit(), what="loss")

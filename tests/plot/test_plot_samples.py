@@ -181,8 +181,8 @@ def test_umap_gets_roots_of_proportions_and_a_fixed_seed(monkeypatch):
     [
         (lambda: loadings_scatter(make_fit(n=30), make_fit(n=31)), "fit two has 31 samples and fit one has 30"),
         (lambda: loadings_scatter(make_fit(), make_fit(), topics=9), "no topic 9; this fit has topics 1 to 3"),
-        (lambda: embedding(make_fit(), method="tsne"), "method: 'tsne' is unknown; choose 'pca' or 'umap'"),
-        (lambda: embedding(make_fit(), colour="party"), "colour: there is no column 'party'; this fit has no metadata"),
+        (lambda: embedding(make_fit(), method="tsne"), "method='tsne'; choose one of pca, umap"),
+        (lambda: embedding(make_fit(), colour="party"), "colour: there is no column 'party'; there is no metadata"),
         (lambda: embedding(make_fit(), colour=4), "no topic 4"),
         (lambda: embedding(make_fit(), colour=["a", "b"]), "colour: 2 values for 30 samples"),
     ],

@@ -80,7 +80,7 @@ def test_topic_features_draws_frequency_against_change():
     points = np.asarray(ax.collections[0].get_offsets())
     np.testing.assert_allclose(points[:, 0], [30 / 80, 40 / 80, 10 / 80])
     np.testing.assert_allclose(points[:, 1], log_fold_change(fit, 1))
-    assert [text.get_text() for text in ax.texts] == ["feature 0"], "only what the topic uses more is named"
+    assert [text.get_text() for text in ax.texts] == ["feature 1"], "only what the topic uses more is named"
     np.testing.assert_allclose(ax.collections[1].get_facecolor()[0][:3], to_rgb(topic_colours(fit)[0]))
 
 
@@ -118,7 +118,7 @@ def test_bars_are_the_shares_and_ghosts_the_frequencies_in_all_samples():
         rows = table[table["topic"] == k + 1]
         ghosts, bars = panel.containers
         np.testing.assert_allclose([bar.get_width() for bar in bars], rows["share"])
-        places = [int(name.removeprefix("feature ")) for name in rows["feature"]]
+        places = [int(name.removeprefix("feature ")) - 1 for name in rows["feature"]]
         np.testing.assert_allclose([bar.get_width() for bar in ghosts], overall[places])
         assert [label.get_text() for label in panel.get_yticklabels()] == rows["feature"].tolist()
         assert panel.get_title(loc="left") == f"topic {k + 1} · {fit.shares[k]:.1%}"
@@ -191,7 +191,7 @@ def test_topics_without_a_match_come_last(K, other):
         (lambda: topic_features(make_fit(), 4), "no topic 4; this fit has topics 1 to 3"),
         (lambda: topic_features(make_fit(), 0), "no topic 0; this fit has topics 1 to 3"),
         (lambda: topic_features(make_fit(), "war"), "by its number, 1 to 3, not by 'war'"),
-        (lambda: topic_features(make_fit(), 1, against="all"), "against: 'all' is unknown; choose 'rest' or 'next'"),
+        (lambda: topic_features(make_fit(), 1, against="all"), "against='all'; choose one of rest, next"),
         (lambda: topic_features(make_fit(), 1, pseudocount=0), "pseudocount: 0 is not above 0"),
         (lambda: topic_features(make_fit(n_topics=1), 1), "one topic only"),
         (lambda: top_features(make_fit(), topics=[1, 7]), "no topic 7"),

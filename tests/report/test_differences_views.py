@@ -83,7 +83,7 @@ def test_up_may_be_the_frequency(made) -> None:
     ax = um.plot.volcano(d, 1, y="frequency")
     assert ax.get_yscale() == "log"
     np.testing.assert_allclose(sorted(points_of(ax)[:, 1]), sorted(np.delete(d.frequency, 5)))
-    with pytest.raises(ValueError, match="'height' is unknown"):
+    with pytest.raises(ValueError, match="y='height'; choose one of z, frequency"):
         um.plot.volcano(d, 1, y="height")
 
 
@@ -201,12 +201,12 @@ def test_ctrl_c_writes_what_is_finished_and_leaves_with_130(run, folder, monkeyp
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--against", "best"), "against='best'"),
-        (("--against", "9"), "against=9"),
-        (("--errors", "none"), "errors='none'"),
+        (("--against", "best"), "--against best; choose"),
+        (("--against", "9"), "--against 9; choose"),
+        (("--errors", "none"), "--errors none; choose"),
         (("--groups", "colour"), "no column 'colour'"),
         (("--held-out", "2"), "--held-out 2"),
-        (("--pseudocount", "0"), "pseudocount=0"),
+        (("--pseudocount", "0"), "--pseudocount 0.0; give"),
     ],
 )
 def test_bad_options_end_with_one_line(run, folder, arguments, message) -> None:
@@ -221,7 +221,7 @@ def test_a_folder_of_other_things_is_not_written_to(run, folder, tmp_path) -> No
     (tmp_path / "mine" / "letter.txt").write_text("dear", encoding="utf-8")
     code, _, err = run("differences", folder / "model", folder / "counts.npz", "-o", "mine")
     assert code == 2
-    assert "neither a fit's nor differences" in err
+    assert "holds files that are not such results" in err
     assert run("differences", folder / "model", folder / "counts.npz", "-o", "mine", "--force", "-q")[0] == 0
     assert (tmp_path / "mine" / "letter.txt").is_file()
 

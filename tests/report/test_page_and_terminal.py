@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +12,8 @@ import pytest
 import unmix as um
 from unmix.analysis.advice import figures, outcome
 from unmix.analysis.freedom import moves
-from unmix.base.words import in_terminal_words
-from unmix.cli import main
+from unmix.base.checks import parameters_as
+from unmix.cli import main, option
 from unmix.cli.show import WORDS_SHOWN
 from unmix.io.write import write_counts
 
@@ -80,6 +79,11 @@ def test_the_end_of_a_fit_is_told_in_the_same_words(shown):
     assert f"{shown.json['loglik']:,.1f}" == known["Poisson log-likelihood"]
 
 
+def test_moves_to_leave_a_poor_optimum_are_counted(run):
+    fit = Shown(run, *FITS["refined"]).fit
+    assert figures(fit)["moves to leave a poor optimum"].startswith("1 tried, ")
+
+
 def test_topics_have_one_order_and_share_and_list_the_same_features(shown):
     lines = [line.split() for line in shown.out.splitlines() if line.startswith(" ■")]
     order, features = shown.page["order"], shown.page["features"]
@@ -96,14 +100,15 @@ def test_topics_have_one_order_and_share_and_list_the_same_features(shown):
 def test_advice_is_the_same_in_terminal_page_and_json(shown):
     said = [line.removeprefix("note: ") for line in shown.err.splitlines()]
     assert said == shown.page["advice"] == shown.json["notes"]
-    assert said == [in_terminal_words(text) for text in shown.fit.advice()]
+    with parameters_as(option):
+        assert said == shown.fit.advice()
 
 
 def test_a_fit_without_an_end_names_the_option_and_not_the_parameter(run):
     shown = Shown(run, *FITS["not converged"])
     assert shown.page["glance"][-1] == "not converged"
     assert any(text.endswith("raise --max-iter") for text in shown.page["advice"])
-    um.write_report(replace(shown.fit, data={}), "python.html")
+    um.write_report(shown.fit, "python.html")
     assert "raise max_iter" in Path("python.html").read_text(encoding="utf-8")
 
 
@@ -122,8 +127,17 @@ def test_further_answers_are_told_in_the_same_words(run):
 
 
 def test_parameters_are_called_as_the_terminal_calls_them():
-    assert in_terminal_words("n_components=50 is more than the 30 samples") == "-k 50 is more than the 30 samples"
-    assert in_terminal_words("random_state=None") == "--seed none"
+    named = {"n_components": 50, "n_init": 2, "layer": "a b", "raw": True, "transpose": False, "stop_words": None}
+    said = [option(name, value) for name, value in named.items()]
+    assert said == ["-k 50", "--starts 2", "--layer 'a b'", "--raw", "--no-transpose", "--stop-words none"]
+    assert [option("max_iter"), option("alpha", 0.1)] == ["--max-iter", "alpha=0.1"]
+
+
+def test_a_parameter_error_names_the_option_of_its_command(run):
+    run("fit", "counts.npz", "-k", 2, "--tol", "1e-2", "-o", "made")
+    code, _, said = run("intervals", "made", "counts.npz", "-o", "i.csv", "--level", 2)
+    assert (code, said) == (2, "error: --level 2.0; give a probability between 0 and 1\n")
+    assert "--errors x; choose one of robust, poisson" in run("differences", "made", "counts.npz", "--errors", "x")[2]
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")

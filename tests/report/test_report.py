@@ -119,7 +119,7 @@ def test_all_weights_above_the_threshold_and_the_heaviest_are_sent():
     fit = make_fit(m=2_000, seed=3)
     features = topics_payload(fit, room=1e9)
     assert features["names"][0].startswith("feature ")
-    kept = [int(name.split()[1]) for name in features["names"]]
+    kept = [int(name.split()[1]) - 1 for name in features["names"]]
     sent, true = sent_topics(features, 3), fit.topics[kept]
     expected = true > 1e-6
     np.testing.assert_allclose(sent[expected], true[expected], rtol=3e-4)
@@ -155,7 +155,7 @@ def test_features_further_apart_than_sixteen_bits_are_bridged():
     F[np.arange(0, m, 2), 1] += 1e-4
     fit = um.Fit(np.ones((3, 2)), F, pd.DataFrame(), "converged", 0.0)
     features = topics_payload(fit, room=1e9)
-    kept = [int(name.split()[1]) for name in features["names"]]
+    kept = [int(name.split()[1]) - 1 for name in features["names"]]
     np.testing.assert_allclose(sent_topics(features, 2), fit.topics[kept], rtol=3e-4)
 
 

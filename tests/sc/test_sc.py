@@ -397,7 +397,7 @@ def test_a_fit_becomes_an_anndata_and_comes_back(tmp_path: Path) -> None:
     assert adata.obsm["X_topics"].tobytes() == fit.proportions.tobytes()
     same_fits(um.sc.to_fit(through_h5ad(adata, tmp_path)), fit)
     nameless = um.sc.from_fit(um.TopicModel(K, random_state=0, **QUICK).fit(X0).result_, "x")
-    assert nameless.var_names.tolist() == [str(j) for j in range(M)]
+    assert nameless.var_names.tolist() == [f"feature {j}" for j in range(1, M + 1)]
     assert nameless.obsm["X_x"].tobytes() == fit.proportions.tobytes()
 
 

@@ -179,7 +179,7 @@ def test_a_finished_fit_is_the_result_as_it_is(whole: Any) -> None:
     [
         (um.TopicModel(4, random_state=1), X, "had random_state=0, this one has random_state=1"),
         (um.TopicModel(3, random_state=0), X, "had n_components=4, this one has n_components=3"),
-        (um.PoissonNMF(4, random_state=0), X, "had model=TopicModel, this one has model=PoissonNMF"),
+        (um.PoissonNMF(4, random_state=0), X, "had model='TopicModel', this one has model='PoissonNMF'"),
         (um.TopicModel(4, random_state=0), random_counts(n=40, m=30, seed=4), "of other data"),
     ],
 )

@@ -2,6 +2,7 @@
 
 Topics are given by their numbers, from 1, as in every table; arrays that come back are in the order of the columns of L and F.
 """
+# ruff: noqa: F401 - it exports what it imports
 
 from unmix.analysis.advice import advice
 from unmix.analysis.align import Alignment, align
@@ -24,43 +25,6 @@ from unmix.analysis.intervals import Intervals, intervals
 from unmix.analysis.quality import Quality, coherence, diversity, exclusivity, held_out_lift, quality
 from unmix.analysis.samples import fair_sample, typical_samples
 from unmix.analysis.stability import Stability, consensus, stability
+from unmix.base.types import public_names
 
-__all__ = [
-    "Alignment",
-    "CatalogueMatch",
-    "Choice",
-    "Comparison",
-    "Differences",
-    "Freedom",
-    "Intervals",
-    "Quality",
-    "Stability",
-    "advice",
-    "align",
-    "coherence",
-    "compare",
-    "consensus",
-    "differences",
-    "distinctive_features",
-    "diversity",
-    "exclusivity",
-    "fair_sample",
-    "freedom",
-    "held_out_lift",
-    "intervals",
-    "lifts",
-    "log_fold_change",
-    "match_catalogue",
-    "match_topics",
-    "perplexity",
-    "quality",
-    "similarity_order",
-    "stability",
-    "top_features",
-    "topic_distances",
-    "topic_map",
-    "topic_names",
-    "topic_order",
-    "transform",
-    "typical_samples",
-]
+__all__ = public_names(globals())

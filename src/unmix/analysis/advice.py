@@ -7,6 +7,7 @@ from math import isnan
 import pandas as pd
 
 from unmix.analysis.freedom import WIDE, glimpse
+from unmix.base.checks import analysis, parameter
 from unmix.base.words import ENDS, brief, objective, plural
 from unmix.fit import Fit
 from unmix.solvers.search import MOVE
@@ -98,14 +99,14 @@ def advice(fit: Fit) -> list[str]:
         gains = fit.trace["objective"].diff()
         last = gains[gains > 0].iloc[-1:].sum()
         left = "" if isnan(fit.remaining_gain) else f", and about {fit.remaining_gain:.2g} in all if it goes on"
-        said.append(f"not converged: the fit still gains {last:.2g} an iteration{left}; raise max_iter")
+        said.append(f"not converged: the fit still gains {last:.2g} an iteration{left}; raise {parameter('max_iter')}")
     small = fit.n_topics <= FEW and (len(fit.L) + len(fit.F)) * fit.n_topics <= SMALL
     if small and fit.status == "converged" and fit.sizes.any() and not _has_a_prior(fit):
         topic, width = glimpse(fit)
         if width >= WIDE:
             said.append(
                 f"the data leave topic {topic} open: at the same likelihood its proportion moves by {width:.0%} at least in "
-                "a mixed sample; unmix.freedom(fit) gives the ranges of all"
+                f"a mixed sample; {analysis('freedom')} gives the ranges of all"
             )
     return said
 

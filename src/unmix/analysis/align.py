@@ -28,9 +28,10 @@ from scipy.optimize import linprog
 
 from unmix.analysis.features import topic_names
 from unmix.analysis.results import FileLayout, Result
-from unmix.base.types import Floats, Integers, as_names
+from unmix.base.types import Floats, Integers, as_names, in_place
 from unmix.fit import Fit
 from unmix.models.matching import hellinger_distances
+from unmix.models.poisson import column_shares
 
 SWEEPS = 10  # down and up, of the order of topics
 
@@ -172,31 +173,21 @@ def transport(masses: Floats, others: Floats, costs: Floats) -> Floats:
 
 def common_topics(fits: list[Fit]) -> tuple[list[Floats], list[int]]:
     """Topics over the features that all fits have, in one order, and how many each has beside them."""
-    if all(_same(fit, fits[0]) for fit in fits):
+    known = [(fit.features, len(fit.F)) for fit in fits]
+    if all(
+        in_place("feature", known[0], one, where=f"fit {number}", model="fit 1") for number, one in enumerate(known, 1)
+    ):
         return [fit.topics for fit in fits], [0] * len(fits)
-    for number, fit in enumerate(fits, 1):
-        if fit.features is None:
-            sizes = ", ".join(f"{len(fit.F):,}" for fit in fits)
-            raise ValueError(
-                f"fit {number} has no names of features, and the fits have {sizes} of them; "
-                "give fits of the same features, or with names"
-            )
-    known = [{str(name): j for j, name in reversed(list(enumerate(fit.features)))} for fit in fits]  # type: ignore[arg-type]
-    shared = [name for name in known[0] if all(name in names for names in known)]
+    if nameless := [number for number, fit in enumerate(fits, 1) if fit.features is None]:
+        raise ValueError(f"fit {nameless[0]} has no names of features; give fits of the same features, or with names")
+    places = [{str(name): j for j, name in reversed(list(enumerate(fit.feature_names)))} for fit in fits]
+    shared = [name for name in places[0] if all(name in names for names in places)]
     if not shared:
         raise ValueError("no feature has the same name in all fits; compare the spelling")
     topics = []
-    for fit, places in zip(fits, known, strict=True):
-        part = fit.topics[[places[name] for name in shared]]
-        totals = part.sum(axis=0)
-        topics.append(np.where(totals > 0, part / np.where(totals > 0, totals, 1), 1 / len(part)))
+    for fit, own in zip(fits, places, strict=True):
+        topics.append(column_shares(fit.topics[[own[name] for name in shared]], 1 / len(shared)))
     return topics, [len(fit.F) - len(shared) for fit in fits]
-
-
-def _same(fit: Fit, other: Fit) -> bool:
-    if fit.features is None or other.features is None:
-        return len(fit.F) == len(other.F)
-    return np.array_equal(fit.features, other.features)
 
 
 def _named(fits: Iterable[Fit] | Mapping[Any, Fit]) -> dict[str, Fit]:

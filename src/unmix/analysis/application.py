@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -13,6 +13,9 @@ from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.io.match import match_features
 from unmix.models.poisson import poisson_to_topics
+
+if TYPE_CHECKING:
+    from unmix.estimators.base import CountsEstimator
 
 
 def transform(fit: Fit, X: CountsLike | Iterable[str]) -> Floats:
@@ -72,12 +75,23 @@ def counts_of(fit: Fit, X: CountsLike, where: str = "X") -> Counts:
     return counts if rows is None and columns is None else counts.take(rows, columns)
 
 
+PROPORTIONS = (
+    "TopicModel",
+    "LDA",
+    "AllocationModel",
+)  # is what these models' `transform` gives; the others give loadings
+
+
 def proportions_of(fit: Fit, counts: Counts) -> Floats:
     """Of counts with the features of the fit."""
     from unmix.estimators import from_fit  # and scikit-learn with it
 
-    estimator = from_fit(fit)
-    return poisson_to_topics(estimator.transform(counts), estimator.components_.T)[0]
+    return proportions_by(from_fit(fit), counts)
+
+
+def proportions_by(estimator: CountsEstimator, counts: Counts) -> Floats:
+    found = estimator.transform(counts)
+    return found if type(estimator).__name__ in PROPORTIONS else poisson_to_topics(found, estimator.components_.T)[0]
 
 
 def _counted(fit: Fit, X: Any) -> Counts:

@@ -10,29 +10,28 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from math import inf
-from numbers import Integral, Real
+from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 
-from unmix.analysis.results import FileLayout, Finished, Result, in_parts
+from unmix.analysis.results import FileLayout, Finished, Result, Tell, in_parts
+from unmix.base.checks import ParameterError, parameter, positive, share, whole
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Integers, Record, Seed
+from unmix.base.words import plural, progress
 from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.shards import Shards
 from unmix.estimators.allocation import AllocationModel
 from unmix.estimators.base import CountsEstimator, generator
 from unmix.estimators.likelihood import PoissonNMF, TopicModel
 from unmix.estimators.path import fits_downwards, numbers_of_topics
-from unmix.fit import Fit
+from unmix.fit import Fit, quietly
 from unmix.models.poisson import frequencies, with_background
 from unmix.models.problem import Problem
 from unmix.solvers.init import known_factors
@@ -88,8 +87,7 @@ def perplexity(
     >>> um.analysis.perplexity(model, X, held_out=0.5, smoothing=0.001, rng=rng) > 1
     True
     """
-    if not isinstance(held_out, Real) or not 0 < held_out < 1:
-        raise ValueError(f"held_out={held_out!r}; give a probability between 0 and 1")
+    share("held_out", held_out)
     parts = [X] if isinstance(X, Counts) else X
     logliks, totals = zip(*(_foreseen(model, part, held_out, smoothing, rng) for part in parts), strict=True)
     return float(np.exp(-sum(logliks) / sum(totals))) if sum(totals) > 0 else 1.0
@@ -307,76 +305,44 @@ class Choice(Result):
         >>> len(um.choose_topics(X, range(1, 4), folds=2, random_state=0).advice()) > 0
         True
         """
-        return [
-            sentence
-            for sentence in (
-                self._suggestion(),
-                self._edge(),
-                self._flat(),
-                self._worthwhile(),
-                self._evident(),
-                self._overdispersed(),
-                self._unfinished(),
-            )
-            if sentence
-        ]
-
-    def _suggestion(self) -> str:
+        numbers, unfinished = self.table["topics"], 1 - self.table["converged"].mean()
         if self.best == 1:
-            return "a single topic foretells held-out counts best: these counts show no topics to this model"
-        if self.suggested == self.best:
-            reason = "they foretell held-out counts best, and no smaller number comes within one standard error"
+            said = ["a single topic foretells held-out counts best: these counts show no topics to this model"]
+        elif self.suggested == self.best:
+            said = ["they foretell held-out counts best, and no smaller number comes within one standard error"]
         else:
-            reason = f"no fewer come within one standard error of {self.best}, which foretell held-out counts best"
-        return f"{_topics(self.suggested)} suggested: {reason}"
-
-    def _edge(self) -> str:
-        numbers = self.table["topics"]
+            said = [f"no fewer come within one standard error of {self.best}, which foretell held-out counts best"]
+        if self.best > 1:
+            said[0] = f"{plural(self.suggested, 'topic')} suggested: {said[0]}"
         if self.best == numbers.max() and len(numbers) > 1:
-            return f"the best is the largest number tried, {self.best}; try more"
-        if self.best == numbers.min() and self.best > 1:
-            return f"the best is the smallest number tried, {self.best}; try fewer"
-        return ""
-
-    def _flat(self) -> str:
-        within = self.table["topics"][self.table["delta"] >= -self.table["error"]].tolist()
-        everything = len(within) == len(self.table)
-        if len(within) < (2 if everything else 3):
-            return ""
-        which = "all numbers tried" if everything else f"{', '.join(map(str, within[:-1]))} and {within[-1]} topics"
-        return f"{which} are within one standard error of the best: these counts do not tell them apart"
-
-    def _worthwhile(self) -> str:
-        if self.worthwhile is None or self.worthwhile >= self.suggested:
-            return ""
-        return (
-            f"after {_topics(self.worthwhile)}, one more gains less than {self.worth:.2g} of what the first gained: a smaller "
-            "number to consider, if topics are to be read"
-        )
-
-    def _evident(self) -> str:
-        if "evidence" not in self.table:
-            return ""
-        highest = int(self.table["topics"][self.table["evidence"].idxmax()])
-        return f"the evidence log p(X) is highest with {_topics(highest)}"
-
-    def _overdispersed(self) -> str:
+            said.append(f"the best is the largest number tried, {self.best}; try more")
+        elif self.best == numbers.min() and self.best > 1:
+            said.append(f"the best is the smallest number tried, {self.best}; try fewer")
+        within = numbers[self.table["delta"] >= -self.table["error"]].tolist()
+        if len(within) >= min(3, max(2, len(numbers))):
+            some = f"{', '.join(map(str, within[:-1]))} and {within[-1]} topics"
+            which = "all numbers tried" if len(within) == len(numbers) else some
+            said.append(f"{which} are within one standard error of the best: these counts do not tell them apart")
+        if self.worthwhile is not None and self.worthwhile < self.suggested:
+            said.append(
+                f"after {plural(self.worthwhile, 'topic')}, one more gains less than {self.worth:.2g} of what the first gained: "
+                "a smaller number to consider, if topics are to be read"
+            )
+        if "evidence" in self.table:
+            highest = int(numbers[self.table["evidence"].idxmax()])
+            said.append(f"the evidence log p(X) is highest with {plural(highest, 'topic')}")
         if self.overdispersion is not None:
-            return f"counts were taken to vary as μ + μ²/{self.overdispersion:.3g}, φ = {self.dispersion:.2f}"
-        if not self.dispersion > OVERDISPERSED:
-            return ""
-        return (
-            f"counts vary {self.dispersion:.2g} times as much as Poisson ones, which favours too many topics; "
-            'give overdispersion="estimate"'
-        )
-
-    def _unfinished(self) -> str:
-        told = []
+            said.append(f"counts were taken to vary as μ + μ²/{self.overdispersion:.3g}, φ = {self.dispersion:.2f}")
+        elif self.dispersion > OVERDISPERSED:
+            said.append(
+                f"counts vary {self.dispersion:.2g} times as much as Poisson ones, which favours too many topics; "
+                f"give {parameter('overdispersion', 'estimate')}"
+            )
         if self.folds_done < self.folds:
-            told.append(f"{self.folds_done} of {self.folds} folds are finished")
-        if (part := 1 - self.table["converged"].mean()) > 0:
-            told.append(f"{part:.0%} of the fits did not converge; raise max_iter or tol of the estimator")
-        return "; ".join(told)
+            said.append(f"{self.folds_done} of {self.folds} folds are finished")
+        if unfinished > 0:
+            said.append(f"{unfinished:.0%} of the fits did not converge; raise max_iter or tol of the model")
+        return said
 
 
 def compared(
@@ -438,10 +404,6 @@ def _last_worth(numbers: list[int], gains: Floats, worth: float) -> int | None:
     return numbers[small[0] + 1] if len(small) else None
 
 
-def _topics(n: int) -> str:
-    return f"{n} topic{'s' * (n > 1)}"
-
-
 # How many topics? As many as foretell best what the fit has not seen.
 #
 # Every count is given to one of R folds at random, once for all K (`Counts.thinned`). For every fold and K, a fit of the other
@@ -472,6 +434,7 @@ def choose_topics(
     n_jobs: int | None = None,
     keep: str | os.PathLike[str] | None = None,
     verbose: bool = False,
+    tell: Tell | None = None,
 ) -> Choice:
     """How well fits with more and more topics foretell counts that they have not seen, and which number that suggests.
 
@@ -501,7 +464,9 @@ def choose_topics(
     keep : str or PathLike, default=None
         A file in which finished folds are kept, so that the same call goes on with the rest.
     verbose : bool, default=False
-        Show a progress bar.
+        Whether to write to stderr how many fits are finished, and about how long the others will take.
+    tell : callable, default=None
+        Called instead, with the number of finished fits, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -532,9 +497,9 @@ def choose_topics(
     if keep is not None and random_state is None:
         raise ValueError("random_state=None with keep: give a number, or nobody could go on with what is kept")
     seed = int(generator(random_state).integers(2**31))
-    with _quiet(), _Bar(verbose, numbers, folds) as bar:
+    with quietly():
         b = _overdispersion(overdispersion, counts, numbers, model.n_jobs, seed)
-        study = _Study(counts, numbers, model, folds, b, seed, bar)
+        study = _Study(counts, numbers, model, folds, b, seed, tell or (progress("fits") if verbose else None))
         of = study.about() | {"overdispersion": overdispersion}
         parts, status = in_parts(range(folds), study.fold, keep=keep, of=of)
     done = [part for part in parts if part is not None]
@@ -572,7 +537,7 @@ class _Study:
     folds: int
     b: float | None
     seed: int
-    bar: _Bar
+    tell: Tell | None
 
     def about(self) -> Record:
         """What a file of finished folds has to agree with."""
@@ -586,11 +551,15 @@ class _Study:
             "seed": self.seed,
         }
 
+    @cached_property
+    def parts(self) -> list[Counts]:
+        """The counts of each fold."""
+        shares = HELD_OUT_ONCE if self.folds == 1 else self.folds
+        return self.X.thinned(shares, np.random.default_rng([self.seed, 0]), overdispersion=self.b)
+
     def fold(self, place: int) -> Arrays:
         """What this fold says of every K, in their order."""
-        shares = HELD_OUT_ONCE if self.folds == 1 else self.folds
-        labels = np.random.default_rng([self.seed, 0])
-        test = self.X.thinned(shares, labels, overdispersion=self.b)[place]
+        test = self.parts[place]
         train = _rest(self.X, test)
         if train.total == 0:
             raise ValueError(f"fold {place + 1} holds all counts; give more counts, or fewer folds")
@@ -600,12 +569,20 @@ class _Study:
         for K, fit in fits_downwards(train, self.numbers, model):
             with use_threads(self.model.n_jobs):
                 found[K] = self._judged(fit, train, test)
-            self.bar.advance(place, K)
             found[K]["seconds"] = np.array(perf_counter() - began)
             began = perf_counter()
+            if self.tell is not None:
+                self.tell(place * len(self.numbers) + len(found), *self._remaining(place, found))
         largest = found[max(found)]
         kept = {name: np.stack([found[K][name] for K in self.numbers]) for name in found[min(found)] if name in KEPT}
         return kept | {"dispersion": largest["dispersion"], "held_out": np.array([test.total])}
+
+    def _remaining(self, place: int, found: dict[int, Arrays]) -> tuple[int, float]:
+        """How many fits there are in all, and about how many seconds those that are not finished will take."""
+        takes = {K: K + 1.0 for K in self.numbers} | {max(self.numbers): LARGEST_TAKES * (max(self.numbers) + 1.0)}
+        done, seconds = (sum(value) for value in zip(*((takes[K], found[K]["seconds"]) for K in found), strict=True))
+        left = (self.folds - place) * sum(takes.values()) - done
+        return self.folds * len(self.numbers), float(seconds / done * left)
 
     def _judged(self, fit: Fit, train: Counts, test: Counts) -> Arrays:
         shares = np.zeros(max(self.numbers))
@@ -652,16 +629,14 @@ def _rest(X: Counts, part: Counts) -> Counts:
 def _overdispersion(given: Any, X: Counts, numbers: list[int], n_jobs: int | None, seed: int) -> float | None:
     if given is None:
         return None
-    if isinstance(given, int | float | np.number) and not isinstance(given, bool) and 0 < given < inf:
-        return float(given)
     if not isinstance(given, str) or given != "estimate":
-        raise ValueError(f'overdispersion={given!r}; give None, a number b > 0, or "estimate"')
+        return positive("overdispersion", given, 'give None, a number b > 0, or "estimate"')
     return estimated_overdispersion(X, numbers, np.random.default_rng([seed, 1]), n_jobs)
 
 
 def _model(estimator: CountsEstimator | None, n_jobs: int | None) -> CountsEstimator:
     if not isinstance(estimator, CountsEstimator | None):
-        raise ValueError(f"estimator={estimator!r}; give one of unmix, such as unmix.TopicModel()")
+        raise ParameterError("estimator", estimator, "give one of unmix, such as unmix.TopicModel()")
     model = TopicModel(tol=FINE_ENOUGH) if estimator is None else clone(estimator)
     if not isinstance(model.init, str):
         raise ValueError(
@@ -674,8 +649,8 @@ def _model(estimator: CountsEstimator | None, n_jobs: int | None) -> CountsEstim
 def _checked(X: CountsLike, topics: Iterable[int], folds: int, worth: float) -> tuple[Counts, list[int]]:
     if isinstance(X, Shards):
         raise ValueError("choose_topics takes counts in memory; give shards.sample, the samples that fits start from")
-    if isinstance(topics, Integral | str) or not isinstance(topics, Iterable):
-        raise ValueError(f"topics={topics!r}; give several numbers of topics, such as range(1, 21)")
+    if isinstance(topics, str) or not isinstance(topics, Iterable):
+        raise ParameterError("topics", topics, "give several numbers of topics, such as range(1, 21)")
     given = list(topics)
     numbers = numbers_of_topics(given)
     if not numbers:
@@ -683,10 +658,8 @@ def _checked(X: CountsLike, topics: Iterable[int], folds: int, worth: float) -> 
     if len(numbers) < len(given):
         again = next(K for K in numbers if given.count(K) > 1)
         raise ValueError(f"topics has {again} twice; give every number once")
-    if not isinstance(folds, Integral) or isinstance(folds, bool) or folds < 1:
-        raise ValueError(f"folds={folds!r}; give a whole number >= 1")
-    if not isinstance(worth, Real) or not 0 <= worth < 1:
-        raise ValueError(f"worth={worth!r}; give a part of the first gain, between 0 and 1")
+    whole("folds", folds, 1)
+    share("worth", worth, "give a part of the first gain, between 0 and 1", zero=True)
     counts = X if isinstance(X, Counts) else Counts(X)
     counts.require_whole("choosing a number of topics")
     n, m = counts.shape
@@ -703,48 +676,3 @@ def _checked(X: CountsLike, topics: Iterable[int], folds: int, worth: float) -> 
         left = ", ".join(map(str, numbers[len(possible) :]))
         warnings.warn(f"topics {left} left out: there are {n} samples and {m} features", UserWarning, stacklevel=3)
     return counts, possible
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Fits that were not finished are counted, and told of in the end."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        yield
-
-
-class _Bar:
-    """A line in the terminal: which fold, which K, time spent and about how much is left."""
-
-    def __init__(self, wanted: bool, numbers: list[int], folds: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-        takes = {K: K + 1.0 for K in numbers} | {max(numbers): LARGEST_TAKES * (max(numbers) + 1.0)}
-        self._takes, self._folds = takes, folds
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
-        left = TimeRemainingColumn(elapsed_when_finished=False)
-        self._bar = Progress(
-            *columns,
-            left,
-            TextColumn("left"),
-            console=Console(stderr=True, quiet=not wanted),  # rich 13 ends even a disabled bar with a line
-            transient=True,
-            disable=not wanted,
-            speed_estimate_period=3600,  # fits are far apart
-        )
-        self._task = self._bar.add_task("starting", total=folds * sum(takes.values()))
-
-    def advance(self, fold: int, K: int) -> None:
-        before = fold * sum(self._takes.values())
-        done = before + sum(takes for other, takes in self._takes.items() if other >= K)
-        self._bar.update(
-            self._task, completed=done, description=f"fold {fold + 1} of {self._folds}, {K} topic{'s' * (K > 1)} done"
-        )
-
-    def __enter__(self) -> _Bar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()

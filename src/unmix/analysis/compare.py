@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from unmix.analysis.features import topic_order
 from unmix.analysis.results import FileLayout, Result
-from unmix.base.types import Floats, Integers, Names, order_by_name
+from unmix.base.types import Floats, Integers, Names, in_place, order_by_name
 from unmix.fit import Fit
 from unmix.io.match import read_catalogue
 from unmix.models.matching import hellinger_distances, match_columns
@@ -253,27 +253,20 @@ def _places(names: Names) -> dict[str, int]:
 
 def _on_all_features(one: Fit, two: Fit) -> tuple[Floats, Floats]:
     """Topics of both fits over the features that one of them has."""
-    if one.features is None or two.features is None:
-        if len(one.F) != len(two.F):
-            raise ValueError(
-                f"the fits have {len(one.F):,} and {len(two.F):,} features, and no names to find them by; "
-                "give fits of the same features"
-            )
+    known, given = (one.features, len(one.F)), (two.features, len(two.F))
+    if in_place("feature", known, given, where="the second fit", model="the first"):
         return one.topics, two.topics
-    if np.array_equal(one.features, two.features):
-        return one.topics, two.topics
-    for fit in (one, two):
-        if fit.features is not None and len(set(fit.features)) < len(fit.features):
-            raise ValueError("features of a fit share a name; give fits of the same features in the same order")
-    names = np.union1d(one.features, two.features)
-    if len(names) == len(one.features) + len(two.features):
+    if any(len(set(fit.feature_names)) < len(fit.F) for fit in (one, two)):
+        raise ValueError("features of a fit share a name; give fits of the same features in the same order")
+    names = np.union1d(one.feature_names, two.feature_names)
+    if len(names) == len(one.F) + len(two.F):
         raise ValueError(
-            f"the fits have no feature in common: {str(one.features[0])!r} … and {str(two.features[0])!r} …; "
+            f"the fits have no feature in common: {str(one.feature_names[0])!r} … and {str(two.feature_names[0])!r} …; "
             "compare fits of the same kind of data"
         )
     first, second = (np.zeros((len(names), fit.n_topics)) for fit in (one, two))
-    first[np.searchsorted(names, one.features)] = one.topics
-    second[np.searchsorted(names, two.features)] = two.topics
+    first[np.searchsorted(names, one.feature_names)] = one.topics
+    second[np.searchsorted(names, two.feature_names)] = two.topics
     return first, second
 
 
@@ -308,10 +301,9 @@ def _largest(one: Fit, two: Fit, partners: dict[int, int], places: tuple[Integer
     )
     change = second - first
     rows, ks = np.unravel_index(np.argsort(-np.abs(change), axis=None, kind="stable")[:MOST], change.shape)
-    names = [f"sample {i}" for i in range(len(one.L))] if one.samples is None else one.samples.tolist()
     return pd.DataFrame(
         {
-            "sample": [names[places[0][i]] for i in rows],
+            "sample": one.sample_names[places[0][rows]],
             "topic": columns[0][ks] + 1,
             "other": columns[1][ks] + 1,
             "one": first[rows, ks],

@@ -6,7 +6,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, Literal, NamedTuple, overload
 
 import numpy as np
@@ -17,17 +17,21 @@ from sklearn.base import clone
 
 from unmix.analysis.features import topic_place
 from unmix.analysis.results import FileLayout, Finished, Result, Tell, in_parts
+from unmix.analysis.samples import column_or_values
 from unmix.analysis.samples import groups as groups_of
+from unmix.base.checks import ParameterError, choice, parameter, positive, share
 from unmix.base.threads import threads, use_threads
-from unmix.base.types import Floats, Integers, Seed, order_by_name
+from unmix.base.types import Floats, Integers, Seed, numbered, order_by_name
+from unmix.base.words import progress
 from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.shards import Shards
 from unmix.estimators import from_fit
 from unmix.estimators.base import CountsEstimator, generator
-from unmix.fit import Fit
+from unmix.fit import Fit, finished
 from unmix.io.match import match_features
 from unmix.models.differences import WORDS, Design, LogFactors, comparison, features_at_once, shrink, spread_of
 from unmix.models.matching import affinities, match_columns
+from unmix.models.poisson import column_shares
 from unmix.storage.fit_file import Arrays
 
 FEW_GROUPS = 5  # cannot tell how much groups differ
@@ -60,18 +64,19 @@ class Material(NamedTuple):
         return float((values % 1 != 0).mean()) if len(values) else 0.0
 
 
-def checked(fit: Known, X: CountsLike) -> tuple[int, Counts]:
-    """The number of topics, and the counts, of the same samples."""
+def checked(fit: Known, X: CountsLike) -> tuple[Floats, Counts]:
+    """The proportions, and the counts, of the same samples."""
     if isinstance(X, Shards):
         raise ValueError(
             "X is shards; differences are found in memory: fit shards.sample, or shards.take(rows), and ask with that fit"
         )
     counts = X if isinstance(X, Counts) else Counts(X)
-    return proportions_of(fit, counts).shape[1], counts
+    return proportions_of(fit, counts), counts
 
 
 def material_of(
     fit: Known,
+    proportions: Floats,
     counts: Counts,
     groups: ArrayLike | None,
     held_out: float | None,
@@ -79,10 +84,8 @@ def material_of(
     random_state: Seed,
 ) -> Material:
     """All that is known, or found in the counts that are not held out."""
-    labels, size = labels_of(fit, groups, counts), sizes_of(sizes, counts)
-    if held_out is None:
-        proportions, likeness = proportions_of(fit, counts), None
-    else:
+    labels, size, likeness = labels_of(fit, groups, counts), sizes_of(sizes, counts), None
+    if held_out is not None:
         proportions, counts, likeness = split(fit, counts, held_out, random_state)
         size = counts.sample_totals if sizes is None else size
     kept = np.flatnonzero(size > 0)
@@ -104,7 +107,7 @@ def column_of(against: str | int, topics: int) -> str | int:
         return str(against)
     if isinstance(against, str) or not isinstance(against, Integral) or not 1 <= against <= topics:
         words = ", ".join(map(repr, WORDS))
-        raise ValueError(f"against={against!r}; choose one of {words}, or the number of a topic, 1 to {topics}")
+        raise ParameterError("against", against, f"choose one of {words}, or the number of a topic, 1 to {topics}")
     return int(against) - 1
 
 
@@ -145,18 +148,10 @@ def labels_of(fit: Known, groups: ArrayLike | None, counts: Counts) -> NDArray[n
     """The number of the group of each sample."""
     if groups is None:
         return None
-    values: pd.Series
-    if isinstance(groups, str):
-        held = fit.result_ if isinstance(fit, CountsEstimator) else fit
-        tables = [held.metadata if isinstance(held, Fit) else None, counts.metadata]
-        table = next((one for one in tables if one is not None and groups in one), None)
-        if table is None:
-            raise ValueError(f"groups: there is no column {groups!r} in the metadata; give a group for each sample")
-        values = table[groups]
-    else:
-        values = pd.Series(groups) if isinstance(groups, pd.Series | pd.Categorical) else pd.Series(np.asarray(groups))
-    if len(values) != len(counts):
-        raise ValueError(f"groups: {len(values)} values for {len(counts)} samples; give one for each")
+    held = fit.result_ if isinstance(fit, CountsEstimator) else fit
+    tables = [held.metadata if isinstance(held, Fit) else None, counts.metadata]
+    table = next((one for one in tables if one is not None and isinstance(groups, str) and groups in one), tables[1])
+    values = column_or_values(table, groups, "groups", len(counts))
     if values.isna().any():
         raise ValueError(f"groups: {int(values.isna().sum())} samples have none; give one for each, or leave them out")
     names, labels = groups_of(values)
@@ -174,13 +169,12 @@ def labels_of(fit: Known, groups: ArrayLike | None, counts: Counts) -> NDArray[n
 def split(fit: Known, counts: Counts, held_out: float, random_state: Seed) -> tuple[Floats, Counts, Floats]:
     """Proportions by topics that are found in one part of the counts; the other part; and how much in the same samples these
     topics are as those of the fit whose numbers they have."""
-    if not isinstance(held_out, Real) or not 0 < held_out < 1:
-        raise ValueError(
-            f"held_out={held_out!r}; give a part of the counts between 0 and 1, such as 0.5, or leave it out"
-        )
+    share("held_out", held_out, "give a part of the counts between 0 and 1, such as 0.5, or leave it out")
     if not isinstance(fit, Fit | CountsEstimator):
-        raise ValueError("held_out needs a Fit or an estimator, to fit it again to a part of the counts; give one")
-    counts.require_whole("held_out", "or leave held_out away")
+        raise ValueError(
+            f"{parameter('held_out')} needs a Fit or an estimator, to fit it again to a part of the counts; give one"
+        )
+    counts.require_whole(parameter("held_out"), "or leave it out")
     known = fit if isinstance(fit, Fit) else fit.result_
     model = from_fit(fit) if isinstance(fit, Fit) else clone(fit)
     rng = generator(random_state)
@@ -188,8 +182,10 @@ def split(fit: Known, counts: Counts, held_out: float, random_state: Seed) -> tu
     model.set_params(init="auto", random_state=int(rng.integers(2**31)), callbacks=[], verbose=False)
     matched = match_features(shown, known)
     if matched.missing:
-        raise ValueError(f"{matched.missing} features of the fit are not in X; held_out fits them again: give them too")
-    found = model.fit(matched.counts).result_
+        raise ValueError(
+            f"{matched.missing} features of the fit are not in X, and {parameter('held_out')} needs all; give them too"
+        )
+    found = finished(model.fit(matched.counts).result_)
     partners = match_columns(known.topics, found.topics)
     proportions = found.proportions[:, [partners[k] for k in range(known.n_topics)]]
     return (
@@ -201,8 +197,7 @@ def split(fit: Known, counts: Counts, held_out: float, random_state: Seed) -> tu
 
 def _by_topic(sizes: Floats, proportions: Floats) -> Floats:
     """The part of each topic that is in each sample."""
-    weights = sizes[:, None] * proportions
-    return weights / np.maximum(weights.sum(axis=0), np.finfo(float).tiny)
+    return column_shares(sizes[:, None] * proportions, 0)
 
 
 # What sets topics apart, with errors: log fold changes of every feature in every topic, shrunk, and how sure their signs are.
@@ -343,10 +338,15 @@ class Differences(Result):
         np.put_along_axis(svalue, order, means, axis=0)
         return svalue
 
+    @property
+    def other(self) -> str:
+        """str: what topics are compared with: `against`, or "topic 3"."""
+        return self.against if isinstance(self.against, str) else f"topic {self.against}"
+
     @cached_property
     def names(self) -> list[str]:
-        """list of str: of the features; "feature 0", "feature 1", ... where they have none."""
-        return [f"feature {j}" for j in range(len(self.lfc))] if self.features is None else self.features.tolist()
+        """list of str: of the features; "feature 1", "feature 2", … where they have none."""
+        return numbered(self.features, "feature", len(self.lfc)).tolist()
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -430,7 +430,7 @@ class Differences(Result):
         if self.used_twice:
             said.append(
                 "topics and tests come from the same counts, so differences seem surer than they are; "
-                "held_out=0.5 finds topics in one half of the counts and tests them in the other"
+                f"{parameter('held_out', 0.5)} finds topics in one half of the counts and tests them in the other"
             )
         for k, likeness in enumerate([] if self.likeness is None else self.likeness):
             if likeness < UNLIKE:
@@ -471,6 +471,7 @@ def differences(
     pseudocount: float = ...,
     random_state: Seed = ...,
     n_jobs: int | None = ...,
+    verbose: bool = ...,
     tell: Tell | None = ...,
 ) -> Differences: ...
 @overload
@@ -486,6 +487,7 @@ def differences(
     pseudocount: float = ...,
     random_state: Seed = ...,
     n_jobs: int | None = ...,
+    verbose: bool = ...,
     tell: Tell | None = ...,
 ) -> dict[str | int, Differences]: ...
 def differences(
@@ -500,6 +502,7 @@ def differences(
     pseudocount: float = 1.0,
     random_state: Seed = None,
     n_jobs: int | None = None,
+    verbose: bool = False,
     tell: Tell | None = None,
 ) -> Differences | dict[str | int, Differences]:
     """How much more, or less, each topic uses each feature than others do, with errors and local false sign rates.
@@ -533,8 +536,10 @@ def differences(
         Decides what is held out.
     n_jobs : int, default=None
         Threads; None or −1 for all available cores. The result does not depend on it.
+    verbose : bool, default=False
+        Whether to write to stderr how many parts of the work are finished, and about how long the others will take.
     tell : callable, default=None
-        Called with the parts of the work that are done, their number, and the seconds left as far as is known.
+        Called instead, with the number of finished parts, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -565,13 +570,13 @@ def differences(
     kinds: list[str | int] = [*against] if isinstance(against, list) else [against]
     _check(errors, groups, pseudocount)
     with use_threads(n_jobs):
-        topics, given = checked(fit, X)
-        places = [column_of(kind, topics) for kind in kinds]
-        material = material_of(fit, given, groups, held_out, sizes, random_state)
+        proportions, given = checked(fit, X)
+        places = [column_of(kind, proportions.shape[1]) for kind in kinds]
+        material = material_of(fit, proportions, given, groups, held_out, sizes, random_state)
         weights = material.sizes[:, None] * material.proportions
         spread = spread_of(weights, material.labels) if errors == "robust" else None
         design = Design(weights, float(pseudocount), spread)
-        common, each, status = _changes(design, material, places, tell)
+        common, each, status = _changes(design, material, places, tell or (progress("parts") if verbose else None))
         fractional = material.fractional
         shrunk = [_shrunk(arrays["lfc_raw"], arrays["sd"]) for arrays in each]
     found = [
@@ -663,9 +668,7 @@ def _shrunk(raw: Floats, sd: Floats) -> tuple[Floats, Floats]:
 
 
 def _check(errors: str, groups: object, pseudocount: float) -> None:
-    if errors not in ("robust", "poisson"):
-        raise ValueError(f"errors={errors!r}; choose 'robust' or 'poisson'")
+    choice("errors", errors, ("robust", "poisson"))
     if groups is not None and errors == "poisson":
         raise ValueError("groups mean nothing to errors='poisson'; use errors='robust', or leave groups out")
-    if not isinstance(pseudocount, Real) or not 0 < pseudocount < np.inf:
-        raise ValueError(f"pseudocount={pseudocount!r}; give a number above 0")
+    positive("pseudocount", pseudocount)

@@ -16,6 +16,7 @@ import pandas as pd
 from scipy.cluster.hierarchy import leaves_list, linkage
 
 from unmix.analysis.samples import fair_sample
+from unmix.base.checks import choice, positive
 from unmix.base.types import Floats, Integers
 from unmix.fit import Fit
 
@@ -113,8 +114,11 @@ class HasTopics(Protocol):
     @property
     def n_topics(self) -> int: ...
 
+    @property
+    def shares(self) -> Floats: ...
 
-def topic_order(fit: Fit) -> Integers:
+
+def topic_order(fit: HasTopics) -> Integers:
     """Topics from the heaviest to the lightest: the order in which every view shows them.
 
     Parameters
@@ -148,7 +152,7 @@ def topic_place(fit: HasTopics, number: int) -> int:
     return place
 
 
-def topic_places(fit: Fit, numbers: int | Iterable[int] | None) -> list[int]:
+def topic_places(fit: HasTopics, numbers: int | Iterable[int] | None) -> list[int]:
     """The columns of several topics in the order given; of all of them, heaviest first, if none are."""
     if numbers is None:
         return topic_order(fit).tolist()
@@ -214,8 +218,7 @@ def lifts(fit: Fit, pseudocount: float = 1.0) -> Floats:
 
 def _lift(own: Floats, other: Floats, pseudocount: float) -> Floats:
     """(N f + c) / (N g + c)"""
-    if pseudocount <= 0:
-        raise ValueError(f"pseudocount: {pseudocount} is not above 0, where absent features have no logarithm")
+    positive("pseudocount", pseudocount)
     return (own + pseudocount) / (other + pseudocount)
 
 
@@ -293,7 +296,7 @@ def top_features(fit: Fit, n: int = 10) -> pd.DataFrame:
             "topic": topics + 1,
             **named,
             "rank": np.concatenate([np.arange(1, len(rows) + 1) for rows in best]),
-            "feature": np.array(feature_names(fit), dtype=object)[places],
+            "feature": fit.feature_names.astype(object)[places],
             "share": fit.topics[places, topics],
             "lift": lifts(fit)[places, topics],
         }
@@ -339,8 +342,7 @@ def log_fold_change(
         raise ValueError("the fit has one topic only; there is none to compare it with")
     if against == "rest":
         return np.log2(lifts(fit, pseudocount)[:, k])
-    if against != "next":
-        raise ValueError(f"against: {against!r} is unknown; choose 'rest' or 'next'")
+    choice("against", against, ("rest", "next"))
     others, counts = np.delete(np.arange(fit.n_topics), k), fit.sizes @ fit.proportions
     nearest = others[fit.topics[:, others].argmax(axis=1)]
     fewer = np.minimum(counts[k], counts[nearest])
@@ -370,12 +372,7 @@ def topic_names(fit: Fit, n_features: int = 3) -> list[str]:
     >>> um.analysis.topic_names(um.TopicModel(2, random_state=0).fit(X).result_, n_features=1)
     ['1: ant', '2: cat']
     """
-    names = feature_names(fit)
+    names = fit.feature_names.tolist()
     cut = [[short(names[j], LONGEST_FEATURE) for j in rows] for rows in distinctive_features(fit, n_features)]
     given = [""] * fit.n_topics if fit.names is None else [short(name, LONGEST_NAME) for name in fit.names]
     return [f"{k + 1}: {given[k] or ', '.join(features) or 'no features'}" for k, features in enumerate(cut)]
-
-
-def feature_names(fit: Fit) -> list[str]:
-    """The names of all features; "feature 0", "feature 1", ... where the fit has none."""
-    return [f"feature {j}" for j in range(len(fit.F))] if fit.features is None else fit.features.tolist()

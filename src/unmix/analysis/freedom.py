@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from unmix.analysis.application import counts_of
 from unmix.analysis.features import topic_place
 from unmix.analysis.results import FileLayout, Finished, Result, Tell, in_parts
+from unmix.analysis.samples import by_sample_and_topic
 from unmix.analysis.transformations import FEATURES, SAMPLES, SIDES, Point, Region, Target, explored, spread_rows
-from unmix.base.types import Floats
-from unmix.base.words import percent
+from unmix.base.checks import choice, real, whole
+from unmix.base.types import Floats, numbered
+from unmix.base.words import percent, progress
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.models.matching import match_columns
@@ -114,14 +116,13 @@ class Freedom(Result):
         can move.
         """
         places = self.width.argmax(axis=0)
-        names = places + 1 if self.samples is None else self.samples[places]
         return pd.DataFrame(
             {
                 "topic": np.arange(1, len(self.shares) + 1),
                 "share": self.shares,
                 "mean_width": self.width.mean(axis=0),
                 "widest": self.width.max(axis=0),
-                "sample": names,
+                "sample": numbered(self.samples, "sample", len(self.low))[places],
                 "change": self.changes,
             }
         )
@@ -129,13 +130,7 @@ class Freedom(Result):
     @property
     def by_sample(self) -> pd.DataFrame:
         """DataFrame: a row a sample and topic: the proportion, and its range."""
-        n, K = self.low.shape
-        names = np.arange(1, n + 1) if self.samples is None else self.samples
-        values = {"proportion": self.proportions, "low": self.low, "high": self.high}
-        return pd.DataFrame(
-            {"sample": np.repeat(names, K), "topic": np.tile(np.arange(1, K + 1), n)}
-            | {name: array.ravel() for name, array in values.items()}
-        )
+        return by_sample_and_topic(self.samples, proportion=self.proportions, low=self.low, high=self.high)
 
     def advice(self) -> list[str]:
         """What the data leave open, and what would decide it.
@@ -219,8 +214,7 @@ class Freedom(Result):
             )
         if self.loss > 0:
             raise ValueError(f"ends at a loss of {self.loss:g} are not kept as fits; ask freedom without a loss")
-        if end not in ("low", "high"):
-            raise ValueError(f'end={end!r}; choose "low" or "high"')
+        choice("end", end, ("low", "high"))
         values = self.transformations[:, :, topic_place(fit, topic)] @ fit.proportions[sample]
         A = self.transformations[values.argmin() if end == "low" else values.argmax()]
         P, F = np.maximum(fit.proportions @ A, 0), np.maximum(fit.topics @ np.linalg.inv(A).T, 0)
@@ -314,6 +308,7 @@ def freedom(
     loss: float = 0.0,
     probes: int = 24,
     keep: str | os.PathLike[str] | None = None,
+    verbose: bool = False,
     tell: Tell | None = None,
 ) -> Freedom:
     """Between which values each proportion, and each feature of each topic, can move at the same rates.
@@ -334,8 +329,10 @@ def freedom(
         of the same transformations.
     keep : str or PathLike, default=None
         A file in which finished topics are kept, so that the same call goes on with the rest after Ctrl-C.
+    verbose : bool, default=False
+        Whether to write to stderr how many parts are finished, and about how long the others will take.
     tell : callable, default=None
-        Called with topics done, of how many, and seconds left.
+        Called instead, with the number of finished parts, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -364,10 +361,8 @@ def freedom(
     >>> freedom.table.columns.to_list()
     ['topic', 'share', 'mean_width', 'widest', 'sample', 'change']
     """
-    if probes < 1:
-        raise ValueError(f"probes={probes!r}; give a whole number >= 1")
-    if not 0 <= loss < np.inf:
-        raise ValueError(f"loss={loss!r}; give a number >= 0")
+    whole("probes", probes, 1)
+    real("loss", loss, 0)
     parts = _Parts.of(fit)
     counts = None if loss == 0 else _counts_of(fit, X)
     rows = [spread_rows(parts.P, probes), spread_rows(parts.G, probes)]
@@ -379,7 +374,7 @@ def freedom(
         return {"A": np.array([point.A for point in explored(own, _targets(rows, [pair[1]]), [own.identity])])}
 
     about = {"of": parts.summary(), "probes": probes, "loss": loss}
-    pieces, status = in_parts(pairs, ends, keep=keep, of=about, tell=tell)
+    pieces, status = in_parts(pairs, ends, keep=keep, of=about, tell=tell or (progress("parts") if verbose else None))
     found = [Point.of(np.eye(parts.P.shape[1]))]
     found += [Point.of(A) for piece in pieces if piece is not None for A in piece["A"][1:]]
     missed = 0.0
@@ -389,10 +384,10 @@ def freedom(
             found, missed = _checked(regions[0], rows, found)
         except KeyboardInterrupt:
             status = "interrupted"
-    whole = [parts.whole(point.A, fit.n_topics) for point in found]
+    matrices = [parts.whole(point.A, fit.n_topics) for point in found]
     if counts is None:
-        return parts.result(fit, whole, missed, status)
-    return parts.result_at_price(fit, counts, whole, loss, status)
+        return parts.result(fit, matrices, missed, status)
+    return parts.result_at_price(fit, counts, matrices, loss, status)
 
 
 def glimpse(fit: Fit) -> tuple[int, float]:

@@ -16,7 +16,6 @@ zero. Priors that a fit does not have are learned while chains warm up: those un
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from numbers import Integral
 from time import perf_counter
 from typing import ClassVar
 
@@ -26,8 +25,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from unmix.analysis.application import counts_of
 from unmix.analysis.results import FileLayout, Finished, Result, Tell
+from unmix.analysis.samples import by_sample_and_topic
+from unmix.base.checks import ParameterError, analysis, parameter, share, whole
 from unmix.base.threads import use_threads
 from unmix.base.types import Floats, Integers, Seed
+from unmix.base.words import progress
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.kernels import sampling
@@ -133,13 +135,7 @@ class Intervals(Result):
     @property
     def by_sample(self) -> pd.DataFrame:
         """DataFrame: a row a sample and topic: mean and standard deviation of the proportion, and its interval."""
-        n, K = self.low.shape
-        names = np.arange(1, n + 1) if self.samples is None else self.samples
-        values = {"mean": self.mean, "sd": self.sd, "low": self.low, "high": self.high}
-        return pd.DataFrame(
-            {"sample": np.repeat(names, K), "topic": np.tile(np.arange(1, K + 1), n)}
-            | {name: array.ravel() for name, array in values.items()}
-        )
+        return by_sample_and_topic(self.samples, mean=self.mean, sd=self.sd, low=self.low, high=self.high)
 
     def at(self, level: float) -> Intervals:
         """The same posterior at another level.
@@ -167,7 +163,7 @@ class Intervals(Result):
         >>> bool((found.at(0.5).high <= found.high).all())
         True
         """
-        return _with_ends(self, _checked_level(level))
+        return _with_ends(self, share("level", level))
 
     def advice(self) -> list[str]:
         """Whether the chains can be trusted.
@@ -190,8 +186,8 @@ class Intervals(Result):
             said.append(f"interrupted after {self.draws} draws; intervals are rough")
         if not self.rhat <= AGREE:
             said.append(
-                f"chains do not agree yet (R̂ = {self.rhat:.2f}): intervals may be too short; raise sweeps and burn_in, or look "
-                "at unmix.freedom(fit), as data that leave much open are slow to sample"
+                f"chains do not agree yet (R̂ = {self.rhat:.2f}): intervals may be too short; raise {parameter('sweeps')} and "
+                f"{parameter('burn_in')}, or look at {analysis('freedom')}, as data that leave much open are slow to sample"
             )
         return said
 
@@ -209,6 +205,7 @@ def intervals(
     chains: int = 2,
     n_jobs: int | None = None,
     random_state: Seed = None,
+    verbose: bool = False,
     tell: Tell | None = None,
 ) -> Intervals:
     """Intervals that hold each proportion, and each feature of each topic, with probability `level`.
@@ -240,8 +237,10 @@ def intervals(
         Threads, at most one a chain; None or −1 for all available cores. The result does not depend on it.
     random_state : int, Generator or RandomState, default=None
         Seed of the chains.
+    verbose : bool, default=False
+        Whether to write to stderr how many sweeps are finished, and about how long the others will take.
     tell : callable, default=None
-        Called with sweeps done, of how many, and seconds left.
+        Called instead, with the number of finished sweeps, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -269,19 +268,19 @@ def intervals(
     """
     from unmix.estimators.base import generator
 
-    _checked_level(level)
-    numbers = {"sweeps": sweeps, "burn_in": burn_in, "thin": thin, "chains": chains}
-    for name, number in numbers.items():
-        if not isinstance(number, Integral) or isinstance(number, bool) or number < (name != "burn_in"):
-            raise ValueError(f"{name}={number!r}; give a whole number >= {int(name != 'burn_in')}")
+    share("level", level)
+    whole("burn_in", burn_in, 0)
+    for name, number in {"sweeps": sweeps, "thin": thin, "chains": chains}.items():
+        whole(name, number, 1)
     if thin > sweeps:
-        raise ValueError(f"thin={thin} keeps none of the {sweeps} sweeps; give thin <= sweeps")
+        raise ParameterError("thin", thin, f"give at most {sweeps}, the number of sweeps")
     counts = counts_of(fit, X)
     check_labels(counts, fit.n_topics, chains, "sampling")
     known = _priors(fit)
     given = [known[0] if alpha is None else alpha, known[1] if eta is None else eta]
     with use_threads(n_jobs):
-        return _Sampler(fit, counts, given, chains, generator(random_state)).run(level, sweeps, burn_in, thin, tell)
+        told = tell or (progress("sweeps") if verbose else None)
+        return _Sampler(fit, counts, given, chains, generator(random_state)).run(level, sweeps, burn_in, thin, told)
 
 
 class _Sampler:
@@ -413,9 +412,3 @@ def _with_ends(found: Intervals, level: float) -> Intervals:
         topics_high=matched_quantile(found.topics_mean, found.topics_sd, above),
         level=level,
     )
-
-
-def _checked_level(level: float) -> float:
-    if not 0 < level < 1:
-        raise ValueError(f"level={level!r}; give a probability between 0 and 1")
-    return level

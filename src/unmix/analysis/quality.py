@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from numbers import Integral
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -25,10 +24,12 @@ from unmix.analysis.application import counts_of
 from unmix.analysis.compare import topic_distances
 from unmix.analysis.features import distinctive_features, topic_names
 from unmix.analysis.results import FileLayout, Result
+from unmix.base.checks import choice, whole
 from unmix.base.types import Floats, Integers, Record
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.io.match import match_features
+from unmix.models.poisson import column_shares
 
 By = Literal["frequency", "distinctive"]
 
@@ -72,8 +73,7 @@ def coherence(fit: Fit, X: CountsLike, top: int = 10, by: By = "frequency") -> p
     (4, 2)
     """
     top = checked_top(fit, top)
-    if by not in ("frequency", "distinctive"):
-        raise ValueError(f"by={by!r}; choose 'frequency' or 'distinctive'")
+    choice("by", by, ("frequency", "distinctive"))
     counts = match_features(X if isinstance(X, Counts) else Counts(X), fit).counts
     chosen = distinctive_features(fit, top) if by == "distinctive" else frequent_features(fit, top)
     used, places = np.unique(np.concatenate(chosen), return_inverse=True)
@@ -96,13 +96,12 @@ def cooccurrences(counts: Counts, features: Integers) -> Floats:
 
 
 def checked_top(fit: Fit, top: int) -> int:
-    if not isinstance(top, Integral) or isinstance(top, bool) or top < 2:
-        raise ValueError(f"top={top!r}; give a whole number of features >= 2")
+    top = whole("top", top, 2, "give a whole number of features >= 2")
     if top > len(fit.F):
         warnings.warn(
             f"top={top} is more than the {len(fit.F)} features; all of them are taken", UserWarning, stacklevel=3
         )
-    return min(int(top), len(fit.F))
+    return min(top, len(fit.F))
 
 
 def _of_one(together: Floats, features: Integers, n: int) -> dict[str, float]:
@@ -424,8 +423,7 @@ def _nearest(fit: Fit) -> Floats:
 
 
 def _parts(weights: Floats) -> Floats:
-    totals = weights.sum(axis=0)
-    return np.where(totals > 0, weights / np.where(totals > 0, totals, 1), 1 / len(weights))
+    return column_shares(weights, 1 / len(weights))
 
 
 def _effective(parts: Floats) -> Floats:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from unmix.base.types import Floats, Integers
+from unmix.base.types import Floats, Integers, Names, numbered
 from unmix.fit import Fit
 
 ISO_DATE = r"\d{4}-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?)?"
@@ -171,16 +171,27 @@ def typical_samples(fit: Fit, n: int = 12) -> Integers:
 
 def values_of(fit: Fit, given: str | ArrayLike, what: str) -> pd.Series:
     """One value per sample: a column of the fit's metadata, or the values given. `what` names them in errors."""
+    return column_or_values(fit.metadata, given, what, len(fit.L))
+
+
+def column_or_values(table: pd.DataFrame | None, given: str | ArrayLike, what: str, n: int) -> pd.Series:
+    """The same of any n samples and their metadata."""
     if isinstance(given, str):
-        table = pd.DataFrame() if fit.metadata is None else fit.metadata
-        if given not in table:
-            known = f"choose one of {', '.join(map(str, table))}" if len(table) else "this fit has no metadata"
+        if table is None or given not in table:
+            known = "there is no metadata" if table is None else f"choose one of {', '.join(map(str, table))}"
             raise ValueError(f"{what}: there is no column {given!r}; {known}")
         return table[given]
     values = pd.Series(given) if isinstance(given, pd.Series | pd.Categorical) else pd.Series(np.asarray(given))
-    if len(values) != len(fit.L):
-        raise ValueError(f"{what}: {len(values)} values for {len(fit.L)} samples; give one per sample")
+    if len(values) != n:
+        raise ValueError(f"{what}: {len(values)} values for {n} samples; give one per sample")
     return values
+
+
+def by_sample_and_topic(samples: Names | None, **values: Floats) -> pd.DataFrame:
+    """A row for each sample and topic, of arrays that have a row a sample and a column a topic."""
+    n, K = next(iter(values.values())).shape
+    places = {"sample": np.repeat(numbered(samples, "sample", n), K), "topic": np.tile(np.arange(1, K + 1), n)}
+    return pd.DataFrame(places | {name: array.ravel() for name, array in values.items()})
 
 
 def groups(values: pd.Series) -> tuple[list[str], Integers]:

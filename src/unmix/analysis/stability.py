@@ -9,12 +9,10 @@ is not the noise of either. Drawn anew, x ~ Poisson(x), counts have their noise 
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from numbers import Integral
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -24,16 +22,17 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from unmix.analysis.features import topic_names
-from unmix.analysis.results import FileLayout, Finished, Result, in_parts
+from unmix.analysis.results import FileLayout, Finished, Result, Tell, in_parts
+from unmix.base.checks import choice, parameter, whole
 from unmix.base.types import Floats, Integers, Names, Record, Seed, order_by_name
+from unmix.base.words import progress
 from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.shards import Shards
 from unmix.estimators.base import CountsEstimator, generator
 from unmix.estimators.likelihood import PoissonNMF, TopicModel
-from unmix.fit import Fit
+from unmix.fit import Fit, finished, quietly
 from unmix.models.matching import affinities, best_pairs
-from unmix.models.poisson import loglik
-from unmix.solvers.run import COLUMNS
+from unmix.models.poisson import column_shares, loglik
 from unmix.storage.fit_file import Arrays
 
 Noise = Literal["halves", "bootstrap", "none"]
@@ -70,6 +69,7 @@ def repeated(
     n_jobs: int | None,
     keep: str | os.PathLike[str] | None,
     verbose: bool,
+    tell: Tell | None,
 ) -> Runs:
     """`runs` fits, and one of all counts as they are unless a reference is given."""
     model = checked_model(estimator, K, n_jobs)
@@ -86,7 +86,7 @@ def repeated(
 
     # not how many: a file of fewer runs, or of more, is as good
     of = {"data": counts.facts["checksum"], "noise": noise, "seed": seed, "model": _told(model)}
-    parts, _ = in_parts(range(runs + 1), work, keep=keep, of=of, tell=_tell if verbose else None)
+    parts, _ = in_parts(range(runs + 1), work, keep=keep, of=of, tell=tell or (progress("fits") if verbose else None))
     done = [part for part in parts[1:] if part is not None]
     if not done:
         raise KeyboardInterrupt
@@ -120,9 +120,8 @@ def distances_between(found: list[Topics]) -> Floats:
 
 def checked_model(estimator: CountsEstimator | None, K: int, n_jobs: int | None) -> CountsEstimator:
     """A copy of the estimator with K topics, which starts from scratch."""
-    if not isinstance(K, Integral) or isinstance(K, bool) or K < 1:
-        raise ValueError(f"K={K!r}; give a whole number of topics >= 1")
-    model = clone(TopicModel() if estimator is None else estimator).set_params(n_components=int(K))
+    K = whole("K", K, 1, "give a whole number of topics >= 1")
+    model = clone(TopicModel() if estimator is None else estimator).set_params(n_components=K)
     if not isinstance(model.init, str):
         raise ValueError('the estimator has a start in init, in which all runs would agree; give one with init="auto"')
     return model if n_jobs is None else model.set_params(n_jobs=n_jobs)
@@ -131,10 +130,8 @@ def checked_model(estimator: CountsEstimator | None, K: int, n_jobs: int | None)
 def checked_counts(X: CountsLike, runs: int, noise: str) -> Counts:
     if isinstance(X, Shards):
         raise ValueError("shards cannot be fitted again and again; give counts in memory, such as shards.sample")
-    if not isinstance(runs, Integral) or isinstance(runs, bool) or runs < 2:
-        raise ValueError(f"runs={runs!r}; give a whole number >= 2: one run has nothing to agree with")
-    if noise not in get_args(Noise):
-        raise ValueError(f"noise={noise!r}; choose one of {', '.join(get_args(Noise))}")
+    whole("runs", runs, 2, "give a whole number >= 2: one run has nothing to agree with")
+    choice("noise", noise, get_args(Noise))
     counts = X if isinstance(X, Counts) else Counts(X)
     if len(counts) < 2:
         raise ValueError("there is one sample only, in which no topic can be told from another; give at least 2")
@@ -158,8 +155,9 @@ def seed_of(random_state: Seed, keep: str | os.PathLike[str] | None) -> int:
         raise ValueError(
             f"keep={str(keep)!r} needs a random_state, such as 0, so that the same call goes on with the same runs"
         )
-    plain = isinstance(random_state, Integral)
-    return int(random_state) if plain else int(generator(random_state).integers(2**31))  # type: ignore[arg-type]
+    if isinstance(random_state, np.random.Generator | np.random.RandomState | None):
+        return int(generator(random_state).integers(2**31))
+    return int(random_state)
 
 
 def _noisy(counts: Counts, noise: Noise, seed: int) -> Callable[[int], Counts]:
@@ -178,12 +176,8 @@ def _noisy(counts: Counts, noise: Noise, seed: int) -> Callable[[int], Counts]:
 
 
 def _fitted(model: CountsEstimator, counts: Counts, seed: int) -> Arrays:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # told once, of all runs
-        fit = clone(model).set_params(random_state=seed).fit(counts).result_
-    if fit.status == "interrupted":
-        raise KeyboardInterrupt
-    return _arrays(fit)
+    with quietly():  # a warning counts those of all runs
+        return _arrays(finished(clone(model).set_params(random_state=seed).fit(counts).result_))
 
 
 def _arrays(fit: Fit) -> Arrays:
@@ -199,27 +193,14 @@ def _arrays(fit: Fit) -> Arrays:
 
 def _of_all(arrays: Arrays, features: Names | None) -> Fit:
     """All samples as one: it has the topics, their shares, their names and the log-likelihood of the fit."""
-    return Fit(
-        arrays["weights"][None],
-        arrays["topics"],
-        pd.DataFrame({"kkt": []}),
-        "converged",
-        float(arrays["loglik"][0]),
-        features=features,
-    )
+    topics = PoissonNMF.from_factors(arrays["topics"], features=features).result_
+    return replace(topics, L=arrays["weights"][None], loglik=float(arrays["loglik"][0]))
 
 
 def _told(model: CountsEstimator) -> dict[str, str]:
     """What the runs are runs of, by which to know them again."""
     told = {name: repr(value) for name, value in model.get_params().items() if name not in NOT_OF_THE_RESULT}
     return {"model": type(model).__name__} | told
-
-
-def _tell(done: int, of: int, left: float | None) -> None:
-    done = min(done, of)  # a file may have more
-    known = "" if left is None or done == of else f", about {left:.0f} s left"
-    sys.stderr.write(f"\r{done} of {of} fits{known}".ljust(48) + ("\n" if done == of else ""))
-    sys.stderr.flush()
 
 
 # Which topics are found again: in fits to halves of the counts, each from scratch.
@@ -336,12 +317,13 @@ class Stability(Result):
             said.append("with fewer topics more of them may be stable; unmix.align shows which of them were split")
         if self.noise == "none":
             said.append(
-                "runs differ in their starts only: a topic made of noise can be found by all; see noise='halves'"
+                "runs differ in their starts only: a topic made of noise can be found by all; see "
+                + parameter("noise", "halves")
             )
         if finished < self.runs:
             said.append(f"interrupted after {finished} of {self.runs} runs; the same call with keep= goes on")
         if self.unfinished:
-            said.append(f"{self.unfinished} of the fits did not converge; raise max_iter of the estimator")
+            said.append(f"{self.unfinished} of the fits did not converge; raise max_iter or tol of the model")
         return said
 
 
@@ -357,6 +339,7 @@ def stability(
     n_jobs: int | None = None,
     keep: str | os.PathLike[str] | None = None,
     verbose: bool = False,
+    tell: Tell | None = None,
 ) -> Stability:
     """Which of K topics would be found again in other data of the same kind.
 
@@ -387,7 +370,9 @@ def stability(
         A file for the runs that are finished, so that the same call, or one with more runs, goes on with the rest; `consensus`
         uses the same runs.
     verbose : bool, default=False
-        Tell on stderr how many are done, and how long the others will take.
+        Whether to write to stderr how many fits are finished, and about how long the others will take.
+    tell : callable, default=None
+        Called instead, with the number of finished fits, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -425,6 +410,7 @@ def stability(
         n_jobs=n_jobs,
         keep=keep,
         verbose=verbose,
+        tell=tell,
     )
     similarity, _ = likeness(done.reference.topics, done.found)
     distances = distances_between(done.found)
@@ -441,7 +427,7 @@ def stability(
     )
     table["verdict"] = verdicts(table)
     if done.unfinished:
-        message = f"{done.unfinished} of the fits did not converge; raise max_iter or tol of the estimator"
+        message = f"{done.unfinished} of the fits did not converge; raise max_iter or tol of the model"
         warnings.warn(message, ConvergenceWarning, stacklevel=2)
     return Stability(table, similarity, distances, noise, int(runs), done.unfinished, done.status)
 
@@ -540,6 +526,7 @@ def consensus(
     n_jobs: int | None = None,
     keep: str | os.PathLike[str] | None = None,
     verbose: bool = False,
+    tell: Tell | None = None,
 ) -> Fit:
     """A fit of K topics that were found again and again, in halves of the counts.
 
@@ -567,7 +554,9 @@ def consensus(
     keep : str or PathLike, default=None
         A file for the runs that are finished, so that the same call goes on with the rest; `stability` uses the same runs.
     verbose : bool, default=False
-        Tell on stderr how many are done, and how long the others will take.
+        Whether to write to stderr how many fits are finished, and about how long the others will take.
+    tell : callable, default=None
+        Called instead, with the number of finished fits, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -604,6 +593,7 @@ def consensus(
         n_jobs=n_jobs,
         keep=keep,
         verbose=verbose,
+        tell=tell,
     )
     topics, kept = agreed(done.reference.topics, done.found)
     model = checked_model(estimator, K, n_jobs)
@@ -612,8 +602,7 @@ def consensus(
     fit = plain
     if polish:
         seed = None if not isinstance(random_state, int) else random_state
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the fit says it, and so does its advice
+        with quietly():
             fit = clone(model).set_params(init=plain, random_state=seed).fit(counts).result_
         logliks["polished"] = fit.loglik
     similarity, _ = likeness(fit.topics, [in_order(topics, fit.topics) for topics in done.found])
@@ -646,16 +635,14 @@ def barycentres(found: list[Topics], kept: NDArray[np.bool_], otherwise: Floats)
     roots = np.zeros(otherwise.shape)
     for topics, these in zip(found, kept, strict=True):
         roots += np.sqrt(topics.astype(np.float64)) * these
-    squares = roots**2
-    totals = squares.sum(axis=0)
-    return np.where(totals > 0, squares / np.where(totals > 0, totals, 1), otherwise)
+    return column_shares(roots**2, otherwise)
 
 
 def _possible(topics: Floats, counts: Counts) -> Floats:
     """Features that have counts and no weight in any topic, as every run missed them, get what they have in all samples."""
     missed = (topics.sum(axis=1) == 0) & (counts.feature_totals > 0)
     topics = np.where(missed[:, None], (counts.feature_totals / counts.total)[:, None], topics)
-    return topics / topics.sum(axis=0)
+    return column_shares(topics, 0)
 
 
 def _with_topics(counts: Counts, topics: Floats, n_jobs: int | None) -> Fit:
@@ -663,17 +650,14 @@ def _with_topics(counts: Counts, topics: Floats, n_jobs: int | None) -> Fit:
     model = PoissonNMF.from_factors(topics, n_jobs=n_jobs)
     L = model.transform(counts)
     value = float(loglik(counts, L, topics, n_jobs=n_jobs))
-    trace = pd.DataFrame([(0, 0.0, value, value, np.nan, "start", "consensus")], columns=COLUMNS)
-    return Fit(
-        L,
-        topics,
-        trace,
-        "converged",
-        value,
+    return replace(
+        model.result_,
+        L=L,
+        trace=model.result_.trace.assign(loglik=value, objective=value, note="consensus"),
+        loglik=value,
         samples=counts.samples,
         features=counts.features,
         metadata=counts.metadata,
-        params=model.result_.params,
         data=dict(counts.facts),
         text=counts.text,
     )

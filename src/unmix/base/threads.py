@@ -11,7 +11,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from numbers import Integral
+
+from unmix.base.checks import whole
 
 _chosen: ContextVar[int | None] = ContextVar("threads", default=None)
 
@@ -28,9 +29,8 @@ def available() -> int:
 @contextmanager
 def use_threads(n_jobs: int | None) -> Iterator[None]:
     """None or −1 are all cores."""
-    if n_jobs is not None and n_jobs != -1 and (not isinstance(n_jobs, Integral) or n_jobs < 1):
-        raise ValueError(f"n_jobs={n_jobs!r}; give a number of threads >= 1, or None or -1 for all cores")
-    token = _chosen.set(None if n_jobs is None or n_jobs == -1 else int(n_jobs))
+    remedy = "give a number of threads >= 1, or None or -1 for all cores"
+    token = _chosen.set(None if n_jobs is None or n_jobs == -1 else whole("n_jobs", n_jobs, 1, remedy))
     try:
         yield
     finally:

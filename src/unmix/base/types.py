@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from numbers import Integral
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -70,6 +71,15 @@ def as_plain(value: Any, depth: int = 0) -> Any:
         return f"a {kind.__name__}"
 
 
+def numbered(names: Names | None, what: str, n: int, first: int = 1) -> Names:
+    """The names, or "sample 1", "sample 2", … where there are none.
+
+    >>> numbered(None, "sample", 2).tolist()
+    ['sample 1', 'sample 2']
+    """
+    return np.array([f"{what} {i}" for i in range(first, first + n)], dtype=str) if names is None else names
+
+
 def unique_names(names: Sequence[str]) -> list[str]:
     """The same names, with a number after those that come again.
 
@@ -93,6 +103,15 @@ def with_unique_columns(table: pd.DataFrame | None) -> pd.DataFrame | None:
     return table.set_axis(unique_names([str(name) for name in table.columns]), axis=1)
 
 
+def public_names(scope: Mapping[str, Any]) -> list[str]:
+    """The names of a package that are not modules, for its `__all__`."""
+    return sorted(
+        name
+        for name, value in scope.items()
+        if name[0] != "_" and not isinstance(value, ModuleType) and value is not public_names
+    )
+
+
 def check_names(texts: Sequence[str], what: str) -> None:
     """Raises if a name has a NUL character, which NumPy's text loses."""
     if nul := next((text for text in texts if "\0" in text), None):
@@ -101,10 +120,22 @@ def check_names(texts: Sequence[str], what: str) -> None:
         )
 
 
+Named = tuple[Names | None, int]  # names, if there are any, and their number
+
+
+def in_place(what: str, known: Named, given: Named, *, where: str = "X", model: str = "the model") -> bool:
+    """Whether both have the same names in the same order; without names on one side, places count, and numbers must agree."""
+    (names, n), (others, size) = known, given
+    unnamed = names is None or others is None
+    if unnamed and n != size:
+        raise ValueError(f"{where} has {size:,} {what}s and {model} has {n:,}; give the same {what}s")
+    return unnamed or np.array_equal(names, others)  # type: ignore[arg-type]
+
+
 def order_by_name(
     what: str,
-    known: tuple[Names | None, int],
-    given: tuple[Names | None, int],
+    known: Named,
+    given: Named,
     *,
     where: str = "X",
     model: str = "the model",
@@ -134,10 +165,11 @@ def order_by_name(
         If they are others, or in another order that is not allowed, or in which names that several share are not clear.
     """
     (names, n), (others, size) = known, given
-    if n != size:
-        raise ValueError(f"{where} has {size:,} {what}s and {model} has {n:,}; give the same {what}s")
-    if names is None or others is None or np.array_equal(names, others):
+    in_place(what, (None, n), (None, size), where=where, model=model)  # there are as many
+    if in_place(what, known, given):
         return None
+    assert names is not None
+    assert others is not None
     place = int(np.flatnonzero(names != others)[0])
     found = f"{where}: {what} {place + 1} is {str(others[place])!r}, {model} has {str(names[place])!r} there"
     position = {name: i for i, name in enumerate(others.tolist())}

@@ -6,13 +6,17 @@ need them.
 
 from __future__ import annotations
 
+import shlex
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import typer
+from typer.main import get_command
 
+from unmix.base.checks import NAME_ONLY, in_python, parameters_as
 from unmix.cli import analyses, choose  # noqa: F401 - each adds its commands
 from unmix.cli.commands import app
 from unmix.cli.fitting import INTERRUPTED
@@ -23,6 +27,32 @@ BAD_INPUT = 2
 UsageError: Any = typer.BadParameter.__bases__[0]
 
 __all__ = ["app", "main"]
+
+
+# Parameters whose options have other names.
+ALIASES = {"n_components": "topics", "K": "topics", "n_init": "starts", "n_jobs": "threads", "random_state": "seed"}
+
+
+@cache
+def _options(command: str) -> dict[str, str]:
+    """The options by parameter: those of a command, and of the others those that it has not."""
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    several = [*commands.values(), *([commands[command]] if command in commands else [])]
+    return {param.name: param.opts[0] for one in several for param in one.params if param.opts[0].startswith("-")}
+
+
+def option(name: str, value: Any = NAME_ONLY) -> str:
+    """A parameter by its option, with its value as it would be typed; as in Python where it has none, as --set takes it."""
+    found = _options(next(iter(Invocation.arguments), "")).get(ALIASES.get(name, name))
+    if found is None:
+        return in_python(name, value)
+    if value is NAME_ONLY or value is True:
+        return found
+    return (
+        found.replace("--", "--no-")
+        if value is False
+        else f"{found} {'none' if value is None else shlex.quote(str(value))}"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -37,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             said.add(str(message))
             note(str(message))
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), parameters_as(option):
         warnings.simplefilter("always", UserWarning)
         warnings.simplefilter("ignore", DeprecationWarning)  # other libraries' words to their developers
         warnings.showwarning = once

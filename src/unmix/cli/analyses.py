@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import json as json_module
 import os
 import sys
-import warnings
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+import unmix as um
 from unmix.base.words import percent
 from unmix.cli import options, show
 from unmix.cli.commands import DEFAULT_MODEL, app, check_file
-from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed, read_model, write_page_again
+from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed, picture, read_model, write_page_again
 from unmix.cli.options import InputPath, Json, Quiet, asking, examples, results, stopping
 from unmix.cli.reading import METADATA, WORDS, read_counts, reads
+from unmix.cli.show import matching, readers, writing
 from unmix.storage.files import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
     from unmix.analysis import Differences
     from unmix.analysis.stability import Stability
-    from unmix.counts.counts import Counts
-    from unmix.fit import Fit
 
 
 WORDS_SHOWN = 6
@@ -103,29 +100,29 @@ def differences(
     plot for each topic. In a fit's own folder its page is written again, with
     a section for them.
     """
-    from unmix.io.write import claim
-
     show.speak(quiet=quiet, json=json)
     folder = output or (model if model.is_dir() else model.parent)
-    _check_folder(folder, force)
-    with claim(folder):
+    writing.check_folder(folder, force=force, files=(writing.MODEL_FILE, writing.DIFFERENCES_FILE))
+    with writing.claim(folder):
         known = read_model(model)
         counts = read_counts(input, **reading, like=known)
-        found = _found(
+        found = um.differences(
             known,
             counts,
-            against=int(against) if against.isdecimal() else against,
-            errors=errors,
+            against=cast(Any, int(against) if against.isdecimal() else against),
+            errors=cast(Any, errors),
             groups=groups,
             held_out=held_out,
             pseudocount=pseudocount,
             random_state=seed,
             n_jobs=threads,
+            verbose=show.lively(),
         )
         with show.working(f"writing {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
             for name, write in files_of(found, lfsr, volcanoes=True).items():
-                _written(folder / name, write)
+                with replacing(folder / name, like=folder / writing.MODEL_FILE) as temporary:
+                    write(temporary)
             write_page_again(folder, known)
     tell_differences(found)
     show.say(f"wrote {folder}{os.sep}: differences.csv and pictures")
@@ -134,43 +131,21 @@ def differences(
         sys.exit(INTERRUPTED)
 
 
-def _found(known: Fit, counts: Counts, **options: Any) -> Differences:
-    from unmix.analysis import differences as find
-
-    with show.working(f"comparing {show.plural(counts.shape[1], 'feature')}") as status:
-
-        def tell(done: int, of: int, left: float | None) -> None:
-            if status is not None:
-                status.update(f"{done} of {of} parts" + ("" if left is None else f", about {left:.0f} s left"))
-
-        return find(known, counts, **options, tell=tell)
-
-
 def files_of(found: Differences, lfsr: float = 0.05, *, volcanoes: bool = False) -> dict[str, Callable[[Path], None]]:
     """Names of files, and what writes them to a path."""
-    from unmix import plot
-    from unmix.io.write import DIFFERENCES_FILE
-
     files: dict[str, Callable[[Path], None]] = {
-        DIFFERENCES_FILE: found.save,
+        writing.DIFFERENCES_FILE: found.save,
         "differences.csv": lambda path: _write_table(found, lfsr, path),
-        "differences.png": picture(partial(plot.differences, found)),
+        "differences.png": lambda path: picture(um.plot.differences(found), path),
     }
     if volcanoes:
         for topic in range(1, found.n_topics + 1):
-            files[f"volcano-{topic}.png"] = picture(partial(plot.volcano, found, topic))
+            files[f"volcano-{topic}.png"] = partial(_draw_volcano, found, topic)
     return files
 
 
-def picture(draw: Callable[[], Any]) -> Callable[[Path], None]:
-    """What writes the picture that is drawn then."""
-
-    def write(path: Path) -> None:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph")  # a font without the letter: the tables have it
-            draw().figure.canvas.figure.savefig(path, dpi=150, format="png")
-
-    return write
+def _draw_volcano(found: Differences, topic: int, path: Path) -> None:
+    picture(um.plot.volcano(found, topic), path)
 
 
 def tell_differences(found: Differences) -> None:
@@ -203,34 +178,10 @@ def as_json(found: Differences) -> dict[str, Any]:
 
 def _write_table(found: Differences, lfsr: float, path: Path) -> None:
     """The surest changes of each topic, or all, from the most more to the most less."""
-    from unmix.io.write import write_csv
-
     table = found.table
     table = table if lfsr >= 1 else table[table["lfsr"] < lfsr]
     table = table.sort_values(["topic", "lfc"], ascending=[True, False], kind="stable")
-    write_csv(table, path, float_format="%.6g")
-
-
-def _written(path: Path, write: Callable[[Path], None]) -> None:
-    from unmix.io.write import MODEL_FILE
-    from unmix.storage.files import replacing
-
-    with replacing(path, like=path.with_name(MODEL_FILE)) as temporary:
-        write(temporary)
-
-
-def _check_folder(folder: Path, force: bool) -> None:
-    """Where results may be written is known before the work begins."""
-    from unmix.io.write import DIFFERENCES_FILE, MODEL_FILE
-
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder}: is a file; give a folder for the results")
-    if not folder.is_dir() or force or not any(folder.iterdir()):
-        return
-    if not any((folder / name).is_file() for name in (MODEL_FILE, DIFFERENCES_FILE)):
-        raise ValueError(
-            f"{folder}: holds files that are neither a fit's nor differences; give another folder, or add --force"
-        )
+    writing.write_csv(table, path, float_format="%.6g")
 
 
 # `unmix stability` and `unmix align`: which topics hold, and what becomes of them from fit to fit.
@@ -276,6 +227,7 @@ def stability(
     seed: options.Seed = 0,
     threads: options.Threads = None,
     resume: Annotated[bool, stopping("--resume", help="Go on with the runs of an interrupted command.")] = False,
+    force: options.Force = False,
     quiet: Quiet = False,
     json: Json = False,
     *,
@@ -287,16 +239,11 @@ def stability(
     In the folder of --reference its page is written again, with a section for it.
     Ctrl-C keeps the runs that are finished; --resume goes on with the rest.
     """
-    from unmix import plot
-    from unmix.analysis import consensus as agreed
-    from unmix.analysis import stability as measured
-    from unmix.io.read import name_of
-    from unmix.io.write import ANSWER_FILES, claim
-
     show.speak(quiet=quiet, json=json)
     estimator = estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **parsed(settings or []))
-    folder = _folder(Path(f"{name_of(input)}-k{topics}-stability") if output is None else output)
-    with claim(folder):
+    folder = Path(f"{readers.name_of(input)}-k{topics}-stability") if output is None else output
+    writing.check_folder(folder, force=force, files=(writing.ANSWER_FILES["stability"], RUNS_FILE, writing.MODEL_FILE))
+    with writing.claim(folder):
         asked = None if reference is None else read_model(reference)
         counts = read_counts(input, **reading)
         kept = folder / RUNS_FILE
@@ -305,19 +252,18 @@ def stability(
         elif not kept.is_file():
             show.note(f"nothing to resume in {folder}; starting anew")
         same: dict[str, Any] = {"noise": noise.value, "estimator": estimator, "random_state": seed, "keep": kept}
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            found = measured(counts, topics, runs, reference=asked, verbose=show.lively(), **same)
-        except ValueError as error:
-            raise ValueError(f"{input}: {error}") from error
-        found.save(folder / ANSWER_FILES["stability"])
-        _write(folder / "stability.csv", found.table)
-        _draw(folder / "stability.png", plot.stability(found)[0])  # type: ignore[index]
+        folder.mkdir(parents=True, exist_ok=True)
+        with show.errors_about(input):
+            found = um.stability(counts, topics, runs, reference=asked, verbose=show.lively(), **same)
+        found.save(folder / writing.ANSWER_FILES["stability"])
+        writing.write_table(found.table, folder / "stability.csv")
+        with replacing(folder / "stability.png") as temporary:
+            picture(um.plot.stability(found)[0], temporary)  # type: ignore[index]
         if asked is not None:
             write_page_again(folder, asked)
         if consensus and found.status == "finished":
             with show.working("putting runs together"):
-                agreed(counts, topics, runs, **same).save(folder / CONSENSUS_FILE)
+                um.consensus(counts, topics, runs, **same).save(folder / CONSENSUS_FILE)
         if found.status == "finished":
             kept.unlink()
     _tell(found, folder)
@@ -340,26 +286,24 @@ def align(
 
     The folder has topics.csv, flows.csv and alignment.png.
     """
-    from unmix import plot
-    from unmix.analysis import align as aligned
-    from unmix.io.write import claim
-
     show.speak(quiet=quiet, json=json)
-    folder = _folder(output)
-    with claim(folder):
+    folder = output
+    writing.check_folder(folder, force=True, files=("alignment.safetensors",))
+    with writing.claim(folder):
         fits = [read_model(path) for path in models]
         names = [_name(path.absolute()) for path in models]
-        found = aligned(dict(zip(names, fits, strict=True)) if len(set(names)) == len(names) else fits)
+        found = um.align(dict(zip(names, fits, strict=True)) if len(set(names)) == len(names) else fits)
         folder.mkdir(parents=True, exist_ok=True)
         found.save(folder / "alignment.safetensors")
-        _write(folder / "topics.csv", found.table)
-        _write(folder / "flows.csv", found.flows)
-        _draw(folder / "alignment.png", plot.alignment(found))
+        writing.write_table(found.table, folder / "topics.csv")
+        writing.write_table(found.flows, folder / "flows.csv")
+        with replacing(folder / "alignment.png") as temporary:
+            picture(um.plot.alignment(found), temporary)
     for text in found.advice():
         show.note(text)
     show.say(f"wrote {folder}{os.sep}: topics.csv, flows.csv, alignment.png")
     show.answer(
-        {"output": str(folder), "fits": found.fits.tolist(), "topics": _rows(found.table), "notes": found.advice()}
+        {"output": str(folder), "fits": found.fits.tolist(), "topics": show.rows(found.table), "notes": found.advice()}
     )
 
 
@@ -382,7 +326,7 @@ def _tell(found: Stability, folder: Path) -> None:
             "output": str(folder),
             "runs": len(found.similarity),
             "status": found.status,
-            "topics": _rows(found.table),
+            "topics": show.rows(found.table),
             "notes": found.advice(),
         }
     )
@@ -409,33 +353,6 @@ def _show(table: pd.DataFrame) -> None:
     show.console().print(lines)
 
 
-def _folder(output: Path) -> Path:
-    """Whether results may be written there is known before the work begins."""
-    if output.exists() and not output.is_dir():
-        raise ValueError(f"{output}: is a file; give a folder for the results")
-    parent = next(parent for parent in (output, *output.absolute().parents) if parent.exists())
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise ValueError(f"{output}: no permission to write in {parent}; give another folder")
-    return output
-
-
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return json_module.loads(table.to_json(orient="records"))
-
-
-def _write(path: Path, table: pd.DataFrame) -> None:
-    from unmix.io.write import write_csv
-
-    with replacing(path) as temporary:
-        write_csv(table, temporary)
-
-
-def _draw(path: Path, ax: Axes) -> None:
-    with replacing(path) as temporary, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # a font without the letter: the tables have it
-        ax.figure.canvas.figure.savefig(temporary, dpi=150)
-
-
 # `unmix freedom`: between which values the proportions of a model can move.
 
 RangesFile = Annotated[
@@ -447,7 +364,9 @@ RangesFile = Annotated[
         help="File of the ranges: .csv, a row a sample and topic; .safetensors for the page.",
     ),
 ]
-Picture = Annotated[Path | None, options.results(metavar="FILE", help="Draw them too: .png, .svg or .pdf.")]
+Picture = Annotated[
+    Path | None, options.results("--picture", metavar="FILE", help="Draw them too: .png, .svg or .pdf.")
+]
 Loss = Annotated[
     float, options.asking(metavar="UNITS", min=0, help="Units of log-likelihood that ends may cost; needs --counts.")
 ]
@@ -466,15 +385,18 @@ Probes = Annotated[
         "unmix freedom signatures-k4 -o ranges.csv --picture ranges.png",
     ),
 )
+@reads()
 def freedom(
     model: options.ModelPath,
     output: RangesFile,
-    picture: Picture = None,
+    drawing: Picture = None,
     loss: Loss = 0.0,
     counts: CountsPath = None,
     probes: Probes = 24,
     quiet: Quiet = False,
     json: Json = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Between which values proportions can move at the same likelihood.
 
@@ -482,46 +404,34 @@ def freedom(
     that other factors with exactly the same rates give it; with --loss, those
     that cost no more. Ctrl-C writes what is known by then, and leaves with 130.
     """
-    from unmix.analysis import freedom as ranges
     from unmix.analysis.freedom import moves
-    from unmix.io.match import match_features
-    from unmix.io.write import adding_to, write_csv
-    from unmix.storage.files import replacing
 
     show.speak(quiet=quiet, json=json)
     check_file(output, ".csv", ".safetensors")
-    if picture is not None:
-        check_file(picture, ".png", ".svg", ".pdf")
+    if drawing is not None:
+        check_file(drawing, ".png", ".svg", ".pdf")
     if loss > 0 and counts is None:
         raise ValueError(f"--loss {loss:g} needs the counts of the fit: give --counts INPUT")
-    with adding_to(output.parent), adding_to((picture or output).parent):
+    with writing.adding_to(output.parent), writing.adding_to((drawing or output).parent):
         fit = read_model(model)
-        X = match_features(read_counts(counts), fit).counts if loss > 0 and counts is not None else None
-        with show.working("looking for other factors with the same rates") as status:
-
-            def tell(done: int, of: int, left: float | None) -> None:
-                if status is not None:
-                    status.update(f"{done} of {of} parts" + (f", about {left:.0f} s left" if left else ""))
-
-            found = ranges(fit, X, loss=loss, probes=probes, tell=tell)
+        X = None
+        if loss > 0 and counts is not None:
+            X = matching.match_features(read_counts(counts, **reading, like=fit), fit).counts
+        found = um.freedom(fit, X, loss=loss, probes=probes, verbose=show.lively())
         if output.suffix.lower() == ".safetensors":
             found.save(output)
             write_page_again(output.parent, fit)
         else:
-            with replacing(output) as temporary:
-                write_csv(found.by_sample, temporary)
-        if picture is not None:
-            from unmix.plot import freedom as draw
-            from unmix.plot.style import figure_of
-
-            with replacing(picture) as temporary:
-                figure_of(draw(found, fit)[0]).savefig(temporary, dpi=150)
+            writing.write_table(found.by_sample, output)
+        if drawing is not None:
+            with replacing(drawing) as temporary:
+                picture(um.plot.freedom(found, fit)[0], temporary)
     for k, words in enumerate(moves(found)):
         show.say(f"topic {k + 1}, {percent(found.shares[k])} of all counts: {words}")
     for text in found.advice():
         show.note(text)
-    show.say(f"wrote {output}" + ("" if picture is None else f" and {picture}"))
-    show.answer({"output": str(output), "topics": found.table.to_dict("records"), "notes": found.advice()})
+    show.say(f"wrote {output}" + ("" if drawing is None else f" and {drawing}"))
+    show.answer({"output": str(output), "topics": show.rows(found.table), "notes": found.advice()})
     if found.status == "interrupted":
         sys.exit(INTERRUPTED)
 
@@ -570,25 +480,22 @@ def intervals(
     standard deviation of the posterior, and the ends of the interval. Ctrl-C
     writes what is known by then, and leaves with 130.
     """
-    from unmix.analysis import intervals as sampled
-    from unmix.io.match import match_features
-    from unmix.io.write import adding_to, write_csv
-    from unmix.storage.files import replacing
-
     show.speak(quiet=quiet, json=json)
     check_file(output, ".csv")
     fit = read_model(model)
     counts = read_counts(input, **reading, like=fit)
-    with show.working("sampling") as status:
-
-        def tell(done: int, of: int, left: float | None) -> None:
-            if status is not None:
-                status.update(f"{done:,} of {of:,} sweeps, about {left or 0:.0f} s left")
-
-        X = match_features(counts, fit).counts
-        found = sampled(fit, X, level, sweeps=sweeps, burn_in=burn_in, chains=chains, random_state=seed, tell=tell)
-    with adding_to(output.parent), replacing(output) as temporary:
-        write_csv(found.by_sample, temporary)
+    found = um.intervals(
+        fit,
+        matching.match_features(counts, fit).counts,
+        level,
+        sweeps=sweeps,
+        burn_in=burn_in,
+        chains=chains,
+        random_state=seed,
+        verbose=show.lively(),
+    )
+    with writing.adding_to(output.parent):
+        writing.write_table(found.by_sample, output)
     for row in found.table.itertuples():
         show.say(
             f"topic {row.topic}: mean {row.proportion:.1%}, {level:.0%} intervals {row.mean_width:.1%} wide on average"
@@ -596,8 +503,6 @@ def intervals(
     for text in found.advice():
         show.note(text)
     show.say(f"wrote {output}")
-    show.answer(
-        {"output": str(output), "topics": found.table.to_dict("records"), "rhat": found.rhat, "notes": found.advice()}
-    )
+    show.answer({"output": str(output), "topics": show.rows(found.table), "rhat": found.rhat, "notes": found.advice()})
     if found.status == "interrupted":
         sys.exit(INTERRUPTED)

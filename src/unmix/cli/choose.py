@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+import unmix as um
 from unmix.cli import options, show
 from unmix.cli.commands import DEFAULT_MODEL, app, check_file
-from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed, read_model
+from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed, picture, read_model
 from unmix.cli.options import (
     InputPath,
     Json,
@@ -25,10 +26,10 @@ from unmix.cli.options import (
     stopping,
 )
 from unmix.cli.reading import WORDS, read_counts, reads
+from unmix.cli.show import readers, writing
+from unmix.storage.files import replacing
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from unmix.fit import Fit
 
 
@@ -84,18 +85,14 @@ def choose(
 
     Ctrl-C keeps what is finished. The same command with --resume goes on.
     """
-    from unmix.analysis.choose import choose_topics
-    from unmix.io.read import name_of
-    from unmix.io.write import check_folder, claim
-
     show.speak(quiet=quiet, json=json)
     numbers, varied = numbers_in(topics), dispersion_in(overdispersion)
     given = parsed(settings or [])
     estimator = None if model == DEFAULT_MODEL and not given else estimator_of(model, **given)
     if output is None:
-        output = Path(f"{name_of(input)}-choice")
-    check_folder(output, force=force, files=(CHOICE_FILE, FOLDS_FILE))
-    with claim(output):
+        output = Path(f"{readers.name_of(input)}-choice")
+    writing.check_folder(output, force=force, files=(CHOICE_FILE, FOLDS_FILE))
+    with writing.claim(output):
         counts = _counts(input, reading)
         output.mkdir(parents=True, exist_ok=True)
         keep = output / FOLDS_FILE
@@ -104,23 +101,22 @@ def choose(
         elif not keep.is_file():
             show.note(f"nothing to resume in {output}; starting anew")
         try:
-            choice = choose_topics(
-                counts,
-                numbers,
-                estimator,
-                folds=folds,
-                overdispersion=varied,
-                random_state=seed,
-                n_jobs=threads,
-                keep=keep,
-                verbose=show.lively(),
-            )
-        except ValueError as error:
-            raise ValueError(f"{input}: {error}") from error
+            with show.errors_about(input):
+                choice = um.choose_topics(
+                    counts,
+                    numbers,
+                    estimator,
+                    folds=folds,
+                    overdispersion=varied,
+                    random_state=seed,
+                    n_jobs=threads,
+                    keep=keep,
+                    verbose=show.lively(),
+                )
         finally:
             if not any(output.iterdir()):
                 output.rmdir()
-        _write(choice, output, title or f"{name_of(input)}: how many topics?")
+        _write(choice, output, title or f"{readers.name_of(input)}: how many topics?")
         if choice.status != "interrupted":
             keep.unlink(missing_ok=True)
     _tell(choice)
@@ -153,11 +149,9 @@ def dispersion_in(text: str | None) -> Any:
 
 def _counts(path: Path, reading: dict[str, Any]) -> Any:
     """Counts in memory: of shards, the samples that fits start from."""
-    from unmix.io.read import is_shards, read
-
-    if not is_shards(path):
+    if not readers.is_shards(path):
         return read_counts(path, **reading)
-    shards = cast(Any, read(path, **reading))
+    shards = cast(Any, um.read(path, **reading))
     show.say(
         f"opened {path}: {show.described(shards)}; choosing by {show.plural(len(shards.sample), 'sample')} of them"
     )
@@ -180,16 +174,13 @@ def _tell(choice: Any) -> None:
 
 
 def _write(choice: Any, folder: Path, title: str) -> None:
-    from unmix.io.write import write_csv
     from unmix.plot.choice import panels_of
     from unmix.report import write_choice
-    from unmix.storage.files import replacing
 
     choice.save(folder / CHOICE_FILE)
-    with replacing(folder / "choice.csv") as temporary:
-        write_csv(choice.table, temporary)
+    writing.write_table(choice.table, folder / "choice.csv")
     with replacing(folder / "choice.png") as temporary:
-        panels_of(choice)[0].figure.savefig(temporary, dpi=150)
+        picture(panels_of(choice)[0], temporary)
     write_choice(choice, folder / "choice.html", title=title, command=show.command_line())
 
 
@@ -203,7 +194,7 @@ def _as_json(choice: Any) -> dict[str, Any]:
         "dispersion": choice.dispersion,
         "overdispersion": choice.overdispersion,
         "notes": choice.advice(),
-        "table": choice.table.to_dict("records"),
+        "table": show.rows(choice.table),
     }
 
 
@@ -241,13 +232,11 @@ def compare(
     where they share nothing. With samples in common, also where the
     proportions differ most.
     """
-    from unmix.io.write import adding_to
-
     show.speak(quiet=quiet, json=json)
     catalogue = other.suffix.lower() in TABLES
     if output is not None:
         check_file(output, ".csv", *[] if catalogue else [".png"])
-    with nullcontext() if output is None else adding_to(output.parent):
+    with nullcontext() if output is None else writing.adding_to(output.parent):
         known = read_model(model)
         if catalogue:
             _with_catalogue(known, other, output)
@@ -256,9 +245,7 @@ def compare(
 
 
 def _with_fit(known: Fit, other: Fit, output: Path | None) -> None:
-    from unmix.analysis.compare import compare as compared
-
-    found = compared(known, other)
+    found = um.compare(known, other)
     show.table(found.table.drop(columns=["label", "other_label"] if known.names is None is other.names else []))
     if found.samples:
         show.say(
@@ -269,37 +256,24 @@ def _with_fit(known: Fit, other: Fit, output: Path | None) -> None:
     else:
         show.say("the fits have no samples in common: their proportions are not compared")
     if output is not None and output.suffix.lower() == ".png":
-        from unmix.plot.style import figure_of
-        from unmix.plot.topics import similarity
-        from unmix.storage.files import replacing
-
         with replacing(output) as temporary:
-            figure_of(similarity(known, other)).savefig(temporary, dpi=150)
-    _end(found, output, {"samples": found.samples, "proportions": _records(found.proportions)})
+            picture(um.plot.similarity(known, other), temporary)
+    _end(found, output, {"samples": found.samples, "proportions": show.rows(found.proportions)})
 
 
 def _with_catalogue(known: Fit, catalogue: Path, output: Path | None) -> None:
-    from unmix.analysis.compare import match_catalogue
-
-    found = match_catalogue(known, catalogue)
+    found = um.match_catalogue(known, catalogue)
     show.table(found.table.drop(columns=["label"] if known.names is None else []))
     _end(found, output, {})
 
 
 def _end(found: Any, output: Path | None, more: dict[str, Any]) -> None:
     """Advice, the file, and the answer for machines."""
-    from unmix.io.write import write_table
-
     for text in found.advice():
         show.note(text)
     if output is not None:
         if output.suffix.lower() == ".csv":
-            write_table(found.table, output)
+            writing.write_table(found.table, output)
         show.say(f"wrote {output}")
     written = {} if output is None else {"output": str(output)}
-    show.answer({"topics": _records(found.table), **more, "notes": found.advice(), **written})
-
-
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    plain = table.astype(object).where(table.notna(), None)
-    return [{str(name): value for name, value in row.items()} for row in plain.to_dict("records")]
+    show.answer({"topics": show.rows(found.table), **more, "notes": found.advice(), **written})

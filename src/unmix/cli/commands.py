@@ -12,27 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from unmix import __version__
-from unmix.cli import options, show
-from unmix.cli.fitting import (
-    INCOMPLETE,
-    INTERRUPTED,
-    RUNS,
-    Model,
-    answers_in,
-    answers_to,
-    check_answerable,
-    check_cluster,
-    estimator_of,
-    fitted,
-    on_cluster,
-    parsed,
-    read_model,
-    tell_failures,
-    to_resume_in,
-    write_and_tell,
-    write_proportions_of_shards,
-)
+import unmix as um
+from unmix.base.memory import parsed as parsed_memory
+from unmix.cli import fitting, options, show
 from unmix.cli.options import App, InputPath, Json, Quiet, examples
 from unmix.cli.reading import (
     METADATA,
@@ -43,7 +25,9 @@ from unmix.cli.reading import (
     read_counts,
     reads,
 )
+from unmix.cli.show import matching, readers, writing
 from unmix.registry import STARTS
+from unmix.storage.files import replacing
 
 if TYPE_CHECKING:
     from unmix.counts.shards import Shards
@@ -52,7 +36,7 @@ if TYPE_CHECKING:
 LOADINGS = ".loadings"  # in the folder of results, what a fit of shards keeps on disk while it runs
 
 app = App(pretty_exceptions_enable=False, help="Take matrices of counts apart into topics.")
-DEFAULT_MODEL = Model("topics")
+DEFAULT_MODEL = fitting.Model("topics")
 
 
 class Simulation(StrEnum):
@@ -63,7 +47,7 @@ class Simulation(StrEnum):
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"unmix {__version__}")
+        typer.echo(f"unmix {um.__version__}")
         raise typer.Exit
 
 
@@ -88,17 +72,14 @@ def demo(
 
     Eight topics of the addresses from 1790 to 2021.
     """
-    from unmix.io import datasets
-    from unmix.io.write import CHECKPOINT_FILE, check_folder, claim
-
     show.speak(quiet=quiet, json=json)
-    check_folder(output)
-    counts = datasets.sotu()
+    writing.check_folder(output)
+    counts = um.datasets.sotu()
     show.say(f"State of the Union addresses, 1790–2021: {show.described(counts)}")
-    estimator = estimator_of("topics", n_components=8, random_state=0)
-    with claim(output):
-        result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint_seconds=60)
-        write_and_tell(result, output, title="State of the Union 1790–2021", python="um.datasets.sotu()")
+    estimator = fitting.estimator_of("topics", n_components=8, random_state=0)
+    with writing.claim(output):
+        result = fitting.fitted(estimator, counts, output / writing.CHECKPOINT_FILE, checkpoint_seconds=60)
+        fitting.write_and_tell(result, output, title="State of the Union 1790–2021", python="um.datasets.sotu()")
 
 
 @app.command(
@@ -134,7 +115,7 @@ def fit(
     title: options.Title = None,
     differences: options.WithDifferences = False,
     stability: options.WithStability = False,
-    runs: options.Runs = RUNS,
+    runs: options.Runs = fitting.RUNS,
     freedom: options.WithFreedom = False,
     force: options.Force = False,
     quiet: Quiet = False,
@@ -151,32 +132,32 @@ def fit(
     Ctrl-C keeps the best fit so far. The same command with --resume goes on
     from there, or from the last checkpoint, and ends where the fit would have.
     """
-    from unmix.base.memory import parsed as parsed_memory
-    from unmix.engines import Local
     from unmix.estimators.likelihood import make_solver
-    from unmix.io.read import name_of
     from unmix.io.read.names import writable_name
-    from unmix.io.write import CHECKPOINT_FILE, check_folder, claim
 
     show.speak(quiet=quiet, json=json)
     given = {"solver": solver, "n_init": starts, "refine": refine, "max_iter": max_iter, "tol": tol}
-    parameters = {name: value for name, value in given.items() if value is not None} | parsed(settings or [])
-    estimator = estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **parameters)
+    parameters = {name: value for name, value in given.items() if value is not None} | fitting.parsed(settings or [])
+    estimator = fitting.estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **parameters)
     if dask is not None:
-        check_cluster(dask)
+        fitting.check_cluster(dask)
     if solver is not None:
         make_solver(solver, extrapolate=True)  # a wrong name is best said before a large file is read
-    start = init if init in STARTS else read_model(Path(init), f"--init: choose one of {', '.join(STARTS)}, or a model")
+    start = (
+        init
+        if init in STARTS
+        else fitting.read_model(Path(init), f"--init: choose one of {', '.join(STARTS)}, or a model")
+    )
     if output is None:
-        output = Path(f"{name_of(input)}-k{topics}")
-    check_folder(output, force=force)
+        output = Path(f"{readers.name_of(input)}-k{topics}")
+    writing.check_folder(output, force=force)
     allowed = None if memory is None else parsed_memory(memory)
     python, counts = counts_or_shards(input, reading, allowed)
-    check_answerable(counts, topics, differences=differences, stability=stability)
+    fitting.check_answerable(counts, topics, differences=differences, stability=stability)
     estimator.set_params(init=start)
-    about = {"source": writable_name(input.name), "title": title or name_of(input), "python": python}
+    about = {"source": writable_name(input.name), "title": title or readers.name_of(input), "python": python}
     ask = partial(
-        answers_to,
+        fitting.answers_to,
         counts=counts,
         estimator=estimator,
         differences=differences,
@@ -184,18 +165,18 @@ def fit(
         freedom=freedom,
         runs=runs,
     )
-    with claim(output):
-        earlier = to_resume_in(output, estimator, counts) if resume else None
-        try:
-            with Local(allowed, output / LOADINGS), on_cluster(dask, counts) as cluster:
-                result = fitted(estimator, counts, output / CHECKPOINT_FILE, checkpoint, resume_from=earlier)
-                if cluster is not None and result.status == "converged":
-                    cluster.forget()
-        except ValueError as error:
-            raise ValueError(f"{input}: {error}") from error
+    with writing.claim(output):
+        earlier = fitting.to_resume_in(output, estimator, counts) if resume else None
+        engine = um.engines.Local(allowed, output / LOADINGS)
+        with show.errors_about(input), engine, fitting.on_cluster(dask, counts) as cluster:
+            result = fitting.fitted(
+                estimator, counts, output / writing.CHECKPOINT_FILE, checkpoint, resume_from=earlier
+            )
+            if cluster is not None and result.status == "converged":
+                cluster.forget()
         if result.status == "converged":
             shutil.rmtree(output / LOADINGS, ignore_errors=True)
-        write_and_tell(result, output, force=force, ask=ask, **about)
+        fitting.write_and_tell(result, output, force=force, ask=ask, **about)
 
 
 @app.command(
@@ -219,30 +200,22 @@ def transform(
     left out, missing ones count as 0. Text is treated as the model's was.
     """
     from unmix.analysis.application import proportions_of
-    from unmix.io.match import match_features
-    from unmix.io.read import is_shards, read
-    from unmix.io.write import adding_to, write_proportions
 
     show.speak(quiet=quiet, json=json)
     check_file(output, ".csv", ".npy")
-    known = read_model(model)
-    if is_shards(input):
-        shards = cast("Shards", read(input, **reading))
-        try:
-            with adding_to(output.parent):
-                found = write_proportions_of_shards(shards, known, output)
-        except ValueError as error:
-            raise ValueError(f"{input}: {error}") from error
+    known = fitting.read_model(model)
+    if readers.is_shards(input):
+        shards = cast("Shards", um.read(input, **reading))
+        with show.errors_about(input), writing.adding_to(output.parent):
+            found = fitting.write_proportions_of_shards(shards, known, output)
         _tell_applied(input, output, len(shards), known, *found)
         return
     counts = read_counts(input, like=known, **reading)
-    try:
-        matched = match_features(counts, known)
-    except ValueError as error:
-        raise ValueError(f"{input}: {error}") from error
+    with show.errors_about(input):
+        matched = matching.match_features(counts, known)
     proportions = proportions_of(known, matched.counts)
-    with adding_to(output.parent):
-        write_proportions(proportions, counts.samples, output, known.labels)
+    with writing.adding_to(output.parent):
+        writing.write_proportions(proportions, counts.samples, output, known.labels)
     empty = matched.counts.facts["empty_samples"]
     _tell_applied(input, output, len(counts), known, matched.missing, matched.unknown, empty)
 
@@ -283,12 +256,9 @@ def shard(
     Broken off, by Ctrl-C, a kill or a full disk, the same command goes on
     after the last finished shard.
     """
-    from unmix.io.read import name_of
-    from unmix.io.shard import shard as make_shards
-
     show.speak(quiet=quiet, json=json)
     if output is None:
-        output = Path(f"{name_of(input)}.shards")
+        output = Path(f"{readers.name_of(input)}.shards")
     with show.working(f"reading {input}") as status:
 
         def progress(done: int, of: int | None) -> None:
@@ -296,7 +266,7 @@ def shard(
                 status.update(f"{show.plural(done, 'sample')} of {'?' if of is None else f'{of:,}'} in {output}")
 
         try:
-            shards = make_shards(
+            shards = um.shard(
                 input,
                 output,
                 **reading,
@@ -306,7 +276,7 @@ def shard(
             )
         except KeyboardInterrupt:
             show.note(f"interrupted; the same command goes on with what is finished in {output}")
-            sys.exit(INTERRUPTED)
+            sys.exit(fitting.INTERRUPTED)
     show.say(f"wrote {output}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
     show.answer({"output": str(output)} | show.shards_as_json(shards))
 
@@ -331,27 +301,25 @@ def info(
 
     Of data it also says whether they look like counts.
     """
-    from unmix.counts.shards import Shards
-    from unmix.io.read import is_shards, kind_of
-    from unmix.io.write import MODEL_FILE
-
     show.speak(json=json)
-    if file.suffix == ".safetensors" or (file.is_dir() and (file / MODEL_FILE).is_file()):
-        known = read_model(file)
+    if file.suffix == ".safetensors" or (file.is_dir() and (file / writing.MODEL_FILE).is_file()):
+        known = fitting.read_model(file)
         show.facts(show.describe_fit(known))
         show.topics(known)
         show.answer(show.fit_as_json(known))
         return
-    if verify and not is_shards(file):
+    if verify and not readers.is_shards(file):
         raise ValueError(f"{file}: --verify is for folders of shards; leave it out")
-    if is_shards(file):
-        shards = Shards(file)
+    if readers.is_shards(file):
+        shards = um.Shards(file)
         if verify:
             with show.working(f"reading all of {file}"):
                 shards.verify()
         verified = {"verified": "all of it is as it was written"} if verify else {}
-        show.facts({"file": kind_of(file)} | show.describe_shards(shards) | verified)
-        show.answer({"kind": kind_of(file)} | show.shards_as_json(shards) | ({"verified": True} if verify else {}))
+        show.facts({"file": readers.kind_of(file)} | show.describe_shards(shards) | verified)
+        show.answer(
+            {"kind": readers.kind_of(file)} | show.shards_as_json(shards) | ({"verified": True} if verify else {})
+        )
         return
     matrices, obs = anndata_contents(file)
     try:
@@ -359,13 +327,13 @@ def info(
     except ValueError as error:
         if not matrices:
             raise
-        show.facts({"file": kind_of(file)} | matrices | {"obs": ", ".join(obs) or "no columns"})
+        show.facts({"file": readers.kind_of(file)} | matrices | {"obs": ", ".join(obs) or "no columns"})
         show.note(str(error))
-        show.answer({"kind": kind_of(file), "matrices": matrices, "metadata": obs, "problem": str(error)})
+        show.answer({"kind": readers.kind_of(file), "matrices": matrices, "metadata": obs, "problem": str(error)})
         return
-    show.facts({"file": kind_of(file)} | show.describe_counts(counts) | matrices)
+    show.facts({"file": readers.kind_of(file)} | show.describe_counts(counts) | matrices)
     more = {"matrices": matrices} if matrices else {}
-    show.answer({"kind": kind_of(file)} | show.counts_as_json(counts) | more)
+    show.answer({"kind": readers.kind_of(file)} | show.counts_as_json(counts) | more)
 
 
 @app.command(
@@ -396,28 +364,23 @@ def report(
     json: Json = False,
 ) -> None:
     """Write the page of a fit again, from its folder."""
-    from unmix.cli.fitting import keep_names, names_of
-    from unmix.io.write import MODEL_FILE, adding_to
-    from unmix.report import write_report
-    from unmix.storage.files import replacing
-
     show.speak(quiet=quiet, json=json)
     place = folder if folder.is_dir() else folder.parent
     if output is None:
         output = place / "report.html"
     check_file(output, ".html")
-    with adding_to(place), adding_to(output.parent):
-        known = read_model(folder)
+    with writing.adding_to(place), writing.adding_to(output.parent):
+        known = fitting.read_model(folder)
         if names is not None:
-            known = known.with_names(names_of(names, known))
-            failed = keep_names(known, folder)
-        with replacing(output, like=place / MODEL_FILE) as temporary:
-            write_report(known, temporary, title=title, **answers_in(place))  # type: ignore[arg-type]
+            known = known.with_names(fitting.names_of(names, known))
+            failed = fitting.keep_names(known, folder)
+        with replacing(output, like=place / writing.MODEL_FILE) as temporary:
+            um.write_report(known, temporary, title=title, **fitting.answers_in(place))  # type: ignore[arg-type]
     show.say(f"wrote {output}")
     show.answer({"output": str(output), "bytes": output.stat().st_size})
     if names is not None and failed:
-        tell_failures(failed, folder)
-        sys.exit(INCOMPLETE)
+        fitting.tell_failures(failed, folder)
+        sys.exit(fitting.INCOMPLETE)
 
 
 @app.command(epilog=examples("unmix simulate A -o a.npz", "unmix simulate swimmer -o swimmer.npz"))
@@ -428,14 +391,11 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Write a simulated data set."""
-    from unmix.io import datasets
-    from unmix.io.write import adding_to, write_counts
-
     show.speak(quiet=quiet, json=json)
     check_file(output, ".npz")
-    counts = datasets.swimmer() if name == "swimmer" else datasets.correlated_topics("A" if name == "A" else "B")
-    with adding_to(output.parent):
-        write_counts(counts, output)
+    counts = um.datasets.swimmer() if name == "swimmer" else um.datasets.correlated_topics("A" if name == "A" else "B")
+    with writing.adding_to(output.parent):
+        writing.write_counts(counts, output)
     show.say(f"wrote {output}: {show.described(counts)}")
     show.answer({"output": str(output)} | show.counts_as_json(counts))
 

@@ -13,11 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import unmix as um
 from unmix.cli import show
+from unmix.cli.show import matching, writing
 from unmix.registry import WORDS, estimator_class
-from unmix.report.payload import read_names
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from unmix.analysis.results import Result
     from unmix.counts.counts import Counts
     from unmix.counts.shards import Shards
@@ -86,28 +89,23 @@ def check_cluster(word: str) -> None:
 @contextmanager
 def on_cluster(address: str | None, counts: Counts | Shards) -> Iterator[Dask | None]:
     """The Dask cluster at an address, for a fit of these shards. What it keeps lies beside them, where all workers see it."""
-    from unmix.engines import connect
-
     if address is None:
         yield None
         return
     folder = getattr(counts, "folder", None)
     if folder is None:
         raise ValueError(f"--dask {address} fits shards, and these counts are in memory; make shards with unmix shard")
-    with connect(address, folder.absolute().with_name(f"{folder.absolute().name}.run")) as engine:
+    with um.engines.connect(address, folder.absolute().with_name(f"{folder.absolute().name}.run")) as engine:
         yield engine
 
 
 def read_model(path: Path, otherwise: str = "give a fit's folder or its model.safetensors") -> Fit:
     """The model in a file, or in a fit's folder."""
-    from unmix.fit import load
-    from unmix.io.write import MODEL_FILE
-
-    file = path / MODEL_FILE if path.is_dir() else path
+    file = path / writing.MODEL_FILE if path.is_dir() else path
     if not file.is_file():
-        problem = f"a folder without {MODEL_FILE}" if path.is_dir() else "no such file"
+        problem = f"a folder without {writing.MODEL_FILE}" if path.is_dir() else "no such file"
         raise ValueError(f"{path}: {problem}; {otherwise}")
-    return load(file)
+    return um.load(file)
 
 
 def fitted(
@@ -118,34 +116,28 @@ def fitted(
     resume_from: Fit | None = None,
 ) -> Fit:
     """The fit, from the start or from an earlier one, with a checkpoint every so many seconds."""
-    from sklearn.exceptions import ConvergenceWarning
-
-    from unmix.counts.shards import Shards
     from unmix.estimators.base import NO_COUNTS
-    from unmix.solvers import Checkpoint, MeasureKKT
+    from unmix.fit import quietly
 
     # of shards a residual costs a pass: that of the end will do
-    measuring = [] if isinstance(counts, Shards) else [MeasureKKT()]
+    measuring = [] if isinstance(counts, um.Shards) else [um.solvers.MeasureKKT()]
     # in the end there is the model itself; one of several starts cannot be gone on with
-    on_the_way = [] if estimator.n_init > 1 else [Checkpoint(checkpoint, checkpoint_seconds).__call__]
+    on_the_way = [] if estimator.n_init > 1 else [um.solvers.Checkpoint(checkpoint, checkpoint_seconds).__call__]
     estimator.set_params(callbacks=[*measuring, *on_the_way], verbose=show.lively())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # told later, in the words of the command line
-        warnings.filterwarnings("ignore", f".*{NO_COUNTS}")  # among the advice
+    with quietly():  # among the advice, as is what the next line is of
+        warnings.filterwarnings("ignore", f".*{NO_COUNTS}")
         return (estimator.fit(counts) if resume_from is None else estimator.resume(counts, resume_from)).result_
 
 
 def write_proportions_of_shards(shards: Shards, known: Fit, output: Path) -> tuple[int, int, int]:
     """Shard by shard, features matched by name; how many of them were missing and unknown, and how many samples are empty."""
     from unmix.analysis.application import proportions_of
-    from unmix.io.match import match_features
-    from unmix.io.write import proportions_file
 
     missing = unknown = empty = 0
-    with proportions_file(output, len(shards), known.labels) as write:
+    with writing.proportions_file(output, len(shards), known.labels) as write:
         for i in range(shards.n_shards):
             counts = shards.shard(i)
-            matched = match_features(counts, known)
+            matched = matching.match_features(counts, known)
             missing, unknown = matched.missing, matched.unknown  # the same for every shard
             empty += int((matched.counts.sample_totals == 0).sum())
             write(proportions_of(known, matched.counts), counts.samples)
@@ -155,14 +147,11 @@ def write_proportions_of_shards(shards: Shards, known: Fit, output: Path) -> tup
 def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts | Shards) -> Fit | None:
     """The latest fit in the folder that this command can go on with, which is said. None if there is no fit at all; if none of
     them is of this model and these data, the error says what differs."""
-    from unmix.fit import load
-    from unmix.io.write import CHECKPOINT_FILE, MODEL_FILE
-
-    files = [file for name in (CHECKPOINT_FILE, MODEL_FILE) if (file := folder / name).is_file()]
+    files = [file for name in (writing.CHECKPOINT_FILE, writing.MODEL_FILE) if (file := folder / name).is_file()]
     problems = []
     for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
         try:
-            fit = load(file)
+            fit = um.load(file)
             estimator.check_resumable(counts, fit)
         except ValueError as problem:
             problems.append(f"{file}: {problem}")
@@ -186,8 +175,6 @@ def write_and_tell(
     """Write the model and its tables, show the topics, then add the analyses to `ask` for, pictures and the report.
     after the model is said, and leaves with 1. A fit ended by Ctrl-C is written too, and leaves with 130."""
     from unmix.analysis.advice import outcome
-    from unmix.io.write import write_each
-    from unmix.report import write_report
 
     result = replace(result, data=result.data | about | {"command": show.command_line()})
     failed = _keep(result, output, force)
@@ -199,12 +186,12 @@ def write_and_tell(
     for text in (text for answer in answers.values() for text in answer.advice()):
         show.note(text)
     with show.working(f"writing {output}"):
-        failed |= write_each(
+        failed |= writing.write_each(
             output,
             files_of(answers)
             | {
                 "structure.png": lambda path: draw_structure(result, path),
-                "report.html": lambda path: write_report(result, path, **answers),  # type: ignore[arg-type]
+                "report.html": lambda path: um.write_report(result, path, **answers),  # type: ignore[arg-type]
             },
         )
     tell_failures(failed, output)
@@ -234,16 +221,14 @@ def tell_failures(failed: Failures, folder: Path) -> None:
 
 def _keep(result: Fit, output: Path, force: bool) -> Failures:
     """Model and tables in the folder; if not even the model can be put there, it is kept as a checkpoint."""
-    from unmix.io.write import CHECKPOINT_FILE, write_fit
-
     try:
         with show.working(f"writing {output}"):
-            return write_fit(result, output, force=force)
+            return writing.write_fit(result, output, force=force)
     except KeyboardInterrupt:
-        show.note(f"interrupted; {_rescued(result, output / CHECKPOINT_FILE)}")
+        show.note(f"interrupted; {_rescued(result, output / writing.CHECKPOINT_FILE)}")
         sys.exit(INTERRUPTED)
     except Exception as error:
-        rescue = _rescued(result, output / CHECKPOINT_FILE)
+        rescue = _rescued(result, output / writing.CHECKPOINT_FILE)
         place, problem = getattr(error, "filename", None) or output, getattr(error, "strerror", None) or error
         raise ValueError(f"{place}: {problem}; {rescue}") from error
 
@@ -260,13 +245,15 @@ def _rescued(result: Fit, checkpoint: Path) -> str:
 
 def draw_structure(fit: Fit, path: Path) -> None:
     """The picture that the page shows first."""
-    from unmix.plot.samples import structure
     from unmix.report.metadata import first_view
 
-    figure = structure(fit, **first_view(fit.metadata)).figure.canvas.figure
+    picture(um.plot.structure(fit, **first_view(fit.metadata)), path)
+
+
+def picture(drawn: Axes, path: Path) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # a font without the letter: the tables have it
-        figure.savefig(path, dpi=150)
+        drawn.figure.canvas.figure.savefig(path, dpi=150)
 
 
 # Names of topics from the command line, and into all of a fit's folder.
@@ -274,6 +261,8 @@ def draw_structure(fit: Fit, path: Path) -> None:
 
 def names_of(text: str, known: Fit) -> list[str]:
     """ "clock,sun,smoke" for all topics, "2=sun,3=smoke" for some, or a .json or .csv file of such names."""
+    from unmix.report.payload import read_names
+
     given: Any
     if text.lower().endswith((".json", ".csv")):
         given = read_names(Path(text))
@@ -295,13 +284,11 @@ def names_of(text: str, known: Fit) -> list[str]:
 def keep_names(known: Fit, path: Path) -> Failures:
     """A fit whose topics have new names, in place of the old one: its file, or all tables and pictures of its folder. Analyses
     stay: they are of the same topics. What could not be written is returned."""
-    from unmix.io.write import write_each, write_fit
-
     if not path.is_dir():
         known.save(path, resumable=True)
         return {}
-    failed = write_fit(known, path, answers=True)
-    return failed | write_each(path, {"structure.png": partial(draw_structure, known)})
+    failed = writing.write_fit(known, path, answers=True)
+    return failed | writing.write_each(path, {"structure.png": partial(draw_structure, known)})
 
 
 # What a fit's folder may hold besides the fit: answers to further questions, each with its file and a section of the page.
@@ -311,10 +298,8 @@ RUNS = 20  # of --stability, unless told
 
 def check_answerable(counts: Counts | Shards, topics: int, *, differences: bool, stability: bool) -> None:
     """What cannot be answered is best said before the fit."""
-    from unmix.counts.shards import Shards
-
     for asked, option in ((differences, "--differences"), (stability, "--stability")):
-        if asked and isinstance(counts, Shards):
+        if asked and isinstance(counts, um.Shards):
             raise ValueError(f"{option} is for counts in memory, and these are shards; leave it out")
     if differences and topics < 2:
         raise ValueError("--differences compares topics, and there is one only; leave it out, or fit at least 2")
@@ -331,18 +316,16 @@ def answers_to(
     runs: int = RUNS,
 ) -> tuple[dict[str, Result], Failures]:
     """Analyses of a fit that is written, by the names of sections; and those that failed or that Ctrl-C prevented, noted."""
-    from unmix import analysis
-
     asked: dict[str, tuple[str, Callable[[], Result]]] = {}
     if differences:
         asked["differences"] = (
             "comparing topics",
-            lambda: analysis.differences(result, counts, n_jobs=estimator.n_jobs),
+            lambda: um.differences(result, counts, n_jobs=estimator.n_jobs),
         )
     if stability:
         asked["stability"] = ("fitting halves of the counts", lambda: _stability(result, counts, estimator, runs))
     if freedom:
-        asked["freedom"] = ("looking for other factors with the same rates", lambda: analysis.freedom(result))
+        asked["freedom"] = ("looking for other factors with the same rates", lambda: um.freedom(result))
     found: dict[str, Result] = {}
     failed: Failures = {}
     for name, (doing, answer) in asked.items():
@@ -362,60 +345,45 @@ def answers_to(
 def _stability(result: Fit, counts: Any, estimator: CountsEstimator, runs: int) -> Result:
     """Runs start from scratch, wherever the fit itself began, and say nothing on their way."""
     from sklearn.base import clone
-    from sklearn.exceptions import ConvergenceWarning
 
-    from unmix.analysis import stability
+    from unmix.fit import quietly
 
     init = getattr(estimator, "init", "auto")
     plain = clone(estimator).set_params(
         callbacks=(), verbose=False, **({} if isinstance(init, str) else {"init": "auto"})
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # its advice says so
-        return stability(counts, result.n_topics, runs, estimator=plain, reference=result)
+    with quietly():  # its advice says so
+        return um.stability(counts, result.n_topics, runs, estimator=plain, reference=result)
 
 
 def answers_in(folder: Path) -> dict[str, Result]:
     """Those that were kept in a fit's folder."""
-    from unmix.analysis import Differences, Freedom, Stability
-    from unmix.io.write import ANSWER_FILES
-
-    kinds: dict[str, type[Result]] = {"differences": Differences, "stability": Stability, "freedom": Freedom}
-    files = {name: folder / file for name, file in ANSWER_FILES.items()}
+    kinds: dict[str, type[Result]] = {"differences": um.Differences, "stability": um.Stability, "freedom": um.Freedom}
+    files = {name: folder / file for name, file in writing.ANSWER_FILES.items()}
     return {name: kinds[name].load(file) for name, file in files.items() if file.is_file()}
 
 
 def files_of(answers: Mapping[str, Any]) -> dict[str, Callable[[Path], None]]:
     """Names of files, and what writes them to a path."""
-    from unmix import plot
     from unmix.cli.analyses import files_of as of_differences
-    from unmix.cli.analyses import picture
-    from unmix.io.write import ANSWER_FILES
 
-    files: dict[str, Callable[[Path], None]] = {ANSWER_FILES[name]: found.save for name, found in answers.items()}
+    files: dict[str, Callable[[Path], None]] = {
+        writing.ANSWER_FILES[name]: found.save for name, found in answers.items()
+    }
     if "differences" in answers:
         files |= of_differences(answers["differences"])
     if "stability" in answers:
-        files["stability.csv"] = partial(_write_table, answers["stability"].table)
-        files["stability.png"] = picture(lambda: plot.stability(answers["stability"])[0])  # type: ignore[index]
+        files["stability.csv"] = partial(writing.write_csv, answers["stability"].table)
+        files["stability.png"] = lambda path: picture(um.plot.stability(answers["stability"])[0], path)  # type: ignore[index]
     if "freedom" in answers:
-        files["freedom.csv"] = partial(_write_table, answers["freedom"].by_sample)
+        files["freedom.csv"] = partial(writing.write_csv, answers["freedom"].by_sample)
     return files
 
 
 def write_page_again(folder: Path, known: Fit) -> None:
     """The page in the folder of this very model, with all answers that lie there."""
-    from unmix.io.write import MODEL_FILE
-    from unmix.report import write_report
-
-    if not (folder / "report.html").is_file() or not (folder / MODEL_FILE).is_file():
+    if not (folder / "report.html").is_file() or not (folder / writing.MODEL_FILE).is_file():
         return
     there = read_model(folder)
     if there.L.shape == known.L.shape and bool((there.L == known.L).all()):
-        write_report(known, folder / "report.html", **answers_in(folder))  # type: ignore[arg-type]
-
-
-def _write_table(table: Any, path: Path) -> None:
-    from unmix.io.write import write_csv
-
-    write_csv(table, path)
+        um.write_report(known, folder / "report.html", **answers_in(folder))  # type: ignore[arg-type]

@@ -8,7 +8,10 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
+import unmix as um
+from unmix.base.memory import IN_MEMORY, gigabytes
 from unmix.cli import options, show
+from unmix.cli.show import readers
 
 if TYPE_CHECKING:
     from unmix.counts.counts import Counts
@@ -79,12 +82,9 @@ def anndata_contents(path: Path) -> tuple[dict[str, str], list[str]]:
 
 
 def read_counts(path: Path, *, aloud: bool = True, **reading: Any) -> Counts:
-    from unmix.counts.shards import Shards
-    from unmix.io.read import read
-
     with show.working(f"reading {path}"):
-        counts = read(path, **reading)
-    if isinstance(counts, Shards):
+        counts = um.read(path, **reading)
+    if isinstance(counts, um.Shards):
         raise ValueError(
             f"{path}: a folder of shards, which this command does not take; give a file of counts, such as of some of the samples"
         )
@@ -97,18 +97,15 @@ def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None)
     """What to fit, and the call in Python that reads it: a folder of shards as it is, and a file whose fit would need more memory
     than `allowed` (16 GB by default) as shards of it, made in the current folder. Free memory has no say: fits of counts and of
     shards are two algorithms."""
-    from unmix.base.memory import IN_MEMORY, gigabytes
-    from unmix.io.read import is_shards, memory_for, name_of, read
-    from unmix.io.shard import shard as make_shards
 
-    if is_shards(path):
-        shards = cast("Shards", read(path, **reading))
+    if readers.is_shards(path):
+        shards = cast("Shards", um.read(path, **reading))
         show.say(f"opened {path}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
         return in_python("um.read", [path], reading), shards
     options = {name: value for name, value in reading.items() if name != "snippets"}
     most = IN_MEMORY if allowed is None else allowed
     known = {name: value for name, value in options.items() if name != "metadata"}
-    needed, folder = memory_for(path, **known), Path(f"{name_of(path)}.shards")
+    needed, folder = readers.memory_for(path, **known), Path(f"{readers.name_of(path)}.shards")
     if needed is None or needed <= most:
         return in_python("um.read", [path], reading), read_counts(path, **reading)
     show.say(
@@ -117,16 +114,14 @@ def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None)
     if reading["snippets"]:
         show.note("shards keep no beginnings of texts: --snippets is left aside")
     with show.working(f"making {folder}"):
-        shards = make_shards(path, folder, **options)
+        shards = um.shard(path, folder, **options)
     show.say(f"wrote {folder}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
     return in_python("um.shard", [path, folder], options), shards
 
 
 def in_python(function: str, paths: list[Path], reading: dict[str, Any]) -> str:
     """The call that gives the same counts; options at their defaults are left out."""
-    from unmix.io.read import read
-
-    usual = inspect.signature(read).parameters
+    usual = inspect.signature(um.read).parameters
     words = {name: str(value) if isinstance(value, Path) else value for name, value in reading.items()}
     given = [f"{name}={value!r}" for name, value in words.items() if value != usual[name].default]
     return f"{function}({', '.join([*(repr(str(path)) for path in paths), *given])})"

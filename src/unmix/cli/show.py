@@ -7,17 +7,20 @@ import json as json_module
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from importlib import import_module
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+import unmix as um
 from unmix.base.memory import gigabytes
-from unmix.base.words import in_terminal_words, percent, plural, size
+from unmix.base.words import percent, plural, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +31,19 @@ if TYPE_CHECKING:
     from unmix.fit import Fit
 
 WORDS_SHOWN = 8
+
+
+class Module:
+    """A heavy module, imported when something of it is first asked for, as are the names of `unmix` itself."""
+
+    def __init__(self, name: str) -> None:
+        self.__name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.__name), name)
+
+
+readers, writing, matching = Module("unmix.io.read"), Module("unmix.io.write"), Module("unmix.io.match")
 
 
 class Invocation:
@@ -58,8 +74,6 @@ def lively() -> bool:
 def answer(content: Mapping[str, Any]) -> None:
     """One JSON object, if that was asked for."""
     if Invocation.json:
-        if "notes" in content:
-            content = {**content, "notes": [in_terminal_words(text) for text in content["notes"]]}
         plain = not (sys.stdout.encoding or "").lower().startswith("utf")
         text = json_module.dumps(_finite(content), ensure_ascii=plain, indent=2, default=str)
         try:
@@ -120,14 +134,22 @@ def say(text: str) -> None:
 
 def note(text: str) -> None:
     """A warning, in one line."""
-    words = printable(in_terminal_words(text))
-    console(stderr=True).print(Text("note: ", style="yellow") + Text(words), soft_wrap=True)
+    console(stderr=True).print(Text("note: ", style="yellow") + Text(printable(text)), soft_wrap=True)
 
 
 def complain(text: str) -> None:
     """What was wrong, in one line."""
     with suppress(OSError):
-        print(f"error: {printable(in_terminal_words(text))}", file=sys.stderr)
+        print(f"error: {printable(text)}", file=sys.stderr)
+
+
+@contextmanager
+def errors_about(path: Path) -> Iterator[None]:
+    """What was wrong with its contents names the file."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def printable(text: str) -> str:
@@ -136,9 +158,7 @@ def printable(text: str) -> str:
 
 
 def described(counts: Counts | Shards) -> str:
-    from unmix.counts.counts import amount
-
-    return f"{size(*counts.shape, text=bool(counts.text))}, {amount(counts.total)} counts"
+    return f"{size(*counts.shape, text=bool(counts.text))}, {Module('unmix.counts.counts').amount(counts.total)} counts"
 
 
 def working(text: str) -> AbstractContextManager[Any]:
@@ -150,12 +170,9 @@ def topics(fit: Fit) -> None:
     """One line per topic, the heaviest first: swatch, number, share and top features."""
     if silent():
         return
-    from unmix.analysis import topic_order
-    from unmix.plot import topic_colours
-
-    terminal, colours, words = console(), topic_colours(fit), _top_words(fit)
+    terminal, colours, words = console(), um.plot.topic_colours(fit), _top_words(fit)
     lines = [Text(), Text(" topic   share  top features", style="bold")]
-    for k in topic_order(fit):
+    for k in um.analysis.topic_order(fit):
         name = f"{fit.names[k]}: " if fit.names is not None and fit.names[k] else ""
         told = f"{k + 1:<4}{percent(fit.shares[k]):>7}  {printable(name + ', '.join(words[k]))}"
         line = Text(" ■ ", style=colours[k]) + Text(told, style="default")
@@ -176,8 +193,6 @@ def last_row(fit: Fit) -> Mapping[str, Any]:
 
 
 def describe_counts(counts: Counts) -> dict[str, str]:
-    from unmix.counts.counts import amount
-
     n, m = counts.shape
     known = counts.facts
     fractions = known["fractional"]
@@ -185,7 +200,7 @@ def describe_counts(counts: Counts) -> dict[str, str]:
         "samples": f"{n:,}" + examples(counts.samples),
         "features": f"{m:,}" + examples(counts.features),
         "nonzeros": f"{counts.nnz:,} ({counts.nnz / (n * m):.3%} of all entries)",
-        "total": amount(counts.total),
+        "total": Module("unmix.counts.counts").amount(counts.total),
         "looks like counts": "yes" if not fractions else f"no: {fractions:.1%} of the nonzeros are not whole numbers",
         "without counts": f"{plural(known['empty_samples'], 'sample')}, {plural(known['empty_features'], 'feature')}",
     }
@@ -198,8 +213,6 @@ def describe_shards(shards: Shards) -> dict[str, str]:
     """Without reading more than the first of them."""
     import numpy as np
 
-    from unmix.counts.counts import amount
-
     n, m = shards.shape
     known, few = shards.facts, shards.take(np.arange(min(n, 4)))
     fractions = known["fractional"]
@@ -210,7 +223,7 @@ def describe_shards(shards: Shards) -> dict[str, str]:
         "samples": f"{n:,}" + examples(few.samples),
         "features": f"{m:,}" + examples(shards.features),
         "nonzeros": f"{shards.nnz:,} ({shards.nnz / (n * m):.3%} of all entries)",
-        "total": amount(shards.total),
+        "total": Module("unmix.counts.counts").amount(shards.total),
         "looks like counts": "yes" if not fractions else f"no: {fractions:.1%} of the nonzeros are not whole numbers",
         "without counts": f"{plural(known['empty_samples'], 'sample')}, {plural(known['empty_features'], 'feature')}",
         "shards": f"{shards.n_shards:,} of up to {plural(shards.rows_per_shard, 'sample')}, {gigabytes(size)}, "
@@ -303,6 +316,12 @@ def _brief(value: Any) -> str:
     if isinstance(value, float) and isfinite(value):
         return f"{value:.3f}"
     return "–" if str(value) in ("None", "nan", "<NA>") else str(value)
+
+
+def rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """For `answer`: null where nothing is known."""
+    plain = table.astype(object).where(table.notna(), None)
+    return [{str(name): value for name, value in row.items()} for row in plain.to_dict("records")]
 
 
 def examples(names: Names | None) -> str:

@@ -29,6 +29,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
+from unmix.base.checks import parameter
 from unmix.base.memory import BYTES_PER_NONZERO, IN_MEMORY, gigabytes, npy_rows, require
 from unmix.base.threads import use_threads
 from unmix.base.types import WIDEST, Factor, Floats, Record, Seed, as_plain, order_by_name
@@ -667,7 +668,8 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             raise ValueError("the matrix holds no counts at all (every entry is zero); there is nothing to fit")
         if reset and min(counts.shape) < self.n_components:
             warnings.warn(
-                f"n_components={self.n_components} is more than the {counts.shape[0]} samples or {counts.shape[1]} features; "
+                f"{parameter('n_components', self.n_components)} is more than the {counts.shape[0]} samples "
+                f"or {counts.shape[1]} features; "
                 "some topics will be empty or alike",
                 UserWarning,
                 stacklevel=4,
@@ -745,7 +747,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             was, is_now = (params.get(name, defaults.get(name)) for params in (fit.params, here))
             if was != is_now:
                 raise ValueError(
-                    f"the fit to go on with had {name}={was}, this one has {name}={is_now}; "
+                    f"the fit to go on with had {parameter(name, was)}, this one has {parameter(name, is_now)}; "
                     "give the same parameters, or start anew"
                 )
         if X.facts["checksum"] != fit.data.get("checksum"):
@@ -754,8 +756,8 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         order_by_name("feature", (fit.features, len(fit.F)), (X.features, X.shape[1]))
         if fit.status == "interrupted" and "starts" in fit.data:
             raise ValueError(
-                f"the fit to go on with is the best of {len(fit.starts)} of n_init={self.n_init} starts, and the others are not "
-                "kept; start anew, or go on with it alone: n_init=1 and init=fit"
+                f"the fit to go on with is the best of {len(fit.starts)} of {parameter('n_init', self.n_init)} starts, "
+                f"and the others are not kept; start anew, or go on with it alone: {parameter('n_init', 1)} and init=fit"
             )
         if fit.status != "converged" and "session" not in (fit.state or {}):
             raise ValueError(

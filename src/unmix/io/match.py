@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from unmix.base.types import in_place
 from unmix.counts.counts import Counts
 from unmix.fit import Fit
 
@@ -25,23 +26,19 @@ class Matched:
 
 def match_features(counts: Counts, fit: Fit) -> Matched:
     """Missing features count 0 everywhere; unknown ones are left out."""
-    if counts.features is None or fit.features is None or np.array_equal(counts.features, fit.features):
-        if counts.shape[1] != len(fit.F):
-            raise ValueError(
-                f"{counts.shape[1]:,} features for a model of {len(fit.F):,}; "
-                "without names on both sides they must be the same, in the same order"
-            )
+    if in_place("feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1]), where="the matrix"):
         return Matched(counts, 0, 0)
-    place = {name: j for j, name in enumerate(fit.features)}
-    if len(place) < len(fit.features):
+    assert counts.features is not None
+    place = {name: j for j, name in enumerate(fit.feature_names)}
+    if len(place) < len(fit.F):
         raise ValueError("features of the model share a name; give counts with the same features in the same order")
     to = np.array([place.get(name, -1) for name in counts.features])
     known = np.flatnonzero(to >= 0)
     if not known.size:
         raise ValueError(
-            f"no feature has a name that the model knows (such as {fit.features[0]!s}); compare the spelling"
+            f"no feature has a name that the model knows (such as {fit.feature_names[0]!s}); compare the spelling"
         )
-    moved = counts.with_features(to, fit.features)
+    moved = counts.with_features(to, fit.feature_names)
     return Matched(moved, len(fit.F) - len(set(to[known])), counts.shape[1] - known.size)
 
 

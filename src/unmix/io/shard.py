@@ -15,6 +15,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
+from unmix.base.checks import parameter
 from unmix.base.types import Record
 from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.shards import Shards, start_sample
@@ -321,7 +322,7 @@ def _of_dask(matrix: Any) -> ByRows:
 def _of_anndata(adata: Any, options: ReadOptions) -> RawCounts:
     """In memory, backed by a file, or lazy."""
     if options.raw and options.layer is not None:
-        raise ValueError("give layer= or raw=True, not both")
+        raise ValueError(f"give {parameter('layer')} or {parameter('raw', True)}, not both")
     if options.raw and adata.raw is None:
         raise ValueError(
             "there is no raw in it; it has X" + "".join(f", layer {name!r}" for name in layer_names(adata))

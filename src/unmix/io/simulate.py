@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from unmix.base.checks import choice, whole
 from unmix.counts.counts import Counts
 
 
@@ -58,8 +59,7 @@ def correlated_topics(name: Literal["A", "B"] = "A", seed: int = 0) -> Simulated
     >>> X.shape, X.truth.F.shape
     ((100, 381), (381, 6))
     """
-    if name not in ("A", "B"):
-        raise ValueError(f'there is no data set {name!r}; choose "A" or "B"')
+    choice("name", name, ("A", "B"))
     n, m, K = 100, 400, 6
     rng = np.random.default_rng(seed)
     level = np.abs(rng.normal(0, 3, m)) - 5
@@ -108,8 +108,7 @@ def swimmer(counts_per_pixel: int = 50) -> SimulatedCounts:
     >>> um.datasets.swimmer().shape
     (256, 1024)
     """
-    if counts_per_pixel < 1:
-        raise ValueError(f"counts_per_pixel={counts_per_pixel}; give a whole number >= 1")
+    whole("counts_per_pixel", counts_per_pixel, 1)
     limbs = [(10, 15, -1, -1), (10, 17, 1, -1), (21, 15, -1, 1), (21, 17, 1, 1)]  # row, column, outwards, up or down
     parts = np.zeros((17, 32, 32))
     for limb, (row, column, out, way) in enumerate(limbs):

@@ -26,6 +26,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unmix.base.memory import errors_about, npy_rows
+from unmix.base.types import numbered
 from unmix.counts.counts import Counts
 from unmix.fit import Fit
 from unmix.storage.files import is_temporary, replacing
@@ -168,18 +169,16 @@ def stays(name: str) -> bool:
     return not ours and not is_temporary(name)
 
 
-def check_folder(
-    folder: str | os.PathLike[str], *, force: bool = False, files: Sequence[str] = (MODEL_FILE, CHECKPOINT_FILE)
-) -> Path:
+def check_folder(folder: str | os.PathLike[str], *, force: bool = False, files: Sequence[str] = ()) -> Path:
     """The absolute path of a folder to which results may be written, one that is new, empty, or known by one of these files as
-    holding earlier ones; otherwise an error that says why not."""
+    holding earlier ones; otherwise an error that says why not. Without files, the folder of a fit, which is replaced."""
     target = Path(folder).resolve()
     if target.is_dir():
-        if Path.cwd().is_relative_to(target) or target.is_mount():
+        if not files and (Path.cwd().is_relative_to(target) or target.is_mount()):
             raise FileExistsError(f"{folder}: cannot be replaced while it is in use; give a new folder inside it")
-        earlier = any((target / name).is_file() for name in files)
+        earlier = any((target / name).is_file() for name in files or (MODEL_FILE, CHECKPOINT_FILE))
         if not force and any(target.iterdir()) and not earlier:
-            whose = "a fit's" if MODEL_FILE in files else "such results"
+            whose = "such results" if files else "a fit's"
             raise FileExistsError(
                 f"{folder}: holds files that are not {whose}; give another folder, or add to this one with --force"
             )
@@ -250,8 +249,8 @@ def _tables(fit: Fit) -> dict[str, Write]:
 
 
 def _by_topic(values: NDArray, labels: Sequence[str], names: NDArray | None, what: str, first: int = 0) -> pd.DataFrame:
-    rows = names if names is not None else [f"{what} {first + i}" for i in range(len(values))]
-    return pd.DataFrame(values, index=pd.Index(rows, name=what), columns=list(labels))
+    rows = pd.Index(numbered(names, what, len(values), first + 1), name=what)
+    return pd.DataFrame(values, index=rows, columns=list(labels))
 
 
 def write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:

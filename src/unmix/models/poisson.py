@@ -58,6 +58,12 @@ def poisson_to_topics(L: ArrayLike, F: ArrayLike) -> tuple[Floats, Floats, Float
     return proportions, topics, sizes, scales
 
 
+def column_shares(weights: Floats, otherwise: float | Floats) -> Floats:
+    """Columns divided by their sums; `otherwise` in those without weight."""
+    totals = weights.sum(axis=0)
+    return np.where(totals > 0, weights / np.where(totals > 0, totals, 1), otherwise)
+
+
 def topics_to_poisson(
     Lstar: ArrayLike, Fstar: ArrayLike, sizes: ArrayLike, scales: ArrayLike | None = None
 ) -> tuple[Floats, Floats]:

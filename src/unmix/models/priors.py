@@ -9,13 +9,12 @@ With a flat prior on L this is the topic model with f*_k ~ Dirichlet(α_·k) (Ca
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, xlogy
 
+from unmix.base.checks import positive as positive_number  # noqa: F401 - of models and estimators
 from unmix.base.types import Factor, Floats
 
 
@@ -171,13 +170,6 @@ def positive(name: str, value: ArrayLike, length: int, what: str) -> Floats:
     if not np.isfinite(array).all() or (array <= 0).any():
         raise ValueError(f"{name}={_few(array)}; it must be positive and finite")
     return np.broadcast_to(array, (length,)).copy()
-
-
-def positive_number(name: str, value: Any) -> float:
-    """A hyper-parameter that is a single number."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
-        raise ValueError(f"{name}={value!r}; give a positive number")
-    return float(value)
 
 
 def _few(values: Floats) -> str:

@@ -4,8 +4,10 @@ Pictures of one panel return their Axes; those of several return an array of Axe
 Topics are numbered from 1, as in every table. matplotlib itself is imported when something is drawn, so that the colours
 and the order of topics cost nothing.
 """
+# ruff: noqa: F401 - it exports what it imports
 
 from unmix.analysis import topic_order
+from unmix.base.types import public_names
 from unmix.plot.choice import choice, held_out
 from unmix.plot.convergence import convergence
 from unmix.plot.differences import differences, volcano
@@ -16,24 +18,4 @@ from unmix.plot.stability import alignment, quality, stability
 from unmix.plot.style import palette, topic_colours
 from unmix.plot.topics import similarity, top_features, topic_features
 
-__all__ = [
-    "alignment",
-    "choice",
-    "convergence",
-    "differences",
-    "embedding",
-    "freedom",
-    "held_out",
-    "loadings_scatter",
-    "palette",
-    "quality",
-    "signature",
-    "similarity",
-    "stability",
-    "structure",
-    "top_features",
-    "topic_colours",
-    "topic_features",
-    "topic_order",
-    "volcano",
-]
+__all__ = public_names(globals())

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from unmix.base.checks import choice
 from unmix.fit import Fit
 from unmix.plot.style import QUIET, literal, new_axes, new_grid, palette, tidy
 
@@ -65,8 +66,8 @@ def convergence(
         named = {f"{i + 1}: {fit.params.get('solver', 'fit')}": fit for i, fit in enumerate(several)}
     if not named:
         raise ValueError("there are no fits to compare; give at least one")
-    if what not in (None, "gap", "kkt"):
-        raise ValueError(f"what: {what!r} is unknown; choose 'gap', 'kkt' or neither for both")
+    if what is not None:
+        choice("what", what, ("gap", "kkt"), "choose gap, kkt, or None for both")
     if what is not None or ax is not None:
         ax = new_axes(7, 4) if ax is None else ax
         _draw(ax, named, what or "gap")

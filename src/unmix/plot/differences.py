@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from unmix.analysis import Differences
-from unmix.analysis.features import short, topic_place
+from unmix.analysis.features import short, topic_place, topic_places
+from unmix.base.checks import choice, whole
 from unmix.base.types import Floats, Integers
 from unmix.plot.style import MANY_POINTS, QUIET, figure_of, literal, new_axes, place_labels, tidy
 
@@ -59,13 +60,8 @@ def differences(
     >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
     >>> ax = um.plot.differences(um.differences(fit, X))
     """
-    if n < 1:
-        raise ValueError(f"n: {n} features cannot be drawn; give at least 1")
-    numbers = topics if isinstance(topics, Iterable) else None if topics is None else [topics]
-    heaviest = np.argsort(-differences.shares, kind="stable")
-    columns = (
-        [int(k) for k in heaviest] if numbers is None else [topic_place(differences, number) for number in numbers]
-    )
+    whole("n", n, 1)
+    columns = topic_places(differences, topics)
     rows: dict[int, None] = {}
     for k in columns:
         up = np.flatnonzero((differences.lfsr[:, k] < SURE) & (differences.lfc[:, k] > 0))
@@ -91,9 +87,8 @@ def differences(
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_xlabel("topics")
-    against = differences.against if isinstance(differences.against, str) else f"topic {differences.against}"
     bar = figure_of(ax).colorbar(image, ax=ax, shrink=0.8)
-    bar.set_label(f"log₂ fold change against {against}")
+    bar.set_label(f"log₂ fold change against {differences.other}")
     bar.outline.set_visible(False)
     return ax
 
@@ -156,8 +151,7 @@ def volcano(
     >>> ax = um.plot.volcano(um.differences(fit, X), topic=1)
     """
     k = topic_place(differences, topic)
-    if y not in ("z", "frequency"):
-        raise ValueError(f"y: {y!r} is unknown; choose 'z' or 'frequency'")
+    choice("y", y, ("z", "frequency"))
     changes, lfsr = differences.lfc[:, k], differences.lfsr[:, k]
     up = np.abs(differences.z[:, k]) if y == "z" else differences.frequency
     shown = np.flatnonzero(np.isfinite(changes) & np.isfinite(up))
@@ -174,8 +168,7 @@ def volcano(
         ax.set_ylabel("frequency in all samples")
     ax.margins(x=0.08)
     tidy(ax)
-    against = differences.against if isinstance(differences.against, str) else f"topic {differences.against}"
-    ax.set_xlabel(f"log₂ fold change, shrunk, against {against}")
+    ax.set_xlabel(f"log₂ fold change, shrunk, against {differences.other}")
     used = "topics found in the same counts" if differences.used_twice else "topics found in other counts"
     ax.set_title(f"topic {topic}: what sets it apart ({used})", loc="left", fontsize=11)
     legend = ax.legend(title="lfsr", loc="best", frameon=False, fontsize=8, markerscale=1.6)

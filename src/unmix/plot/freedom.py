@@ -7,15 +7,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unmix.analysis import Freedom, fair_sample, similarity_order, topic_names
+from unmix.analysis import Freedom, fair_sample, topic_names
 from unmix.analysis.features import topic_places
-from unmix.analysis.samples import Scale, scale, values_of
+from unmix.analysis.samples import Scale
 from unmix.fit import Fit
-from unmix.plot.samples import label_scale
+from unmix.plot.samples import MOST_NAMES, MOST_SAMPLES, axis_title, label_scale, ordered, scale_of
 from unmix.plot.style import figure_of, new_grid, tidy, topic_colours
 
-MOST_SAMPLES = 2000  # more columns than that do not show in a picture
-MOST_NAMES = 60  # of samples under the picture
 PALE = 0.3
 
 
@@ -68,14 +66,8 @@ def freedom(
             f"the fit has loadings of shape {fit.L.shape}, the ranges {found.low.shape}; give the fit they are of"
         )
     shown = fair_sample(np.zeros(len(fit.L), dtype=np.intp), MOST_SAMPLES)
-    places = None
-    if order is None:
-        members = shown[similarity_order(fit.proportions[shown])]
-    else:
-        places = scale(values_of(fit, order, "order"))
-        if places is None:
-            raise ValueError("order: give a column of numbers or dates, or one number per sample")
-        members = shown[np.argsort(places.numbers[shown], kind="stable")]
+    places = scale_of(fit, order)
+    members = ordered(fit, shown, places)
     drawn = topic_places(fit, topics)
     panels = new_grid(len(drawn), 1, (9, max(0.75, min(1.6, 9 / len(drawn)))), sharex=True, sharey=True)
     names, paint = topic_names(fit), topic_colours(fit) if colours is None else colours
@@ -98,14 +90,7 @@ def freedom(
         last.set_xticks(edges[:-1] + 0.5, fit.samples[members], rotation=90, fontsize=7, parse_math=False)
     else:
         last.set_xticks([])
-    by = (
-        order
-        if isinstance(order, str)
-        else "samples, like beside like"
-        if order is None
-        else "samples in the given order"
-    )
     part = f" ({len(members):,} of {len(fit.L):,})" if len(members) < len(fit.L) else ""
-    last.set_xlabel(f"{by}{part}", parse_math=False)
+    last.set_xlabel(f"{axis_title(None, order)}{part}", parse_math=False)
     figure_of(panels[0]).supylabel("proportion: decided, and open (pale)", fontsize=9)
     return panels

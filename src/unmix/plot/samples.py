@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from unmix.analysis import fair_sample, match_topics, similarity_order, topic_names, topic_order
 from unmix.analysis.features import leading_axes, short, topic_place, topic_places
 from unmix.analysis.samples import Scale, groups, means_along, scale, values_of
+from unmix.base.checks import choice
 from unmix.base.types import Floats, Integers
 from unmix.fit import Fit
 from unmix.plot.style import (
@@ -189,26 +190,17 @@ def structure(
     names, labels = [""], np.zeros(len(fit.L), dtype=np.intp)
     if group is not None:
         names, labels = groups(values_of(fit, group, "group"))
-    places = None if order is None else scale(values_of(fit, order, "order"))
-    if order is not None and places is None:
-        what = repr(order) if isinstance(order, str) else "the given values"
-        raise ValueError(
-            f"order: {what} does not hold numbers or dates; give a column of numbers or dates, or use it as group"
-        )
+    places = scale_of(fit, order)
     shown = fair_sample(labels, MOST_SAMPLES if places is None else len(labels))
     size = 1 if places is None or len(shown) <= MOST_SINGLE else -(-len(shown) // BARS)
-    members = [shown[labels[shown] == g] for g in range(len(names))]
-    if places is None:
-        members = [block[similarity_order(fit.proportions[block])] for block in members]
-    else:
-        members = [block[np.argsort(places.numbers[block], kind="stable")] for block in members]
+    members = [ordered(fit, shown[labels[shown] == g], places) for g in range(len(names))]
     along = None if places is None or size == 1 else places.numbers
     blocks = [_bars(fit.proportions[block], None if along is None else along[block], size) for block in members]
     if ax is None:
         columns, rows = 1 + (fit.n_topics - 1) // LEGEND_ROWS, min(fit.n_topics, LEGEND_ROWS)
         ax = new_axes(9 + 3 * columns, max(4, 0.19 * rows))
     ends = _stack(ax, fit, blocks, topic_colours(fit) if colours is None else colours)
-    about = _axis_title(group, order)
+    about = axis_title(group, order)
     if fit.samples is not None and len(labels) <= MOST_NAMES:
         label_samples(ax, _sample_labels(fit.samples, members, places), ends)
         if group is not None:
@@ -226,6 +218,23 @@ def structure(
     ax.set_xlabel(about, parse_math=False)
     ax.set_ylabel("proportion")
     return ax
+
+
+def scale_of(fit: Fit, order: str | ArrayLike | None) -> Scale | None:
+    """Where samples stand on a scale of numbers or dates, if there is one."""
+    places = None if order is None else scale(values_of(fit, order, "order"))
+    if order is not None and places is None:
+        what = repr(order) if isinstance(order, str) else "the given values"
+        raise ValueError(
+            f"order: {what} does not hold numbers or dates; give a column of numbers or dates, or use it as group"
+        )
+    return places
+
+
+def ordered(fit: Fit, samples: Integers, places: Scale | None) -> Integers:
+    """By their places on a scale, or like beside like."""
+    by = similarity_order(fit.proportions[samples]) if places is None else None
+    return samples[np.argsort(places.numbers[samples], kind="stable") if places is not None else by]
 
 
 class Bars(NamedTuple):
@@ -293,7 +302,7 @@ def _stack(ax: Axes, fit: Fit, blocks: list[Bars], colours: Sequence[str]) -> li
     return list(zip(lefts, lefts + sizes, strict=True))
 
 
-def _axis_title(group: str | ArrayLike | None, order: str | ArrayLike | None) -> str:
+def axis_title(group: str | ArrayLike | None, order: str | ArrayLike | None) -> str:
     """What the samples stand by."""
     by = order if isinstance(order, str) else "given order" if order is not None else None
     if group is None:
@@ -444,8 +453,7 @@ def embedding(
     >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
     >>> ax = um.plot.embedding(fit, colour=1)
     """
-    if method not in ("pca", "umap"):
-        raise ValueError(f"method: {method!r} is unknown; choose 'pca' or 'umap'")
+    choice("method", method, ("pca", "umap"))
     meaning = _meaning(fit, colour)
     labels = meaning.labels if isinstance(meaning, Groups) else np.zeros(len(fit.L), dtype=np.intp)
     # In random order, so that no group lies on top of the others.

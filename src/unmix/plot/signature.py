@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from unmix.analysis.features import short, topic_places
 from unmix.base.types import Floats
 from unmix.fit import Fit
-from unmix.plot.style import QUIET, figure_of, new_grid, tidy
+from unmix.plot.style import QUIET, figure_of, panels_for, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -259,10 +259,7 @@ def signature(
         raise ValueError("the features of this fit have no names; give them, such as A[C>A]A, to draw signatures")
     layout = layout_of(fit.features.tolist())
     places = topic_places(fit, topics)
-    if ax is not None and len(places) != 1:
-        raise ValueError(f"ax holds one topic, and {len(places)} were asked for; give one, as topics=3, or no ax")
-    width = 0.8 + max(6.0, BAR * len(layout.features))
-    panels = np.array([ax], dtype=object) if ax is not None else new_grid(len(places), 1, (width, PANEL_HEIGHT))
+    panels = panels_for(places, ax, 1, (0.8 + max(6.0, BAR * len(layout.features)), PANEL_HEIGHT))
     for k, panel in zip(places, panels, strict=True):
         _bars(panel, layout, _ordered(fit, layout, fit.topics[:, k]))
         share = f"  {fit.shares[k]:.1%}" if len(fit.L) else ""
@@ -291,7 +288,7 @@ def signature(
 
 def _ordered(fit: Fit, layout: Layout, shares: Floats) -> Floats:
     """In the order of the layout, 0 for types that the fit does not have."""
-    known = dict(zip(fit.features.tolist() if fit.features is not None else [], shares.tolist(), strict=True))
+    known = dict(zip(fit.feature_names.tolist(), shares.tolist(), strict=True))
     return np.array([known.get(feature, 0.0) for feature in layout.features])
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from unmix.analysis import Alignment, Quality, Stability
 from unmix.analysis.features import short
+from unmix.base.checks import choice
 from unmix.base.types import Floats
 from unmix.plot.style import QUIET, figure_of, new_axes, new_figure, palette, place_labels, tidy
 
@@ -60,8 +61,8 @@ def stability(
     >>> panels = um.plot.stability(found)
     """
     draw = {"topics": _topics, "runs": _runs, "density": _density}
-    if what not in (None, *draw):
-        raise ValueError(f"what: {what!r} is unknown; choose 'topics', 'runs', 'density' or neither for all")
+    if what is not None:
+        choice("what", what, tuple(draw), "choose one of topics, runs, density, or None for all")
     if what is not None or ax is not None:
         height = 1.2 + 0.32 * len(found.table)
         ax = (new_axes(8, max(2.4, height)) if what in (None, "topics") else new_axes(5.6, 5)) if ax is None else ax

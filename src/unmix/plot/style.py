@@ -45,6 +45,17 @@ def new_axes(width: float, height: float) -> Axes:
     return new_grid(1, 1, (width, height))[0]
 
 
+def panels_for(
+    topics: Sequence[int], ax: Axes | None, most_columns: int, size: tuple[float, float]
+) -> NDArray[np.object_]:
+    """A panel for each topic; or the one Axes that is given, for one."""
+    if ax is None:
+        return new_grid(len(topics), most_columns, size)
+    if len(topics) != 1:
+        raise ValueError(f"ax holds one topic, and {len(topics)} were asked for; give one, as topics=3, or no ax")
+    return np.array([ax], dtype=object)
+
+
 def new_grid(
     n: int, most_columns: int, panel: tuple[float, float], *, sharex: bool = False, sharey: bool = False
 ) -> NDArray[np.object_]:

@@ -16,9 +16,10 @@ from unmix.analysis import (
     topic_names,
     topic_order,
 )
-from unmix.analysis.features import distinctiveness, feature_names, short, topic_place, topic_places
+from unmix.analysis.features import distinctiveness, short, topic_place, topic_places
+from unmix.base.checks import whole
 from unmix.fit import Fit
-from unmix.plot.style import MANY_POINTS, figure_of, new_axes, new_grid, place_labels, tidy, topic_colours
+from unmix.plot.style import MANY_POINTS, figure_of, new_axes, panels_for, place_labels, tidy, topic_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,16 +75,9 @@ def top_features(
     >>> panels = um.plot.top_features(fit, n=2)
     """
     places = topic_places(fit, topics)
-    if n < 1:
-        raise ValueError(f"n: {n} features cannot be drawn; give at least 1")
-    if ax is not None and len(places) != 1:
-        raise ValueError(f"ax holds one topic, and {len(places)} were asked for; give one, as topics=3, or no ax")
-    panels = (
-        new_grid(len(places), MOST_COLUMNS, (PANEL_WIDTH, 0.6 + 0.19 * n))
-        if ax is None
-        else np.array([ax], dtype=object)
-    )
-    best, names, overall = distinctive_features(fit, n), feature_names(fit), fit.topics @ fit.shares
+    whole("n", n, 1)
+    panels = panels_for(places, ax, MOST_COLUMNS, (PANEL_WIDTH, 0.6 + 0.19 * n))
+    best, names, overall = distinctive_features(fit, n), fit.feature_names, fit.topics @ fit.shares
     colours = topic_colours(fit) if colours is None else colours
     for k, panel in zip(places, panels, strict=True):
         rows, heights = best[k], np.arange(len(best[k]))
@@ -180,7 +174,7 @@ def topic_features(
     ax.set_title("topic " + topic_names(fit)[k], loc="left", fontsize=11, parse_math=False)
     ax.set_xlabel("frequency in all samples")
     ax.set_ylabel("log₂ lift: frequency in the topic / in " + {"rest": "the others", "next": "the next"}[against])
-    names = feature_names(fit)
+    names = fit.feature_names
     place_labels(ax, overall[named], changes[named], [short(names[j], LONGEST_FEATURE) for j in named])
     return ax
 

@@ -23,7 +23,6 @@ from unmix.analysis import (
     typical_samples,
 )
 from unmix.analysis.advice import figures
-from unmix.analysis.features import feature_names
 from unmix.analysis.results import Result
 from unmix.base.types import Floats, Integers
 from unmix.base.words import ENDS, objective, percent, plural, size
@@ -42,7 +41,7 @@ from unmix.report.metadata import (
     size_of,
     timeline,
 )
-from unmix.report.sections import SECTIONS, told
+from unmix.report.sections import SECTIONS
 
 LONGEST = 80  # letters of a topic's name, as in the fields of the page
 
@@ -94,7 +93,7 @@ def topics_payload(fit: Fit, room: float) -> Json:
     Each topic is a run of entries in the order of the features: the distance from the last feature to this one, the
     quantised weight, and the lift. A distance that uint16 cannot hold is bridged by an entry without weight.
     """
-    topics, all_names, best = fit.topics, feature_names(fit), distinctive_features(fit, DISTINCTIVE)
+    topics, all_names, best = fit.topics, fit.feature_names, distinctive_features(fit, DISTINCTIVE)
     heaviest = np.argpartition(-topics, min(HEAVIEST, len(topics) - 1), axis=0)[:HEAVIEST]
     always = np.zeros(topics.shape, dtype=bool)
     np.put_along_axis(always, heaviest, True, axis=0)
@@ -215,7 +214,7 @@ def payload(
         "status": fit.status,
         "glance": _glance(fit),
         "figures": list(figures(fit).items()),
-        "advice": told(fit, fit.advice()),
+        "advice": fit.advice(),
         **_topics(fit),
         **_trace(fit),
         "reproduce": recipe(fit),
@@ -282,9 +281,8 @@ def _given_names(fit: Fit) -> list[str]:
 
 
 def _samples(fit: Fit, shown: Integers, typical: Integers) -> Json:
-    names = fit.samples[shown] if fit.samples is not None else [f"sample {i + 1}" for i in shown]
     return {
-        "names": [clean(name) for name in names],
+        "names": [clean(name) for name in fit.sample_names[shown]],
         "named": fit.samples is not None,
         "sizes": packed(fit.sizes[shown].astype(np.float32)),
         "proportions": packed(quantised_proportions(fit.proportions[shown])),

@@ -15,7 +15,7 @@ import numpy as np
 from unmix.analysis import Differences, Freedom, Stability
 from unmix.analysis.freedom import moves
 from unmix.base.types import Floats, Integers
-from unmix.base.words import in_terminal_words, percent
+from unmix.base.words import percent
 from unmix.fit import Fit
 from unmix.plot.differences import CLASSES
 from unmix.report.metadata import Json, clean, packed, quantised_proportions, rounded
@@ -33,11 +33,6 @@ class Section(NamedTuple):
     marks: Callable[[Any, Sequence[str]], list[str]] | None = None
 
 
-def told(fit: Fit, advice: list[str]) -> list[str]:
-    """Advice in the words of the terminal, where the fit was made there."""
-    return [in_terminal_words(text) for text in advice] if "command" in fit.data else advice
-
-
 def differences(fit: Fit, found: Differences) -> Json:
     """Of each topic the most different features and an even part of the others: change, interval, z, lfsr and frequency."""
     if found.n_topics != fit.n_topics:
@@ -50,10 +45,10 @@ def differences(fit: Fit, found: Differences) -> Json:
     columns = (found.lfc, found.lfc_raw, found.sd, found.z, found.lfsr)
     numbers = [np.column_stack([column[rows, k] for column in columns]) for k, rows in enumerate(shown)]
     return {
-        "against": found.against if isinstance(found.against, str) else f"topic {found.against}",
+        "against": found.other,
         "used_twice": found.used_twice,
         "errors": found.errors,
-        "advice": told(fit, found.advice()),
+        "advice": found.advice(),
         "names": [clean(found.names[j]) for j in used],
         "frequency": _single(found.frequency[used]),
         "sure": [int((found.lfsr[:, k] < SURE).sum()) for k in range(found.n_topics)],
@@ -100,7 +95,7 @@ def stability(fit: Fit, found: Stability) -> Json:
     return {
         "noise": found.noise,
         "runs": len(found.similarity),
-        "advice": told(fit, found.advice()),
+        "advice": found.advice(),
         "topics": [
             {"verdict": verdict} | {name: values[k] for name, values in numbers.items()}
             for k, verdict in enumerate(found.table["verdict"])
@@ -117,11 +112,10 @@ def freedom(fit: Fit, found: Freedom) -> Json:
     shown = np.argsort(fit.proportions, axis=0, kind="stable")[places]
     used = np.unique(shown)
     ranges = [np.take_along_axis(part, shown, axis=0).T for part in (fit.proportions, found.low, found.high)]
-    names = used + 1 if fit.samples is None else fit.samples[used]
     return {
         "loss": found.loss,
-        "advice": told(fit, found.advice()),
-        "names": [clean(name) for name in names],
+        "advice": found.advice(),
+        "names": [clean(name) for name in fit.sample_names[used]],
         "places": packed(np.searchsorted(used, shown).T.astype(np.uint32)),
         "ranges": packed(quantised_proportions(np.stack(ranges, axis=2))),  # topics × samples × (proportion, low, high)
         "topics": [

@@ -185,11 +185,9 @@ def from_fit(fit: Fit, key: str = "topics") -> AnnData:
     """
     from anndata import AnnData
 
-    cells = range(len(fit.L)) if fit.samples is None else fit.samples
-    genes = range(len(fit.F)) if fit.features is None else fit.features
     table = pd.DataFrame(index=range(len(fit.L))) if fit.metadata is None else fit.metadata
-    obs = table.set_axis(pd.Index([str(cell) for cell in cells], dtype=object), axis=0).rename(columns=str)
-    adata = AnnData(obs=obs, var=pd.DataFrame(index=pd.Index([str(gene) for gene in genes], dtype=object)))
+    obs = table.set_axis(pd.Index(fit.sample_names.tolist(), dtype=object), axis=0).rename(columns=str)
+    adata = AnnData(obs=obs, var=pd.DataFrame(index=pd.Index(fit.feature_names.tolist(), dtype=object)))
     write(adata, fit, key, np.arange(len(fit.F)), {})
     return adata
 

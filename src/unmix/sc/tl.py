@@ -6,15 +6,18 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from unmix.analysis import Differences
+from unmix.analysis import differences as find
+from unmix.analysis.application import proportions_by
+from unmix.base.checks import choice, whole
 from unmix.base.types import Floats, Integers
 from unmix.counts.counts import Counts
 from unmix.counts.shards import Shards
@@ -23,11 +26,10 @@ from unmix.estimators.base import NO_COUNTS, CountsEstimator
 from unmix.fit import Fit, load
 from unmix.io.match import match_features
 from unmix.io.write import MODEL_FILE
-from unmix.models.poisson import poisson_to_topics, topics_to_poisson
+from unmix.models.poisson import topics_to_poisson
 from unmix.plot import topic_colours
 from unmix.registry import WORDS, estimator_class, named
 from unmix.sc.counts import counts_of, fittable
-from unmix.sc.differences import differences
 from unmix.sc.slots import colours_of, restricted, scales_of, to_fit, was_projected, write
 
 if TYPE_CHECKING:
@@ -235,17 +237,14 @@ def _estimator(
         if n_topics not in (None, model.n_components):
             raise ValueError(f"n_topics={n_topics}, but the estimator has n_components={model.n_components}; give one")
         return model
-    if model not in WORDS:
-        raise ValueError(f"model={model!r}; choose one of {', '.join(WORDS)}, or give an estimator of unmix")
-    n_topics = 10 if n_topics is None else n_topics
-    if not isinstance(n_topics, Integral) or isinstance(n_topics, bool) or n_topics < 1:
-        raise ValueError(f"n_topics={n_topics!r}; give a whole number of topics >= 1")
+    choice("model", model, tuple(WORDS), f"choose one of {', '.join(WORDS)}, or give an estimator of unmix")
+    n_topics = whole("n_topics", 10 if n_topics is None else n_topics, 1, "give a whole number of topics >= 1")
     kind = estimator_class(WORDS[model])
     known = kind().get_params()
     if unknown := [name for name in options if name not in known]:
         own = ", ".join(sorted(set(known) - {"n_components", "random_state"}))
         raise ValueError(f"model {model!r} has no option {unknown[0]!r}; it has {own}")
-    return kind(n_components=int(n_topics), random_state=random_state, **options)
+    return kind(n_components=n_topics, random_state=random_state, **options)
 
 
 def _fitted(
@@ -278,7 +277,7 @@ def _loadings(estimator: CountsEstimator, counts: Counts, known: Fit, known_scal
     With u_k and v_k (`known_scales`) the sums of column k of F over all features and over those, the part v_k / u_k of the counts
     of topic k falls on the latter. If of a cell's counts there topic k explains the part p_ik, then l*_ik ∝ p_ik u_k / v_k.
     """
-    parts, *_ = poisson_to_topics(estimator.transform(counts), estimator.components_.T)
+    parts = proportions_by(estimator, counts)
     scales = scales_of(known)
     weights = parts * np.divide(scales, known_scales, out=np.zeros_like(known_scales), where=known_scales > 0)
     sums = weights.sum(axis=1, keepdims=True)
@@ -332,10 +331,137 @@ def _written(
     colours: list[str] | None = None,
 ) -> AnnData | None:
     """Keep the fit in `adata`, or in a copy that is returned. A view becomes an AnnData of its own, and anndata says so."""
-    if copy:
-        adata = adata.to_memory() if adata.isbacked else adata.copy()
+    adata = _target(adata, copy)
     write(adata, fit, key, places, {name: value for name, value in source.items() if value is not None}, colours)
     return adata if copy else None
+
+
+def _target(adata: AnnData, copy: bool) -> AnnData:
+    """What results are kept in."""
+    return adata if not copy else adata.to_memory() if adata.isbacked else adata.copy()
+
+
+# What sets topics apart, kept as scanpy's `tl.rank_genes_groups` keeps its results.
+
+
+def differences(
+    adata: AnnData,
+    *,
+    against: Any = "next",
+    errors: Any = "robust",
+    groups: str | ArrayLike | None = None,
+    held_out: float | None = None,
+    pseudocount: float = 1.0,
+    layer: str | None = None,
+    use_raw: bool = False,
+    key: str = "topics",
+    key_added: str | None = None,
+    random_state: Any = 0,
+    n_jobs: int | None = None,
+    copy: bool = False,
+) -> AnnData | None:
+    """How much more, or less, each topic uses each gene than other topics do: `unmix.differences`, for scanpy's own plots.
+
+    Parameters
+    ----------
+    adata : AnnData
+        Cells that have been through `tl.topics`. All of its genes are tested, also those that the topics were not fitted to.
+    against : str or int, default="next"
+        What each topic is compared with: "next", the other topic that uses the gene most; "least", the one that uses it most
+        alike; "rest", all others by their shares; "average", all cells; or one topic, by its number.
+    errors : str, default="robust"
+        "robust": as large as residuals of cells say, but no smaller than those of Poisson counts. "poisson": those alone.
+    groups : str or array-like, default=None
+        A column of `adata.obs`, such as the donor, or one value per cell: cells of a group are not independent of each other.
+    held_out : float, default=None
+        Part of the counts (0.5 is usual) that are kept from finding the topics and alone are tested.
+    pseudocount : float, default=1.0
+        How many counts' worth of belief there is, before any is seen, that all topics use a gene alike.
+    layer : str, default=None
+        Where the counts are; by default where `tl.topics` took them from.
+    use_raw : bool, default=False
+        Whether they are in `adata.raw`.
+    key : str, default="topics"
+        Under which name `tl.topics` or `tl.project` kept the topics.
+    key_added : str, default=None
+        Under which name to keep the results; by default `key` and "_differences".
+    random_state : int, Generator or RandomState, default=0
+        Decides what is held out.
+    n_jobs : int, default=None
+        Threads; None or −1 for all available cores. The result does not depend on it.
+    copy : bool, default=False
+        Leave `adata` as it is, and return a copy with the results.
+
+    Returns
+    -------
+    AnnData or None
+        The copy, if asked for. `uns["topics_differences"]` is set, in the layout of `sc.tl.rank_genes_groups`, topics "1" to
+        "K" being the groups and genes standing by their scores: "names", "scores" (z), "logfoldchanges" (log₂, shrunk),
+        "pvals" (local false sign rates), "pvals_adj" (s-values: the part of wrong signs among all that are at least as sure),
+        "params", and "advice". Of genes without counts nothing is known: they come last, with a score of 0 and a rate of 1.
+        So `sc.get.rank_genes_groups_df(adata, "3", key="topics_differences")` and `sc.pl.rank_genes_groups(adata,
+        key="topics_differences")` work.
+
+    Raises
+    ------
+    ValueError
+        If there are no topics under that name, counts are not where they should be, or an option does not mean anything.
+
+    See Also
+    --------
+    differences, sc.tl.topics
+
+    Examples
+    --------
+    >>> import anndata, numpy as np, unmix as um
+    >>> adata = anndata.AnnData(np.array([[9.0, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]))
+    >>> um.sc.tl.topics(adata, n_topics=2)
+    >>> um.sc.tl.differences(adata)
+    >>> adata.uns["topics_differences"]["names"].dtype.names
+    ('1', '2')
+    """
+    fit = to_fit(adata, key)
+    source = adata.uns[key]["params"]
+    if layer is None and not use_raw:
+        layer, use_raw = source.get("layer"), bool(source.get("use_raw"))
+    found = find(
+        fit,
+        counts_of(adata, layer, use_raw),
+        against,
+        errors,
+        groups=groups,
+        held_out=held_out,
+        pseudocount=pseudocount,
+        random_state=random_state,
+        n_jobs=n_jobs,
+    )
+    adata = _target(adata, copy)
+    params = {"groupby": key, "reference": str(found.against), "method": "unmix.differences", "use_raw": use_raw}
+    params |= {"errors": found.errors, "pseudocount": found.pseudocount, "corr_method": "svalue"}
+    params |= {} if layer is None else {"layer": layer}
+    params |= {} if held_out is None else {"held_out": held_out}
+    adata.uns[key_added or f"{key}_differences"] = _ranked(found) | {"params": params, "advice": found.advice()}
+    return adata if copy else None
+
+
+def _ranked(found: Differences) -> dict[str, Any]:
+    """Record arrays with a field a topic, genes by their scores, the highest first."""
+    scores = np.where(np.isfinite(found.z), found.z, 0.0)
+    order = np.argsort(np.where(np.isfinite(found.z), -found.z, np.inf), axis=0, kind="stable")
+    topics = [str(k + 1) for k in range(found.n_topics)]
+
+    def records(values: np.ndarray, kind: str) -> np.recarray:
+        columns = {topic: values[order[:, k], k] for k, topic in enumerate(topics)}
+        return pd.DataFrame(columns).to_records(index=False, column_dtypes=dict.fromkeys(topics, kind))
+
+    names = np.repeat(np.array(found.names, dtype=object)[:, None], found.n_topics, axis=1)
+    return {
+        "names": records(names, "O"),
+        "scores": records(scores, "float32"),
+        "logfoldchanges": records(np.nan_to_num(found.lfc), "float32"),
+        "pvals": records(found.lfsr, "float64"),
+        "pvals_adj": records(found.svalue, "float64"),
+    }
 
 
 def __dir__() -> list[str]:

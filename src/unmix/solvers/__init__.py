@@ -1,5 +1,7 @@
 """HOW it is optimised: one algorithm a file, one protocol, one loop."""
+# ruff: noqa: F401 - it exports what it imports
 
+from unmix.base.types import public_names
 from unmix.counts.sides import Side
 from unmix.models.problem import Problem, State
 from unmix.models.variational import Inference
@@ -12,37 +14,4 @@ from unmix.solvers.online import OnlineEM, StochasticVI
 from unmix.solvers.run import Progress, Trace, run
 from unmix.solvers.vi import CAVI, ExtrapolatedVI
 
-__all__ = [
-    "CAVI",
-    "CCD",
-    "EM",
-    "PLSA",
-    "PLSI",
-    "SCD",
-    "SN",
-    "Alternate",
-    "Checkpoint",
-    "Extrapolate",
-    "ExtrapolatedVI",
-    "HalfStep",
-    "Inference",
-    "Joint",
-    "Log",
-    "MeasureKKT",
-    "Newton",
-    "Normalized",
-    "OnlineEM",
-    "Problem",
-    "Progress",
-    "ProgressBar",
-    "Side",
-    "Solver",
-    "SparseL1",
-    "SparseL2",
-    "State",
-    "StochasticVI",
-    "StopAfter",
-    "StopAtKKT",
-    "Trace",
-    "run",
-]
+__all__ = public_names(globals())

@@ -11,11 +11,11 @@ For conjugate priors averaging counts is averaging natural parameters. A batch o
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 
+from unmix.base.checks import ParameterError, positive, real, whole
 from unmix.base.types import Factor, Floats, Record
 from unmix.counts.data import Data
 from unmix.counts.sides import Side, column_sums
@@ -65,15 +65,12 @@ class Online:
     total_samples: float | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.batch_size, Integral) or self.batch_size < 1:
-            raise ValueError(f"batch_size={self.batch_size!r}; give a whole number of samples >= 1")
-        if not isinstance(self.offset, Real) or not 0 <= self.offset < np.inf:
-            raise ValueError(f"offset={self.offset!r}; give a number >= 0")
-        if not isinstance(self.decay, Real) or not 0.5 < self.decay <= 1:
-            raise ValueError(f"decay={self.decay!r}; the steps converge for decay in (0.5, 1]")
-        known = isinstance(self.total_samples, Real) and 0 < self.total_samples < np.inf
-        if self.total_samples is not None and not known:
-            raise ValueError(f"total_samples={self.total_samples!r}; give a positive number, or None")
+        whole("batch_size", self.batch_size, 1, "give a whole number of samples >= 1")
+        real("offset", self.offset, 0)
+        if not 0.5 < real("decay", self.decay, 0.5, remedy := "the steps converge for decay in (0.5, 1]") <= 1:
+            raise ParameterError("decay", self.decay, remedy)
+        if self.total_samples is not None:
+            positive("total_samples", self.total_samples, "give a positive number, or None")
 
     def step_size(self, batches: int) -> float:
         """Of the next batch, after so many."""

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from unmix.base.checks import parameter
 from unmix.base.memory import reordered
 from unmix.base.types import STATUSES, Record, Status
 from unmix.fit import Fit
@@ -184,7 +185,9 @@ class Session:
         if np.isfinite(values).all():
             return
         done = self.counters.done if stage == self.counters.phase else 0
-        before = f" The {done} iterations before were finite: max_iter={done} ends with them." if done else ""
+        before = (
+            f" The {done} iterations before were finite: {parameter('max_iter', done)} ends with them." if done else ""
+        )
         raise NotFiniteError(
             f"the objective is {values[np.flatnonzero(~np.isfinite(values))[0]]} in the phase {stage!r}: these counts and "
             f"parameters lead to numbers that are too large or too small.{before} {REMEDY}"

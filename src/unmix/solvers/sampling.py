@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, logsumexp
 
 from unmix.base import memory
+from unmix.base.checks import parameter
 from unmix.base.threads import threads
 from unmix.base.types import Floats, Record
 from unmix.counts.counts import Counts
@@ -190,7 +191,7 @@ def smc_evidence(X: Counts, model: Allocation, *, particles: int, runs: int, rng
     memory.require(
         at_once * 4.0 * particles * padded * (X.shape[1] + 2) + 12 * X.total,
         f"{particles:,} particles of {X.shape[1]:,} features × {model.n_topics} topics",
-        "use fewer particles (more runs instead), or n_jobs=1",
+        f"use fewer particles (more runs instead), or {parameter('n_jobs', 1)}",
     )
     rows, columns = _shuffled_tokens(X, rng)
     random = sampling.seeds(rng, runs)

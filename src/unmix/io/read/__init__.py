@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from unmix.base.checks import parameter
 from unmix.base.memory import BYTES_PER_NONZERO
 from unmix.counts.counts import Counts
 from unmix.counts.shard_files import MANIFEST
@@ -198,7 +199,9 @@ def read(
     )
     if is_shards(path):
         for name in options.given(*BY_FORMAT, *OF_TEXTS):
-            raise ValueError(f"{path}: {name} means nothing for shards, which are as they were made; leave it out")
+            raise ValueError(
+                f"{path}: {parameter(name)} means nothing for shards, which are as they were made; leave it out"
+            )
         for file in path.iterdir():
             with errors_about(path), errors_about(Path(file.name)):
                 require_inside(path, file)
@@ -366,7 +369,7 @@ def load(path: Path, options: ReadOptions) -> RawCounts:
     for name in options.given(*BY_FORMAT):
         if name not in reader.options:
             what = "a folder" if path.is_dir() else f"a {ending_of(path)} file"
-            raise ValueError(f"{name}={getattr(options, name)!r} means nothing for {what}; leave it out")
+            raise ValueError(f"{parameter(name, getattr(options, name))} means nothing for {what}; leave it out")
     raw = reader.load(path, options)
     if raw.bare and options.transpose:
         raw = raw.transposed()
@@ -422,8 +425,8 @@ def _refuse_text_options(options: ReadOptions, raw: RawCounts) -> None:
     given = options.given(*OF_TEXTS)
     if raw.text is None:
         for name in [*given, *options.given("id_column", "title_column", "snippets")]:
-            raise ValueError(f"{name} is for texts, and these are counts; leave it out")
+            raise ValueError(f"{parameter(name)} is for texts, and these are counts; leave it out")
     if given and options.like is not None:
-        raise ValueError(f"{given[0]}: the model says already how words are counted; leave it out")
+        raise ValueError(f"{parameter(given[0])}: the model says already how words are counted; leave it out")
     if options.transpose is not None and raw.text is not None:
-        raise ValueError("transpose is for counts, and these are texts; leave it out")
+        raise ValueError(f"{parameter('transpose')} is for counts, and these are texts; leave it out")

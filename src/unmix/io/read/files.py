@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from unmix.base.checks import parameter
+
 
 def require_file(path: Path) -> None:
     """Refuse pipes, devices and sockets. A link that the user named is followed."""
@@ -77,7 +79,9 @@ def checked_encoding(encoding: str) -> str:
     try:
         known = "".encode(encoding) is not None and codecs.lookup(encoding).name
     except LookupError as error:
-        raise ValueError(f"encoding={encoding!r} is unknown; give utf-8, latin-1, cp1252, utf-16, …") from error
+        raise ValueError(
+            f"{parameter('encoding', encoding)} is unknown; give utf-8, latin-1, cp1252, utf-16, …"
+        ) from error
     return "utf-8-sig" if known == "utf-8" else encoding
 
 
@@ -92,7 +96,7 @@ def _not_utf8(path: Path) -> str:
                 line.decode("utf-8")
             except UnicodeDecodeError:
                 break
-    return f"line {number} is not UTF-8; say what it is, such as encoding={guess!r}, or save the file again as UTF-8"
+    return f"line {number} is not UTF-8; say what it is, such as {parameter('encoding', guess)}, or save the file again as UTF-8"
 
 
 def lines_of(path: Path, encoding: str | None = None) -> list[str]:

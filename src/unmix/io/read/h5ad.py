@@ -17,6 +17,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from unmix.base.checks import parameter
 from unmix.base.memory import require
 from unmix.io.read.blocks import NONZEROS, ROWS, ByRows
 from unmix.io.read.files import extra
@@ -100,7 +101,7 @@ COLUMNS = ("array", "string-array", "categorical", "nullable-integer", "nullable
 def read_h5ad(path: Path, options: ReadOptions) -> RawCounts:
     extra("anndata", f"reading {path.suffix.lower()}", "anndata")
     if options.raw and options.layer is not None:
-        raise ValueError("give layer= or raw=True, not both")
+        raise ValueError(f"give {parameter('layer')} or {parameter('raw', True)}, not both")
     with opened_anndata(path) as file:
         return _read(file, options, path if options.streamed else None)
 
@@ -257,7 +258,9 @@ def _not_counts(wanted: str, matrices: dict[str, Any]) -> str:
     problem = f"{wanted} holds {'negative numbers, probably scaled' if negative else 'fractions, probably normalised'}"
     better = next((name for name, other in matrices.items() if name != wanted and _whole(_values(other))), None)
     if better is not None:
-        use = {"X": "leave layer and raw out", "raw": "use raw=True"}.get(better, f"use layer={better[6:]}")
+        use = {"X": "leave layer and raw out", "raw": f"use {parameter('raw', True)}"}.get(
+            better, f"use {parameter('layer', better[7:-1])}"
+        )
         problem += f"; {better} holds whole numbers: {use}"
     if negative:
         raise ValueError(f"{problem}; unmix needs counts >= 0")

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from unmix.base.checks import parameter
 from unmix.base.memory import require
 from unmix.base.types import check_names
 from unmix.io.read.files import first_line, lines_of, opened_text, require_inside
@@ -405,7 +406,7 @@ def naming(columns: dict[str, list[str]], options: ReadOptions, known: Sequence[
     for option in ("id_column", "title_column"):
         if (asked := getattr(options, option)) is not None and asked not in columns:
             there = listed(columns if known is None else known)
-            raise ValueError(f"{option}={asked!r}: no such column for every text; there are {there}")
+            raise ValueError(f"{parameter(option, asked)}: no such column for every text; there are {there}")
     title = options.title_column or _guessed_title(columns)
     guessed = _guessed_id(columns)
     if options.id_column is None and guessed == "" and title is not None and _counts_rows(columns[""]):
@@ -417,7 +418,7 @@ def naming(columns: dict[str, list[str]], options: ReadOptions, known: Sequence[
     notes = []
     if column not in (options.id_column, options.title_column) and _key(column) not in USUAL:
         option = "title_column" if column == title else "id_column"
-        notes.append(f"texts are named by {column!r}; {option} chooses another column")
+        notes.append(f"texts are named by {column!r}; {parameter(option)} chooses another column")
     return Naming(samples, column, title, notes)
 
 

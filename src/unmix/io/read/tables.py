@@ -15,6 +15,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from unmix.base.checks import parameter
 from unmix.base.memory import require
 from unmix.io.read.blocks import ByEntries, ByRows, Entries
 from unmix.io.read.files import first_line, opened_text
@@ -220,7 +221,7 @@ def the_right_way_round(
     """A wide table as it stands, or transposed if that was asked for or its labels say so; and what to tell of it."""
     samples, features, notes = raw.samples, raw.features or [], raw.notes
     if options.transpose is None and samples and (why := rows_are_features(header[0], samples, features)):
-        notes.append(f"rows look like features ({why}): transposed; use transpose=False to keep")
+        notes.append(f"rows look like features ({why}): transposed; use {parameter('transpose', False)} to keep")
         return raw.transposed()
     if options.transpose:
         return raw.transposed()
@@ -252,7 +253,8 @@ def first_column_names(header: str, first: pd.Series, notes: list[str]) -> bool:
 def refuse_other_layouts(header: list[str], features: list[str], described: list[int]) -> None:
     if not features and described:
         raise ValueError(
-            f"no column holds counts; if {listed(header[j] for j in described)} holds texts, give it as text_column"
+            f"no column holds counts; if {listed(header[j] for j in described)} holds texts, "
+            f"give it as {parameter('text_column')}"
         )
     if not features:
         raise ValueError("one column only, and it holds names; the columns of the table must be separated by commas")

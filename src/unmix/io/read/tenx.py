@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
+from unmix.base.checks import parameter
 from unmix.io.read.blocks import Blocks, ByRows, csr_blocks
 from unmix.io.read.files import first_line, lines_of, require_inside
 from unmix.io.read.market import load_mtx, stream_mtx
@@ -130,13 +131,13 @@ def _matrix_group(file: Any, genome: str | None) -> Any:
     """`matrix` since version 3; before, a group for each genome."""
     if "matrix" in file and "barcodes" in file["matrix"]:
         if genome is not None:
-            raise ValueError(f"layer={genome!r}: a 10x file of version 3 has one matrix; leave layer out")
+            raise ValueError(f"{parameter('layer', genome)}: a 10x file of version 3 has one matrix; leave layer out")
         return file["matrix"]
     genomes = [name for name, group in file.items() if hasattr(group, "keys") and {"barcodes", "genes"} <= {*group}]
     if not genomes:
         raise ValueError(f"no 10x matrix in it (no group 'matrix'; it has {listed(file) or 'nothing'})")
     if genome is None and len(genomes) > 1:
-        raise ValueError(f"holds several genomes: {listed(genomes)}; choose one with layer={genomes[0]!r}")
+        raise ValueError(f"holds several genomes: {listed(genomes)}; choose one with {parameter('layer', genomes[0])}")
     if genome is not None and genome not in genomes:
         raise ValueError(f"no genome {genome!r} in it; there is {listed(genomes)}")
     return file[genome or genomes[0]]

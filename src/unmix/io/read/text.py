@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
+from unmix.base.checks import parameter
 from unmix.base.memory import available, gigabytes
 from unmix.io.read.blocks import ByRows
 from unmix.io.read.files import checked_encoding, first_line, lines_of, opened, opened_text, require_inside
@@ -126,7 +127,7 @@ def readable(folder: Path, files: list[Path], options: ReadOptions) -> tuple[lis
     more = f" and {len(bad) - MOST_NAMED:,} more" if len(bad) > MOST_NAMED else ""
     what = f"{len(bad):,} of {len(files):,} files cannot be read: {', '.join(bad[:MOST_NAMED])}{more}"
     if not options.skip_bad:
-        raise ValueError(f"{what}{''.join(remedies)}; or go on without them with skip_bad=True")
+        raise ValueError(f"{what}{''.join(remedies)}; or go on without them with {parameter('skip_bad', True)}")
     return good, texts, [f"{what}; left out"]
 
 
@@ -178,7 +179,9 @@ def text_of(number: int, record: dict[str, Any], field: str) -> str:
     if not isinstance(record.get(field), str):
         others = [key for key in record if key != field]
         problem = "is not text" if field in record else f"is not there; it has {listed(others) or 'nothing'}"
-        raise ValueError(f"line {number}: the field {field!r} {problem}; name the field with text_column")
+        raise ValueError(
+            f"line {number}: the field {field!r} {problem}; name the field with {parameter('text_column')}"
+        )
     return str(record[field]).encode("utf-8", "replace").decode()  # half a character is no letter of a word
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unmix.base.checks import parameter
 from unmix.io.read.files import extra, lines_of
 from unmix.io.read.raw_counts import ReadOptions, StopWords
 
@@ -108,7 +109,9 @@ def without_words(n: int, settings: dict[str, Any], *, any_word: bool) -> ValueE
     if not any_word:
         return ValueError(f"no words in {n:,} texts, stop words and single letters aside")
     between = f"at least {settings['min_df']} and at most {settings['max_df']}"
-    return ValueError(f"no word is in {between} of {n:,} texts; lower min_df or raise max_df")
+    return ValueError(
+        f"no word is in {between} of {n:,} texts; lower {parameter('min_df')} or raise {parameter('max_df')}"
+    )
 
 
 def settings_of(options: ReadOptions, n: int, text_column: str | None, title_column: str | None) -> dict[str, Any]:
@@ -142,13 +145,15 @@ def _document_frequency(name: str, value: int | float | None, default: int | flo
     number = isinstance(value, int) and not isinstance(value, bool) and value >= 1
     if number or (isinstance(value, float) and 0 <= value <= 1):
         return value
-    raise ValueError(f"{name}={value!r}; give a number of documents (1, 2, …) or a share of them (0.0 to 1.0)")
+    raise ValueError(f"{parameter(name, value)}; give a number of documents (1, 2, …) or a share of them (0.0 to 1.0)")
 
 
 def _ngrams(ngrams: int | tuple[int, int]) -> list[int]:
     first, last = (1, ngrams) if isinstance(ngrams, int) else ngrams
     if not (isinstance(first, int) and isinstance(last, int) and 1 <= first <= last):
-        raise ValueError(f"ngrams={ngrams!r}; give 1 for words, 2 for pairs as well, or (2, 2) for pairs alone")
+        raise ValueError(
+            f"{parameter('ngrams', ngrams)}; give 1 for words, 2 for pairs as well, or (2, 2) for pairs alone"
+        )
     return [first, last]
 
 
@@ -173,7 +178,7 @@ def _words_of_language(name: str) -> list[str]:
     if not name.isalpha():
         known = ", ".join(known_languages())
         raise ValueError(
-            f"stop_words={name!r}: no such file; give one with a word a line, None, or a language: {known}"
+            f"{parameter('stop_words', name)}: no such file; give one with a word a line, None, or a language: {known}"
         )
     return stop_words_of(name.lower())
 
@@ -252,5 +257,5 @@ def about_language(widespread: Iterable[str], stop_words: object) -> list[str]:
     language, words = guess
     return [
         f"the most widespread words are {', '.join(words[:5])}: {language.capitalize()}? "
-        f"stop_words={language!r} leaves such words out"
+        f"{parameter('stop_words', language)} leaves such words out"
     ]

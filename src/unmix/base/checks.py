@@ -1,0 +1,106 @@
+"""Checks of values that a user gives, and the error that names the parameter, its value and the remedy.
+
+    folds=0; give a whole number >= 1          in Python
+    --folds 0; give a whole number >= 1        on the command line
+
+Each check returns the value as a plain int, float or str. `parameter` names a parameter inside any other text: a message, a note,
+an advice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import isfinite
+from numbers import Integral, Real
+from typing import Any
+
+NAME_ONLY: Any = object()
+
+
+def in_python(name: str, value: Any = NAME_ONLY) -> str:
+    return name if value is NAME_ONLY else f"{name}={value!r}"
+
+
+_form: Callable[..., str] = in_python  # of all threads: a program has either Python callers or a command line
+
+
+def parameter(name: str, value: Any = NAME_ONLY) -> str:
+    """A parameter, alone or with a value, as the user would type it.
+
+    >>> parameter("layer", "counts"), parameter("layer")
+    ("layer='counts'", 'layer')
+    """
+    return _form(name, value)
+
+
+def analysis(name: str) -> str:
+    """A further question about a fit, as the user would ask it: "unmix.freedom(fit)", or "unmix freedom"."""
+    return f"unmix.{name}(fit)" if _form is in_python else f"unmix {name}"
+
+
+@contextmanager
+def parameters_as(form: Callable[..., str]) -> Iterator[None]:
+    """In this block, texts name parameters by `form(name, value)`, or `form(name, NAME_ONLY)`."""
+    global _form
+    before, _form = _form, form
+    try:
+        yield
+    finally:
+        _form = before
+
+
+class ParameterError(ValueError):
+    """A parameter has a value that it cannot have.
+
+    >>> str(ParameterError("folds", 0, "give a whole number >= 1"))
+    'folds=0; give a whole number >= 1'
+    """
+
+    def __init__(self, name: str, value: Any, remedy: str) -> None:
+        super().__init__(name, value, remedy)
+        self.name, self.value, self.remedy = name, value, remedy
+
+    def __str__(self) -> str:
+        return f"{parameter(self.name, self.value)}; {self.remedy}"
+
+
+def whole(name: str, value: Any, least: int, remedy: str = "") -> int:
+    """A whole number >= least; True and False are none."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ParameterError(name, value, remedy or f"give a whole number >= {least}")
+    return int(value)
+
+
+def real(name: str, value: Any, least: float, remedy: str = "") -> float:
+    """A finite number >= least."""
+    if not _is_finite(value) or value < least:
+        raise ParameterError(name, value, remedy or f"give a number >= {least:g}")
+    return float(value)
+
+
+def positive(name: str, value: Any, remedy: str = "") -> float:
+    """A finite number > 0."""
+    if not _is_finite(value) or value <= 0:
+        raise ParameterError(name, value, remedy or "give a positive number")
+    return float(value)
+
+
+def share(name: str, value: Any, remedy: str = "", *, zero: bool = False) -> float:
+    """A number > 0, or >= 0 where zero is allowed, and < 1."""
+    if not _is_finite(value) or not (0 < value < 1 or (zero and value == 0)):
+        raise ParameterError(
+            name, value, remedy or f"give a {'number >= 0 and < 1' if zero else 'probability between 0 and 1'}"
+        )
+    return float(value)
+
+
+def choice(name: str, value: Any, choices: Sequence[str], remedy: str = "") -> str:
+    """One of several words."""
+    if not isinstance(value, str) or value not in choices:
+        raise ParameterError(name, value, remedy or f"choose one of {', '.join(choices)}")
+    return value
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
