@@ -67,7 +67,7 @@ def prepare(hostile: Hostile, folder: Path, chance: Random) -> None:
 
 HOSTILE: dict[str, Hostile] = {
     "zarr-codec": Hostile(stores.zarr_codec, "the codec '(evil|pickle)'|repeats the metadata"),
-    "zarr-blosc": Hostile(stores.zarr_blosc, "is not as long as it says|blosc inside of another codec"),
+    "zarr-blosc": Hostile(stores.zarr_blosc, "holds more than it should, or is cut short|compressed twice"),
     "zarr-texts": Hostile(stores.zarr_texts, "claims more texts than there can be"),
     "zarr-consolidated": Hostile(stores.zarr_consolidated),
     "zarr-type": Hostile(stores.zarr_type, "the type .* is not one that only holds numbers or text"),
