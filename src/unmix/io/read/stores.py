@@ -295,7 +295,7 @@ def _inner_chunks(shard: Path, shape: list[int], told: dict[str, Any], place: st
             continue
         if first + length > size:
             raise ValueError(f"{place}: the shard {shard.name} has chunks outside of itself; it may be damaged")
-        yield shard, first, length
+        yield shard, int(first), int(length)
 
 
 def _blosc_size(content: Any, length: int, most: int) -> int:

@@ -437,8 +437,8 @@ def _described(chunks: Chunks, header: list[str], columns: list[int]) -> pd.Data
                 del parts[column]
             else:
                 parts[column].append(cells)
-    whole = {header[column]: natural(pd.concat(cells, ignore_index=True)) for column, cells in parts.items()}
-    return pd.DataFrame(whole) if whole else None
+    whole = {column: natural(pd.concat(cells, ignore_index=True)) for column, cells in parts.items()}
+    return pd.DataFrame(whole).set_axis([header[column] for column in whole], axis=1) if whole else None
 
 
 class _Names:
