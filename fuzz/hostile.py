@@ -102,7 +102,7 @@ HOSTILE: dict[str, Hostile] = {
     "anndata-wide": Hostile(stores.wide_chunk),
     "parquet-extension": Hostile(files.parquet_extension, "an extension type of Arrow"),
     "parquet-repeated": Hostile(files.parquet_repeated),
-    "parquet-bytes": Hostile(files.parquet_bytes, "bytes or views in"),
+    "parquet-bytes": Hostile(files.parquet_bytes, "bytes in"),
     "parquet-prefix": Hostile(files.parquet_prefix, "encoded as DELTA_BYTE_ARRAY; write it with a dictionary"),
     "parquet-pandas": Hostile(files.parquet_pandas),
     "xlsx": Hostile(files.xlsx),

@@ -398,6 +398,13 @@ def test_a_sound_table_of_parquet_is_read_as_before(tmp_path: Path) -> None:
     assert counts.metadata["site"].tolist() == ["sea", "land"]
     assert counts.metadata["note"].dtype == object
     assert counts.metadata["note"].isna().tolist() == [False, True]
+    pyarrow = pytest.importorskip("pyarrow")
+    for kind in ("large_string", "string_view") if hasattr(pyarrow, "string_view") else ("large_string",):
+        texts = pyarrow.array(["a", "b"], getattr(pyarrow, kind)())  # as Polars writes them
+        pytest.importorskip("pyarrow.parquet").write_table(
+            pyarrow.table({"sample": texts, "ant": [1, 2]}), tmp_path / "y.parquet"
+        )
+        assert um.read(tmp_path / "y.parquet").samples.tolist() == ["a", "b"], kind
 
 
 def test_rare_forms_of_sparse_matrices_are_read(tmp_path: Path) -> None:
