@@ -61,7 +61,7 @@ def stream_mtx(path: Path) -> ByEntries | NDArray[np.float64] | sp.coo_array:
         lines, width = 0, 0
         with opened(path) as file:
             _header(file)
-            with _readable(), pd.read_csv(_without_nul(file), **MARKET, chunksize=LINES) as tables:
+            with _readable(), _without_nul(file) as text, pd.read_csv(text, **MARKET, chunksize=LINES) as tables:
                 for table in tables:
                     lines, width = lines + len(table), table.shape[1]
                     _check_size(min(lines, header.entries + 1), width, header, more=True)
@@ -104,9 +104,9 @@ def _header(file: IO[bytes]) -> Header:
 
 def _body(file: IO[bytes], header: Header) -> pd.DataFrame:
     """All entries, some lines at a time: a file that has more of them than it promised is not read to its end."""
-    parts, lines = [], 0
+    parts, lines, size = [], 0, min(LINES, header.entries + 1)
     try:
-        with _readable(), pd.read_csv(_without_nul(file), **MARKET, chunksize=min(LINES, header.entries + 1)) as tables:
+        with _readable(), _without_nul(file) as text, pd.read_csv(text, **MARKET, chunksize=size) as tables:
             for table in tables:
                 lines += len(table)
                 _check_size(min(lines, header.entries + 1), table.shape[1], header, more=True)
