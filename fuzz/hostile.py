@@ -67,8 +67,10 @@ def prepare(hostile: Hostile, folder: Path, chance: Random) -> None:
 
 HOSTILE: dict[str, Hostile] = {
     "zarr-codec": Hostile(stores.zarr_codec, "the codec '(evil|pickle)'|repeats the metadata"),
-    "zarr-blosc": Hostile(stores.zarr_blosc, "is not as long as it says|blosc inside of another codec"),
+    "zarr-blosc": Hostile(stores.zarr_blosc, "holds more than it should, or is cut short|compressed twice"),
     "zarr-texts": Hostile(stores.zarr_texts, "claims more texts than there can be"),
+    "zarr-bomb": Hostile(stores.zarr_bomb, "holds more than it should"),
+    "zarr-shards": Hostile(stores.zarr_shards, "claims more texts than there can be|chunks outside of itself"),
     "zarr-consolidated": Hostile(stores.zarr_consolidated),
     "zarr-type": Hostile(stores.zarr_type, "the type .* is not one that only holds numbers or text"),
     "zarr-part": Hostile(stores.zarr_part, "is not one that only holds numbers or text"),
@@ -89,10 +91,19 @@ HOSTILE: dict[str, Hostile] = {
     "hdf5-repeated": Hostile(
         stores.replaced(stores.repeated, only=("_index", "barcodes", "name")), "has more text than the file has bytes"
     ),
+    "hdf5-bomb": Hostile(
+        stores.replaced(stores.bomb, only=("data", "indices", "year", "codes")), "longer than it was before"
+    ),
+    "hdf5-lengths": Hostile(
+        stores.replaced(stores.lengths, only=("_index", "barcodes", "name", "categories")),
+        "has more text than the file has bytes",
+    ),
     "anndata-path": Hostile(stores.anndata_path, "which it announces|is of kind"),
     "anndata-wide": Hostile(stores.wide_chunk),
     "parquet-extension": Hostile(files.parquet_extension, "an extension type of Arrow"),
     "parquet-repeated": Hostile(files.parquet_repeated),
+    "parquet-bytes": Hostile(files.parquet_bytes, "bytes in"),
+    "parquet-prefix": Hostile(files.parquet_prefix, "encoded as DELTA_BYTE_ARRAY; write it with a dictionary"),
     "parquet-pandas": Hostile(files.parquet_pandas),
     "xlsx": Hostile(files.xlsx),
     "npz-pickled": Hostile(files.npz_pickled, "never unpickles"),

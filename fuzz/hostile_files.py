@@ -66,6 +66,30 @@ def parquet_repeated(folder: Path, chance: Random) -> str:
     return "x.parquet"
 
 
+def parquet_bytes(folder: Path, chance: Random) -> str:
+    """One long value of bytes in every row, which is in the file once."""
+    import pyarrow
+    from pyarrow import parquet
+
+    rows, length = 4000, 1 << 16
+    kind = chance.choice((pyarrow.binary(), pyarrow.binary(length)))
+    columns = {"sample": [f"s{i}" for i in range(rows)], "note": pyarrow.array([bytes(length)] * rows, kind)}
+    parquet.write_table(pyarrow.table(columns | {"ant": [1.0] * rows}), folder / "x.parquet")
+    return "x.parquet"
+
+
+def parquet_prefix(folder: Path, chance: Random) -> str:
+    """Texts that are stored as what each adds to the one before."""
+    import pyarrow
+    from pyarrow import parquet
+
+    place, start = chance.choice(("sample", "note")), "x" * (1 << 20)
+    columns = {name: [f"{start if name == place else ''}{i}" for i in range(100)] for name in ("sample", "note")}
+    how: dict[str, Any] = {"use_dictionary": False, "column_encoding": {place: "DELTA_BYTE_ARRAY"}}
+    parquet.write_table(pyarrow.table(columns | {"ant": [1.0] * 100}), folder / "x.parquet", **how)
+    return "x.parquet"
+
+
 def parquet_pandas(folder: Path, chance: Random) -> str:
     """What pandas says of its columns, spoiled: other types, and an index that is not there."""
     import pyarrow
@@ -188,7 +212,7 @@ def _add_member(path: Path, name: str, size: int) -> None:
 
 def nul(folder: Path, chance: Random) -> str:
     """A NUL in a name or in the metadata."""
-    kind = chance.choice(("csv", "tsv", "jsonl", "npz", "parquet"))
+    kind = chance.choice(("csv", "tsv", "jsonl", "npz", "parquet", "mtx"))
     table = corpus.frame().reset_index()
     table.insert(1, "note", "fine")
     place, odd = chance.choice(("sample", "note", "column")), "a\0b"
@@ -199,6 +223,9 @@ def nul(folder: Path, chance: Random) -> str:
     match kind:
         case "csv" | "tsv":
             table.to_csv(folder / f"x.{kind}", index=False, sep="," if kind == "csv" else "\t")
+        case "mtx":
+            matrix = "%%MatrixMarket matrix coordinate integer general\n%\n2 2 2\n1 1 1\n2 2 1"
+            (folder / "x.mtx").write_text(f"{matrix}{chance.choice((chr(0), chr(0) + '5'))}\n")
         case "parquet":
             table.to_parquet(folder / "x.parquet")
         case "jsonl":

@@ -163,6 +163,51 @@ def zarr_texts(folder: Path, chance: Random) -> str:
     return store.name
 
 
+def zarr_bomb(folder: Path, chance: Random) -> str:
+    """Chunks of a hundred kilobytes or less that hold a hundred megabytes."""
+    from numcodecs import get_codec
+
+    store, version = _store(folder, chance)
+    file = store / chance.choice(("X/data", "X/indices", "obs/year", "obs/site/codes")) / _metadata_of(version)
+    metadata = json.loads(file.read_text())
+    kind = chance.choice(("gzip", "zstd", "blosc", "zlib", "lz4") if version == 2 else ("gzip", "zstd"))
+    chunk = bytes(get_codec({"id": kind}).encode(bytes(100 << 20)))
+    if version == 2:
+        metadata["compressor"] = {"id": kind}
+    else:
+        configuration = {"level": 1} | ({"checksum": False} if kind == "zstd" else {})
+        metadata["codecs"] = [*metadata["codecs"][:1], {"name": kind, "configuration": configuration}]
+    file.write_text(json.dumps(metadata))
+    for place in _chunks(file.parent):
+        place.write_bytes(chunk)
+    return store.name
+
+
+def zarr_shards(folder: Path, chance: Random) -> str:
+    """Shards whose chunks claim more texts than there can be, or are outside of the shard."""
+    if 3 not in corpus.zarr_formats():
+        return zarr_texts(folder, chance)
+    import zarr
+
+    corpus.anndata_zarr(folder / "x.zarr", 3)
+    group = zarr.open_group(str(folder / "x.zarr"), mode="r+")
+    place = chance.choice(("obs/_index", "var/_index"))
+    texts, attributes = np.array(group[place][:], dtype=object), dict(group[place].attrs)
+    del group[place]
+    size = texts.shape
+    array = group.create_array(place, shape=size, dtype="str", chunks=size, shards=size, compressors=None)
+    array[:] = texts
+    array.attrs.update(attributes)
+    (shard,) = _chunks(folder / "x.zarr" / place)
+    content = bytearray(shard.read_bytes())
+    if chance.random() < 0.5:
+        content[:4] = b"\xf0\xff\xff\xff"
+    else:
+        content[-12:-4] = (2**40).to_bytes(8, "little")
+    shard.write_bytes(content)
+    return "x.zarr"
+
+
 def zarr_consolidated(folder: Path, chance: Random) -> str:
     """Consolidated metadata that say something else than the arrays; nothing uses them."""
     _register()
@@ -349,6 +394,32 @@ def declared(file: Any, place: str, was: Any, folder: Path, chance: Random) -> N
 
     kinds = (h5py.string_dtype(), "S1000") if was.dtype.kind in "OS" else ("f8", "i8")
     file.create_dataset(place, (chance.choice(HUGE),), dtype=chance.choice(kinds), chunks=(1000,))
+
+
+def bomb(file: Any, place: str, was: Any, folder: Path, chance: Random) -> None:
+    """A chunk of a hundred kilobytes that holds a hundred megabytes."""
+    made = file.create_dataset(place, data=was, chunks=was.shape, compression="gzip")
+    made.id.write_direct_chunk((0,), zlib.compress(bytes(100 << 20), 1), 0)
+
+
+def lengths(file: Any, place: str, was: Any, folder: Path, chance: Random) -> None:
+    """Texts that say they are of thousands of millions of letters, in one piece or in chunks."""
+    import h5py
+
+    if chance.random() < 0.5:
+        made = file.create_dataset(place, data=was, dtype=h5py.string_dtype())
+        file.flush()
+        with open(file.filename, "r+b") as content:
+            content.seek(made.id.get_offset() + 16 * chance.randrange(len(was)))
+            content.write((2**31).to_bytes(4, "little"))
+        return
+    made = file.create_dataset(
+        place, data=was, dtype=h5py.string_dtype(), chunks=was.shape, compression="gzip", shuffle=chance.random() < 0.5
+    )
+    _, chunk = made.id.read_direct_chunk((0,))
+    content = bytearray(zlib.decompress(chunk))
+    content[3 * (len(was) if made.shuffle else 1)] = 0x80
+    made.id.write_direct_chunk((0,), zlib.compress(bytes(content)), 0)
 
 
 def repeated(file: Any, place: str, was: Any, folder: Path, chance: Random) -> None:

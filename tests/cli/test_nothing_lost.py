@@ -212,6 +212,17 @@ def test_private_results_stay_private(command: str) -> None:
     assert {mode(path) for path in Path("out").iterdir()} == {0o600}
 
 
+def test_a_device_or_a_pipe_is_never_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "answer.npy")
+    (tmp_path / "link.npy").symlink_to("answer.npy")
+    for name in ("answer.npy", "link.npy"):
+        with pytest.raises(OSError, match=rf"is not a regular file; give the name of a file: .*{name}"):
+            um.TopicModel.from_factors(np.eye(2)).result_.save(tmp_path / name)
+    assert {path.name for path in tmp_path.iterdir()} >= {"answer.npy", "link.npy"}
+    assert (tmp_path / "answer.npy").is_fifo()
+    assert (tmp_path / "link.npy").is_symlink()
+
+
 def test_shared_results_stay_shared() -> None:
     before = os.umask(0o077)
     try:

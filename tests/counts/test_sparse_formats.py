@@ -56,8 +56,31 @@ def _unknown() -> Any:
     return Odd(X)
 
 
+def _bare(kind: Any, **parts: Any) -> Callable[[], Any]:
+    """A matrix that was never built, only given some parts."""
+
+    def build() -> Any:
+        matrix = object.__new__(kind)
+        matrix.__dict__.update(parts)
+        return matrix
+
+    return build
+
+
+NONE = np.zeros(0, dtype=np.int64)
 ONES = _lists([1.0], [1.0], [1.0], [1.0])
 BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
+    "csr of nothing": (_bare(sp.csr_array), "its parts cannot be used"),
+    "csr without arrays": (_bare(sp.csr_array, _shape=(4, 4)), "its parts cannot be used"),
+    "csr of lists": (
+        _bare(sp.csr_array, _shape=(1, 1), data=[1], indices=[0], indptr=[0, 1]),
+        "its parts cannot be used",
+    ),
+    "csr of a negative size": (
+        _bare(sp.csr_array, _shape=(-1, 5), data=np.ones(0), indices=NONE, indptr=NONE),
+        "its parts cannot be used",
+    ),
+    "lil of nothing": (_bare(sp.lil_array, _shape=(4, 4)), "its parts cannot be used"),
     "bsr, indices beyond": (_with(sp.bsr_array, indices=np.array([0, FAR, 1, 1])), f"blocks {FAR}, and blocks 0 to 1"),
     "bsr, indices negative": (_with(sp.bsr_matrix, indices=np.array([-FAR, 1, 1, 1])), f"blocks -{FAR}"),
     "bsr, indptr beyond": (_with(sp.bsr_array, indptr=np.array([0, 1, FAR])), "indptr does not rise"),

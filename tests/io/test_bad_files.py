@@ -249,7 +249,7 @@ BAD_FILES: dict[str, tuple[Make, str]] = {
     "nought.mtx": (content(MTX + "3 3 2\n1 1 1\n1 0 1\n"), "entry 2 is in column 0 of 3"),
     "text.mtx": (content(MTX + "3 3 1\n1 1 dog\n"), "entry 1 has 'dog' for its value; give a number"),
     "nan.mtx": (content(MTX + "3 3 1\n1 1 nan\n"), "entry 1 has 'nan' for its value; give a number"),
-    "nul.mtx": (content(MTX + "3 4 3\n1 1 1\0001 3 2\n2 2 3\n"), "its entries have 5 numbers each, its header says 3"),
+    "nul.mtx": (content(MTX + "3 4 3\n1 1 1\0001 3 2\n2 2 3\n"), "line 3 has a NUL character; remove it"),
     "oblong.mtx": (content(MTX.replace("general", "symmetric") + "3 4 1\n1 1 1\n"), "symmetric, but 3 × 4"),
     "negative.mtx": (content(MTX + "3 3 1\n2 1 -4\n"), "-4 at row 1, column 0"),
     "huge.mtx": (content(MTX + "3 3 99999999999999\n1 1 1\n"), "of memory"),

@@ -64,10 +64,16 @@ SHOWS_FILES = [
 FILLS_MEMORY = [
     "zarr-size",
     "zarr-texts",
+    "zarr-bomb",
+    "zarr-shards",
     "hdf5-size",
     "hdf5-repeated",
+    "hdf5-bomb",
+    "hdf5-lengths",
     "anndata-wide",
     "parquet-repeated",
+    "parquet-bytes",
+    "parquet-prefix",
     "xlsx",
     "sized",
     "npz-form",
@@ -322,6 +328,12 @@ def test_a_nul_in_a_table_is_refused_by_its_line(tmp_path: Path) -> None:
         for read in (um.read, lambda path: um.shard(path, tmp_path / "out")):
             with pytest.raises(ValueError, match=re.escape(f"{name}: line 3 has a NUL character; remove it")):
                 read(tmp_path / name)
+    matrix = "%%MatrixMarket matrix coordinate integer general\n%\n2 2 2\n1 1 1\n2 2 1\0005\n"
+    for name in ("x.mtx", "x.mtx.gz"):  # pandas 2 would read 1
+        corpus.packed(tmp_path / name, matrix)
+        for read in (um.read, lambda path: um.shard(path, tmp_path / "out")):
+            with pytest.raises(ValueError, match=re.escape(f"{name}: line 5 has a NUL character; remove it")):
+                read(tmp_path / name)
     (tmp_path / "b.csv").write_text("sample,ant\nx,1\ny,2\n")
     (tmp_path / "more.csv").write_text("sample,site\nx,se\0a\ny,land\n")
     with pytest.raises(ValueError, match=r"more\.csv: line 2 has a NUL character"):
@@ -346,6 +358,28 @@ def test_bytes_in_the_names_of_files_are_escaped_and_a_fit_of_them_is_written(tm
     assert name_of(tmp_path / os.fsdecode(b"caf\xe9.csv")) == "caf\\xe9"
 
 
+def test_names_of_10x_that_are_not_utf8_are_escaped(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    corpus.FORMATS["v3.h5"](tmp_path / "x.h5")
+    with h5py.File(tmp_path / "x.h5", "r+") as file:
+        names = file["matrix/barcodes"][()].astype("S8")
+        del file["matrix/barcodes"]
+        names[0] = b"caf\xe9"
+        file["matrix/barcodes"] = names
+    assert um.read(tmp_path / "x.h5").samples.tolist()[:2] == ["caf\\xe9", "s1"]
+
+
+def test_columns_of_metadata_with_the_same_name_are_all_kept(tmp_path: Path) -> None:
+    (tmp_path / "wide.csv").write_text("sample,site,site,ant\nx,sea,red,1\ny,land,blue,3\n")
+    (tmp_path / "text.csv").write_text("id,site,site,text\nx,sea,red,ants\ny,land,blue,bees\n")
+    for name in ("wide.csv", "text.csv"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            read, made = um.read(tmp_path / name), um.shard(tmp_path / name, tmp_path / f"{name}.shards")
+        for counts in (read, made):
+            assert counts.metadata.to_dict("list") == {"site": ["sea", "land"], "site-1": ["red", "blue"]}, name
+
+
 def test_names_and_metadata_from_any_file_can_be_written(tmp_path: Path) -> None:
     assert writable_name("\ud800x\udcff") == "\\ud800x\\xff"
     assert writable_name("naïve 🐝") == "naïve 🐝"
@@ -367,6 +401,13 @@ def test_a_sound_table_of_parquet_is_read_as_before(tmp_path: Path) -> None:
     assert counts.metadata["site"].tolist() == ["sea", "land"]
     assert counts.metadata["note"].dtype == object
     assert counts.metadata["note"].isna().tolist() == [False, True]
+    pyarrow = pytest.importorskip("pyarrow")
+    for kind in ("large_string", "string_view") if hasattr(pyarrow, "string_view") else ("large_string",):
+        texts = pyarrow.array(["a", "b"], getattr(pyarrow, kind)())  # as Polars writes them
+        pytest.importorskip("pyarrow.parquet").write_table(
+            pyarrow.table({"sample": texts, "ant": [1, 2]}), tmp_path / "y.parquet"
+        )
+        assert um.read(tmp_path / "y.parquet").samples.tolist() == ["a", "b"], kind
 
 
 def test_rare_forms_of_sparse_matrices_are_read(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import pytest
 
 import unmix as um
 from unmix.base import memory
+from unmix.storage.files import replacing
 
 SCRIPT = """
 import os, sys
@@ -104,6 +105,18 @@ def test_a_full_disk_is_an_error_that_names_the_file_and_leaves_nothing(disk: tu
     for name, words in ACTIONS.items():
         assert re.search(f"^{name} OSError {number} .*{words}", done.stdout, re.MULTILINE), done.stdout
         assert f"{name} ended with 0 and left []" in done.stdout
+
+
+def test_an_error_of_the_system_names_the_file_that_was_to_be_written(tmp_path: Path) -> None:
+    def write() -> None:
+        with replacing(tmp_path / "page.html") as temporary:
+            temporary.write_text("half")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match=r"page\.html") as told:
+        write()
+    assert told.value.filename == str(tmp_path / "page.html")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("problem", [errno.ENOSPC, errno.EDQUOT])

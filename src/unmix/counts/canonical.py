@@ -123,13 +123,13 @@ def _check_dimensions(shape: tuple[int, ...]) -> None:
 def sparse_to_csr(matrix: Any) -> sp.csr_array:
     """CSR of a sparse matrix of any format. SciPy's conversions trust the arrays of a matrix and read beyond them where they
     point outside, so the arrays are checked first, and SciPy converts what was checked."""
-    _check_dtype(np.dtype(matrix.dtype))
-    _check_dimensions(matrix.shape)
     if matrix.format not in PARTS:
         raise ValueError(f"the sparse matrix has the format {matrix.format!r}; give one of {', '.join(PARTS)}")
     try:
+        _check_dtype(np.dtype(matrix.dtype))
+        _check_dimensions(matrix.shape)
         return PARTS[matrix.format](matrix)
-    except (AttributeError, TypeError, OverflowError) as error:
+    except (AttributeError, TypeError, OverflowError, IndexError) as error:
         raise _broken(matrix, f"its parts cannot be used ({error})") from None
 
 

@@ -5,6 +5,7 @@ What replaces a file or a folder has its permissions: mode, group and access con
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -33,6 +34,9 @@ def replacing(path: str | os.PathLike[str], like: Path | None = None) -> Iterato
     wrote the same file is removed.
     """
     target = Path(path)
+    if target.exists() and not target.is_file():
+        problem = "is a folder" if target.is_dir() else "is not a regular file"
+        raise OSError(errno.EEXIST, f"{problem}; give the name of a file", str(path))
     stem, ending = target.stem[-LONGEST:], "".join(target.suffixes)[-LONGEST:]
     _sweep(target.parent, stem)
     temporary = target.with_name(f".{stem}-{_host()}-{os.getpid()}-{secrets.token_hex(4)}{ending}")
@@ -42,6 +46,10 @@ def replacing(path: str | os.PathLike[str], like: Path | None = None) -> Iterato
             copy_permissions(known, temporary)
         yield temporary
         temporary.replace(target)
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, str(temporary)):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -81,15 +81,11 @@ def write_tensors(path: str | os.PathLike[str], tensors: Arrays, meta: Record) -
         header[key] = {"dtype": DTYPES[array.dtype.str], "shape": array.shape, "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with replacing(path) as temporary:
-        try:
-            with temporary.open("wb") as file:
-                file.write(len(text).to_bytes(8, "little") + text)
-                for array in arrays.values():
-                    for first in range(0, array.size, BLOCK):
-                        file.write(array.reshape(-1)[first : first + BLOCK].data)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from error
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for array in arrays.values():
+            for first in range(0, array.size, BLOCK):
+                file.write(array.reshape(-1)[first : first + BLOCK].data)
 
 
 def read(path: str | os.PathLike[str]) -> Record:

@@ -40,7 +40,7 @@ def opened(path: Path) -> IO[bytes]:
     return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb")  # type: ignore[return-value]
 
 
-class _WithoutNul(io.TextIOWrapper):
+class WithoutNul(io.TextIOWrapper):
     """Text without NUL characters, at which some versions of pandas end a cell."""
 
     line = 1
@@ -64,7 +64,7 @@ def opened_text(path: Path, encoding: str | None = None, *, nul: bool = True) ->
     """The text of a file, in UTF-8 unless said otherwise, with or without a byte order mark; line ends as they are. NUL
     characters are refused where `nul` is False."""
     wanted = "utf-8-sig" if encoding is None else checked_encoding(encoding)
-    kind = io.TextIOWrapper if nul else _WithoutNul
+    kind = io.TextIOWrapper if nul else WithoutNul
     try:
         with opened(path) as file, kind(file, encoding=wanted, newline="") as text:
             yield text

@@ -18,13 +18,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unmix.io.read.blocks import ROWS, ByEntries, ByRows, Entries
-from unmix.io.read.files import first_line, lines_of, opened, opened_text, require_inside
+from unmix.io.read.files import WithoutNul, first_line, lines_of, opened, opened_text, require_inside
 from unmix.io.read.names import vocabulary_beside
 from unmix.io.read.raw_counts import RawCounts, ReadOptions, require_room
 
 BANNER = b"%%matrixmarket"
 FIELDS, SYMMETRIES = ("real", "integer", "pattern", "double"), ("general", "symmetric")
-MARKET: dict[str, Any] = {"sep": r"\s+", "header": None, "encoding": "latin-1", "na_filter": False, "low_memory": False}
+MARKET: dict[str, Any] = {"sep": r"\s+", "header": None, "na_filter": False, "low_memory": False}
 LINES = 1 << 21  # that are read at once where the whole is not
 
 
@@ -61,7 +61,7 @@ def stream_mtx(path: Path) -> ByEntries | NDArray[np.float64] | sp.coo_array:
         lines, width = 0, 0
         with opened(path) as file:
             _header(file)
-            with _readable(), pd.read_csv(file, **MARKET, chunksize=LINES) as tables:
+            with _readable(), _without_nul(file) as text, pd.read_csv(text, **MARKET, chunksize=LINES) as tables:
                 for table in tables:
                     lines, width = lines + len(table), table.shape[1]
                     _check_size(min(lines, header.entries + 1), width, header, more=True)
@@ -104,9 +104,9 @@ def _header(file: IO[bytes]) -> Header:
 
 def _body(file: IO[bytes], header: Header) -> pd.DataFrame:
     """All entries, some lines at a time: a file that has more of them than it promised is not read to its end."""
-    parts, lines = [], 0
+    parts, lines, size = [], 0, min(LINES, header.entries + 1)
     try:
-        with _readable(), pd.read_csv(file, **MARKET, chunksize=min(LINES, header.entries + 1)) as tables:
+        with _readable(), _without_nul(file) as text, pd.read_csv(text, **MARKET, chunksize=size) as tables:
             for table in tables:
                 lines += len(table)
                 _check_size(min(lines, header.entries + 1), table.shape[1], header, more=True)
@@ -114,6 +114,15 @@ def _body(file: IO[bytes], header: Header) -> pd.DataFrame:
     except pd.errors.EmptyDataError:
         pass
     return pd.concat(parts) if parts else pd.DataFrame()
+
+
+def _without_nul(file: IO[bytes]) -> IO[str]:
+    """What follows the header, as text that knows its lines."""
+    place = file.tell()
+    file.seek(0)
+    text = WithoutNul(file, encoding="latin-1", newline="")
+    text.line += file.read(place).count(b"\n")
+    return text
 
 
 @contextmanager

@@ -78,7 +78,7 @@ def settle_names(raw: RawCounts) -> None:
 
 
 def _writable_table(table: pd.DataFrame) -> pd.DataFrame:
-    names = [writable_name(str(name)) for name in table.columns]
+    names = unique([writable_name(str(name)) for name in table.columns])
     check_names(names, "columns of the metadata")
     table = table.set_axis(names, axis=1)
     for place, kind in enumerate(table.dtypes):

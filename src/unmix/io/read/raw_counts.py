@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from unmix.base.memory import require
 from unmix.counts.canonical import NotACountError
 from unmix.counts.counts import Counts
+from unmix.io.read.stores import texts_in
 
 if TYPE_CHECKING:
     from unmix.fit import Fit
@@ -122,6 +124,11 @@ def _is_plain(dtype: Any) -> bool:
 def _refuse_shared_texts(texts: Any) -> None:
     """Texts of HDF5 are in the file one by one. But many rows may refer to one long text, which would be read for each."""
     size, total = os.path.getsize(texts.file.filename), 0
+    for lengths in texts_in(texts):
+        total += int(lengths.sum(dtype=np.int64))
+        if total > size:
+            raise ValueError(f"{texts.name} has more text than the file has bytes; write the file again")
+    total = 0
     step = min(max(64, TEXTS // size), 1 << 16)  # texts at a time, as none is longer than the file
     for first in range(0, len(texts), step):
         total += sum(len(text) for text in texts[first : first + step].tolist() if isinstance(text, bytes))

@@ -133,13 +133,20 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
             schema = file.schema_arrow
         if nested := [field.name for field in schema if pyarrow.types.is_nested(field.type)]:
             raise ValueError(f"lists or records in {listed(nested)}; unmix needs one number or text per cell")
+        if odd := [field.name for field in schema if _is_bytes(field.type)]:
+            raise ValueError(f"bytes in {listed(odd)}; write them as numbers or text")
         texts = [field.name for field in schema if _is_text(field.type)]
         with parquet.ParquetFile(path, read_dictionary=texts) as file:
+            _refuse_prefixes(file.metadata)
             yield file, schema
     except pyarrow.ArrowException as error:
         raise ValueError(f"not a readable Parquet file ({first_line(error)}); it may be cut short") from error
-    except (ValueError, OSError, MemoryError):
+    except (ValueError, MemoryError):
         raise
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise ValueError(f"not a readable Parquet file ({first_line(error)})") from error
     except Exception as error:  # what pandas wrote into it about its columns may be damaged too
         raise ValueError(f"not a readable Parquet file ({first_line(error)})") from error
 
@@ -157,6 +164,17 @@ def _refuse_extensions(path: Path) -> None:
         )
 
 
+def _refuse_prefixes(metadata: Any) -> None:
+    """A text that is stored as what it adds to the one before may be of any length in a file of a few kilobytes."""
+    for group in range(metadata.num_row_groups):
+        for place in range(metadata.num_columns):
+            column = metadata.row_group(group).column(place)
+            if "DELTA_BYTE_ARRAY" in column.encodings:
+                raise ValueError(
+                    f"column {column.path_in_schema!r} is encoded as DELTA_BYTE_ARRAY; write it with a dictionary"
+                )
+
+
 def _in_base64(word: bytes) -> list[bytes]:
     """How a word looks in base64, which depends on where it begins; without the letters that it shares with its neighbours."""
     found = []
@@ -166,10 +184,13 @@ def _in_base64(word: bytes) -> list[bytes]:
     return found
 
 
-def _is_text(kind: Any) -> bool:
-    from pyarrow import types
+def _is_bytes(kind: Any) -> bool:
+    """Of which one long value may come again and again."""
+    return "binary" in str(getattr(kind, "value_type", kind))
 
-    return types.is_string(kind) or types.is_large_string(kind)
+
+def _is_text(kind: Any) -> bool:
+    return str(kind) in ("string", "large_string", "string_view")
 
 
 def _index(schema: Any) -> list[str]:

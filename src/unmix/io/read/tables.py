@@ -172,7 +172,8 @@ def _texts(header: list[str], table: pd.DataFrame, text: int, options: ReadOptio
     others = [column for column in range(len(header)) if column != text]
     named = naming({header[column]: as_names(table[column]) for column in others}, options)
     kept = [column for column in others if header[column] != "" and header[column] not in named.dropped]
-    metadata = pd.DataFrame({header[column]: natural(table[column]) for column in kept})
+    metadata = pd.DataFrame({column: natural(table[column]) for column in kept})
+    metadata = metadata.set_axis([header[column] for column in kept], axis=1)
     return counted(as_names(table[text]), options, naming=named, metadata=metadata, column=header[text])
 
 
@@ -210,7 +211,7 @@ def _wide(header: list[str], table: pd.DataFrame, options: ReadOptions, named: b
     features = [header[column] for column in counts]
     refuse_other_layouts(header, features, described)
     matrix = sparse(table, counts, header, samples)
-    metadata = pd.DataFrame({header[column]: table[column] for column in described})
+    metadata = table[described].set_axis([header[column] for column in described], axis=1)
     raw = RawCounts(matrix, samples, features, metadata, notes=notes)
     return the_right_way_round(raw, header, described, counts, options)
 
@@ -438,8 +439,8 @@ def _described(chunks: Chunks, header: list[str], columns: list[int]) -> pd.Data
                 del parts[column]
             else:
                 parts[column].append(cells)
-    whole = {header[column]: natural(pd.concat(cells, ignore_index=True)) for column, cells in parts.items()}
-    return pd.DataFrame(whole) if whole else None
+    whole = {column: natural(pd.concat(cells, ignore_index=True)) for column, cells in parts.items()}
+    return pd.DataFrame(whole).set_axis([header[column] for column in whole], axis=1) if whole else None
 
 
 class _Names:

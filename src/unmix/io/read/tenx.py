@@ -184,7 +184,9 @@ def stored_rows(opened: Callable[[], AbstractContextManager[Any]], group: str, s
 
 
 def _strings(dataset: Any) -> list[str]:
-    return [value.decode() if isinstance(value, bytes) else str(value) for value in dataset[:]]
+    return [
+        value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value) for value in dataset[:]
+    ]
 
 
 def _gene_expression(matrix: Any, barcodes: list[str], symbols: list[str], types: list[str]) -> RawCounts:
