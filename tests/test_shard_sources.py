@@ -285,7 +285,7 @@ def test_layers_and_raw_of_anndata_are_found(tmp_path: Path) -> None:
     for i, options in enumerate(({"layer": "counts"}, {"raw": True})):
         same(um.shard(tmp_path / "a.h5ad", tmp_path / f"file{i}", **options), um.read(tmp_path / "a.h5ad", **options))
         same(um.shard(adata, tmp_path / f"object{i}", **options), um.read(tmp_path / "a.h5ad", **options))
-    with pytest.raises(ValueError, match=r"there is no layer 'other' in it; it has counts$"):
+    with pytest.raises(ValueError, match=r"there is no layer 'other' in it; it has X, layer 'counts', raw$"):
         um.shard(adata, tmp_path / "none", layer="other")
     adata.raw = None
     with pytest.raises(ValueError, match=r"there is no raw in it; it has X, layer 'counts'$"):

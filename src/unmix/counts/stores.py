@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 from scipy.special import gammaln
 
 from unmix.base.types import CSR, Floats, Integers, Names, Record, as_names
 from unmix.counts import shard_files
+from unmix.counts.canonical import as_scipy
 from unmix.counts.counts import Counts
 from unmix.counts.shard_files import FEATURES, FILE_NAME, MANIFEST, METADATA, SAMPLE, Encoded, file_name
 
@@ -106,12 +106,6 @@ def add_feature_totals(totals: Floats, shard: Rows, rows: int, tile: int) -> Non
 
 def checksum(shape: tuple[int, int], parts: list[Part]) -> str:
     return f"sha256:{hashlib.sha256(repr((shape, [part.data for part in parts])).encode()).hexdigest()}"
-
-
-def as_scipy(rows: CSR, shape: tuple[int, int]) -> sp.csr_array:
-    narrow = len(rows.data) <= np.iinfo(np.int32).max
-    indptr = rows.indptr.astype(np.int32) if narrow else rows.indptr
-    return sp.csr_array((rows.data, rows.indices, indptr), shape=shape, copy=False)
 
 
 def doubles(rows: CSR) -> CSR:

@@ -25,12 +25,12 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from unmix.base.memory import gigabytes, require
-from unmix.base.types import CSR, Record
+from unmix.base.types import Record
 from unmix.counts import shard_files, shards
-from unmix.counts.canonical import canonical
+from unmix.counts.canonical import arrays_of, as_scipy, canonical
 from unmix.counts.shard_files import FEATURES, MANIFEST, METADATA, SAMPLE, Encoded, file_name
 from unmix.counts.shards import Shards
-from unmix.counts.stores import FORMAT, JOURNAL, Making, Part, add_feature_totals, as_scipy, beside, checksum
+from unmix.counts.stores import FORMAT, JOURNAL, Making, Part, add_feature_totals, beside, checksum
 from unmix.io.read import errors_about
 from unmix.io.read.blocks import blocks_of
 from unmix.io.read.raw_counts import RawCounts, errors_by_name
@@ -170,7 +170,7 @@ class Building:
                     found.append(as_scipy(shard.rows(start, stop), (stop - start, m))[some])
         matrix = sp.vstack(found, format="csr")
         encoder = shard_files.Encoder(m)
-        encoder.add(as_arrays(matrix))
+        encoder.add(arrays_of(matrix))
         arrays = encoder.arrays() | {"rows": chosen.astype("<i8")}
         if raw.samples is not None:
             arrays["names"] = shard_files.as_bytes([raw.samples[row] for row in chosen.tolist()])
@@ -219,10 +219,6 @@ def require_disk(building: Building, rows: int, nonzeros: float, m: int) -> None
     if needed > (free := shutil.disk_usage(building.folder).free):
         about = str(building.about or building.folder)
         raise OSError(28, f"the shards would need {gigabytes(needed)} of disk, {gigabytes(free)} are free", about)
-
-
-def as_arrays(matrix: sp.csr_array) -> CSR:
-    return CSR(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), matrix.data)
 
 
 def sha256_of(file: Path) -> str:
@@ -368,7 +364,7 @@ def _write_all(building: Building, raw: RawCounts, scratch: Path, progress: Prog
             progress(written, expected)
 
     for tile in _tiles(building, raw, start, scratch):
-        shard.add(as_arrays(tile))
+        shard.add(arrays_of(tile))
         if shard.rows == building.rows_per_shard:
             write()
     if shard.rows:

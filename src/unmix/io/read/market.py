@@ -7,7 +7,6 @@ over some damaged files (scipy issue 19949 is one such).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -17,10 +16,10 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from unmix.io.read.blocks import ROWS, ByEntries, ByRows, Entries
+from unmix.io.read.blocks import ROWS, Blocks, Entries
 from unmix.io.read.files import first_line, lines_of, opened, opened_text, require_inside
 from unmix.io.read.names import vocabulary_beside
-from unmix.io.read.raw_counts import RawCounts, ReadOptions, require_room
+from unmix.io.read.raw_counts import RawCounts, ReadOptions
 
 BANNER = b"%%matrixmarket"
 FIELDS, SYMMETRIES = ("real", "integer", "pattern", "double"), ("general", "symmetric")
@@ -38,38 +37,29 @@ class Header(NamedTuple):
     entries: int
 
 
-def load_mtx(path: Path) -> NDArray[np.float64] | sp.coo_array:
-    """The matrix in a MatrixMarket file, after its header has been found to fit into memory."""
+def read_market(path: Path) -> Blocks:
+    """The matrix in a MatrixMarket file, entry by entry."""
     with opened(path) as file:
         header = _header(file)
-        require_room(*header.shape, header.entries * (1 + header.symmetric))
-        table = _body(file, header)
-    _check_size(len(table), table.shape[1], header)
-    if header.dense:
-        return _numbers(table, 0, "value").reshape(header.shape, order="F")
-    return _coordinates(table, header)
-
-
-def stream_mtx(path: Path) -> ByEntries | NDArray[np.float64] | sp.coo_array:
-    """The same, entry by entry; a dense one is read as it is."""
-    with opened(path) as file:
-        header = _header(file)
-    if header.dense or not header.entries:
-        return load_mtx(path)
 
     def entries() -> Iterator[Entries]:
         lines, width = 0, 0
         with opened(path) as file:
             _header(file)
-            with _readable(), pd.read_csv(file, **MARKET, chunksize=LINES) as tables:
-                for table in tables:
-                    lines, width = lines + len(table), table.shape[1]
-                    _check_size(min(lines, header.entries + 1), width, header, more=True)
-                    some = _coordinates(table, header)
-                    yield some.row, some.col, some.data
+            try:
+                with pd.read_csv(file, **MARKET, chunksize=min(LINES, header.entries + 1)) as tables:
+                    for table in tables:
+                        lines, width = lines + len(table), table.shape[1]
+                        _check_size(min(lines, header.entries + 1), width, header, more=True)
+                        yield _coordinates(table, header)
+            except pd.errors.EmptyDataError:
+                pass
+            except pd.errors.ParserError as error:
+                problem = f"not a readable MatrixMarket file ({first_line(error)} below its header)"
+                raise ValueError(problem) from error
         _check_size(lines, width, header)
 
-    return ByEntries(header.shape, header.entries * (1 + header.symmetric), entries)
+    return Blocks(header.shape, header.entries * (1 + header.symmetric), entries=entries)
 
 
 def _check_size(lines: int, width: int, header: Header, *, more: bool = False) -> None:
@@ -102,31 +92,10 @@ def _header(file: IO[bytes]) -> Header:
     return Header(dense, field == "pattern", symmetry == "symmetric", (rows, columns), entries)
 
 
-def _body(file: IO[bytes], header: Header) -> pd.DataFrame:
-    """All entries, some lines at a time: a file that has more of them than it promised is not read to its end."""
-    parts, lines = [], 0
-    try:
-        with _readable(), pd.read_csv(file, **MARKET, chunksize=min(LINES, header.entries + 1)) as tables:
-            for table in tables:
-                lines += len(table)
-                _check_size(min(lines, header.entries + 1), table.shape[1], header, more=True)
-                parts.append(table)
-    except pd.errors.EmptyDataError:
-        pass
-    return pd.concat(parts) if parts else pd.DataFrame()
-
-
-@contextmanager
-def _readable() -> Iterator[None]:
-    try:
-        yield
-    except pd.errors.ParserError as error:
-        raise ValueError(f"not a readable MatrixMarket file ({first_line(error)} below its header)") from error
-
-
-def _coordinates(table: pd.DataFrame, header: Header) -> sp.coo_array:
-    if not header.entries:
-        return sp.coo_array(header.shape)
+def _coordinates(table: pd.DataFrame, header: Header) -> Entries:
+    if header.dense:  # column by column
+        columns, rows = np.divmod(table.index.to_numpy(), header.shape[0])
+        return rows, columns, _numbers(table, 0, "value")
     rows = _positions(table, 0, "row", header.shape[0])
     columns = _positions(table, 1, "column", header.shape[1])
     values = np.ones(len(table)) if header.pattern else _numbers(table, 2, "value")
@@ -136,7 +105,7 @@ def _coordinates(table: pd.DataFrame, header: Header) -> sp.coo_array:
         values = np.concatenate([values, values[off]])
         if header.shape[0] != header.shape[1]:
             raise ValueError(f"symmetric, but {header.shape[0]:,} × {header.shape[1]:,}")
-    return sp.coo_array((values, (rows, columns)), shape=header.shape)
+    return rows, columns, values
 
 
 def _positions(table: pd.DataFrame, column: int, what: str, size: int) -> NDArray[np.int64]:
@@ -176,11 +145,7 @@ def read_ldac(path: Path, options: ReadOptions) -> RawCounts:
         for first in documents:
             yield _rows([first, *islice(documents, ROWS - 1)], m)
 
-    blocks = ByRows((n, m), nonzeros, read)
-    if not options.streamed:
-        require_room(n, m, nonzeros)
-        return RawCounts(sp.vstack(list(read(0)), format="csr"), None, vocabulary, bare=True)
-    return RawCounts(blocks, None, vocabulary, bare=True)
+    return RawCounts(Blocks((n, m), nonzeros, read), None, vocabulary, bare=True)
 
 
 def _size(path: Path) -> tuple[int, int, int]:

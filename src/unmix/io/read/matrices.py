@@ -6,7 +6,7 @@ import json
 import math
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -18,9 +18,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unmix.base.memory import require
-from unmix.io.read.blocks import NONZEROS, Blocks, ByEntries, ByRows, Entries, cuts, sound_block, sound_offsets
+from unmix.counts.canonical import sparse_to_csr
+from unmix.io.read.blocks import NONZEROS, SMALLER, Blocks, Entries, cuts, slices, sound_block, sound_offsets
 from unmix.io.read.files import unless_damaged
-from unmix.io.read.raw_counts import SMALLER, RawCounts, ReadOptions, listed, require_room, with_sound_indices
+from unmix.io.read.raw_counts import RawCounts, ReadOptions, listed
 
 ONLY_EMPTY_IS_MISSING: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}  # "NA" is a name like any other
 NAMES = ("samples", "features")  # members of a .npz written by `write_counts`: JSON as bytes
@@ -36,10 +37,9 @@ def read_npz(path: Path, options: ReadOptions) -> RawCounts:
             f"holds {listed(members) if members else 'nothing'} but no sparse matrix of scipy; "
             "save one with scipy.sparse.save_npz, or an array with numpy.save as .npy"
         )
-    kept = [size for name, size in members.items() if not (options.streamed and name in IN_STEP)]
-    require(2 * sum(kept), "the arrays it declares", SMALLER)
+    require(2 * sum(size for name, size in members.items() if name not in IN_STEP), "the arrays it declares", SMALLER)
     with unless_damaged(NOT_SCIPY, MemoryError):
-        matrix = stream_npz(path) if options.streamed else None
+        matrix = _npz_blocks(path)
         if matrix is None:
             require(2 * sum(members.values()), "the arrays it declares", SMALLER)
             matrix = _npz_matrix(path)
@@ -56,11 +56,11 @@ def _npz_matrix(path: Path) -> Any:
     with path.open("rb") as file:
         matrix = sp.load_npz(file)  # scipy loads with allow_pickle=False
     n, m = matrix.shape
-    require_room(n, m, matrix.nnz)
-    return with_sound_indices(matrix)
+    require(24 * matrix.nnz + 16 * (n + m), f"a matrix of {n:,} × {m:,}", SMALLER)
+    return sparse_to_csr(matrix)
 
 
-def stream_npz(path: Path) -> Blocks | None:
+def _npz_blocks(path: Path) -> Blocks | None:
     """The matrix of a .npz, whose arrays are read in step, compressed or not; None for rare forms, which are read whole."""
     with np.load(path, allow_pickle=False) as archive:
         form, (n, m) = archive["format"].item(), (int(size) for size in archive["shape"])
@@ -71,32 +71,26 @@ def stream_npz(path: Path) -> Blocks | None:
     with zipfile.ZipFile(path) as archive, archive.open("data.npy") as file:
         (nonzeros,), _ = _npy_header(file)
     if indptr is None:
-        return ByEntries((n, m), nonzeros, lambda: _npz_entries(path, (n, m), nonzeros))
+        return Blocks((n, m), nonzeros, entries=lambda: _npz_entries(path, (n, m), nonzeros))
     rows, columns = (n, m) if form == "csr" else (m, n)
     offsets = sound_offsets(indptr, rows, nonzeros, nonzeros)
-    matrix = ByRows((rows, columns), nonzeros, lambda start: _npz_rows(path, offsets, columns, start))
+    matrix = Blocks((rows, columns), nonzeros, lambda start: _npz_rows(path, offsets, columns, start))
     return matrix if form == "csr" else matrix.T
 
 
 def _npz_rows(path: Path, offsets: NDArray[np.int64], m: int, start: int) -> Iterator[sp.csr_array]:
-    with zipfile.ZipFile(path) as archive, _member(archive, "indices") as indices, _member(archive, "data") as data:
-        for array in (indices, data):
+    with _members(path, "indices", "data") as arrays:
+        for array in arrays:
             array.skip(int(offsets[start]))
         for first, last in cuts(offsets, start):
-            size = int(offsets[last] - offsets[first])
-            yield sound_block(offsets[first : last + 1], indices.next(size), data.next(size), m)
+            indices, data = (array.next(int(offsets[last] - offsets[first])) for array in arrays)
+            yield sound_block(offsets[first : last + 1], indices, data, m)
 
 
 def _npz_entries(path: Path, shape: tuple[int, int], nonzeros: int) -> Iterator[Entries]:
-    with (
-        zipfile.ZipFile(path) as archive,
-        _member(archive, "row") as rows,
-        _member(archive, "col") as columns,
-        _member(archive, "data") as data,
-    ):
+    with _members(path, "row", "col", "data") as arrays:
         for first in range(0, nonzeros, NONZEROS):
-            size = min(NONZEROS, nonzeros - first)
-            row, column, values = (array.next(size) for array in (rows, columns, data))
+            row, column, values = (array.next(min(NONZEROS, nonzeros - first)) for array in arrays)
             for numbers, length in ((row, shape[0]), (column, shape[1])):
                 if not (numbers.min() >= 0 and numbers.max() < length):
                     raise ValueError(f"its indices are damaged ({numbers.max()} of {length})")
@@ -121,12 +115,16 @@ class _Member:
 
 
 @contextmanager
-def _member(archive: zipfile.ZipFile, name: str) -> Iterator[_Member]:
-    with archive.open(f"{name}.npy") as file:
-        shape, dtype = _npy_header(file)
-        if len(shape) != 1:
-            raise ValueError(f"{name} has {len(shape)} dimensions")
-        yield _Member(file, dtype)
+def _members(path: Path, *names: str) -> Iterator[list[_Member]]:
+    with unless_damaged(NOT_SCIPY, MemoryError, ValueError), ExitStack() as stack:
+        archive, members = stack.enter_context(zipfile.ZipFile(path)), []
+        for name in names:
+            file = stack.enter_context(archive.open(f"{name}.npy"))
+            shape, dtype = _npy_header(file)
+            if len(shape) != 1:
+                raise ValueError(f"{name} has {len(shape)} dimensions")
+            members.append(_Member(file, dtype))
+        yield members
 
 
 def _npz_members(path: Path) -> dict[str, int]:
@@ -150,12 +148,13 @@ def read_npy(path: Path, options: ReadOptions) -> RawCounts:
             f"an array of {len(shape)} dimension(s), shape {shape}; unmix needs a table of samples × features"
         )
     promised, present = shape[0] * shape[1] * dtype.itemsize, path.stat().st_size - start
-    if not options.streamed:
-        require(2 * promised, f"a matrix of {shape[0]:,} × {shape[1]:,}", SMALLER)
     if promised != present:
         raise ValueError(f"its header promises {promised:,} bytes, {present:,} are there; it may be cut short")
-    array = np.load(path, mmap_mode="r" if options.streamed else None, allow_pickle=False)
-    return RawCounts(array, bare=True)
+
+    def read(start: int) -> Iterator[NDArray]:
+        return slices(np.load(path, mmap_mode="r", allow_pickle=False), shape[0], start)
+
+    return RawCounts(Blocks((shape[0], shape[1]), None, read, size=2.0 * promised), bare=True)
 
 
 def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
