@@ -586,7 +586,7 @@ def test_fractions_bring_a_warning_that_says_where_counts_are() -> None:
     normal = np.log1p(X0 / X0.sum(axis=1, keepdims=True) * 1e3)
     adata = cells(normal, layers={"scaled": normal - normal.mean(axis=0), "counts": X0})
     with pytest.warns(
-        UserWarning, match=r"adata\.X: 100% of .* adata\.layers\['counts'\] seems .* with layer='counts'"
+        UserWarning, match=r"adata\.X: 100% of .* layer 'counts' holds whole numbers: try layer='counts'"
     ):
         um.sc.tl.topics(adata, K, **QUICK)
     with pytest.raises(ValueError, match=r"adata\.layers\['scaled'\]: Negative .*try again with layer='counts'"):

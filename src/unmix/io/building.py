@@ -11,10 +11,8 @@ import json
 import os
 import secrets
 import shutil
-import socket
-import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -35,8 +33,9 @@ from unmix.io.read import errors_about
 from unmix.io.read.blocks import blocks_of
 from unmix.io.read.raw_counts import RawCounts, errors_by_name
 from unmix.storage.files import TEMPORARY, write_durably
+from unmix.storage.folders import claimed
 
-ABANDONED = 600  # seconds after which a journal of another host is taken to be that of a dead process
+LOCK = f".{JOURNAL}.lock"  # held by the process that writes to the folder, as long as it lives
 BESIDE = (FEATURES, SAMPLE, METADATA)
 BYTES_PER_NONZERO = {True: 3.2, False: 5.2}  # with and without two-byte indices
 BYTES_PER_SAMPLE = 4  # of a shard, without its name
@@ -53,18 +52,32 @@ class Building:
     parts: list[Part] = field(default_factory=list)
     rows_per_shard: int = 0
     resumed: int = 0  # shards that an earlier process finished
-    made_folder: bool = False
 
     def errors(self) -> AbstractContextManager[None]:
         """Names the file, if there is one, in what is said about its counts. A full disk or memory is another matter."""
         return nullcontext() if self.about is None else errors_about(self.about, keep=(OSError, MemoryError))
 
-    def begin(self) -> None:
-        """Take the folder, and what an earlier process of the same source finished in it."""
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """While this lasts, no other process writes to the folder. A new folder in which nothing is left goes in the end."""
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"{self.folder}: is a file; give a folder for the shards")
-        self.made_folder = not self.folder.exists()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        new = not self.folder.exists()
+        try:
+            with ExitStack() as stack:
+                try:
+                    stack.enter_context(claimed(self.folder / JOURNAL, bool))
+                except FileExistsError:
+                    problem = "another process is writing shards there; wait for it, or give another folder"
+                    raise ValueError(f"{self.folder}: {problem}") from None
+                yield
+        finally:
+            if new:
+                with suppress(OSError):
+                    self.folder.rmdir()
+
+    def begin(self) -> None:
+        """Take what an earlier process of the same source finished in the folder."""
         if (self.folder / MANIFEST).exists():
             raise ValueError(
                 f"{self.folder}: holds shards of another source, or made with other options; give another folder, "
@@ -72,28 +85,19 @@ class Building:
             )
         if (self.folder / JOURNAL).exists():
             self._go_on(self._journal())
-        elif others := [name for name in os.listdir(self.folder) if not _temporary(name)]:
+        elif others := [name for name in self._names() if not _temporary(name)]:
             raise ValueError(f"{self.folder}: holds other files, such as {min(others)!r}; give a new folder")
-        else:
-            self._claim()
-        self._sweep()
+        finished = {file_name(i) for i in range(len(self.parts))}
+        self._remove(lambda name: _temporary(name) or (_ours(name) and name not in finished))
         self.keep_account()
 
-    def _claim(self) -> None:
-        """A journal with our name in it, unless another process is quicker."""
-        own = self.folder / f".{Path(JOURNAL).stem}-{secrets.token_hex(6)}"
-        try:
-            own.write_bytes(self._account())
-            try:
-                os.link(own, self.folder / JOURNAL)
-            except FileExistsError:
-                raise
-            except OSError:  # a file system without links
-                (self.folder / JOURNAL).open("xb").close()
-        except FileExistsError:
-            raise ValueError(f"{self.folder}: another process has just begun to write shards there") from None
-        finally:
-            own.unlink(missing_ok=True)
+    def _names(self) -> list[str]:
+        return [name for name in os.listdir(self.folder) if name != LOCK]
+
+    def _remove(self, unwanted: Callable[[str], bool]) -> None:
+        """What dead processes left, and what is not in the journal; or all, in the end."""
+        for path in (self.folder / name for name in self._names() if unwanted(name)):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
     def _journal(self) -> Record:
         try:
@@ -105,8 +109,6 @@ class Building:
         return journal
 
     def _go_on(self, journal: Record) -> None:
-        if owner := _at_work(journal, self.folder / JOURNAL):
-            raise ValueError(f"{self.folder}: {owner} is writing shards there; wait for it, or give another folder")
         if journal.get("source") != self.source:
             raise ValueError(
                 f"{self.folder}: holds unfinished shards of another source, or made with other options; repeat the command "
@@ -126,23 +128,12 @@ class Building:
             self.parts.append(part)
         self.resumed = len(self.parts)
 
-    def _sweep(self) -> None:
-        """What dead processes left, and what is not in the journal."""
-        finished = {file_name(i) for i in range(len(self.parts))}
-        for name in os.listdir(self.folder):
-            path = self.folder / name
-            if path.is_dir() and _temporary(name):
-                shutil.rmtree(path, ignore_errors=True)
-            elif _temporary(name) or (_ours(name) and name not in finished):
-                path.unlink(missing_ok=True)
-
     def keep_account(self) -> None:
         write_durably(self.folder / JOURNAL, self._account())
 
     def _account(self) -> bytes:
-        owner = {"pid": os.getpid(), "host": socket.gethostname(), "started": _started(os.getpid())}
         done = {"rows_per_shard": self.rows_per_shard, "shards": [part._asdict() for part in self.parts]}
-        return json.dumps({"format": FORMAT} | owner | {"source": self.source} | done).encode()
+        return json.dumps({"format": FORMAT, "source": self.source} | done).encode()
 
     def add(self, shard: Making, names: list[str] | None) -> None:
         """Write the next shard, and only then say so."""
@@ -204,13 +195,7 @@ class Building:
 
     def abandon(self) -> None:
         """Leave nothing behind: there are no shards of this source."""
-        for name in os.listdir(self.folder):
-            if _ours(name) or _temporary(name) or name == JOURNAL:
-                path = self.folder / name
-                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-        if self.made_folder:
-            with suppress(OSError):
-                self.folder.rmdir()
+        self._remove(lambda name: _ours(name) or _temporary(name) or name == JOURNAL)
 
 
 def require_disk(building: Building, rows: int, nonzeros: float, m: int) -> None:
@@ -238,34 +223,6 @@ def _temporary(name: str) -> bool:
     return name.startswith(".") and known
 
 
-def _at_work(journal: Record, file: Path) -> str | None:
-    """Who is writing at this moment, as far as can be known."""
-    pid, host = journal.get("pid"), journal.get("host")
-    if not isinstance(pid, int) or pid == os.getpid():
-        return None
-    if host != socket.gethostname():
-        recent = time.time() - file.stat().st_mtime < ABANDONED
-        return f"process {pid} on {host}" if recent else None
-    if os.name != "posix":
-        return None
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        pass
-    return f"process {pid}" if _started(pid) == journal.get("started") else None
-
-
-def _started(pid: int) -> str | None:
-    """When a process began, where the system tells: numbers of processes are used again."""
-    try:
-        state, *told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return None if state == "Z" else told[18]
-    except (OSError, IndexError):
-        return None
-
-
 # Blocks of counts -> a folder of shards: cut anew, and written one by one. How a source was cut into blocks leaves no trace.
 
 BYTES_PER_FEATURE = 32  # in memory: its total, and a row of a dense block
@@ -286,8 +243,21 @@ def build(
     if source is not None and (done := _finished(folder, source)) is not None:
         return done
     building = Building(folder, source, about)
-    building.begin()
-    scratch, raw = folder / f".scratch-{secrets.token_hex(6)}", None
+    with building.claimed():
+        building.begin()
+        _fill(building, opened, sample, sample_by, progress)
+    return Shards(folder)
+
+
+def _fill(
+    building: Building,
+    opened: Callable[[], RawCounts],
+    sample: int | None,
+    sample_by: ArrayLike | str | None,
+    progress: Progress | None,
+) -> None:
+    folder, raw = building.folder, None
+    scratch = folder / f".scratch-{secrets.token_hex(6)}"
     try:
         with building.errors():
             raw = opened()
@@ -314,7 +284,6 @@ def build(
         raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return Shards(folder)
 
 
 def _finished(folder: Path, source: Record) -> Shards | None:
