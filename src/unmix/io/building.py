@@ -28,7 +28,7 @@ from unmix.counts import shard_files, shards
 from unmix.counts.canonical import arrays_of, as_scipy, canonical
 from unmix.counts.shard_files import FEATURES, MANIFEST, METADATA, SAMPLE, Encoded, file_name
 from unmix.counts.shards import Shards
-from unmix.counts.stores import FORMAT, JOURNAL, Making, Part, add_feature_totals, beside, checksum
+from unmix.counts.stores import FORMAT, JOURNAL, Encoder, Part, add_feature_totals, beside, checksum
 from unmix.io.read import errors_about
 from unmix.io.read.blocks import blocks_of
 from unmix.io.read.raw_counts import RawCounts, errors_by_name
@@ -135,9 +135,9 @@ class Building:
         done = {"rows_per_shard": self.rows_per_shard, "shards": [part._asdict() for part in self.parts]}
         return json.dumps({"format": FORMAT, "source": self.source} | done).encode()
 
-    def add(self, shard: Making, names: list[str] | None) -> None:
+    def add(self, shard: Encoder, names: list[str] | None) -> None:
         """Write the next shard, and only then say so."""
-        arrays = shard.encoder.arrays()
+        arrays = shard.arrays()
         content = shard_files.serialized(arrays | ({} if names is None else {"names": shard_files.as_bytes(names)}))
         write_durably(self.folder / file_name(len(self.parts)), content)
         self.parts.append(shard.part(arrays, content))
@@ -160,7 +160,7 @@ class Building:
                 if some.size:
                     found.append(as_scipy(shard.rows(start, stop), (stop - start, m))[some])
         matrix = sp.vstack(found, format="csr")
-        encoder = shard_files.Encoder(m)
+        encoder = Encoder(m)
         encoder.add(arrays_of(matrix))
         arrays = encoder.arrays() | {"rows": chosen.astype("<i8")}
         if raw.samples is not None:
@@ -322,13 +322,13 @@ def _write_all(building: Building, raw: RawCounts, scratch: Path, progress: Prog
         require(BYTES_PER_FEATURE * m, f"{m:,} features", "take fewer features")
     if expected:
         require_disk(building, expected - start, nonzeros * (1 - start / expected), m)
-    written, shard = start, Making(m)
+    written, shard = start, Encoder(m)
 
     def write() -> None:
         nonlocal written, shard
         names = None if raw.samples is None else raw.samples[written : written + shard.rows]
         building.add(shard, names)
-        written, shard = written + shard.rows, Making(m)
+        written, shard = written + shard.rows, Encoder(m)
         if progress is not None:
             progress(written, expected)
 

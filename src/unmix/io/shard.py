@@ -137,22 +137,7 @@ def shard(
     ...     um.TopicModel(2, tol=0, max_iter=5, random_state=0).fit(shards).result_.L.shape
     (4, 2)
     """
-    options = ReadOptions(
-        layer=layer,
-        raw=raw,
-        transpose=transpose,
-        text_column=text_column,
-        id_column=id_column,
-        title_column=title_column,
-        encoding=encoding,
-        skip_bad=skip_bad,
-        min_df=min_df,
-        max_df=max_df,
-        stop_words=stop_words,
-        ngrams=ngrams,
-        like=like,
-        longest=LONGEST,
-    )
+    options = ReadOptions.of(locals() | {"longest": LONGEST})
     start_sample(0, sample)
     if not isinstance(source, str | os.PathLike):
 

@@ -181,23 +181,7 @@ def read(
     ...     um.read(path)
     Counts(2 samples × 2 features, 3 nonzeros, total 6)
     """
-    path = existing(path)
-    options = ReadOptions(
-        layer=layer,
-        raw=raw,
-        transpose=transpose,
-        text_column=text_column,
-        id_column=id_column,
-        title_column=title_column,
-        snippets=snippets,
-        encoding=encoding,
-        skip_bad=skip_bad,
-        min_df=min_df,
-        max_df=max_df,
-        stop_words=stop_words,
-        ngrams=ngrams,
-        like=like,
-    )
+    path, options = existing(path), ReadOptions.of(locals())
     if is_shards(path):
         for name in options.given(*BY_FORMAT, *OF_TEXTS):
             raise ValueError(f"{path}: {name} means nothing for shards, which are as they were made; leave it out")
@@ -294,6 +278,7 @@ def read_texts(
     >>> um.read_texts(["Red roses and red wine", "White wine", "White roses"]).features.tolist()
     ['red', 'roses', 'white', 'wine']
     """
+    options = ReadOptions.of(locals())
     if isinstance(texts, str):
         raise ValueError("texts is one string; give a list of them, or read a file with unmix.read")
     if samples is None and isinstance(texts, pd.Series) and not isinstance(texts.index, pd.RangeIndex):
@@ -302,9 +287,6 @@ def read_texts(
     for place, entry in enumerate(listed):
         if not isinstance(entry, str):
             raise ValueError(f"texts[{place}] is {entry!r}; give strings, such as '' where there is nothing")
-    options = ReadOptions(
-        snippets=snippets, min_df=min_df, max_df=max_df, stop_words=stop_words, ngrams=ngrams, like=like
-    )
     found = text.counted(lambda: iter(listed), options, metadata=metadata)
     if samples is not None:
         found.samples = [str(name) for name in np.asarray(samples, dtype=object).ravel().tolist()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,11 @@ class ReadOptions:
     ngrams: int | tuple[int, int] = 1
     like: Fit | None = None
     longest: int | None = None  # letters of a cell of the metadata; columns with longer ones are left out
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> ReadOptions:
+        """Those of the arguments of a function that are options."""
+        return cls(**{name: arguments[name] for name in cls.__dataclass_fields__ if name in arguments})
 
     def given(self, *names: str) -> list[str]:
         """Which of these options the user gave."""
