@@ -26,7 +26,7 @@ from unmix.base import memory
 from unmix.counts import shards
 from unmix.counts.shards import Shards
 from unmix.io import building
-from unmix.io.read import blocks, h5ad, market, sheets, tables, text
+from unmix.io.read import blocks, h5ad, matrices, sheets, tables, text
 from unmix.storage.fit_file import table_to_json
 
 N, M = 37, 11
@@ -47,7 +47,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
         (tables, "CELLS", 8),
         (sheets, "CELLS", 8),
         (text, "BATCH", 5),
-        (market, "LINES", 17),
+        (matrices, "LINES", 17),
         (h5ad, "SAMPLE", 20),
     ):
         monkeypatch.setattr(module, name, value)
@@ -327,7 +327,7 @@ def test_a_file_the_other_way_round_as_well(name: str, tmp_path: Path) -> None:
 def test_how_a_source_was_cut_leaves_no_trace(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = made(name, tmp_path)
     um.shard(path, tmp_path / "many")
-    for module, size in ((blocks, "ROWS"), (blocks, "NONZEROS"), (blocks, "BUCKET"), (market, "LINES")):
+    for module, size in ((blocks, "ROWS"), (blocks, "NONZEROS"), (blocks, "BUCKET"), (matrices, "LINES")):
         monkeypatch.setattr(module, size, 1 << 20)
     um.shard(path, tmp_path / "few")
     assert contents(tmp_path / "many") == contents(tmp_path / "few")

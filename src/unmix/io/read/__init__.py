@@ -21,7 +21,7 @@ from unmix.counts.counts import Counts
 from unmix.counts.shard_files import MANIFEST
 from unmix.counts.shards import Shards
 from unmix.counts.stores import JOURNAL
-from unmix.io.read import h5ad, market, matrices, sheets, tables, tenx, text
+from unmix.io.read import h5ad, matrices, sheets, tables, tenx, text
 from unmix.io.read.files import errors_about, require_file, require_inside
 from unmix.io.read.names import FEATURES_FILE, add_neighbours, join_metadata, number_texts, settle_names, writable_name
 from unmix.io.read.raw_counts import RawCounts, ReadOptions, StopWords, checked, listed
@@ -53,7 +53,7 @@ READERS = {
     ".npy": Reader("array of numpy", matrices.read_npy, MATRIX),
     ".mtx": Reader("MatrixMarket file", tenx.read_mtx, MATRIX),
     ".mm": Reader("MatrixMarket file", tenx.read_mtx, MATRIX),
-    ".ldac": Reader("LDA-C file", market.read_ldac, frozenset()),
+    ".ldac": Reader("LDA-C file", matrices.read_ldac, frozenset()),
     ".h5": Reader("10x HDF5 file", tenx.read_h5, frozenset({"layer"})),
     ".h5ad": Reader("AnnData file", h5ad.read_h5ad, frozenset({"layer", "raw"})),
     ".csv": Reader("CSV table", tables.read_csv, TABLE),

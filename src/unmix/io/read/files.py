@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+ONLY_EMPTY_IS_MISSING: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}  # "NA" is a name like any other
+
 
 def require_file(path: Path) -> None:
     """Refuse pipes, devices and sockets. A link that the user named is followed."""

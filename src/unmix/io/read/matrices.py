@@ -1,4 +1,4 @@
-"""Plain matrices: `.npz` (scipy) and `.npy`. Their names may lie in files beside them."""
+"""Plain matrices: `.npz` (scipy), `.npy`, MatrixMarket and LDA-C. Their names may lie in files beside them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import StringIO
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,11 +20,19 @@ from numpy.typing import NDArray
 
 from unmix.base.memory import require
 from unmix.counts.canonical import sparse_to_csr
-from unmix.io.read.blocks import NONZEROS, SMALLER, Blocks, Entries, cuts, slices, sound_block, sound_offsets
-from unmix.io.read.files import unless_damaged
+from unmix.io.read.blocks import NONZEROS, ROWS, SMALLER, Blocks, Entries, cuts, slices, sound_block, sound_offsets
+from unmix.io.read.files import (
+    ONLY_EMPTY_IS_MISSING,
+    first_line,
+    lines_of,
+    opened,
+    opened_text,
+    require_inside,
+    unless_damaged,
+)
+from unmix.io.read.names import vocabulary_beside
 from unmix.io.read.raw_counts import RawCounts, ReadOptions, listed
 
-ONLY_EMPTY_IS_MISSING: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}  # "NA" is a name like any other
 NAMES = ("samples", "features")  # members of a .npz written by `write_counts`: JSON as bytes
 NOT_SCIPY = "no sparse matrix that can be read ({}); save one with scipy.sparse.save_npz"
 METADATA = "metadata"  # another: a CSV table as bytes
@@ -167,3 +176,186 @@ def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
     if dtype.hasobject:
         raise ValueError("it holds Python objects, which unmix never unpickles (allow_pickle=False)")
     return shape, dtype
+
+
+# MatrixMarket files (https://math.nist.gov/MatrixMarket/formats.html).
+#
+# Read with pandas rather than `scipy.io.mmread`, which takes 1.5 for 1 in a file that says `integer` and brings Python down
+# over some damaged files (scipy issue 19949 is one such).
+
+BANNER = b"%%matrixmarket"
+FIELDS, SYMMETRIES = ("real", "integer", "pattern", "double"), ("general", "symmetric")
+MARKET: dict[str, Any] = {"sep": r"\s+", "header": None, "encoding": "latin-1", "na_filter": False, "low_memory": False}
+LINES = 1 << 21  # that are read at once where the whole is not
+
+
+class Header(NamedTuple):
+    """What the first lines promise. A dense matrix ("array") lists all its values, column by column."""
+
+    dense: bool
+    pattern: bool
+    symmetric: bool
+    shape: tuple[int, int]
+    entries: int
+
+
+def read_market(path: Path) -> Blocks:
+    """The matrix in a MatrixMarket file, entry by entry."""
+    with opened(path) as file:
+        header = _header(file)
+
+    def entries() -> Iterator[Entries]:
+        lines, width = 0, 0
+        with opened(path) as file:
+            _header(file)
+            try:
+                with pd.read_csv(file, **MARKET, chunksize=min(LINES, header.entries + 1)) as tables:
+                    for table in tables:
+                        lines, width = lines + len(table), table.shape[1]
+                        _check_size(min(lines, header.entries + 1), width, header, more=True)
+                        yield _coordinates(table, header)
+            except pd.errors.EmptyDataError:
+                pass
+            except pd.errors.ParserError as error:
+                problem = f"not a readable MatrixMarket file ({first_line(error)} below its header)"
+                raise ValueError(problem) from error
+        _check_size(lines, width, header)
+
+    return Blocks(header.shape, header.entries * (1 + header.symmetric), entries=entries)
+
+
+def _check_size(lines: int, width: int, header: Header, *, more: bool = False) -> None:
+    """Whether there is as much as the header says, if no more comes."""
+    if lines > header.entries or (lines < header.entries and not more):
+        raise ValueError(f"its header promises {header.entries:,} entries, {lines:,} are there")
+    expected = 1 if header.dense else 2 if header.pattern else 3
+    if header.entries and width != expected:
+        raise ValueError(f"its entries have {width} numbers each, its header says {expected}")
+
+
+def _header(file: IO[bytes]) -> Header:
+    words = file.readline(1000).lower().split()
+    if len(words) != 5 or words[:2] != [BANNER, b"matrix"]:
+        raise ValueError("not a MatrixMarket file; its first line must begin with %%MatrixMarket matrix")
+    layout, field, symmetry = (word.decode("latin-1") for word in words[2:])
+    dense = layout == "array"
+    known = layout in ("array", "coordinate") and field in FIELDS and symmetry in SYMMETRIES[: 1 if dense else 2]
+    if not known or (dense and field == "pattern"):
+        raise ValueError(f"a MatrixMarket file of kind {layout} {field} {symmetry}, which holds no counts")
+    while (line := file.readline(1000)) and (line.startswith(b"%") or not line.strip()):
+        pass
+    try:
+        rows, columns, *rest = (int(number) for number in line.split())
+        entries = rows * columns if dense else rest.pop()
+    except (ValueError, IndexError) as error:
+        raise ValueError("its header lacks the line with numbers of rows, columns and entries") from error
+    if rest or min(rows, columns, entries) < 0:
+        raise ValueError(f"its header says {line.decode('latin-1').strip()!r}; rows, columns and entries must be there")
+    return Header(dense, field == "pattern", symmetry == "symmetric", (rows, columns), entries)
+
+
+def _coordinates(table: pd.DataFrame, header: Header) -> Entries:
+    if header.dense:  # column by column
+        columns, rows = np.divmod(table.index.to_numpy(), header.shape[0])
+        return rows, columns, _numbers(table, 0, "value")
+    rows = _positions(table, 0, "row", header.shape[0])
+    columns = _positions(table, 1, "column", header.shape[1])
+    values = np.ones(len(table)) if header.pattern else _numbers(table, 2, "value")
+    if header.symmetric:  # one of the two triangles is in the file
+        off = np.flatnonzero(rows != columns)
+        rows, columns = np.concatenate([rows, columns[off]]), np.concatenate([columns, rows[off]])
+        values = np.concatenate([values, values[off]])
+        if header.shape[0] != header.shape[1]:
+            raise ValueError(f"symmetric, but {header.shape[0]:,} × {header.shape[1]:,}")
+    return rows, columns, values
+
+
+def _positions(table: pd.DataFrame, column: int, what: str, size: int) -> NDArray[np.int64]:
+    """Numbers of rows or columns, counted from 0, all inside the matrix."""
+    numbers = _numbers(table, column, what)
+    bad = np.flatnonzero(~((numbers >= 1) & (numbers <= size) & (numbers % 1 == 0)))
+    if bad.size:
+        raise ValueError(f"entry {table.index[bad[0]] + 1:,} is in {what} {numbers[bad[0]]:.10g} of {size:,}")
+    return numbers.astype(np.int64) - 1
+
+
+def _numbers(table: pd.DataFrame, column: int, what: str) -> NDArray[np.float64]:
+    numbers = pd.to_numeric(table[column], errors="coerce").to_numpy(dtype=np.float64)
+    bad = np.flatnonzero(np.isnan(numbers))
+    if bad.size:
+        entry, cell = table.index[bad[0]] + 1, table[column].tolist()[bad[0]]
+        raise ValueError(f"entry {entry:,} has {cell!r} for its {what}; give a number")
+    return numbers
+
+
+# LDA-C, the format of Blei's program and of gensim's BleiCorpus: a document a line, "M term:count term:count …", where M is the
+# number of terms that follow, and terms are counted from 0.
+
+Document = tuple[list[int], list[float]]  # terms and their counts
+
+
+def read_ldac(path: Path, options: ReadOptions) -> RawCounts:
+    """The counts, and the words of a vocabulary beside it, if no document has a term beyond its end."""
+    n, terms, nonzeros = _size(path)
+    if not n:
+        raise ValueError("there is nothing in it; unmix needs a document a line")
+    vocabulary = _vocabulary(path, terms)
+    m = terms if vocabulary is None else len(vocabulary)
+
+    def read(start: int) -> Iterator[sp.csr_array]:
+        documents = islice(_documents(path), start, None)
+        for first in documents:
+            yield _rows([first, *islice(documents, ROWS - 1)], m)
+
+    return RawCounts(Blocks((n, m), nonzeros, read), None, vocabulary, bare=True)
+
+
+def _size(path: Path) -> tuple[int, int, int]:
+    """Documents, terms and entries."""
+    n = terms = nonzeros = 0
+    for found, _ in _documents(path):
+        n, nonzeros, terms = n + 1, nonzeros + len(found), max(terms, max(found, default=-1) + 1)
+    if n and not terms:
+        raise ValueError("none of its documents has a term")
+    return n, terms, nonzeros
+
+
+def _vocabulary(path: Path, terms: int) -> list[str] | None:
+    """The words beside the file, if there are enough of them; if not, they are left aside as beside any matrix."""
+    if (file := vocabulary_beside(path)) is None:
+        return None
+    try:
+        require_inside(file.parent, file)
+        words = lines_of(file)
+    except ValueError as error:
+        raise ValueError(f"{file.name}: {error}") from error
+    return words if len(words) >= terms else None
+
+
+def _documents(path: Path) -> Iterator[Document]:
+    with opened_text(path) as file:
+        for number, line in enumerate(file, start=1):
+            yield _document(line.split(), number)
+
+
+def _document(parts: list[str], number: int) -> Document:
+    try:
+        promised, pairs = int(parts[0]), [part.split(":") for part in parts[1:]]
+        terms, counts = [int(term) for term, _ in pairs], [float(count) for _, count in pairs]
+    except (ValueError, IndexError):
+        raise ValueError(
+            f"line {number} is not of the form 2 0:1 7:3, a number of terms and as many term:count"
+        ) from None
+    if promised != len(terms) or any(term < 0 for term in terms):
+        problem = (
+            f"promises {promised} terms, {len(terms)} are there" if promised != len(terms) else "has a term below 0"
+        )
+        raise ValueError(f"line {number} {problem}")
+    return terms, counts
+
+
+def _rows(documents: list[Document], m: int) -> sp.csr_array:
+    rows = np.repeat(np.arange(len(documents)), [len(terms) for terms, _ in documents])
+    terms, counts = (np.array([value for one in documents for value in one[part]]) for part in (0, 1))
+    entries = counts.astype(np.float64), (rows, terms.astype(np.int64))
+    return sp.coo_array(entries, shape=(len(documents), m)).tocsr()

@@ -15,8 +15,7 @@ import pandas as pd
 
 from unmix.base.memory import require
 from unmix.base.types import check_names
-from unmix.io.read.files import first_line, lines_of, opened_text, require_inside
-from unmix.io.read.matrices import ONLY_EMPTY_IS_MISSING
+from unmix.io.read.files import ONLY_EMPTY_IS_MISSING, first_line, lines_of, opened_text, require_inside
 from unmix.io.read.raw_counts import RawCounts, ReadOptions, listed
 from unmix.io.write import unguarded_table
 

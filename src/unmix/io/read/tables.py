@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from unmix.base.memory import require
 from unmix.io.read.blocks import KEPT, SMALLER, Again, Blocks, Entries, from_row
-from unmix.io.read.files import first_line, opened_text
-from unmix.io.read.matrices import ONLY_EMPTY_IS_MISSING
+from unmix.io.read.files import ONLY_EMPTY_IS_MISSING, first_line, opened_text
 from unmix.io.read.names import (
     FEATURE_WORDS,
     INDEX_WORDS,
@@ -87,9 +86,8 @@ def _parsed(
         try:
             reader = csv.reader(file, delimiter=separator)
             header = next(reader, [])
-            names = {j: str for j, name in enumerate(header) if j == 0 or _may_be_names(name)} | dict.fromkeys(
-                texts, str
-            )
+            names = {j: str for j, name in enumerate(header) if j == 0 or _may_be_names(name)}
+            names |= dict.fromkeys(texts, str)
             rules = {"sep": separator, "header": None, "dtype": names, "low_memory": False}
             yield header, separator, file, rules | ONLY_EMPTY_IS_MISSING
         except pd.errors.EmptyDataError as error:
@@ -145,13 +143,8 @@ class Table:
             header, table = next(iter(self._parts))
             kept = [j for j in range(len(header)) if j not in self._mutations.values()]
             self.header, _ = with_mutation_types(header, table, self._mutations)
-            for name, first in {
-                "fine": False,
-                "numbers": False,
-                "text": True,
-                "blank": self.n,
-                "mended": False,
-            }.items():
+            of_types = (("fine", False), ("numbers", False), ("text", True), ("blank", self.n), ("mended", False))
+            for name, first in of_types:
                 setattr(self, name, np.array([first, *getattr(self, name)[kept]]))
 
     def _look(self, read: Callable[[frozenset[int]], Iterator[Part]], texts: frozenset[int]) -> frozenset[int]:
@@ -205,7 +198,7 @@ class Table:
             require(BYTES_A_TEXT * (first + len(part)), f"a column of the first {first + len(part):,} rows", SMALLER)
             for column in list(found):
                 cells = self.cells(part, column)
-                if longest and cells.dtype == object and (cells.dropna().map(str).str.len() > longest).any():
+                if longest and _kind(cells.dtype) == "O" and (cells.dropna().map(str).str.len() > longest).any():
                     del found[column]
                 else:
                     found[column].append(cells)
@@ -226,8 +219,12 @@ def _size(table: pd.DataFrame) -> int:
 
 
 def _kinds(table: pd.DataFrame) -> NDArray[np.str_]:
-    """What columns hold, in the letters of numpy; nothing for types of pandas."""
-    return np.array([dtype.kind if isinstance(dtype, np.dtype) else "" for dtype in table.dtypes])
+    return np.array([_kind(dtype) for dtype in table.dtypes])
+
+
+def _kind(dtype: Any) -> str:
+    """What a column holds, in the letters of numpy; nothing for other types of pandas."""
+    return "O" if isinstance(dtype, pd.StringDtype) else dtype.kind if isinstance(dtype, np.dtype) else ""
 
 
 def from_table(table: Table, options: ReadOptions) -> RawCounts:

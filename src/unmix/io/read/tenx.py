@@ -17,7 +17,7 @@ import numpy as np
 
 from unmix.io.read.blocks import Blocks, Entries, csr_blocks
 from unmix.io.read.files import first_line, lines_of, require_inside
-from unmix.io.read.market import read_market
+from unmix.io.read.matrices import read_market
 from unmix.io.read.raw_counts import RawCounts, ReadOptions, listed, require_numbers, require_plain
 from unmix.io.read.stores import opened_hdf5
 
