@@ -151,6 +151,9 @@ def whole_numbers(column: pd.Series) -> pd.Series:
 
 
 def as_names(column: pd.Series) -> list[str]:
+    names = column.tolist() if column.dtype == object else []
+    if {*map(type, names)} == {str}:
+        return names
     return column.astype(object).where(column.notna(), "").map(str).tolist()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unmix.base.memory import require
-from unmix.io.read.blocks import KEPT, SMALLER, Again, Blocks, Entries, from_row
+from unmix.io.read.blocks import SMALLER, Again, Blocks, Entries, from_row
 from unmix.io.read.files import ONLY_EMPTY_IS_MISSING, first_line, opened_text
 from unmix.io.read.names import (
     FEATURE_WORDS,
@@ -37,7 +38,7 @@ from unmix.io.write import unguarded_table
 
 MISSING = {"nan", "na", "n/a", "null", "none", "-", "."}
 BLOCK = 1000  # columns that are made sparse at once
-CELLS = 1 << 22  # that are read at once
+CELLS = 1 << 23  # that are read at once
 PLAIN = [*"biuf"]  # columns of numbers and nothing else, as numpy has them
 Part = tuple[list[str], pd.DataFrame]  # the header of a table, and some of its rows
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
@@ -271,21 +272,22 @@ def _long(table: Table, roles: tuple[int, int, int], options: ReadOptions) -> Ra
     """A row for each pair of sample and feature; both in the order in which they first come."""
     header, (sample, feature, count) = table.header, roles
     samples, features = dict[str, int](), dict[str, int]()
-    pairs = []
-    for first, part in table.parts():
-        require_names(header, part, roles, first)
-        rows, columns = _codes(table.cells(part, sample), samples), _codes(table.cells(part, feature), features)
-        pairs.append(rows << 32 | columns)
-        if 8 * (first + len(part)) > KEPT:
-            pairs.clear()
+
+    def numbered() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        for first, part in table.parts():
+            require_names(header, part, roles, first)
+            yield _codes(table.cells(part, sample), samples), _codes(table.cells(part, feature), features)
 
     def entries() -> Iterator[Entries]:
-        for first, part in table.parts():
-            values = counts_in(part[count], count, header[count], None, first)
-            yield _codes(table.cells(part, sample), samples), _codes(table.cells(part, feature), features), values
+        for (first, part), (rows, columns) in zip(table.parts(), places, strict=True):
+            yield rows, columns, counts_in(part[count], count, header[count], None, first)
+
+    places = Again(numbered, lambda codes: 2 * codes[0].nbytes)
+    deque(places, maxlen=0)
 
     raw = RawCounts(Blocks((len(samples), len(features)), table.n, entries=entries), [*samples], [*features])
-    if sum(map(len, pairs)) == table.n and (again := table.n - len(np.unique(np.concatenate(pairs)))):
+    pairs = [rows << 32 | columns for rows, columns in places.kept or ()]
+    if pairs and (again := table.n - len(np.unique(np.concatenate(pairs)))):
         raw.notes.append(
             f"{again:,} row{'s name' if again > 1 else ' names'} a sample and a feature that came before: counts are added"
         )
@@ -421,6 +423,8 @@ def numbers_in(cells: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]
     texts = plain.where(plain.notna(), np.nan).tolist()
     places = {text: place for place, text in enumerate(dict.fromkeys(texts))}  # a long text may repeat
     numbers = pd.to_numeric(pd.Series([*places], dtype=object), errors="coerce").to_numpy(dtype=np.float64)
+    if np.isnan(numbers).all():
+        return np.full(len(cells), np.nan), cells.isna().to_numpy()
     values = numbers[[places[text] for text in texts]]
     return values, ~np.isnan(values) | cells.isna().to_numpy()
 
