@@ -298,6 +298,16 @@ def test_what_a_file_declares_is_compared_with_memory_before_it_is_read_whole(
         um.read(path)
 
 
+def test_the_cells_that_a_parquet_table_declares_are_compared_with_memory_before_its_rows_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = made("wide.parquet", tmp_path)
+    monkeypatch.setattr(memory, "available", lambda: 3000)
+    monkeypatch.setattr(sheets, "_parts", lambda _: pytest.fail("read"))
+    with pytest.raises(ValueError, match=r"wide\.parquet: 37 × 12 cells would need"):
+        um.read(path)
+
+
 # --- every source -----------------------------------------------------------------------------------------------------
 
 
