@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unmix as um
-from unmix.counts import shard_files, shards
+from unmix.counts import shard_files, shards, stores
 from unmix.counts.shards import Shards
 from unmix.counts.sides import Sides
 from unmix.io.write import write_counts
@@ -128,7 +128,7 @@ def test_what_is_written_is_what_was_given(counts: um.Counts, tmp_path: Path) ->
 )
 def test_any_counts_survive_the_encoding(n: int, m: int, values: list[float]) -> None:
     counts = um.Counts(np.resize(np.array(values, dtype=float), (n, m)))
-    encoder = shard_files.Encoder(m)
+    encoder = stores.Encoder(m)
     encoder.add(counts.rows)
     arrays = shard_files.tensors(shard_files.serialized(encoder.arrays()))
     decoded = shard_files.Encoded.checked(arrays, n, counts.nnz, m, thoroughly=True).rows(0, n)

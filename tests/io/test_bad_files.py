@@ -233,7 +233,10 @@ BAD_FILES: dict[str, tuple[Make, str]] = {
     ),
     "cube.npy": (lambda path: np.save(path, np.ones((2, 3, 4))), "an array of 3 dimension(s), shape (2, 3, 4)"),
     "text.npy": (lambda path: np.save(path, np.array([["a", "b"]])), "unmix needs numbers"),
-    "huge.npy": (bytes_as_they_are(npy_header((10**8, 10**8))), "a matrix of 100,000,000 × 100,000,000 would need"),
+    "huge.npy": (
+        bytes_as_they_are(npy_header((10**8, 10**8))),
+        "its header promises 80,000,000,000,000,000 bytes, 0 are there",
+    ),
     "promise.npy": (bytes_as_they_are(npy_header((10, 10)) + bytes(80)), "promises 800 bytes, 80 are there"),
     "foreign.mtx": (content("hello\n"), "not a MatrixMarket file"),
     "sizeless.mtx": (content(MTX + "% nothing more\n"), "lacks the line with numbers of rows, columns and entries"),

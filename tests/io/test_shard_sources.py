@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,10 +22,11 @@ import scipy.sparse as sp
 from conftest import random_counts
 
 import unmix as um
+from unmix.base import memory
 from unmix.counts import shards
 from unmix.counts.shards import Shards
 from unmix.io import building
-from unmix.io.read import blocks, h5ad, market, sheets, tables, text
+from unmix.io.read import blocks, h5ad, matrices, sheets, tables, text
 from unmix.storage.fit_file import table_to_json
 
 N, M = 37, 11
@@ -47,7 +47,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
         (tables, "CELLS", 8),
         (sheets, "CELLS", 8),
         (text, "BATCH", 5),
-        (market, "LINES", 17),
+        (matrices, "LINES", 17),
         (h5ad, "SAMPLE", 20),
     ):
         monkeypatch.setattr(module, name, value)
@@ -224,6 +224,90 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 quietly = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
+# --- bounded memory ---------------------------------------------------------------------------------------------------
+
+WIDE = 400  # rows of the tables below, of which 16 are to be in memory at a time
+
+TURNING: dict[str, Callable[[int], tuple[Any, ...]]] = {
+    "item numbers first and text later": lambda i: (f"s{i % 7}", f"{i % 9:02}" if i < 300 else f"x{i % 4}", i % 5 + 1),
+    "item whole first and fractions later": lambda i: (f"s{i % 7}", i % 9 if i < 300 else f"{i % 9}.5", i % 5 + 1),
+    "item numbers first and true or false later": lambda i: (f"s{i % 7}", i % 9 if i < 300 else "True", i % 5 + 1),
+    "texts numbers first": lambda i: (
+        f"d{i}",
+        1900 + i if i < 150 else " ".join(WORDS[i % 3 :: 2]),
+        "07" if i < 300 else "x",
+    ),
+}
+
+
+@quietly
+@pytest.mark.parametrize("what", TURNING)
+def test_a_table_whose_columns_turn_to_text_is_read_in_pieces(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header = ("id", "text", "code") if what.startswith("texts") else ("sample", "item", "count")
+    rows = [",".join(map(str, row)) for row in (header, *map(TURNING[what], range(WIDE)))]
+    (tmp_path / "x.csv").write_text("\n".join(rows))
+    whole = um.read(tmp_path / "x.csv")  # in one piece
+    monkeypatch.setattr(tables, "CELLS", 8)
+    monkeypatch.setattr(blocks, "KEPT", 0)
+    at_once, known = [], tables.unguarded_table
+    monkeypatch.setattr(
+        tables, "unguarded_table", lambda header, table: at_once.append(len(table)) or known(header, table)
+    )
+    same(um.shard(tmp_path / "x.csv", tmp_path / "out"), whole)
+    in_pieces = um.read(tmp_path / "x.csv")
+    assert max(at_once) == 16
+    assert isinstance(whole, um.Counts)
+    assert isinstance(in_pieces, um.Counts)
+    assert in_pieces.facts == whole.facts
+    assert told(in_pieces.metadata) == told(whole.metadata)
+    if not what.startswith("texts"):
+        assert whole.features is not None
+        assert {"00", "0.0", "0"} & {*whole.features} == {"0.0" if "whole" in what else "00" if "text" in what else "0"}
+
+
+def test_what_was_read_once_is_kept_if_it_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = []
+
+    def read() -> Iterator[int]:
+        times.append(1)
+        yield from range(3)
+
+    for size, kept in ((5, True), (200, False)):
+        times.clear()
+        monkeypatch.setattr(blocks, "KEPT", 100)
+        items = blocks.Again(read, lambda _, size=size: size)  # type: ignore[misc]
+        assert next(iter(items)) == 0  # who does not go through all of them leaves nothing
+        assert [[*items] for _ in range(3)] == [[0, 1, 2]] * 3
+        assert len(times) == (2 if kept else 4)
+
+
+DECLARED = ["csr.npz", "csc.npz", "coo.npz", "x.npy", "x.mtx", "dense.mtx", "csr.h5ad", "dense.h5ad", "cells.h5"]
+
+
+@quietly
+@pytest.mark.parametrize("name", DECLARED)
+def test_what_a_file_declares_is_compared_with_memory_before_it_is_read_whole(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = made(name, tmp_path)
+    monkeypatch.setattr(blocks, "require", lambda needed, *more: memory.require(1e12 * needed, *more))
+    monkeypatch.setattr(blocks.Blocks, "rows", lambda *_: pytest.fail("read"))
+    with pytest.raises(ValueError, match=rf"{name}: a matrix of .* would need .*fit it from shards"):
+        um.read(path)
+
+
+def test_the_cells_that_a_parquet_table_declares_are_compared_with_memory_before_its_rows_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = made("wide.parquet", tmp_path)
+    monkeypatch.setattr(memory, "available", lambda: 3000)
+    monkeypatch.setattr(sheets, "_parts", lambda _: pytest.fail("read"))
+    with pytest.raises(ValueError, match=r"wide\.parquet: 37 × 12 cells would need"):
+        um.read(path)
+
+
 # --- every source -----------------------------------------------------------------------------------------------------
 
 
@@ -253,7 +337,7 @@ def test_a_file_the_other_way_round_as_well(name: str, tmp_path: Path) -> None:
 def test_how_a_source_was_cut_leaves_no_trace(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = made(name, tmp_path)
     um.shard(path, tmp_path / "many")
-    for module, size in ((blocks, "ROWS"), (blocks, "NONZEROS"), (blocks, "BUCKET"), (market, "LINES")):
+    for module, size in ((blocks, "ROWS"), (blocks, "NONZEROS"), (blocks, "BUCKET"), (matrices, "LINES")):
         monkeypatch.setattr(module, size, 1 << 20)
     um.shard(path, tmp_path / "few")
     assert contents(tmp_path / "many") == contents(tmp_path / "few")
@@ -285,7 +369,7 @@ def test_layers_and_raw_of_anndata_are_found(tmp_path: Path) -> None:
     for i, options in enumerate(({"layer": "counts"}, {"raw": True})):
         same(um.shard(tmp_path / "a.h5ad", tmp_path / f"file{i}", **options), um.read(tmp_path / "a.h5ad", **options))
         same(um.shard(adata, tmp_path / f"object{i}", **options), um.read(tmp_path / "a.h5ad", **options))
-    with pytest.raises(ValueError, match=r"there is no layer 'other' in it; it has counts$"):
+    with pytest.raises(ValueError, match=r"there is no layer 'other' in it; it has X, layer 'counts', raw$"):
         um.shard(adata, tmp_path / "none", layer="other")
     adata.raw = None
     with pytest.raises(ValueError, match=r"there is no raw in it; it has X, layer 'counts'$"):
@@ -498,6 +582,7 @@ def test_a_kill_leaves_what_the_same_command_goes_on_from(tmp_path: Path) -> Non
     script = f"""
 import time
 import unmix as um
+from unmix.base import memory
 from unmix.counts import shards
 shards.SHARD, shards.TILE, shards.START = 8, 4, 10
 def progress(done, of):
@@ -508,7 +593,7 @@ um.shard({str(tmp_path / "x.npy")!r}, {str(folder)!r}, progress=progress)
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert [process.stdout.readline() for _ in range(2)] == ["8\n", "16\n"]
-        with pytest.raises(ValueError, match=rf"process {process.pid} is writing shards there; wait for it"):
+        with pytest.raises(ValueError, match="another process is writing shards there; wait for it"):
             um.shard(tmp_path / "x.npy", folder)
         process.send_signal(signal.SIGKILL)
     (folder / ".000002-0123456789ab.safetensors").write_bytes(b"half")  # as if it had died while writing
@@ -647,19 +732,6 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     um.shard(matrix(), tmp_path / "out")
     with pytest.raises(ValueError, match="holds shards already; open them"):
         um.shard(tmp_path / "out", tmp_path / "again")
-
-
-def test_an_old_journal_of_another_machine_is_taken_over_a_new_one_is_not(tmp_path: Path) -> None:
-    path, folder = tmp_path / "x.npy", tmp_path / "out"
-    np.save(path, matrix())
-    with pytest.raises(Stop):
-        um.shard(path, folder, progress=stop_after(2))
-    journal = json.loads((folder / "building.json").read_text())
-    (folder / "building.json").write_text(json.dumps(journal | {"host": "elsewhere", "pid": 1}))
-    with pytest.raises(ValueError, match="process 1 on elsewhere is writing shards there"):
-        um.shard(path, folder)
-    os.utime(folder / "building.json", (time.time() - 3600,) * 2)
-    same(um.shard(path, folder), um.Counts(matrix()))
 
 
 def test_progress_is_told_after_every_shard(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from unmix.base.types import Floats, order_by_name
+from unmix.counts import lazy
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.io.match import match_features
@@ -106,6 +107,4 @@ def _counted(fit: Fit, X: Any) -> Counts:
 
 
 def _as_counts(X: Any) -> Counts:
-    from unmix.estimators import base
-
-    return X if isinstance(X, Counts) else base.counts_of(X) if base.is_anndata(X) else Counts(X)
+    return X if isinstance(X, Counts) else lazy.counts_of(X) if lazy.is_anndata(X) else Counts(X)

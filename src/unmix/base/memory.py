@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import psutil
 from numpy.typing import DTypeLike, NDArray
 
 BYTES_PER_NONZERO = 48  # at most at a time, from reading counts to the end of a fit in memory
@@ -23,17 +24,8 @@ UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # by the file syst
 
 
 def available() -> int:
-    """Bytes that could be used without swapping; where the system does not tell, all that is installed."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 1 << 62
+    """Bytes that could be used without swapping."""
+    return int(psutil.virtual_memory().available)
 
 
 def require(needed: float, what: str, remedy: str) -> None:

@@ -15,6 +15,8 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from unmix.kernels import CSR
+
 SMALLEST = np.finfo(float).tiny  # below it, numbers lose their digits
 LARGEST = 1e150  # beyond it, squares are no numbers any more
 
@@ -25,6 +27,19 @@ class NotACountError(ValueError):
     def __init__(self, problem: str, row: int, column: int, value: float) -> None:
         super().__init__(f"{problem}: {value:g} at row {row}, column {column}; unmix needs finite counts >= 0")
         self.row, self.column, self.value = row, column, value
+
+
+def arrays_of(matrix: sp.csr_array | sp.csc_array) -> CSR:
+    """The arrays of a compressed matrix, as kernels take them."""
+    return CSR(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), matrix.data)
+
+
+def as_scipy(rows: CSR, shape: tuple[int, int]) -> sp.csr_array:
+    """The same memory as a SciPy array, but for `indptr`: SciPy wants one type for both index arrays, and would rather widen
+    `indices` than narrow `indptr`."""
+    narrow = len(rows.data) <= np.iinfo(np.int32).max
+    indptr = rows.indptr.astype(np.int32) if narrow else rows.indptr
+    return sp.csr_array((rows.data, rows.indices, indptr), shape=shape, copy=False)
 
 
 def canonical(matrix: Any, first: int = 0) -> sp.csr_array:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from unmix.base.types import Floats, Integers, Names, Record, as_names, check_names, with_unique_columns
-from unmix.counts.canonical import canonical
+from unmix.counts.canonical import arrays_of, as_scipy, canonical
 from unmix.counts.data import Memory
 from unmix.counts.sides import Sides
 from unmix.kernels import CSR
@@ -98,7 +98,7 @@ class Counts:
                 features = matrix.columns if features is None else features
             csr = canonical(matrix)
             self.shape = csr.shape
-            self.rows = _arrays(csr)
+            self.rows = arrays_of(csr)
         n, m = self.shape
         self.samples = _names(samples, n, "samples")
         self.features = _names(features, m, "features")
@@ -127,7 +127,7 @@ class Counts:
     ) -> Self:
         """Of a CSR matrix that is canonical by construction: positive, finite, sorted, float64. Nothing is looked at again."""
         counts = object.__new__(cls)
-        counts.rows, counts.shape = _arrays(csr), csr.shape
+        counts.rows, counts.shape = arrays_of(csr), csr.shape
         counts.samples, counts.features, counts.metadata, counts.text = samples, features, metadata, text
         return counts
 
@@ -310,22 +310,19 @@ class Counts:
 
     def with_data(self, data: NDArray[Any]) -> sp.csr_array:
         """A CSR array with other values in place of the nonzeros."""
-        # scipy wants one type for both index arrays, and would rather widen `indices` than narrow `indptr`
-        narrow = self.nnz <= np.iinfo(np.int32).max
-        indptr = self.rows.indptr.astype(np.int32) if narrow else self.rows.indptr
-        return sp.csr_array((data, self.rows.indices, indptr), shape=self.shape, copy=False)
+        return as_scipy(CSR(self.rows.indptr, self.rows.indices, data), self.shape)
 
     @cached_property
     def columns(self) -> CSR:
         """The rows of the transpose, built once, when first asked for."""
-        return _arrays(self.csr.tocsc())
+        return arrays_of(self.csr.tocsc())
 
     @cached_property
     def transposed(self) -> CSR:
         """The same for kernels alone: whole numbers below 2^16 take two bytes instead of eight."""
         data = self.rows.data
         whole = data.size and data.max() < 1 << 16 and np.array_equal(data, narrow := data.astype(np.uint16))
-        return _arrays(self.with_data(narrow).tocsc()) if whole else self.columns
+        return arrays_of(self.with_data(narrow).tocsc()) if whole else self.columns
 
     @cached_property
     def column_order(self) -> NDArray[np.int64]:
@@ -391,10 +388,6 @@ def amount(total: float) -> str:
     ('319,044', '1,234', '12.3')
     """
     return f"{total:,.0f}" if total % 1 == 0 or abs(total) >= 100 else f"{total:.3g}"
-
-
-def _arrays(matrix: sp.csr_array | sp.csc_array) -> CSR:
-    return CSR(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), matrix.data)
 
 
 def _beta(rng: np.random.Generator, one: Floats, other: Floats, size: int) -> Floats:

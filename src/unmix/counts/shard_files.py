@@ -28,7 +28,7 @@ import pandas as pd
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from unmix.base.types import Floats, as_plain, nullable_integers, unique_names
+from unmix.base.types import as_plain, nullable_integers, unique_names
 from unmix.kernels import CSR
 
 Arrays = dict[str, NDArray[Any]]
@@ -48,52 +48,10 @@ COUNTED = (
     "exception",
 )  # all but the names, in the order of the checksum
 LARGEST_HEADER = 1 << 20
-MOST_NONZEROS = 2**32 - 1  # of a file, whose offsets have four bytes
-EXCEPTIONAL = 16  # a larger part than 1/16 of exceptions, and the values are kept as they are
 
 
 def file_name(shard: int) -> str:
     return f"{shard:06d}.safetensors"
-
-
-class Encoder:
-    """The arrays of a file, but for the names, from some rows after the other: they never lie in memory as kernels take them."""
-
-    def __init__(self, features: int) -> None:
-        self.index = index_type(features)
-        self.nonzeros = 0
-        self.lengths: list[NDArray[Any]] = []
-        self.indices: list[NDArray[Any]] = []
-        self.values: list[NDArray[np.uint8]] = []
-        self.exception_at: list[NDArray[Any]] = []
-        self.exception: list[Floats] = []
-
-    def add(self, rows: CSR) -> None:
-        data = rows.data
-        with np.errstate(invalid="ignore"):
-            values = data.astype(np.uint8)  # what does not fit is not equal below
-        at = np.flatnonzero(values != data)
-        values[at] = 0
-        self.lengths.append(np.diff(rows.indptr))
-        self.indices.append(rows.indices.astype(self.index))
-        self.values.append(values)
-        self.exception_at.append(at + self.nonzeros)
-        self.exception.append(data[at].astype(np.float64))
-        self.nonzeros += len(data)
-
-    def arrays(self) -> Arrays:
-        if self.nonzeros > MOST_NONZEROS:
-            raise ValueError(f"{self.nonzeros:,} nonzeros in one shard are too many")
-        indptr = np.concatenate([[0], *self.lengths]).cumsum().astype("<u4")
-        arrays: Arrays = {"indptr": indptr, "indices": np.concatenate(self.indices)}
-        values, at, exception = (np.concatenate(parts) for parts in (self.values, self.exception_at, self.exception))
-        if EXCEPTIONAL * at.size <= self.nonzeros:
-            return arrays | {"values": values, "exception_at": at.astype("<u4"), "exception": exception.astype("<f8")}
-        with np.errstate(over="ignore"):
-            single = exception.astype("<f4")
-        whole = values.astype("<f4" if (single == exception).all() else "<f8")
-        whole[at] = exception
-        return arrays | {"values": whole}
 
 
 def index_type(features: int) -> np.dtype:

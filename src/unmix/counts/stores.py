@@ -14,17 +14,20 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from unmix.base.types import Floats, Integers, Names, Record, as_names
 from unmix.counts import shard_files
+from unmix.counts.canonical import as_scipy
 from unmix.counts.counts import Counts
 from unmix.counts.shard_files import FEATURES, FILE_NAME, MANIFEST, METADATA, SAMPLE, Encoded, file_name
 from unmix.kernels import CSR
 
 FORMAT = 1
 JOURNAL = "building.json"
+MOST_NONZEROS = 2**32 - 1  # of a file, whose offsets have four bytes
+EXCEPTIONAL = 16  # a larger part than 1/16 of exceptions, and the values are kept as they are
 BLOCK = 1 << 16  # counts that are looked at a time, for memory
 LOG_FACTORIALS = gammaln(np.arange(256) + 1.0)
 AGAIN = "build the shards again with um.shard or `unmix shard`"
@@ -44,28 +47,57 @@ class Part(NamedTuple):
     sha256: str = ""  # of the file
 
 
-class Making:
-    """A shard in the making, tile by tile: sums are taken in this order wherever it is made, so that fractions add up to the same
-    bits."""
+class Encoder:
+    """A shard in the making, tile by tile: its arrays never lie in memory as kernels take them, and sums are taken in this order
+    wherever it is made, so that fractions add up to the same bits."""
 
     def __init__(self, features: int) -> None:
-        self.features, self.encoder = features, shard_files.Encoder(features)
-        self.rows, self.empty, self.total, self.log_factorials = 0, 0, 0.0, 0.0
+        self.features = features
+        self.rows, self.nonzeros, self.empty, self.total, self.log_factorials = 0, 0, 0, 0.0, 0.0
+        self.lengths: list[NDArray[Any]] = []
+        self.indices: list[NDArray[Any]] = []
+        self.values: list[NDArray[np.uint8]] = []
+        self.exception_at: list[NDArray[Any]] = []
+        self.exception: list[Floats] = []
 
     def add(self, tile: CSR) -> None:
-        n = len(tile.indptr) - 1
-        counts = Counts.trusted(as_scipy(doubles(tile), (n, self.features)))
-        self.rows += n
-        self.empty += int((np.diff(tile.indptr) == 0).sum())
+        data, lengths = tile.data, np.diff(tile.indptr)
+        counts = Counts.trusted(as_scipy(doubles(tile), (len(lengths), self.features)))
+        self.rows += len(lengths)
+        self.empty += int((lengths == 0).sum())
         self.total += counts.total
         self.log_factorials += counts.log_factorials
-        self.encoder.add(tile)
+        with np.errstate(invalid="ignore"):
+            values = data.astype(np.uint8)  # what does not fit is not equal below
+        at = np.flatnonzero(values != data)
+        values[at] = 0
+        self.lengths.append(lengths)
+        self.indices.append(tile.indices.astype(shard_files.index_type(self.features)))
+        self.values.append(values)
+        self.exception_at.append(at + self.nonzeros)
+        self.exception.append(data[at].astype(np.float64))
+        self.nonzeros += len(data)
+
+    def arrays(self) -> shard_files.Arrays:
+        """The arrays of a file, but for the names."""
+        if self.nonzeros > MOST_NONZEROS:
+            raise ValueError(f"{self.nonzeros:,} nonzeros in one shard are too many")
+        indptr = np.concatenate([[0], *self.lengths]).cumsum().astype("<u4")
+        arrays: shard_files.Arrays = {"indptr": indptr, "indices": np.concatenate(self.indices)}
+        values, at, exception = (np.concatenate(parts) for parts in (self.values, self.exception_at, self.exception))
+        if EXCEPTIONAL * at.size <= self.nonzeros:
+            return arrays | {"values": values, "exception_at": at.astype("<u4"), "exception": exception.astype("<f8")}
+        with np.errstate(over="ignore"):
+            single = exception.astype("<f4")
+        whole = values.astype("<f4" if (single == exception).all() else "<f8")
+        whole[at] = exception
+        return arrays | {"values": whole}
 
     def part(self, arrays: shard_files.Arrays, content: bytes = b"") -> Part:
         """What there is to know of it, once it has become arrays and perhaps a file."""
         others = arrays.get("exception", arrays["values"])  # only among them are fractions
         fractional = int(np.count_nonzero(others != np.floor(others)))
-        known = self.rows, self.encoder.nonzeros, self.total, self.log_factorials, self.empty, fractional
+        known = self.rows, self.nonzeros, self.total, self.log_factorials, self.empty, fractional
         sha256 = hashlib.sha256(content).hexdigest() if content else ""
         return Part(*known, shard_files.digest(arrays), len(content), sha256)
 
@@ -92,10 +124,10 @@ class Store(Protocol):
 
 def measured(shard: Rows, rows: int, tile: int, features: int) -> Part:
     """What there is to know of a shard, from its counts alone."""
-    making = Making(features)
+    encoder = Encoder(features)
     for start in range(0, rows, tile):
-        making.add(shard.rows(start, min(start + tile, rows)))
-    return making.part(making.encoder.arrays())
+        encoder.add(shard.rows(start, min(start + tile, rows)))
+    return encoder.part(encoder.arrays())
 
 
 def add_feature_totals(totals: Floats, shard: Rows, rows: int, tile: int) -> None:
@@ -107,12 +139,6 @@ def add_feature_totals(totals: Floats, shard: Rows, rows: int, tile: int) -> Non
 
 def checksum(shape: tuple[int, int], parts: list[Part]) -> str:
     return f"sha256:{hashlib.sha256(repr((shape, [part.data for part in parts])).encode()).hexdigest()}"
-
-
-def as_scipy(rows: CSR, shape: tuple[int, int]) -> sp.csr_array:
-    narrow = len(rows.data) <= np.iinfo(np.int32).max
-    indptr = rows.indptr.astype(np.int32) if narrow else rows.indptr
-    return sp.csr_array((rows.data, rows.indices, indptr), shape=shape, copy=False)
 
 
 def doubles(rows: CSR) -> CSR:

@@ -6,22 +6,21 @@ leave is kept in memory, or beyond `room` bytes in a folder.
 
 from __future__ import annotations
 
-import contextvars
 import os
-import queue
 import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing
 from functools import cached_property, partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
 from weakref import finalize
 
 import numpy as np
 
 from unmix.base.memory import available, gigabytes, parsed
+from unmix.base.threads import prefetch
 from unmix.base.types import Record
 from unmix.counts.data import Arrays, Before, Visit, tree
 from unmix.counts.shards import Shards, Tile
@@ -203,49 +202,14 @@ def needed(shards: Shards, n_topics: int) -> float:
 
 
 def _read_ahead(shards: Shards) -> Iterator[Iterator[Tile]]:
-    """Tiles decoded, and turned, by another thread, `AHEAD` of them at a time."""
-    waiting: queue.Queue[Any] = queue.Queue(AHEAD)
-    stop = threading.Event()
+    """Tiles decoded, and transposed, by another thread, `AHEAD` of them at a time."""
 
-    def put(item: Any) -> bool:
-        while not stop.is_set():
-            with suppress(queue.Full):
-                waiting.put(item, timeout=0.1)
-                return True
-        return False
-
-    def read() -> None:
-        try:
-            for i in range(shards.n_shards):
-                for tile in shards.tiles(i):
-                    tile.transposed  # noqa: B018 - made here
-                    if not put((i, tile)):
-                        return
-            put((None, None))
-        except BaseException as error:
-            put((None, error))
-
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(read,), daemon=True)
-    thread.start()
-    ahead: list[tuple[int | None, Any]] = []
-
-    def following() -> tuple[int | None, Any]:
-        if not ahead:
-            ahead.append(waiting.get())
-        return ahead[0]
-
-    def tiles(i: int) -> Iterator[Tile]:
-        while following()[0] == i:
-            yield ahead.pop()[1]
-
-    try:
+    def numbered() -> Iterator[tuple[int, Tile]]:
         for i in range(shards.n_shards):
-            number, tile = following()
-            if number is None and tile is not None:
-                raise tile
-            yield tiles(i)
-        if following()[1] is not None:
-            raise following()[1]
-    finally:
-        stop.set()
-        thread.join()
+            for tile in shards.tiles(i):
+                tile.transposed  # noqa: B018 - made here
+                yield i, tile
+
+    with closing(prefetch(numbered(), AHEAD)) as fetched:
+        for _, some in groupby(fetched, key=itemgetter(0)):
+            yield (tile for _, tile in some)

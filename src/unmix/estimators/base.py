@@ -1,8 +1,4 @@
-"""Counts that are not in memory yet: an AnnData whose matrix lies in a file, or a dask array.
-
-They are read whole if a fit needs at most 16 GB, and otherwise fitted as shards in a temporary folder. Fits of counts and of
-shards are two algorithms, so the size of the data decides, never what happens to be free.
-"""
+"""What every estimator shares, and the best of several fits."""
 
 from __future__ import annotations
 
@@ -16,11 +12,9 @@ from dataclasses import replace
 from inspect import signature
 from numbers import Integral, Real
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal, Self, TypeVar, overload
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -30,11 +24,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
 from unmix.base.checks import parameter
-from unmix.base.memory import BYTES_PER_NONZERO, IN_MEMORY, gigabytes, npy_rows, require
+from unmix.base.memory import npy_rows
 from unmix.base.threads import use_threads
 from unmix.base.types import WIDEST, Factor, Floats, Record, Seed, as_plain, order_by_name
 from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.data import Data, is_data, joined
+from unmix.counts.lazy import counts_of, fitting, is_anndata
 from unmix.counts.shards import Shards
 from unmix.fit import Fit
 from unmix.models.matching import match_to_first
@@ -60,73 +55,6 @@ from unmix.solvers.run import (
 from unmix.solvers.search import Refine
 from unmix.storage.files import replacing
 from unmix.storage.schema import TEXT
-
-
-@contextmanager
-def fitting(X: Any) -> Iterator[Any]:
-    """What to fit: X itself, or as long as this lasts `Shards` of it, if it is not in memory and too large for it."""
-    if fits_in_memory(needed := memory_of(X)):
-        yield X
-        return
-    with temporary_shards(X, needed) as shards:
-        yield shards
-
-
-def fits_in_memory(needed: float) -> bool:
-    """Whether a fit of so many bytes is one in memory; an error if it is, and the memory is not free."""
-    if needed > IN_MEMORY:
-        return False
-    require(needed, "a fit of these counts in memory", "write them with unmix.shard, and fit the shards")
-    return True
-
-
-@contextmanager
-def temporary_shards(source: Any, needed: float, **options: Any) -> Iterator[Any]:
-    """`unmix.shard` into a folder that goes in the end, and a word about it."""
-    import unmix
-
-    with TemporaryDirectory(prefix="unmix-") as folder:
-        warnings.warn(
-            f"a fit of these counts in memory would need {gigabytes(needed)}, more than {gigabytes(IN_MEMORY)}: they are written "
-            f"as shards to a temporary folder, {folder}, and fitted from there; unmix.shard keeps them for the next time",
-            UserWarning,
-            stacklevel=6,
-        )
-        yield unmix.shard(source, Path(folder) / "counts.shards", **options)
-
-
-def layer_names(adata: Any) -> list[str]:
-    """The layers that have a name; from anndata 0.13 on X is among the layers too, as None."""
-    return [name for name in adata.layers if name is not None]
-
-
-def memory_of(X: Any) -> float:
-    """Bytes of a fit of counts that are not in memory yet; 0 for all others."""
-    matrix = X.X if is_anndata(X) else X
-    if hasattr(matrix, "group") and "data" in matrix.group:  # a sparse matrix in a file
-        return float(BYTES_PER_NONZERO * matrix.group["data"].shape[0])
-    if type(matrix).__module__.partition(".")[0] in ("dask", "h5py", "zarr") and hasattr(matrix, "shape"):
-        return float(BYTES_PER_NONZERO * np.prod(matrix.shape, dtype=float))  # at most
-    return 0.0
-
-
-def counts_of(adata: Any) -> Counts:
-    """X of an AnnData, with names and obs."""
-    matrix = adata.X
-    if matrix is None:
-        raise ValueError("this AnnData has no X; give one of its layers, such as adata.layers['counts']")
-    matrix = matrix.to_memory() if hasattr(matrix, "to_memory") else matrix.compute() if is_dask(matrix) else matrix
-    matrix = matrix if sp.issparse(matrix) else np.asarray(matrix)
-    return Counts(matrix, samples=adata.obs_names, features=adata.var_names, metadata=adata.obs)
-
-
-def is_anndata(X: Any) -> bool:
-    return type(X).__module__.partition(".")[0] == "anndata" and hasattr(X, "obs_names")
-
-
-def is_dask(X: Any) -> bool:
-    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "rechunk")
-
 
 # The best of several fits, each from a start of its own, and how far apart they end.
 #

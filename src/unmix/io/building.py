@@ -11,10 +11,8 @@ import json
 import os
 import secrets
 import shutil
-import socket
-import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -27,17 +25,17 @@ from numpy.typing import ArrayLike
 from unmix.base.memory import gigabytes, require
 from unmix.base.types import Record
 from unmix.counts import shard_files, shards
-from unmix.counts.canonical import canonical
+from unmix.counts.canonical import arrays_of, as_scipy, canonical
 from unmix.counts.shard_files import FEATURES, MANIFEST, METADATA, SAMPLE, Encoded, file_name
 from unmix.counts.shards import Shards
-from unmix.counts.stores import FORMAT, JOURNAL, Making, Part, add_feature_totals, as_scipy, beside, checksum
+from unmix.counts.stores import FORMAT, JOURNAL, Encoder, Part, add_feature_totals, beside, checksum
 from unmix.io.read import errors_about
 from unmix.io.read.blocks import blocks_of
 from unmix.io.read.raw_counts import RawCounts, errors_by_name
-from unmix.kernels import CSR
 from unmix.storage.files import TEMPORARY, write_durably
+from unmix.storage.folders import claimed
 
-ABANDONED = 600  # seconds after which a journal of another host is taken to be that of a dead process
+LOCK = f".{JOURNAL}.lock"  # held by the process that writes to the folder, as long as it lives
 BESIDE = (FEATURES, SAMPLE, METADATA)
 BYTES_PER_NONZERO = {True: 3.2, False: 5.2}  # with and without two-byte indices
 BYTES_PER_SAMPLE = 4  # of a shard, without its name
@@ -54,18 +52,32 @@ class Building:
     parts: list[Part] = field(default_factory=list)
     rows_per_shard: int = 0
     resumed: int = 0  # shards that an earlier process finished
-    made_folder: bool = False
 
     def errors(self) -> AbstractContextManager[None]:
         """Names the file, if there is one, in what is said about its counts. A full disk or memory is another matter."""
         return nullcontext() if self.about is None else errors_about(self.about, keep=(OSError, MemoryError))
 
-    def begin(self) -> None:
-        """Take the folder, and what an earlier process of the same source finished in it."""
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """While this lasts, no other process writes to the folder. A new folder in which nothing is left goes in the end."""
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"{self.folder}: is a file; give a folder for the shards")
-        self.made_folder = not self.folder.exists()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        new = not self.folder.exists()
+        try:
+            with ExitStack() as stack:
+                try:
+                    stack.enter_context(claimed(self.folder / JOURNAL, bool))
+                except FileExistsError:
+                    problem = "another process is writing shards there; wait for it, or give another folder"
+                    raise ValueError(f"{self.folder}: {problem}") from None
+                yield
+        finally:
+            if new:
+                with suppress(OSError):
+                    self.folder.rmdir()
+
+    def begin(self) -> None:
+        """Take what an earlier process of the same source finished in the folder."""
         if (self.folder / MANIFEST).exists():
             raise ValueError(
                 f"{self.folder}: holds shards of another source, or made with other options; give another folder, "
@@ -73,28 +85,19 @@ class Building:
             )
         if (self.folder / JOURNAL).exists():
             self._go_on(self._journal())
-        elif others := [name for name in os.listdir(self.folder) if not _temporary(name)]:
+        elif others := [name for name in self._names() if not _temporary(name)]:
             raise ValueError(f"{self.folder}: holds other files, such as {min(others)!r}; give a new folder")
-        else:
-            self._claim()
-        self._sweep()
+        finished = {file_name(i) for i in range(len(self.parts))}
+        self._remove(lambda name: _temporary(name) or (_ours(name) and name not in finished))
         self.keep_account()
 
-    def _claim(self) -> None:
-        """A journal with our name in it, unless another process is quicker."""
-        own = self.folder / f".{Path(JOURNAL).stem}-{secrets.token_hex(6)}"
-        try:
-            own.write_bytes(self._account())
-            try:
-                os.link(own, self.folder / JOURNAL)
-            except FileExistsError:
-                raise
-            except OSError:  # a file system without links
-                (self.folder / JOURNAL).open("xb").close()
-        except FileExistsError:
-            raise ValueError(f"{self.folder}: another process has just begun to write shards there") from None
-        finally:
-            own.unlink(missing_ok=True)
+    def _names(self) -> list[str]:
+        return [name for name in os.listdir(self.folder) if name != LOCK]
+
+    def _remove(self, unwanted: Callable[[str], bool]) -> None:
+        """What dead processes left, and what is not in the journal; or all, in the end."""
+        for path in (self.folder / name for name in self._names() if unwanted(name)):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
     def _journal(self) -> Record:
         try:
@@ -106,8 +109,6 @@ class Building:
         return journal
 
     def _go_on(self, journal: Record) -> None:
-        if owner := _at_work(journal, self.folder / JOURNAL):
-            raise ValueError(f"{self.folder}: {owner} is writing shards there; wait for it, or give another folder")
         if journal.get("source") != self.source:
             raise ValueError(
                 f"{self.folder}: holds unfinished shards of another source, or made with other options; repeat the command "
@@ -127,27 +128,16 @@ class Building:
             self.parts.append(part)
         self.resumed = len(self.parts)
 
-    def _sweep(self) -> None:
-        """What dead processes left, and what is not in the journal."""
-        finished = {file_name(i) for i in range(len(self.parts))}
-        for name in os.listdir(self.folder):
-            path = self.folder / name
-            if path.is_dir() and _temporary(name):
-                shutil.rmtree(path, ignore_errors=True)
-            elif _temporary(name) or (_ours(name) and name not in finished):
-                path.unlink(missing_ok=True)
-
     def keep_account(self) -> None:
         write_durably(self.folder / JOURNAL, self._account())
 
     def _account(self) -> bytes:
-        owner = {"pid": os.getpid(), "host": socket.gethostname(), "started": _started(os.getpid())}
         done = {"rows_per_shard": self.rows_per_shard, "shards": [part._asdict() for part in self.parts]}
-        return json.dumps({"format": FORMAT} | owner | {"source": self.source} | done).encode()
+        return json.dumps({"format": FORMAT, "source": self.source} | done).encode()
 
-    def add(self, shard: Making, names: list[str] | None) -> None:
+    def add(self, shard: Encoder, names: list[str] | None) -> None:
         """Write the next shard, and only then say so."""
-        arrays = shard.encoder.arrays()
+        arrays = shard.arrays()
         content = shard_files.serialized(arrays | ({} if names is None else {"names": shard_files.as_bytes(names)}))
         write_durably(self.folder / file_name(len(self.parts)), content)
         self.parts.append(shard.part(arrays, content))
@@ -170,8 +160,8 @@ class Building:
                 if some.size:
                     found.append(as_scipy(shard.rows(start, stop), (stop - start, m))[some])
         matrix = sp.vstack(found, format="csr")
-        encoder = shard_files.Encoder(m)
-        encoder.add(as_arrays(matrix))
+        encoder = Encoder(m)
+        encoder.add(arrays_of(matrix))
         arrays = encoder.arrays() | {"rows": chosen.astype("<i8")}
         if raw.samples is not None:
             arrays["names"] = shard_files.as_bytes([raw.samples[row] for row in chosen.tolist()])
@@ -205,13 +195,7 @@ class Building:
 
     def abandon(self) -> None:
         """Leave nothing behind: there are no shards of this source."""
-        for name in os.listdir(self.folder):
-            if _ours(name) or _temporary(name) or name == JOURNAL:
-                path = self.folder / name
-                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-        if self.made_folder:
-            with suppress(OSError):
-                self.folder.rmdir()
+        self._remove(lambda name: _ours(name) or _temporary(name) or name == JOURNAL)
 
 
 def require_disk(building: Building, rows: int, nonzeros: float, m: int) -> None:
@@ -220,10 +204,6 @@ def require_disk(building: Building, rows: int, nonzeros: float, m: int) -> None
     if needed > (free := shutil.disk_usage(building.folder).free):
         about = str(building.about or building.folder)
         raise OSError(28, f"the shards would need {gigabytes(needed)} of disk, {gigabytes(free)} are free", about)
-
-
-def as_arrays(matrix: sp.csr_array) -> CSR:
-    return CSR(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), matrix.data)
 
 
 def sha256_of(file: Path) -> str:
@@ -241,34 +221,6 @@ def _temporary(name: str) -> bool:
     stem = name.removeprefix(".").rpartition("-")[0] if found is None else found["stem"]
     known = stem == "scratch" or stem.isdigit() or stem in {Path(one).stem for one in (*BESIDE, JOURNAL, MANIFEST)}
     return name.startswith(".") and known
-
-
-def _at_work(journal: Record, file: Path) -> str | None:
-    """Who is writing at this moment, as far as can be known."""
-    pid, host = journal.get("pid"), journal.get("host")
-    if not isinstance(pid, int) or pid == os.getpid():
-        return None
-    if host != socket.gethostname():
-        recent = time.time() - file.stat().st_mtime < ABANDONED
-        return f"process {pid} on {host}" if recent else None
-    if os.name != "posix":
-        return None
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        pass
-    return f"process {pid}" if _started(pid) == journal.get("started") else None
-
-
-def _started(pid: int) -> str | None:
-    """When a process began, where the system tells: numbers of processes are used again."""
-    try:
-        state, *told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return None if state == "Z" else told[18]
-    except (OSError, IndexError):
-        return None
 
 
 # Blocks of counts -> a folder of shards: cut anew, and written one by one. How a source was cut into blocks leaves no trace.
@@ -291,8 +243,21 @@ def build(
     if source is not None and (done := _finished(folder, source)) is not None:
         return done
     building = Building(folder, source, about)
-    building.begin()
-    scratch, raw = folder / f".scratch-{secrets.token_hex(6)}", None
+    with building.claimed():
+        building.begin()
+        _fill(building, opened, sample, sample_by, progress)
+    return Shards(folder)
+
+
+def _fill(
+    building: Building,
+    opened: Callable[[], RawCounts],
+    sample: int | None,
+    sample_by: ArrayLike | str | None,
+    progress: Progress | None,
+) -> None:
+    folder, raw = building.folder, None
+    scratch = folder / f".scratch-{secrets.token_hex(6)}"
     try:
         with building.errors():
             raw = opened()
@@ -319,7 +284,6 @@ def build(
         raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return Shards(folder)
 
 
 def _finished(folder: Path, source: Record) -> Shards | None:
@@ -358,18 +322,18 @@ def _write_all(building: Building, raw: RawCounts, scratch: Path, progress: Prog
         require(BYTES_PER_FEATURE * m, f"{m:,} features", "take fewer features")
     if expected:
         require_disk(building, expected - start, nonzeros * (1 - start / expected), m)
-    written, shard = start, Making(m)
+    written, shard = start, Encoder(m)
 
     def write() -> None:
         nonlocal written, shard
         names = None if raw.samples is None else raw.samples[written : written + shard.rows]
         building.add(shard, names)
-        written, shard = written + shard.rows, Making(m)
+        written, shard = written + shard.rows, Encoder(m)
         if progress is not None:
             progress(written, expected)
 
     for tile in _tiles(building, raw, start, scratch):
-        shard.add(as_arrays(tile))
+        shard.add(arrays_of(tile))
         if shard.rows == building.rows_per_shard:
             write()
     if shard.rows:

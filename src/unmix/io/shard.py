@@ -7,6 +7,7 @@ import json
 import os
 import warnings
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,14 +16,13 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from unmix.base.checks import parameter
 from unmix.base.types import Record
 from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.lazy import chosen, in_memory, is_anndata, is_dask, matrices_of
 from unmix.counts.shards import Shards, start_sample
-from unmix.estimators.base import is_anndata, is_dask, layer_names
 from unmix.io import read as reading
 from unmix.io.building import Progress, build
-from unmix.io.read.blocks import ROWS, ByRows
+from unmix.io.read.blocks import Blocks, slices
 from unmix.io.read.names import (
     FEATURES_FILE,
     SAMPLES_FILE,
@@ -38,6 +38,7 @@ from unmix.io.read.text import about_empty
 if TYPE_CHECKING:
     from unmix.fit import Fit
 
+LONGEST = 1_000  # letters of what is kept with every sample
 Source: TypeAlias = "str | os.PathLike[str] | CountsLike | Iterable[Any]"
 
 
@@ -136,22 +137,7 @@ def shard(
     ...     um.TopicModel(2, tol=0, max_iter=5, random_state=0).fit(shards).result_.L.shape
     (4, 2)
     """
-    options = ReadOptions(
-        layer=layer,
-        raw=raw,
-        transpose=transpose,
-        text_column=text_column,
-        id_column=id_column,
-        title_column=title_column,
-        encoding=encoding,
-        skip_bad=skip_bad,
-        min_df=min_df,
-        max_df=max_df,
-        stop_words=stop_words,
-        ngrams=ngrams,
-        like=like,
-        streamed=True,
-    )
+    options = ReadOptions.of(locals() | {"longest": LONGEST})
     start_sample(0, sample)
     if not isinstance(source, str | os.PathLike):
 
@@ -227,7 +213,7 @@ def _plain(options: ReadOptions, given: Record) -> Record:
     """The options as JSON, those that were left alone left out; what is long by its checksum."""
     said = {name: getattr(options, name) for name in options.given(*options.__dataclass_fields__)}
     said |= {name: value for name, value in given.items() if value is not None}
-    said.pop("streamed")
+    said.pop("longest")
     if options.like is not None:
         said["like"] = [options.like.text, None if options.like.features is None else options.like.features.tolist()]
     plain = {}
@@ -261,10 +247,9 @@ def _of_object(source: Any) -> RawCounts:
         table = None if source.metadata is None else source.metadata.reset_index(drop=True)
         return RawCounts(source.csr, samples, features, table, source.text)
     if isinstance(source, Shards):
-        names = None if source.features is None else source.features.tolist()
-        samples = None if source.samples is None else source.samples.tolist()
-        blocks = ByRows(source.shape, source.nnz, lambda start: _of_shards(source, start))
-        return RawCounts(blocks, samples, names, source.metadata, source.text)
+        samples, features = (None if names is None else names.tolist() for names in (source.samples, source.features))
+        shards = (source.shard(i).csr for i in range(source.n_shards))
+        return RawCounts(_in_order(source.shape, shards), samples, features, source.metadata, source.text)
     if isinstance(source, pd.DataFrame):
         return RawCounts(source, [str(name) for name in source.index], [str(name) for name in source.columns])
     if is_dask(source):
@@ -274,78 +259,44 @@ def _of_object(source: Any) -> RawCounts:
             raise ValueError(f"an array of {source.ndim} dimension(s); unmix needs samples × features")
         return RawCounts(source)
     if isinstance(source, Iterable):
-        return RawCounts(_Iterated(iter(source)))
+        return RawCounts(_of_iterable(iter(source)))
     return RawCounts(Counts(source).csr)
 
 
-def _of_shards(shards: Shards, start: int) -> Iterator[Any]:
-    for i in range(shards.n_shards):
-        first, last = shards.bounds(i)
-        if last > start:
-            yield shards.shard(i).csr[max(0, start - first) :]
+def _in_order(shape: tuple[int | None, int], blocks: Iterable[Any]) -> Blocks:
+    """Blocks of an object, which come once, and in the thread of the object."""
+    return Blocks(shape, read=lambda start: iter(blocks), ahead=False)
 
 
-class _Iterated(ByRows):
-    """Blocks from an iterator, which comes once. The first of them says how many features there are."""
-
-    def __init__(self, blocks: Iterator[Any]) -> None:
-        first = next(blocks, None)
-        if first is None:
-            raise ValueError("no block of counts came; there is nothing to write")
-        if getattr(first, "ndim", 2) != 2 or not hasattr(first, "shape"):
-            raise ValueError("the blocks must be arrays or sparse matrices of samples × features")
-
-        def read(start: int) -> Iterator[Any]:
-            yield first
-            yield from blocks
-
-        super().__init__((None, int(first.shape[1])), None, read, ahead=False)
+def _of_iterable(blocks: Iterator[Any]) -> Blocks:
+    """The first block says how many features there are."""
+    first = next(blocks, None)
+    if first is None:
+        raise ValueError("no block of counts came; there is nothing to write")
+    if getattr(first, "ndim", 2) != 2 or not hasattr(first, "shape"):
+        raise ValueError("the blocks must be arrays or sparse matrices of samples × features")
+    return _in_order((None, int(first.shape[1])), chain([first], blocks))
 
 
-def _of_dask(matrix: Any) -> ByRows:
+def _of_dask(matrix: Any) -> Blocks:
     """Chunks of whole rows, computed one after the other."""
     if matrix.ndim != 2 or any(size != size for size in matrix.shape):
         raise ValueError("give a dask array of two dimensions whose sizes are known (compute_chunk_sizes)")
     whole = matrix.rechunk({1: -1}) if len(matrix.chunks[1]) > 1 else matrix
-
-    def read(start: int) -> Iterator[Any]:
-        first = 0
-        for i, size in enumerate(whole.chunks[0]):
-            if first + size > start:
-                block = whole.blocks[i, 0].compute()
-                yield block[max(0, start - first) :]
-            first += size
-
-    return ByRows((int(matrix.shape[0]), int(matrix.shape[1])), None, read, ahead=False)
+    chunks = (whole.blocks[i, 0].compute() for i in range(len(whole.chunks[0])))
+    return _in_order((int(matrix.shape[0]), int(matrix.shape[1])), chunks)
 
 
 def _of_anndata(adata: Any, options: ReadOptions) -> RawCounts:
     """In memory, backed by a file, or lazy."""
-    if options.raw and options.layer is not None:
-        raise ValueError(f"give {parameter('layer')} or {parameter('raw', True)}, not both")
-    if options.raw and adata.raw is None:
-        raise ValueError(
-            "there is no raw in it; it has X" + "".join(f", layer {name!r}" for name in layer_names(adata))
-        )
-    if options.layer is not None and options.layer not in adata.layers:
-        raise ValueError(f"there is no layer {options.layer!r} in it; it has {', '.join(layer_names(adata)) or 'none'}")
-    matrix = adata.raw.X if options.raw else adata.X if options.layer is None else adata.layers[options.layer]
-    if matrix is None:
-        raise ValueError("there is no X in it; choose a layer")
+    matrices = matrices_of(adata)
+    matrix = matrices[chosen(matrices, options.layer, options.raw)]
     variables = adata.raw.var_names if options.raw else adata.var_names
-    blocks = matrix if sp.issparse(matrix) or isinstance(matrix, np.ndarray) else None
-    if blocks is None and is_dask(matrix):
-        blocks = _of_dask(matrix)
-    if blocks is None:
-        blocks = ByRows(
-            (adata.n_obs, len(variables)), None, lambda start: _slices(matrix, adata.n_obs, start), ahead=False
-        )
+    if is_dask(matrix):
+        matrix = _of_dask(matrix)
+    elif not (sp.issparse(matrix) or isinstance(matrix, np.ndarray)):
+        rows = (in_memory(block) for block in slices(matrix, adata.n_obs))
+        matrix = _in_order((adata.n_obs, len(variables)), rows)
     obs = adata.obs if isinstance(adata.obs, pd.DataFrame) else adata.obs.to_memory()  # the latter of a lazy one
     names = [str(name) for name in adata.obs_names], [str(name) for name in variables]
-    return RawCounts(blocks, *names, obs.reset_index(drop=True))
-
-
-def _slices(matrix: Any, n: int, start: int) -> Iterator[Any]:
-    for first in range(start, n, ROWS):
-        block = matrix[first : min(first + ROWS, n)]
-        yield block if sp.issparse(block) else np.asarray(block)
+    return RawCounts(matrix, *names, obs.reset_index(drop=True))

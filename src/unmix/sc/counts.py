@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from unmix.base.types import Integers
-from unmix.counts.canonical import sparse_to_csr
 from unmix.counts.counts import Counts
+from unmix.counts.lazy import chosen, elsewhere, fits_in_memory, in_memory, matrices_of, memory_of, temporary_shards
 from unmix.counts.shards import Shards
-from unmix.estimators.base import MOST_FRACTIONS, fits_in_memory, layer_names, memory_of, temporary_shards
+from unmix.estimators.base import MOST_FRACTIONS
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -31,19 +31,19 @@ def counts_of(adata: AnnData, layer: str | None = None, use_raw: bool = False, g
     """
     if not adata.var_names.is_unique:
         raise ValueError("var_names are not unique; call adata.var_names_make_unique() first")
-    place, matrix = _chosen(adata, layer, use_raw)
-    matrix = _in_memory(matrix)
+    place, matrix, others = _chosen(adata, layer, use_raw)
+    matrix = in_memory(matrix)
     places, names = _columns(adata, use_raw, genes)
     if places is not None:
         matrix = matrix[:, places]
     try:
         counts = Counts(matrix, samples=adata.obs_names, features=names, metadata=adata.obs)
     except ValueError as error:
-        raise ValueError(f"{place}: {error}{_elsewhere(adata, place)}") from error
+        raise ValueError(f"{place}: {error}{others()}") from error
     if (fractional := counts.facts["fractional"]) > MOST_FRACTIONS:
         warnings.warn(
             f"{place}: {fractional:.0%} of the values are not whole numbers, as after normalisation, and topics are "
-            f"models of counts{_elsewhere(adata, place)}",
+            f"models of counts{others()}",
             UserWarning,
             stacklevel=3,
         )
@@ -55,7 +55,7 @@ def fittable(
     adata: AnnData, layer: str | None = None, use_raw: bool = False, genes: Integers | None = None
 ) -> Iterator[Counts | Shards]:
     """`counts_of`, or while this lasts shards of them, if they lie in a file and are too large for memory."""
-    place, matrix = _chosen(adata, layer, use_raw)
+    place, matrix, _ = _chosen(adata, layer, use_raw)
     if fits_in_memory(needed := memory_of(matrix)):
         yield counts_of(adata, layer, use_raw, genes)
         return
@@ -63,7 +63,7 @@ def fittable(
 
     def blocks() -> Iterator[Any]:
         for first in range(0, adata.n_obs, CELLS_AT_A_TIME):
-            block = _in_memory(matrix[first : first + CELLS_AT_A_TIME])
+            block = in_memory(matrix[first : first + CELLS_AT_A_TIME])
             yield block if places is None else block[:, places]
 
     with ExitStack() as stack:
@@ -80,51 +80,22 @@ def _columns(adata: AnnData, use_raw: bool, genes: Integers | None) -> tuple[Int
     names = adata.var_names if genes is None else adata.var_names[genes]
     if not use_raw:
         return genes, names
+    if not adata.raw.var_names.is_unique:
+        raise ValueError("adata.raw: its var_names are not unique; give a layer instead")
     places = adata.raw.var_names.get_indexer(adata.var_names)
     if absent := int((places < 0).sum()):
         raise ValueError(f"adata.raw: {absent:,} genes of adata are not in it; give a layer instead")
     return (places if genes is None else places[genes]), names
 
 
-def _chosen(adata: AnnData, layer: str | None, use_raw: bool) -> tuple[str, Any]:
-    """The name of a matrix, as one would type it, and the matrix."""
-    if use_raw:
-        if layer is not None:
-            raise ValueError("give either a layer or use_raw=True, not both")
-        if adata.raw is None:
-            raise ValueError("use_raw=True, but adata.raw is empty")
-        if not adata.raw.var_names.is_unique:
-            raise ValueError("adata.raw: its var_names are not unique; give a layer instead")
-        return "adata.raw", adata.raw.X
-    if layer is None:
-        if (X := adata.X) is None:
-            raise ValueError(f"adata.X is empty{_elsewhere(adata, 'adata.X') or '; there are no counts to fit'}")
-        return "adata.X", X
-    if layer not in adata.layers:
-        known = ", ".join(map(repr, layer_names(adata))) or "none"
-        raise ValueError(f"there is no layer {layer!r}; the layers of adata are: {known}")
-    return f"adata.layers[{layer!r}]", adata.layers[layer]
+def _chosen(adata: AnnData, layer: str | None, use_raw: bool) -> tuple[str, Any, Callable[[], str]]:
+    """The name of a matrix, as one would type it, the matrix, and a function that says where else counts are."""
+    matrices = matrices_of(adata)
+    name = chosen(matrices, layer, use_raw, "use_raw")
+    place = f"adata.{name}" if layer is None else f"adata.layers[{layer!r}]"
+    return place, matrices[name], lambda: elsewhere(matrices, name, _values, "use_raw")
 
 
-def _in_memory(matrix: Any) -> Any:
-    """A sparse matrix that is sound, or an array, also if it was one of an open file."""
-    matrix = matrix.to_memory() if hasattr(matrix, "to_memory") else matrix
-    return sparse_to_csr(matrix) if sp.issparse(matrix) else np.asarray(matrix)
-
-
-def _elsewhere(adata: AnnData, place: str) -> str:
-    """Where else counts are, as the end of a sentence; nothing if they are nowhere."""
-    others = {"adata.X": ("without layer and use_raw", adata.X)}
-    others |= {f"adata.layers[{name!r}]": (f"with layer={name!r}", adata.layers[name]) for name in layer_names(adata)}
-    if adata.raw is not None:
-        others["adata.raw"] = ("with use_raw=True", adata.raw.X)
-    for other, (how, matrix) in others.items():
-        if other != place and matrix is not None and _seems_counts(matrix):
-            return f"; {other} seems to hold counts: try again {how}"
-    return ""
-
-
-def _seems_counts(matrix: Any) -> bool:
-    first = _in_memory(matrix[:CELLS_LOOKED_AT])
-    values = first.data if sp.issparse(first) else first
-    return values.dtype.kind in "buif" and bool(((values >= 0) & (values % 1 == 0)).all())
+def _values(matrix: Any) -> NDArray[Any]:
+    first = in_memory(matrix[:CELLS_LOOKED_AT])
+    return first.data if sp.issparse(first) else first

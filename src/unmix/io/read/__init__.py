@@ -22,7 +22,7 @@ from unmix.counts.counts import Counts
 from unmix.counts.shard_files import MANIFEST
 from unmix.counts.shards import Shards
 from unmix.counts.stores import JOURNAL
-from unmix.io.read import h5ad, market, matrices, sheets, tables, tenx, text
+from unmix.io.read import h5ad, matrices, sheets, tables, tenx, text
 from unmix.io.read.files import errors_about, require_file, require_inside
 from unmix.io.read.names import FEATURES_FILE, add_neighbours, join_metadata, number_texts, settle_names, writable_name
 from unmix.io.read.raw_counts import RawCounts, ReadOptions, StopWords, checked, listed
@@ -34,11 +34,13 @@ __all__ = ["READERS", "ending_of", "is_shards", "kind_of", "load", "name_of", "r
 
 
 class Reader(NamedTuple):
-    """What files with an ending are, how they are read, and which options of `read` mean something for them."""
+    """What files with an ending are, how they are read, which options of `read` mean something for them, and what refuses those
+    that declare more than would fit into memory as a whole, where reading would take long to find out."""
 
     kind: str
     load: Callable[[Path, ReadOptions], RawCounts]
     options: frozenset[str]
+    require_room: Callable[[Path], None] = lambda path: None
 
 
 TEXT = frozenset({"text_column", "id_column", "title_column", "snippets", "encoding"})
@@ -52,13 +54,13 @@ READERS = {
     ".npy": Reader("array of numpy", matrices.read_npy, MATRIX),
     ".mtx": Reader("MatrixMarket file", tenx.read_mtx, MATRIX),
     ".mm": Reader("MatrixMarket file", tenx.read_mtx, MATRIX),
-    ".ldac": Reader("LDA-C file", market.read_ldac, frozenset()),
+    ".ldac": Reader("LDA-C file", matrices.read_ldac, frozenset()),
     ".h5": Reader("10x HDF5 file", tenx.read_h5, frozenset({"layer"})),
     ".h5ad": Reader("AnnData file", h5ad.read_h5ad, frozenset({"layer", "raw"})),
     ".csv": Reader("CSV table", tables.read_csv, TABLE),
     ".tsv": Reader("TSV table", tables.read_tsv, TABLE),
     ".all": Reader("TSV table of SigProfiler", tables.read_tsv, TABLE),
-    ".parquet": Reader("Parquet table", sheets.read_parquet, SHEET),
+    ".parquet": Reader("Parquet table", sheets.read_parquet, SHEET, sheets.require_room),
     ".xlsx": Reader("Excel table", sheets.read_xlsx, SHEET),
     ".txt": Reader("text, one document a line", text.read_txt, LINES),
     ".jsonl": Reader("JSON lines", text.read_jsonl, TEXT),
@@ -180,23 +182,7 @@ def read(
     ...     um.read(path)
     Counts(2 samples × 2 features, 3 nonzeros, total 6)
     """
-    path = existing(path)
-    options = ReadOptions(
-        layer=layer,
-        raw=raw,
-        transpose=transpose,
-        text_column=text_column,
-        id_column=id_column,
-        title_column=title_column,
-        snippets=snippets,
-        encoding=encoding,
-        skip_bad=skip_bad,
-        min_df=min_df,
-        max_df=max_df,
-        stop_words=stop_words,
-        ngrams=ngrams,
-        like=like,
-    )
+    path, options = existing(path), ReadOptions.of(locals())
     if is_shards(path):
         for name in options.given(*BY_FORMAT, *OF_TEXTS):
             raise ValueError(
@@ -207,16 +193,25 @@ def read(
                 require_inside(path, file)
         return Shards(path) if metadata is None else _described(Shards(path), Path(metadata), encoding)
     with errors_about(path):
+        _reader(path).require_room(path)
         raw_counts = load(path, options)
     if metadata is not None:
         with errors_about(Path(metadata)):
             join_metadata(raw_counts, Path(metadata), encoding)
     number_texts(raw_counts)
     with errors_about(path):
-        settle_names(raw_counts)
-        counts = checked(raw_counts)
+        counts = _settled(raw_counts)
     for note in raw_counts.notes:
         warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
+    return counts
+
+
+def _settled(raw: RawCounts) -> Counts:
+    """Counts with names of their own, all in memory."""
+    settle_names(raw)
+    counts = checked(raw)
+    if raw.text is not None and (empty := int((counts.sample_totals == 0).sum())):
+        raw.notes.append(text.about_empty(empty, len(counts)))
     return counts
 
 
@@ -286,6 +281,7 @@ def read_texts(
     >>> um.read_texts(["Red roses and red wine", "White wine", "White roses"]).features.tolist()
     ['red', 'roses', 'white', 'wine']
     """
+    options = ReadOptions.of(locals())
     if isinstance(texts, str):
         raise ValueError("texts is one string; give a list of them, or read a file with unmix.read")
     if samples is None and isinstance(texts, pd.Series) and not isinstance(texts.index, pd.RangeIndex):
@@ -294,13 +290,10 @@ def read_texts(
     for place, entry in enumerate(listed):
         if not isinstance(entry, str):
             raise ValueError(f"texts[{place}] is {entry!r}; give strings, such as '' where there is nothing")
-    options = ReadOptions(
-        snippets=snippets, min_df=min_df, max_df=max_df, stop_words=stop_words, ngrams=ngrams, like=like
-    )
-    names = None if samples is None else [str(name) for name in np.asarray(samples, dtype=object).ravel().tolist()]
-    found = text.counted(listed, options, samples=names, metadata=metadata)
-    settle_names(found)
-    counts = checked(found)
+    found = text.counted(lambda: iter(listed), options, metadata=metadata)
+    if samples is not None:
+        found.samples = [str(name) for name in np.asarray(samples, dtype=object).ravel().tolist()]
+    counts = _settled(found)
     for note in found.notes:
         warnings.warn(note, UserWarning, stacklevel=2)
     return counts
@@ -318,7 +311,7 @@ def memory_for(path: str | os.PathLike[str], **asked: Any) -> float | None:
     try:
         if _reader(path).kind not in SIZE_KNOWN:
             return None
-        matrix = load(path, ReadOptions(**asked, streamed=True)).matrix
+        matrix = load(path, ReadOptions(**asked)).matrix
     except (ValueError, OSError, MemoryError, KeyError):
         return None  # `read` will say what is wrong
     nonzeros = getattr(matrix, "nonzeros", None)
@@ -394,11 +387,7 @@ def _folder_reader(path: Path) -> Reader:
     if is_shards(path):
         return Reader("folder of shards", _refuse_shards, frozenset())
     if (files := tenx.folder_of(path)) is not None:
-        return Reader(
-            f"10x folder (v{files.version})",
-            lambda path, options: tenx.read_folder(files, streamed=options.streamed),
-            frozenset(),
-        )
+        return Reader(f"10x folder (v{files.version})", lambda path, options: tenx.read_folder(files), frozenset())
     if h5ad.is_zarr(path):
         return Reader("AnnData store (zarr)", h5ad.read_h5ad, READERS[".h5ad"].options)
     if (path / "model.safetensors").is_file():

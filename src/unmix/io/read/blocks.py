@@ -1,33 +1,33 @@
-"""Matrices that are not in memory: a shape, and blocks of rows that come one after the other.
+"""Matrices that are not in memory: a shape, and blocks of rows that come one after the other, or entries in any order.
 
-`ByRows` reads rows in order. `ByEntries` has entries in any order: a first pass puts them into files, one for each range of
-rows, and each of these fits into memory. Either way the other way round is `.T`, as for an array.
+Entries are put in order by a first pass that writes them into files, one for each range of rows, and each of these fits into
+memory; or in memory, where the whole is wanted. Either way the transpose is `.T`, as for an array.
 """
 
 from __future__ import annotations
 
-import queue
 import shutil
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from unmix.base.memory import gigabytes, require
+from unmix.base.memory import available, gigabytes, require
+from unmix.base.threads import prefetch
 from unmix.base.types import Integers
-from unmix.counts.canonical import sparse_to_csr
+from unmix.counts.canonical import canonical, sparse_to_csr
 
 ROWS = 4_096  # most rows of a block
 NONZEROS = 1 << 23  # and about the most nonzeros, if they can be foreseen
 BYTES_A_NONZERO = 32  # of a block, from reading to writing
 BUCKET = 1 << 24  # nonzeros of a file of entries, on average
+KEPT = 1 << 29  # bytes of what was read once and is needed again
+SMALLER = "take fewer samples or features, or fit it from shards (--memory, unmix.shard)"
 ENTRY = np.dtype([("row", "<u4"), ("column", "<u4"), ("value", "<f8")])
 Entries = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # rows, columns, values
 Shape = tuple[int, int]
@@ -35,48 +35,51 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class ByRows:
-    """`read(start)` gives blocks, sparse or dense, from row `start` on. The number of rows is None if only the end shows it."""
+class Blocks:
+    """`read(start)` gives blocks, sparse or dense, from row `start` on. Or `entries()` gives entries in any order. The number of
+    rows is None if only the end shows it."""
 
     shape: tuple[int | None, int]
-    nonzeros: int | None
-    read: Callable[[int], Iterator[Any]]
+    nonzeros: int | None = None  # at most
+    read: Callable[[int], Iterator[Any]] | None = None
+    entries: Callable[[], Iterator[Entries]] | None = None
+    size: float | None = None  # bytes of the whole in memory, if it is dense and a file declares it
     ahead: bool = True  # whether a thread may read; objects of others may not like that
 
-    def rows(self, start: int, scratch: Path) -> Iterator[Any]:
-        return self.read(start)
-
-    @property
-    def T(self) -> ByEntries:
-        def entries() -> Iterator[Entries]:
-            first = 0
-            for block in self.read(0):
-                some = sp.coo_array(block)
-                yield some.col, some.row.astype(np.int64) + first, some.data
-                first += block.shape[0]
-
+    def whole(self) -> sp.csr_array | sp.coo_array:
+        """All of it in memory, if as much as is declared fits."""
         n, m = self.shape
         assert n is not None
-        return ByEntries((m, n), self.nonzeros, entries)
+        what = f"a matrix of {n:,} × {m:,}"
+        if self.size is not None:
+            require(self.size, what, SMALLER)
+        if self.nonzeros is not None:
+            # 8 bytes per value and 4 per index, once as read and once as kept; 8 bytes for the start of each row and column
+            require(24 * self.nonzeros + 16 * (n + m), f"{what} with {self.nonzeros:,} entries", SMALLER)
+        if self.entries is not None:
+            index = np.int32 if max(n, m) <= np.iinfo(np.int32).max else np.int64
+            none = (np.zeros(0, index), np.zeros(0, index), np.zeros(0))
+            parts = [(rows.astype(index), columns.astype(index), values) for rows, columns, values in self.entries()]
+            row, column, value = (np.concatenate(arrays) for arrays in zip(none, *parts, strict=True))
+            return sp.coo_array((value, (row, column)), shape=(n, m))
+        blocks, first = [], 0
+        for block in self.rows(0):
+            blocks.append(canonical(block, first))
+            first += block.shape[0]
+        return sp.vstack(blocks, format="csr") if blocks else sp.csr_array((n, m))
 
-    def columns(self, kept: Integers) -> ByRows:
-        """These columns alone."""
+    def rows(self, start: int, scratch: Path | None = None) -> Iterator[Any]:
+        """Blocks from row `start` on; entries are put in order in the folder `scratch`."""
+        if self.read is not None:
+            return self.read(start)
+        assert scratch is not None
+        return self._sorted(start, scratch)
 
-        def read(start: int) -> Iterator[Any]:
-            return (sp.csr_array(block)[:, kept] for block in self.read(start))
-
-        return replace(self, shape=(self.shape[0], len(kept)), read=read)
-
-
-@dataclass(frozen=True)
-class ByEntries:
-    shape: Shape
-    nonzeros: int | None
-    entries: Callable[[], Iterator[Entries]]
-
-    def rows(self, start: int, scratch: Path) -> Iterator[sp.coo_array]:
+    def _sorted(self, start: int, scratch: Path) -> Iterator[sp.coo_array]:
         n, m = self.shape
-        size = _bucket_rows(n, self.nonzeros)
+        assert n is not None
+        assert self.entries is not None
+        size = ROWS if not self.nonzeros else int(min(ROWS, max(1, BUCKET * n // self.nonzeros)))
         size = max(1, min(size, n))
         if self.nonzeros is not None:
             scratch.mkdir(parents=True, exist_ok=True)
@@ -95,30 +98,70 @@ class ByEntries:
             row = found["row"].astype(np.int32) - (first - bucket * size)
             yield sp.coo_array((found["value"], (row, found["column"].astype(np.int32))), shape=(last - first, m))
 
+    def _entries(self) -> Iterator[Entries]:
+        """All entries, in any order."""
+        if self.entries is not None:
+            yield from self.entries()
+            return
+        first = 0
+        for block in self.rows(0):
+            some = sp.coo_array(block)
+            yield some.row.astype(np.int64) + first, some.col, some.data
+            first += block.shape[0]
+
     @property
-    def T(self) -> ByEntries:
-        def entries() -> Iterator[Entries]:
-            return ((columns, rows, values) for rows, columns, values in self.entries())
+    def T(self) -> Blocks:
+        n, m = self.shape
+        assert n is not None
+        return Blocks((m, n), self.nonzeros, None, lambda: ((j, i, x) for i, j, x in self._entries()), self.size)
 
-        return ByEntries(self.shape[::-1], self.nonzeros, entries)
-
-    def columns(self, kept: Integers) -> ByEntries:
+    def columns(self, kept: Integers) -> Blocks:
+        """These columns alone."""
+        shape = self.shape[0], len(kept)
+        if self.read is not None:
+            read = self.read
+            return replace(
+                self, shape=shape, read=lambda start: (sp.csr_array(block)[:, kept] for block in read(start))
+            )
         place = np.full(self.shape[1], -1, dtype=np.int64)
         place[kept] = np.arange(len(kept))
 
         def entries() -> Iterator[Entries]:
-            for rows, columns, values in self.entries():
+            for rows, columns, values in self._entries():
                 inside = place[columns] >= 0
                 yield rows[inside], place[columns[inside]], values[inside]
 
-        return ByEntries((self.shape[0], len(kept)), self.nonzeros, entries)
+        return replace(self, shape=shape, entries=entries)
 
 
-Blocks = ByRows | ByEntries
+class Again(Generic[T]):
+    """What can be gone through more than once. It is read anew each time, unless the first time has shown that it is small enough
+    to be kept; `size` gives the bytes of an item."""
+
+    def __init__(self, read: Callable[[], Iterator[T]], size: Callable[[T], float]) -> None:
+        self.read, self.size = read, size
+        self.kept: list[T] | None = None
+
+    def __iter__(self) -> Iterator[T]:
+        if self.kept is not None:
+            yield from self.kept
+            return
+        kept, total = list[T](), 0.0
+        most = min(KEPT, available() / 8)
+        for item in self.read():
+            total += self.size(item)
+            kept.append(item) if total <= most else kept.clear()
+            yield item
+        self.kept = kept if total <= most else None
 
 
-def _bucket_rows(n: int, nonzeros: int | None) -> int:
-    return ROWS if not nonzeros else int(min(ROWS, max(1, BUCKET * n // nonzeros)))
+def from_row(start: int, blocks: Iterable[Any]) -> Iterator[Any]:
+    """The rows from `start` on of blocks that begin with the first row."""
+    first = 0
+    for block in blocks:
+        if first + block.shape[0] > start:
+            yield block[start - first :] if start > first else block
+        first += block.shape[0]
 
 
 def _distribute(folder: Path, rows: NDArray, columns: NDArray, values: NDArray, size: int, start: int) -> None:
@@ -141,67 +184,29 @@ def _distribute(folder: Path, rows: NDArray, columns: NDArray, values: NDArray, 
 
 def blocks_of(matrix: Any, start: int, scratch: Path) -> Iterator[Any]:
     """The rows of any matrix from `start` on, some at a time; read ahead if they must be read."""
-    if isinstance(matrix, ByRows | ByEntries):
+    if isinstance(matrix, Blocks):
         rows = matrix.rows(start, scratch)
-        yield from ahead(rows) if isinstance(matrix, ByEntries) or matrix.ahead else rows
+        yield from prefetch(rows) if matrix.ahead else rows
         return
     if sp.issparse(matrix):
         matrix = sparse_to_csr(matrix)
-    n = matrix.shape[0]
-    some = matrix.iloc if hasattr(matrix, "iloc") else matrix
-    for first in range(start, n, ROWS):
-        yield some[first : min(first + ROWS, n)]
+    yield from slices(matrix.iloc if hasattr(matrix, "iloc") else matrix, matrix.shape[0], start)
 
 
-def ahead(items: Iterator[T], most: int = 1) -> Iterator[T]:
-    """The same items, while a thread fetches the next ones: reading and encoding take turns on nothing but the disk."""
-    fetched: queue.Queue[tuple[bool, Any]] = queue.Queue(most)
-    stop = threading.Event()
-
-    def put(end: bool, item: Any) -> None:
-        while not stop.is_set():
-            with suppress(queue.Full):
-                fetched.put((end, item), timeout=0.1)
-                return
-
-    def fetch() -> None:
-        try:
-            for item in items:
-                put(False, item)
-                if stop.is_set():
-                    return
-            put(True, None)
-        except BaseException as error:  # raised where the items are used
-            put(True, error)
-
-    thread = threading.Thread(target=fetch, daemon=True, name="unmix-reads-ahead")
-    thread.start()
-    try:
-        while True:
-            end, item = fetched.get()
-            if end and item is not None:
-                raise item
-            if end:
-                return
-            yield item
-    finally:
-        stop.set()
-        thread.join()
-        if close := getattr(items, "close", None):
-            close()
+def slices(matrix: Any, n: int, start: int = 0, rows: int | None = None) -> Iterator[Any]:
+    """Rows of what can be sliced, some at a time."""
+    step = ROWS if rows is None else rows
+    for first in range(start, n, step):
+        yield matrix[first : min(first + step, n)]
 
 
-def csr_blocks(shape: Shape, indptr: NDArray, indices: Any, data: Any) -> ByRows:
+def csr_blocks(shape: Shape, indptr: NDArray, indices: Any, data: Any, start: int) -> Iterator[sp.csr_array]:
     """Of a matrix whose offsets are in memory, and whose other arrays can be read by slices."""
     n, m = shape
     offsets = sound_offsets(indptr, n, indices.shape[0], data.shape[0])
-
-    def read(start: int) -> Iterator[sp.csr_array]:
-        for first, last in cuts(offsets, start):
-            some = slice(int(offsets[first]), int(offsets[last]))
-            yield sound_block(offsets[first : last + 1], indices[some], data[some], m)
-
-    return ByRows(shape, data.shape[0], read)
+    for first, last in cuts(offsets, start):
+        some = slice(int(offsets[first]), int(offsets[last]))
+        yield sound_block(offsets[first : last + 1], indices[some], data[some], m)
 
 
 def sound_offsets(indptr: NDArray, n: int, indices: int, values: int) -> NDArray[np.int64]:

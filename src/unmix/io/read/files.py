@@ -20,6 +20,8 @@ from typing import IO, Any
 
 from unmix.base.checks import parameter
 
+ONLY_EMPTY_IS_MISSING: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}  # "NA" is a name like any other
+
 
 def require_file(path: Path) -> None:
     """Refuse pipes, devices and sockets. A link that the user named is followed."""

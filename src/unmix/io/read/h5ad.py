@@ -1,8 +1,4 @@
-"""AnnData files from before version 0.7 of anndata, which wrote them in another form.
-
-obs and var are arrays of records, whose field `index` has the names; categories of obs lie in uns as `<column>_categories`;
-a sparse matrix says what it is in `h5sparse_format` and `h5sparse_shape`; raw lies in `raw.X` and `raw.var`.
-"""
+"""AnnData in files: of a `.h5ad`, or a store of zarr, only the matrix asked for, obs and the names of var are read."""
 
 from __future__ import annotations
 
@@ -14,24 +10,26 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from unmix.base.checks import parameter
 from unmix.base.memory import require
-from unmix.io.read.blocks import NONZEROS, ROWS, ByRows
+from unmix.counts.lazy import are_counts, chosen, elsewhere
+from unmix.io.read.blocks import NONZEROS, ROWS, SMALLER, Blocks, slices
 from unmix.io.read.files import extra
-from unmix.io.read.raw_counts import (
-    SMALLER,
-    RawCounts,
-    ReadOptions,
-    require_numbers,
-    require_plain,
-    require_room,
-    with_sound_indices,
-)
+from unmix.io.read.raw_counts import RawCounts, ReadOptions, require_numbers, require_plain
 from unmix.io.read.stores import opened_hdf5, opened_zarr
 from unmix.io.read.tenx import stored_rows
+
+SAMPLE = 10_000  # values by which to tell counts from what was normalised
+WIDEST = 1 << 20  # features that are looked at for that
+# What anndata writes for a column; a name that another package has registered would run its reader.
+COLUMNS = ("array", "string-array", "categorical", "nullable-integer", "nullable-boolean", "nullable-string-array")
+
+
+# AnnData files from before version 0.7 of anndata, which wrote them in another form.
+#
+# obs and var are arrays of records, whose field `index` has the names; categories of obs lie in uns as `<column>_categories`;
+# a sparse matrix says what it is in `h5sparse_format` and `h5sparse_shape`; raw lies in `raw.X` and `raw.var`.
 
 
 def is_old(frame: Any) -> bool:
@@ -71,15 +69,6 @@ def _plain(values: Any) -> NDArray:
     return np.array([cell.decode() if isinstance(cell, bytes) else cell for cell in array.tolist()], dtype=object)
 
 
-def matrix_of(element: Any) -> Any:
-    """A matrix of such a file, in memory."""
-    if not hasattr(element, "keys"):
-        return element[()]
-    kind, shape = form_of(element)
-    arrays = (element["data"][()], element["indices"][()], element["indptr"][()])
-    return with_sound_indices({"csr": sp.csr_array, "csc": sp.csc_array}[kind](arrays, shape=shape))
-
-
 def form_of(element: Any) -> tuple[str, tuple[int, int]]:
     """'csr' or 'csc', and the shape, of a sparse matrix that an AnnData file of any age holds."""
     told = element.attrs
@@ -90,20 +79,24 @@ def form_of(element: Any) -> tuple[str, tuple[int, int]]:
     return kind, (n, m)
 
 
-# AnnData in files: of a `.h5ad`, or a store of zarr, only the matrix asked for, obs and the names of var are read.
-
-SAMPLE = 10_000  # values by which to tell counts from what was normalised
-WIDEST = 1 << 20  # features that are looked at for that
-# What anndata writes for a column; a name that another package has registered would run its reader.
-COLUMNS = ("array", "string-array", "categorical", "nullable-integer", "nullable-boolean", "nullable-string-array")
-
-
 def read_h5ad(path: Path, options: ReadOptions) -> RawCounts:
+    """The matrix that is asked for, which is read later, with the names of var and obs."""
     extra("anndata", f"reading {path.suffix.lower()}", "anndata")
-    if options.raw and options.layer is not None:
-        raise ValueError(f"give {parameter('layer')} or {parameter('raw', True)}, not both")
+    from anndata.io import read_elem
+
     with opened_anndata(path) as file:
-        return _read(file, options, path if options.streamed else None)
+        matrices = _matrices(file)
+        name = chosen(matrices, options.layer, options.raw)
+        obs, variables = file["obs"], file["var"]
+        if options.raw:
+            variables = file["raw/var" if "raw/var" in file else "raw.var"]
+        note = _not_counts(name, matrices)
+        _require_table(variables, "var", whole=False)
+        _require_table(obs, "obs", whole=True)
+        metadata = table_of(obs, file.get("uns", ())) if is_old(obs) else read_elem(obs)
+        samples, metadata = metadata.index.tolist(), metadata.reset_index(drop=True)
+        matrix = _blocks(path, matrices[name])
+        return RawCounts(matrix, samples, _names(variables), metadata, notes=[note] if note else [])
 
 
 @contextmanager
@@ -115,33 +108,6 @@ def opened_anndata(path: Path) -> Iterator[Any]:
 
 def is_zarr(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("zarr.json", ".zgroup"))
-
-
-def _read(file: Any, options: ReadOptions, path: Path | None) -> RawCounts:
-    """What is asked for of a file, or of a store of the same form; if a path is given, the matrix is read from there later."""
-    from anndata.io import read_elem
-
-    matrices = _matrices(file)
-    wanted = "raw" if options.raw else "X" if options.layer is None else f"layer {options.layer!r}"
-    if wanted not in matrices:
-        raise ValueError(f"there is no {wanted} in it; it has {', '.join(matrices) or 'no matrix at all'}")
-    element = matrices[wanted]
-    obs, names = file["obs"], file["raw/var" if "raw/var" in file else "raw.var"] if options.raw else file["var"]
-    note = _not_counts(wanted, matrices)
-    old = is_old(obs)
-    _require_table(names, "var", whole=False)
-    _require_table(obs, "obs", whole=True)
-    features = _names(names)
-    metadata = table_of(obs, file.get("uns", ())) if old else read_elem(obs)
-    require_numbers([element[name] for name in ("data", "indices", "indptr")] if _is_sparse(element) else [element])
-    if path is not None:
-        matrix, samples = stream_element(path, element), metadata.index.tolist()
-        return RawCounts(matrix, samples, features, metadata.reset_index(drop=True), notes=[note] if note else [])
-    _check_room(element)
-    matrix = matrix_of(element) if old else with_sound_indices(read_elem(element))
-    return RawCounts(
-        matrix, metadata.index.tolist(), features, metadata.reset_index(drop=True), notes=[note] if note else []
-    )
 
 
 def _require_table(frame: Any, what: str, *, whole: bool) -> None:
@@ -186,31 +152,28 @@ def _described(element: Any) -> str:
     values = _values(element)
     if not values.size or values.dtype.kind not in "iuf":
         look = "no numbers"
-    elif _whole(values):
+    elif are_counts(values):
         look = "whole numbers: counts"
     else:
         look = "negative numbers: scaled, no counts" if (values < 0).any() else "fractions: normalised, no counts"
     return f"{n:,} × {m:,}, {look}"
 
 
-def stream_element(path: Path, element: Any) -> Any:
+def _blocks(path: Path, element: Any) -> Blocks:
     """A matrix of a file, block by block: rows as they lie there, columns sorted into rows."""
-    place = element.name
-    if not _is_sparse(element):
-        shape = tuple(int(size) for size in element.shape)
-        return ByRows((shape[0], shape[1]), None, lambda start: _dense_rows(path, place, start))
-    kind, (n, m) = form_of(element)
-    by_rows = kind == "csr"
-    rows = stored_rows(lambda: opened_anndata(path), place, (n, m) if by_rows else (m, n))
-    return rows if by_rows else rows.T
+    require_numbers([element[name] for name in ("data", "indices", "indptr")] if _is_sparse(element) else [element])
+    if _is_sparse(element):
+        kind, (n, m) = form_of(element)
+        rows = stored_rows(lambda: opened_anndata(path), element, (n, m) if kind == "csr" else (m, n))
+        return rows if kind == "csr" else rows.T
+    n, m = (int(size) for size in element.shape)
+    place, step = element.name, max(1, min(ROWS, NONZEROS // max(1, m)))
 
+    def read(start: int) -> Iterator[NDArray]:
+        with opened_anndata(path) as file:
+            yield from slices(file[place], n, start, step)
 
-def _dense_rows(path: Path, place: str, start: int) -> Iterator[NDArray]:
-    with opened_anndata(path) as file:
-        n, m = file[place].shape
-        step = max(1, min(ROWS, NONZEROS // max(1, m)))
-        for first in range(start, n, step):
-            yield file[place][first : min(first + step, n)]
+    return Blocks((n, m), None, read, size=2.0 * element.size * element.dtype.itemsize)
 
 
 def _matrices(file: Any) -> dict[str, Any]:
@@ -225,15 +188,6 @@ def _is_sparse(element: Any) -> bool:
     return hasattr(element, "keys")
 
 
-def _check_room(element: Any) -> None:
-    if _is_sparse(element):
-        _, (n, m) = form_of(element)
-        nonzeros = max(element["data"].shape[0], element["indices"].shape[0])
-        require_room(max(n, element["indptr"].shape[0]), m, nonzeros)
-    else:
-        require(2 * element.size * element.dtype.itemsize, " × ".join(f"{size:,}" for size in element.shape), SMALLER)
-
-
 def _values(element: Any) -> NDArray:
     """Some of the values, from the beginning of a matrix."""
     array = element["data"] if _is_sparse(element) else element
@@ -244,24 +198,14 @@ def _values(element: Any) -> NDArray:
     return array[(slice(rows), slice(WIDEST))[: array.ndim]]
 
 
-def _whole(values: NDArray) -> bool:
-    with np.errstate(invalid="ignore"):
-        return bool(values.size and (values >= 0).all() and (values % 1 == 0).all())
-
-
-def _not_counts(wanted: str, matrices: dict[str, Any]) -> str:
+def _not_counts(name: str, matrices: dict[str, Any]) -> str:
     """What is wrong with the values of a matrix, and which other one in the file holds counts; empty if nothing is."""
-    values = _values(matrices[wanted])
-    if not values.size or values.dtype.kind not in "iuf" or _whole(values):
+    values = _values(matrices[name])
+    if not values.size or values.dtype.kind not in "iuf" or are_counts(values):
         return ""
     negative = bool((values < 0).any())
-    problem = f"{wanted} holds {'negative numbers, probably scaled' if negative else 'fractions, probably normalised'}"
-    better = next((name for name, other in matrices.items() if name != wanted and _whole(_values(other))), None)
-    if better is not None:
-        use = {"X": "leave layer and raw out", "raw": f"use {parameter('raw', True)}"}.get(
-            better, f"use {parameter('layer', better[7:-1])}"
-        )
-        problem += f"; {better} holds whole numbers: {use}"
+    problem = f"{name} holds {'negative numbers, probably scaled' if negative else 'fractions, probably normalised'}"
+    problem += elsewhere(matrices, name, _values)
     if negative:
         raise ValueError(f"{problem}; unmix needs counts >= 0")
     return problem

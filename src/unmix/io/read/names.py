@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,8 +16,7 @@ import pandas as pd
 from unmix.base.checks import parameter
 from unmix.base.memory import require
 from unmix.base.types import check_names
-from unmix.io.read.files import first_line, lines_of, opened_text, require_inside
-from unmix.io.read.matrices import ONLY_EMPTY_IS_MISSING
+from unmix.io.read.files import ONLY_EMPTY_IS_MISSING, first_line, lines_of, opened_text, require_inside
 from unmix.io.read.raw_counts import RawCounts, ReadOptions, listed
 from unmix.io.write import unguarded_table
 
@@ -153,6 +152,9 @@ def whole_numbers(column: pd.Series) -> pd.Series:
 
 
 def as_names(column: pd.Series) -> list[str]:
+    names = column.tolist() if column.dtype == object else []
+    if {*map(type, names)} == {str}:
+        return names
     return column.astype(object).where(column.notna(), "").map(str).tolist()
 
 
@@ -340,30 +342,39 @@ JOINED = re.compile(r"[ACGT]\[[CT]>[ACGT]\][ACGT]")
 FIRST = 3  # columns, among which the two are looked for
 
 
-def with_mutation_types(header: list[str], table: pd.DataFrame) -> tuple[list[str], pd.DataFrame]:
-    """A table that begins with the types of mutations in one column, if they stood in two; any other as it is.
+Mutations = dict[re.Pattern[str], int]  # in which column substitutions, contexts, and perhaps types as a whole stand
 
-    COSMIC's second version has a third column with both already, which is as good.
+
+def mutation_columns(parts: Iterable[tuple[list[str], pd.DataFrame]]) -> Mutations | None:
+    """Where types of mutations stand in two columns, if they do in all parts of a table. COSMIC's second version has a third
+    column with both already, which is as good."""
+    possible: set[tuple[re.Pattern[str], int]] | None = None
+    for _, part in parts:
+        known = ((pattern, j) for j in range(min(FIRST, part.shape[1])) for pattern in (SUBSTITUTION, CONTEXT, JOINED))
+        possible = {(pattern, j) for pattern, j in possible or known if _all(pattern, part[j])}
+        if not possible:
+            return None
+    found = dict(sorted(possible or (), key=lambda pair: -pair[1]))  # of several columns the first
+    if SUBSTITUTION not in found or CONTEXT not in found:
+        return None
+    pairs = (zip(part[found[SUBSTITUTION]], part[found[CONTEXT]], strict=True) for _, part in parts)
+    return found if all(context[1] == change[0] for change, context in chain.from_iterable(pairs)) else None
+
+
+def with_mutation_types(header: list[str], table: pd.DataFrame, found: Mutations) -> tuple[list[str], pd.DataFrame]:
+    """A table that begins with the types of mutations in one column, where they stood in two.
 
     >>> table = pd.DataFrame([["C>A", "ACA", 5], ["T>G", "GTC", 7]])
-    >>> header, table = with_mutation_types(["Mutation type", "Trinucleotide", "Tumour 1"], table)
+    >>> header = ["Mutation type", "Trinucleotide", "Tumour 1"]
+    >>> header, table = with_mutation_types(header, table, mutation_columns([(header, table)]))
     >>> header, table[0].tolist()
     (['Mutation type', 'Tumour 1'], ['A[C>A]A', 'G[T>G]C'])
     """
-    said = {}
-    for column in range(min(FIRST, len(header))):
-        for pattern in (SUBSTITUTION, CONTEXT, JOINED):
-            if pattern not in said and _all(pattern, table[column]):
-                said[pattern] = column
-    if SUBSTITUTION not in said or CONTEXT not in said:
-        return header, table
-    pairs = list(zip(table[said[SUBSTITUTION]], table[said[CONTEXT]], strict=True))
-    if any(context[1] != substitution[0] for substitution, context in pairs):
-        return header, table
-    types = [f"{context[0]}[{substitution}]{context[2]}" for substitution, context in pairs]
-    others = [column for column in range(len(header)) if column not in said.values()]
+    pairs = zip(table[found[SUBSTITUTION]], table[found[CONTEXT]], strict=True)
+    types = [f"{context[0]}[{change}]{context[2]}" for change, context in pairs]
+    others = [column for column in range(len(header)) if column not in found.values()]
     joined = pd.concat([pd.Series(types, index=table.index, dtype=object), table[others]], axis=1)
-    return [header[said[SUBSTITUTION]], *(header[j] for j in others)], joined.set_axis(range(len(others) + 1), axis=1)
+    return [header[found[SUBSTITUTION]], *(header[j] for j in others)], joined.set_axis(range(len(others) + 1), axis=1)
 
 
 def _all(pattern: re.Pattern[str], cells: pd.Series) -> bool:
@@ -458,16 +469,16 @@ def number_texts(raw: RawCounts) -> None:
         raw.samples = [f"text {place}" for place in range(1, raw.matrix.shape[0] + 1)]
 
 
-def add_snippets(raw: RawCounts, texts: Sequence[str]) -> None:
-    """How every text begins, as a column of metadata; of very many texts, a little less of each."""
-    letters = min(LETTERS, ALL_LETTERS // len(texts))
+def add_snippets(raw: RawCounts, documents: Callable[[], Iterator[str]], n: int) -> None:
+    """How each of n texts begins, as a column of metadata; of very many texts, a little less of each."""
+    letters = min(LETTERS, ALL_LETTERS // n)
     if letters < FEWEST_LETTERS:
-        raw.notes.append(f"{len(texts):,} texts are too many to keep snippets of: left out")
+        raw.notes.append(f"{n:,} texts are too many to keep snippets of: left out")
     elif raw.metadata is not None and SNIPPET in raw.metadata:
         raw.notes.append(f"there is a column {SNIPPET!r} already: it is kept instead of how texts begin")
     else:
-        known = pd.DataFrame(index=range(len(texts))) if raw.metadata is None else raw.metadata
-        raw.metadata = known.assign(**{SNIPPET: [beginning(text, letters) for text in texts]})
+        known = pd.DataFrame(index=range(n)) if raw.metadata is None else raw.metadata
+        raw.metadata = known.assign(**{SNIPPET: [beginning(text, letters) for text in documents()]})
 
 
 def beginning(text: str, letters: int = LETTERS) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,13 +15,13 @@ import pandas as pd
 from unmix.base.memory import require
 from unmix.counts.canonical import NotACountError
 from unmix.counts.counts import Counts
+from unmix.io.read.blocks import SMALLER, Blocks
 from unmix.io.read.stores import texts_in
 
 if TYPE_CHECKING:
     from unmix.fit import Fit
 
 StopWords = str | os.PathLike[str] | Iterable[str] | None
-SMALLER = "take fewer samples or features, or fit it from shards (--memory, unmix.shard)"
 BYTES_A_TEXT = 100  # in memory, a short one
 TEXTS = 1 << 28  # bytes of texts that are looked at together, at most
 
@@ -44,7 +44,12 @@ class ReadOptions:
     stop_words: StopWords = "english"
     ngrams: int | tuple[int, int] = 1
     like: Fit | None = None
-    streamed: bool = False  # the matrix is to come in blocks, where it may be larger than memory
+    longest: int | None = None  # letters of a cell of the metadata; columns with longer ones are left out
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> ReadOptions:
+        """Those of the arguments of a function that are options."""
+        return cls(**{name: arguments[name] for name in cls.__dataclass_fields__ if name in arguments})
 
     def given(self, *names: str) -> list[str]:
         """Which of these options the user gave."""
@@ -64,7 +69,7 @@ class RawCounts:
     in files beside it.
     """
 
-    matrix: Any  # an array of numpy, a sparse one of scipy in any form, or `Blocks`
+    matrix: Any  # `Blocks`; or what is in memory, an array or a sparse matrix
     samples: list[str] | None = None
     features: list[str] | None = None
     metadata: pd.DataFrame | None = None
@@ -82,13 +87,6 @@ class RawCounts:
         if self.metadata is not None:
             notes.append(f"left out, as features have no room for more than a name: {listed(self.metadata.columns)}")
         return RawCounts(self.matrix.T, self.features, self.samples, None, self.text, notes, self.bare)
-
-
-def require_room(samples: int, features: int, nonzeros: int) -> None:
-    """Refuse what a header declares if it is larger than memory, before any of it is made."""
-    # 8 bytes per value and 4 per index, once as read and once as kept; 8 bytes for the start of each row and column
-    what = f"a matrix of {samples:,} × {features:,} with {nonzeros:,} entries"
-    require(24 * nonzeros + 16 * (samples + features), what, SMALLER)
 
 
 def require_numbers(arrays: Iterable[Any]) -> None:
@@ -136,16 +134,6 @@ def _refuse_shared_texts(texts: Any) -> None:
             raise ValueError(f"{texts.name} has more text than the file has bytes; write the file again")
 
 
-def with_sound_indices(matrix: Any) -> Any:
-    """A matrix from a file, once its indices are known to lie inside it."""
-    if hasattr(matrix, "check_format"):
-        try:
-            matrix.check_format(full_check=True)
-        except ValueError as error:
-            raise ValueError(f"its indices are damaged ({error})") from error
-    return matrix
-
-
 def listed(names: Iterable[object]) -> str:
     """'a', 'b', 'c', 'd' and 3 more."""
     quoted = [repr(str(name)) for name in names]
@@ -155,7 +143,8 @@ def listed(names: Iterable[object]) -> str:
 def checked(raw: RawCounts) -> Counts:
     """Counts, or an error about a value that names its sample and feature."""
     with errors_by_name(raw):
-        return Counts(raw.matrix, raw.samples, raw.features, raw.metadata, raw.text)
+        matrix = raw.matrix.whole() if isinstance(raw.matrix, Blocks) else raw.matrix
+        return Counts(matrix, raw.samples, raw.features, raw.metadata, raw.text)
 
 
 @contextmanager

@@ -17,9 +17,10 @@ import numpy as np
 import pandas as pd
 
 from unmix.base.memory import require
+from unmix.io.read.blocks import SMALLER
 from unmix.io.read.files import extra, first_line, unless_damaged
-from unmix.io.read.raw_counts import SMALLER, RawCounts, ReadOptions, listed
-from unmix.io.read.tables import CELLS, Chunks, from_table, stream_table
+from unmix.io.read.raw_counts import RawCounts, ReadOptions, listed
+from unmix.io.read.tables import CELLS, Part, Table, from_table
 
 BYTES_A_BYTE = 10  # of memory, for one of a sheet's XML
 Cell = tuple[int, int, Any]  # row, column, value
@@ -32,8 +33,8 @@ def read_xlsx(path: Path, options: ReadOptions) -> RawCounts:
             size = sum(member.file_size for member in archive.infolist())
         require(BYTES_A_BYTE * size, "its sheets", SMALLER)
         sheets, cells = _read(path)
-    header, table = _table(cells)
-    raw = from_table(header, table, options)
+    part = _table(cells)
+    raw = from_table(Table(lambda texts: iter([part])), options)
     if len(sheets) > 1:
         raw.notes.append(f"the sheet {sheets[0]!r} was read; left out: {listed(sheets[1:])}")
     return raw
@@ -102,19 +103,21 @@ UNNAMED = re.compile(r"__index_level_\d+__")  # what pandas calls an index witho
 
 def read_parquet(path: Path, options: ReadOptions) -> RawCounts:
     with _opened(path) as (file, schema):
-        size, named = file.metadata, bool(_index(schema)) or None
-        groups = [size.row_group(i) for i in range(size.num_row_groups)]
+        groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
         stored = [sum(group.column(j).total_uncompressed_size for j in range(group.num_columns)) for group in groups]
-        if options.streamed:
-            require(max(stored, default=0), "the largest of its row groups", SMALLER)
-            if (raw := stream_table(Chunks(lambda: _parts(path), named), options)) is not None:
-                return raw
+        require(max(stored, default=0), "the largest of its row groups", SMALLER)
+    return from_table(Table(lambda texts: _parts(path), bool(_index(schema)) or None), options)
+
+
+def require_room(path: Path) -> None:
+    """Refuse a table that cannot be in memory as a whole, before its rows are read: a small file may have very many."""
+    with _opened(path) as (file, _):
+        size = file.metadata
         cells = f"{size.num_rows:,} × {size.num_columns:,} cells"
-        require(16 * size.num_rows * size.num_columns + sum(stored), cells, SMALLER)
-        return from_table(*_parquet_table(file.read(), schema), options, named)
+        require(16 * size.num_rows * size.num_columns, cells, SMALLER)
 
 
-def _parts(path: Path) -> Iterator[tuple[list[str], pd.DataFrame]]:
+def _parts(path: Path) -> Iterator[Part]:
     """Some rows at a time."""
     pyarrow = extra("pyarrow", "reading .parquet", "parquet")
     with _opened(path) as (file, schema):

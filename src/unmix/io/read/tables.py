@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from unmix.base.checks import parameter
 from unmix.base.memory import require
-from unmix.io.read.blocks import ByEntries, ByRows, Entries
-from unmix.io.read.files import first_line, opened_text
-from unmix.io.read.matrices import ONLY_EMPTY_IS_MISSING
+from unmix.io.read.blocks import SMALLER, Again, Blocks, Entries, from_row
+from unmix.io.read.files import ONLY_EMPTY_IS_MISSING, first_line, opened_text
 from unmix.io.read.names import (
     FEATURE_WORDS,
     INDEX_WORDS,
     as_names,
     long_roles,
     may_name,
+    mutation_columns,
     names_samples,
     naming,
     rows_are_features,
@@ -33,13 +33,15 @@ from unmix.io.read.names import (
     with_mutation_types,
     words_in,
 )
-from unmix.io.read.raw_counts import BYTES_A_TEXT, SMALLER, RawCounts, ReadOptions, listed
-from unmix.io.read.text import LONGEST, TEXT_FIELD, counted, counted_blocks
+from unmix.io.read.raw_counts import BYTES_A_TEXT, RawCounts, ReadOptions, listed
+from unmix.io.read.text import TEXT_FIELD, counted
 from unmix.io.write import unguarded_table
 
 MISSING = {"nan", "na", "n/a", "null", "none", "-", "."}
 BLOCK = 1000  # columns that are made sparse at once
-CELLS = 1 << 22  # that are read at once where the whole is not
+CELLS = 1 << 23  # that are read at once
+PLAIN = [*"biuf"]  # columns of numbers and nothing else, as numpy has them
+Part = tuple[list[str], pd.DataFrame]  # the header of a table, and some of its rows
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
@@ -52,31 +54,31 @@ def read_tsv(path: Path, options: ReadOptions) -> RawCounts:
 
 
 def _separated(path: Path, separators: str, options: ReadOptions) -> RawCounts:
-    chunks = Chunks(lambda: cells_of(path, separators, options.encoding))
-    if options.streamed and (raw := stream_table(chunks, options)) is not None:
-        return raw
-    return from_table(*_cells(path, separators, options.encoding), options)
+    return from_table(Table(lambda texts: _parts(path, separators, options.encoding, texts)), options)
 
 
-def _cells(path: Path, separators: str, encoding: str | None) -> tuple[list[str], pd.DataFrame]:
-    """The first row as text, and the others as pandas understands them; what may be names stays text."""
-    with _parsed(path, separators, encoding) as (header, separator, file, rules):
-        table = pd.read_csv(file, **rules)
-    return unguarded_table(_checked(path, separator, header, table, encoding), table)
-
-
-def cells_of(path: Path, separators: str, encoding: str | None) -> Iterator[tuple[list[str], pd.DataFrame]]:
-    """The same, some rows at a time."""
-    with _parsed(path, separators, encoding) as (header, separator, file, rules):
-        rows = max(16, CELLS // max(1, len(header)))
+def _parts(path: Path, separators: str, encoding: str | None, texts: frozenset[int]) -> Iterator[Part]:
+    """The first row as text, and the others as pandas understands them, some at a time; what may be names stays text."""
+    with _parsed(path, separators, encoding, texts) as (header, separator, file, rules):
+        rows, short = max(16, CELLS // max(1, len(header))), False
         with pd.read_csv(file, chunksize=rows, **rules) as tables:
             for table in tables:
-                yield unguarded_table(_checked(path, separator, header, table, encoding), table)
+                table.index = pd.RangeIndex(len(table))
+                width = table.shape[1]
+                if len(header) == width - 1:  # R's write.table leaves out the header of the row names
+                    header = ["", *header]
+                if len(header) != width:
+                    problem = f"the first row has {len(header)} cells, the second {width}"
+                    raise ValueError(f"{problem}; every row needs as many")
+                if not short and table[width - 1].isna().any():  # pandas fills up short rows
+                    _refuse_short_rows(path, separator, width, encoding)
+                    short = True  # all rows have been looked at
+                yield unguarded_table(header, table)
 
 
 @contextmanager
 def _parsed(
-    path: Path, separators: str, encoding: str | None
+    path: Path, separators: str, encoding: str | None, texts: frozenset[int]
 ) -> Iterator[tuple[list[str], str, IO[str], dict[str, Any]]]:
     """The header of a table, what separates its cells, the file after its header, and how pandas is to read that."""
     with opened_text(path, encoding, nul=False) as file:
@@ -87,6 +89,7 @@ def _parsed(
             reader = csv.reader(file, delimiter=separator)
             header = next(reader, [])
             names = {j: str for j, name in enumerate(header) if j == 0 or _may_be_names(name)}
+            names |= dict.fromkeys(texts, str)
             rules = {"sep": separator, "header": None, "dtype": names, "low_memory": False}
             yield header, separator, file, rules | ONLY_EMPTY_IS_MISSING
         except pd.errors.EmptyDataError as error:
@@ -100,18 +103,6 @@ def _parsed(
                     "every row needs as many"
                 ) from error
             raise ValueError(f"not a table separated by {SEPARATORS[separator]} ({first_line(error)})") from error
-
-
-def _checked(path: Path, separator: str, header: list[str], table: pd.DataFrame, encoding: str | None) -> list[str]:
-    """The whole header of a table, all of whose rows are as long."""
-    width = table.shape[1]
-    if len(header) == width - 1:  # R's write.table leaves out the header of the row names
-        header = ["", *header]
-    if len(header) != width:
-        raise ValueError(f"the first row has {len(header)} cells, the second {width}; every row needs as many")
-    if table[width - 1].isna().any():  # pandas fills up short rows
-        _refuse_short_rows(path, separator, width, encoding)
-    return header
 
 
 def _separator(line: str, separators: str) -> str:
@@ -137,60 +128,178 @@ def _refuse_short_rows(path: Path, separator: str, width: int, encoding: str | N
                     )
 
 
-def from_table(header: list[str], table: pd.DataFrame, options: ReadOptions, named: bool | None = None) -> RawCounts:
+class Table:
+    """A table in parts, which can be gone through more than once. `read` gives them, each after its header; columns that it is
+    told of stay text. `named` is whether the first column has names, if the file says so.
+
+    What a column holds depends on all of its cells: 01 is a number, unless there is an x further down. So all parts are looked at
+    first, and where some have numbers in a column and others text, it is read again as text.
+    """
+
+    def __init__(self, read: Callable[[frozenset[int]], Iterator[Part]], named: bool | None = None) -> None:
+        self.named = named
+        if mixed := self._look(read, frozenset()):
+            self._look(read, mixed)
+        self._mutations = mutation_columns(self._parts)
+        if self._mutations is not None:
+            header, table = next(iter(self._parts))
+            kept = [j for j in range(len(header)) if j not in self._mutations.values()]
+            self.header, _ = with_mutation_types(header, table, self._mutations)
+            of_types = (("fine", False), ("numbers", False), ("text", True), ("blank", self.n), ("mended", False))
+            for name, first in of_types:
+                setattr(self, name, np.array([first, *getattr(self, name)[kept]]))
+
+    def _look(self, read: Callable[[frozenset[int]], Iterator[Part]], texts: frozenset[int]) -> frozenset[int]:
+        """What the columns hold: whether all cells are numbers or empty, any is a number, any text stands for something, how many
+        are no numbers, and which whole numbers are fractions elsewhere. Returns the columns of several kinds."""
+        self._parts = Again(lambda: read(texts), lambda part: _size(part[1]))
+        self.n = 0
+        for header, table in self._parts:
+            self.header, kind, missing = header, _kinds(table), table.isna().sum().to_numpy()
+            if not self.n:
+                self.fine, self.blank = np.ones(len(kind), bool), np.zeros(len(kind), np.int64)
+                self.numbers, self.text, whole, part, truth, words, empty = np.zeros((7, len(kind)), bool)
+            self.n += len(table)
+            plain, there = np.isin(kind, PLAIN), missing < len(table)
+            self.numbers |= plain & there
+            self.blank += np.where(plain, missing, 0)
+            whole |= np.isin(kind, ["i", "u"])
+            part |= (kind == "f") & there
+            truth |= kind == "b"
+            empty |= ~there
+            for column in np.flatnonzero(~plain).tolist():
+                cells = table[column]
+                values, right = numbers_in(cells)
+                self.fine[column] &= right.all()
+                self.numbers[column] |= not np.isnan(values).all()
+                self.text[column] |= any(map(stands_for_something, cells[~right]))
+                self.blank[column] += np.isnan(values).sum()
+                if kind[column] == "O" and there[column]:
+                    (words if any(isinstance(cell, str) for cell in cells) else truth)[column] = True
+        if not self.n:
+            raise ValueError("a table without cells; unmix needs one row per sample")
+        self.mended = whole & (part | empty)
+        several = (whole | part).astype(int) + truth + words > 1
+        return frozenset(np.flatnonzero(several).tolist())
+
+    def parts(self) -> Iterator[tuple[int, pd.DataFrame]]:
+        """Each part after the number of its first row."""
+        first = 0
+        for header, table in self._parts:
+            yield first, table if self._mutations is None else with_mutation_types(header, table, self._mutations)[1]
+            first += len(table)
+
+    def cells(self, part: pd.DataFrame, column: int) -> pd.Series:
+        """A column of a part, as it is in the whole."""
+        return part[column].astype(np.float64) if self.mended[column] else part[column]
+
+    def columns(self, wanted: list[int], longest: int | None = None) -> dict[int, pd.Series]:
+        """Some columns of the whole, but for those that hold longer texts."""
+        found: dict[int, list[pd.Series]] = {column: [] for column in wanted}
+        for first, part in self.parts() if wanted else ():
+            require(BYTES_A_TEXT * (first + len(part)), f"a column of the first {first + len(part):,} rows", SMALLER)
+            for column in list(found):
+                cells = self.cells(part, column)
+                if longest and _kind(cells.dtype) == "O" and (cells.dropna().map(str).str.len() > longest).any():
+                    del found[column]
+                else:
+                    found[column].append(cells)
+        return {column: _whole_column(cells) for column, cells in found.items()}
+
+
+def _whole_column(parts: list[pd.Series]) -> pd.Series:
+    if all(isinstance(cells.dtype, pd.CategoricalDtype) for cells in parts):
+        levels = pd.Index([*dict.fromkeys(level for cells in parts for level in cells.cat.categories)], dtype=object)
+        parts = [cells.cat.set_categories(levels) for cells in parts] if len(parts) > 1 else parts
+    return pd.concat(parts, ignore_index=True)
+
+
+def _size(table: pd.DataFrame) -> int:
+    """Bytes of a table."""
+    texts = np.flatnonzero(~np.isin(_kinds(table), PLAIN)).tolist()
+    return 8 * table.size + sum(int(table[column].memory_usage(deep=True)) for column in texts)
+
+
+def _kinds(table: pd.DataFrame) -> NDArray[np.str_]:
+    return np.array([_kind(dtype) for dtype in table.dtypes])
+
+
+def _kind(dtype: Any) -> str:
+    """What a column holds, in the letters of numpy; nothing for other types of pandas."""
+    return "O" if isinstance(dtype, pd.StringDtype) else dtype.kind if isinstance(dtype, np.dtype) else ""
+
+
+def from_table(table: Table, options: ReadOptions) -> RawCounts:
     """Texts, a long table or a wide one, whichever the header and the cells show."""
-    header, table = with_mutation_types(header, table)
-    if (text := _text_column(header, table, options)) is not None:
-        return _texts(header, table, text, options)
-    if (roles := long_roles(header)) and numbers_in(table[roles[2]])[1].all():
-        return _long(header, table, roles, options)
-    return _wide(header, table, options, named)
+    if (text := _text_column(table, options)) is not None:
+        return _texts(table, text, options)
+    if (roles := long_roles(table.header)) and table.fine[roles[2]]:
+        return _long(table, roles, options)
+    return _wide(table, options)
 
 
-def _text_column(header: list[str], table: pd.DataFrame, options: ReadOptions) -> int | None:
-    if (asked := asked_text_column(header, options)) is not None:
-        return asked
+def _text_column(table: Table, options: ReadOptions) -> int | None:
+    """Where texts are to be taken from, or were for the model `like`, or where most cells of a column of that name are text."""
+    header = table.header
+    if options.text_column is not None and options.text_column not in header:
+        raise ValueError(f"no column {options.text_column!r} to take texts from; there are {listed(header)}")
+    for name in (options.text_column, options.earlier_text_column):
+        if name in header:
+            return header.index(name)
     for column, name in enumerate(header):
-        if is_text_field(name) and np.isnan(numbers_in(table[column])[0]).mean() > 0.5:
+        if name.strip().lower() == TEXT_FIELD and table.blank[column] > 0.5 * table.n:
             return column  # a text may be "1984", and a count may be mistyped
     return None
 
 
-def asked_text_column(header: list[str], options: ReadOptions) -> int | None:
-    """Where texts are to be taken from, or were for the model `like`."""
-    if options.text_column is not None and options.text_column not in header:
-        raise ValueError(f"no column {options.text_column!r} to take texts from; there are {listed(header)}")
-    wanted = (options.text_column, options.earlier_text_column)
-    return next((header.index(name) for name in wanted if name in header), None)
-
-
-def is_text_field(name: str) -> bool:
-    return name.strip().lower() == TEXT_FIELD
-
-
-def _texts(header: list[str], table: pd.DataFrame, text: int, options: ReadOptions) -> RawCounts:
+def _texts(table: Table, text: int, options: ReadOptions) -> RawCounts:
+    header = table.header
     others = [column for column in range(len(header)) if column != text]
-    named = naming({header[column]: as_names(table[column]) for column in others}, options)
+    names = table.columns([column for column in others if may_name(header[column], options)])
+    known = {header[column]: as_names(cells) for column, cells in names.items()}
+    named = naming(known, options, [header[column] for column in others])
     kept = [column for column in others if header[column] != "" and header[column] not in named.dropped]
-    metadata = pd.DataFrame({column: natural(table[column]) for column in kept})
-    metadata = metadata.set_axis([header[column] for column in kept], axis=1)
-    return counted(as_names(table[text]), options, naming=named, metadata=metadata, column=header[text])
+    described = table.columns(kept, options.longest)
+    metadata = pd.DataFrame({column: natural(cells) for column, cells in described.items()})
+    metadata = metadata.set_axis([header[column] for column in described], axis=1)
+
+    def documents() -> Iterator[str]:
+        for _, part in table.parts():
+            yield from as_names(table.cells(part, text))
+
+    return counted(documents, options, naming=named, metadata=metadata, column=header[text])
 
 
-def _long(header: list[str], table: pd.DataFrame, roles: tuple[int, int, int], options: ReadOptions) -> RawCounts:
+def _long(table: Table, roles: tuple[int, int, int], options: ReadOptions) -> RawCounts:
     """A row for each pair of sample and feature; both in the order in which they first come."""
-    sample, feature, count = roles
-    require_names(header, table, roles)
-    values = counts_in(table[count], count, header[count], None)
-    rows, samples = pd.factorize(np.array(as_names(table[sample]), dtype=object))
-    columns, features = pd.factorize(np.array(as_names(table[feature]), dtype=object))
-    matrix = sp.coo_array((values, (rows, columns)), shape=(len(samples), len(features)))
-    raw = RawCounts(matrix, list(samples), list(features))
-    if again := int(pd.DataFrame({"row": rows, "column": columns}).duplicated().sum()):
+    header, (sample, feature, count) = table.header, roles
+    samples, features = dict[str, int](), dict[str, int]()
+
+    def numbered() -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        for first, part in table.parts():
+            require_names(header, part, roles, first)
+            yield _codes(table.cells(part, sample), samples), _codes(table.cells(part, feature), features)
+
+    def entries() -> Iterator[Entries]:
+        for (first, part), (rows, columns) in zip(table.parts(), places, strict=True):
+            yield rows, columns, counts_in(part[count], count, header[count], None, first)
+
+    places = Again(numbered, lambda codes: 2 * codes[0].nbytes)
+    deque(places, maxlen=0)
+
+    raw = RawCounts(Blocks((len(samples), len(features)), table.n, entries=entries), [*samples], [*features])
+    pairs = [rows << 32 | columns for rows, columns in places.kept or ()]
+    if pairs and (again := table.n - len(np.unique(np.concatenate(pairs)))):
         raw.notes.append(
             f"{again:,} row{'s name' if again > 1 else ' names'} a sample and a feature that came before: counts are added"
         )
     return raw.transposed() if options.transpose else raw
+
+
+def _codes(names: pd.Series, known: dict[str, int]) -> NDArray[np.int64]:
+    """The numbers of names, of which new ones get the next."""
+    places, different = pd.factorize(np.array(as_names(names), dtype=object))
+    return np.array([known.setdefault(name, len(known)) for name in different])[places]
 
 
 def require_names(header: list[str], table: pd.DataFrame, roles: tuple[int, int, int], first: int = 0) -> None:
@@ -199,20 +308,23 @@ def require_names(header: list[str], table: pd.DataFrame, roles: tuple[int, int,
             raise ValueError(f"row {first + missing[0] + 1} has no {header[column]!r}; every count needs one")
 
 
-def _wide(header: list[str], table: pd.DataFrame, options: ReadOptions, named: bool | None) -> RawCounts:
-    notes: list[str] = []
-    if named is None:
-        named = first_column_names(header[0], table[0], notes)
-    samples = as_names(table[0]) if named else None
-    columns = range(int(named), len(header))
-    plain = plain_columns(table)
-    described = [column for column in columns if named and not plain[column] and _all_text(table[column])]
-    counts = [column for column in columns if column not in set(described)]
+def _wide(table: Table, options: ReadOptions) -> RawCounts:
+    header, notes = table.header, list[str]()
+    first_column = table.columns([0])[0]
+    named = first_column_names(header[0], first_column, notes) if table.named is None else table.named
+    samples = as_names(first_column) if named else None
+    all_text = ~table.fine & ~table.numbers & table.text
+    described = [column for column in range(1, len(header)) if named and all_text[column]]
+    counts = [column for column in range(int(named), len(header)) if column not in set(described)]
     features = [header[column] for column in counts]
     refuse_other_layouts(header, features, described)
-    matrix = sparse(table, counts, header, samples)
-    metadata = table[described].set_axis([header[column] for column in described], axis=1)
-    raw = RawCounts(matrix, samples, features, metadata, notes=notes)
+
+    def read(start: int) -> Iterator[Any]:
+        blocks = (sparse(part, counts, header, samples, first) for first, part in table.parts())
+        return from_row(start, blocks)
+
+    metadata = pd.DataFrame(table.columns(described)).set_axis([header[column] for column in described], axis=1)
+    raw = RawCounts(Blocks((table.n, len(counts)), None, read), samples, features, metadata, notes=notes)
     return the_right_way_round(raw, header, described, counts, options)
 
 
@@ -273,7 +385,7 @@ def sparse(
 ) -> sp.csc_array:
     """The numbers of a table, some columns at a time, so that no second table of its size is made. It may be a part of a whole,
     from row `first` on, of which errors speak."""
-    plain = plain_columns(table)
+    plain = np.isin(_kinds(table), PLAIN)
     blocks = []
     for start in range(0, len(columns), BLOCK):
         block = np.array(columns[start : start + BLOCK])
@@ -284,11 +396,6 @@ def sparse(
             values[:, j] = counts_in(table[block[j]], start + j, header[block[j]], samples, first)
         blocks.append(sp.csc_array(values))
     return sp.hstack(blocks, format="csc")
-
-
-def plain_columns(table: pd.DataFrame) -> NDArray[np.bool_]:
-    """Which columns hold numbers and nothing else, as numpy has them."""
-    return np.array([isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in table.dtypes])
 
 
 def counts_in(
@@ -319,16 +426,10 @@ def numbers_in(cells: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]
     texts = plain.where(plain.notna(), np.nan).tolist()
     places = {text: place for place, text in enumerate(dict.fromkeys(texts))}  # a long text may repeat
     numbers = pd.to_numeric(pd.Series([*places], dtype=object), errors="coerce").to_numpy(dtype=np.float64)
+    if np.isnan(numbers).all():
+        return np.full(len(cells), np.nan), cells.isna().to_numpy()
     values = numbers[[places[text] for text in texts]]
     return values, ~np.isnan(values) | cells.isna().to_numpy()
-
-
-def _all_text(cells: pd.Series) -> bool:
-    """No cell is a number, and at least one is more than a sign for a missing number."""
-    values, fine = numbers_in(cells)
-    if fine.all() or not np.isnan(values).all():
-        return False
-    return any(map(stands_for_something, cells[~fine]))
 
 
 def stands_for_something(cell: object) -> bool:
@@ -351,177 +452,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-# Tables that do not fit into memory, some rows at a time: a first pass finds out what they are and what their names are.
-
-
-@dataclass(frozen=True)
-class Chunks:
-    """A table in parts, each after its header, which can be read again and again. `named` is whether the first column has
-    names, if the file says so."""
-
-    read: Callable[[], Iterator[tuple[list[str], pd.DataFrame]]]
-    named: bool | None = None
-
-    def tables(self) -> Iterator[tuple[int, pd.DataFrame]]:
-        """Each part after the number of its first row."""
-        first = 0
-        for header, table in self.read():
-            yield first, with_mutation_types(header, table)[1].reset_index(drop=True)
-            first += len(table)
-
-    @property
-    def header(self) -> list[str]:
-        parts = self.read()
-        header, table = next(parts)
-        parts.close()  # type: ignore[attr-defined]
-        return with_mutation_types(header, table)[0]
-
-
-def stream_table(chunks: Chunks, options: ReadOptions) -> RawCounts | None:
-    """As `from_table`. None if what a name is depends on all of the table, as where 01 would be a number but for an x further
-    down: it has to be read whole."""
-    header = chunks.header
-    if (text := _text_column_of_chunks(chunks, header, options)) is not None:
-        return _text_blocks(chunks, header, text, options)
-    if roles := long_roles(header):
-        found = _Names(*roles)
-        if all(
-            numbers_in(table[roles[2]])[1].all() and found.see(header, first, table) for first, table in chunks.tables()
-        ):
-            return _long_blocks(chunks, header, found, options) if found.consistent else None
-    return _wide_blocks(chunks, header, options)
-
-
-def _text_column_of_chunks(chunks: Chunks, header: list[str], options: ReadOptions) -> int | None:
-    if (asked := asked_text_column(header, options)) is not None:
-        return asked
-    for column, name in enumerate(header):
-        if is_text_field(name):
-            missing = np.concatenate([np.isnan(numbers_in(table[column])[0]) for _, table in chunks.tables()])
-            if missing.mean() > 0.5:
-                return column
-    return None
-
-
-def _text_blocks(chunks: Chunks, header: list[str], text: int, options: ReadOptions) -> RawCounts | None:
-    others = [column for column in range(len(header)) if column != text and header[column] != ""]
-    wanted = [j for j, name in enumerate(header) if j != text and may_name(name, options)]
-    names: dict[str, list[str]] = {header[column]: [] for column in wanted}
-    kinds: set[tuple[int, str]] = set()
-    for _, table in chunks.tables():
-        kinds |= {(column, str(table[column].dtype)) for column in (*wanted, text)}
-        for column in wanted:
-            names[header[column]] += as_names(table[column])
-    if len(kinds) > len(wanted) + 1:
-        return None
-    named = naming(names, options, [name for column, name in enumerate(header) if column != text])
-
-    def documents() -> Iterator[str]:
-        for _, table in chunks.tables():
-            yield from as_names(table[text])
-
-    raw = counted_blocks(documents, options, naming=named, column=header[text])
-    raw.metadata = _described(chunks, header, [column for column in others if header[column] not in named.dropped])
-    return raw
-
-
-def _described(chunks: Chunks, header: list[str], columns: list[int]) -> pd.DataFrame | None:
-    """Some columns of the whole table, but for those of long texts."""
-    if not columns:
-        return None
-    parts: dict[int, list[pd.Series]] = {column: [] for column in columns}
-    for _, table in chunks.tables():
-        for column in list(parts):
-            cells = table[column]
-            if cells.dtype == object and (cells.dropna().map(str).str.len() > LONGEST).any():
-                del parts[column]
-            else:
-                parts[column].append(cells)
-    whole = {column: natural(pd.concat(cells, ignore_index=True)) for column, cells in parts.items()}
-    return pd.DataFrame(whole).set_axis([header[column] for column in whole], axis=1) if whole else None
-
-
-class _Names:
-    """The samples and features of a long table, in the order in which they first come."""
-
-    def __init__(self, sample: int, feature: int, count: int) -> None:
-        self.roles = sample, feature, count
-        self.known: tuple[dict[str, None], dict[str, None]] = {}, {}
-        self.kinds: set[tuple[int, str]] = set()
-        self.rows = 0
-
-    def see(self, header: list[str], first: int, table: pd.DataFrame) -> bool:
-        require_names(header, table, self.roles, first)
-        for column, known in zip(self.roles, self.known, strict=False):
-            self.kinds.add((column, str(table[column].dtype)))
-            known |= dict.fromkeys(pd.unique(np.array(as_names(table[column]), dtype=object)).tolist())
-        self.rows += len(table)
-        return True
-
-    @property
-    def consistent(self) -> bool:
-        return len(self.kinds) == 2
-
-
-def _long_blocks(chunks: Chunks, header: list[str], found: _Names, options: ReadOptions) -> RawCounts:
-    samples, features = (list(known) for known in found.known)
-    sample, feature, count = found.roles
-
-    def entries() -> Iterator[Entries]:
-        places = pd.Index(samples, dtype=object), pd.Index(features, dtype=object)
-        for first, table in chunks.tables():
-            values = counts_in(table[count], count, header[count], None, first)
-            rows, columns = (
-                index.get_indexer(np.array(as_names(table[column]), dtype=object))
-                for index, column in zip(places, (sample, feature), strict=True)
-            )
-            yield rows, columns, values
-
-    raw = RawCounts(ByEntries((len(samples), len(features)), found.rows, entries), samples, features)
-    return raw.transposed() if options.transpose else raw
-
-
-def _wide_blocks(chunks: Chunks, header: list[str], options: ReadOptions) -> RawCounts | None:
-    width = len(header)
-    fine, numbers, text = np.ones(width, bool), np.zeros(width, bool), np.zeros(width, bool)
-    firsts, kinds = [], set()
-    for _, table in chunks.tables():
-        firsts.append(table[0])
-        require(
-            BYTES_A_TEXT * sum(map(len, firsts)),
-            f"the first {sum(map(len, firsts)):,} rows of its first column",
-            SMALLER,
-        )
-        kinds.add(str(table[0].dtype))
-        plain = plain_columns(table)
-        numbers[plain] |= table.iloc[:, np.flatnonzero(plain)].notna().any().to_numpy()
-        for column in np.flatnonzero(~plain).tolist():
-            values, right = numbers_in(table[column])
-            fine[column] &= right.all()
-            numbers[column] |= not np.isnan(values).all()
-            text[column] |= any(map(stands_for_something, table[column][~right]))
-    if len(kinds) > 1:
-        return None
-    notes: list[str] = []
-    first_column = pd.concat(firsts, ignore_index=True)
-    named = chunks.named if chunks.named is not None else first_column_names(header[0], first_column, notes)
-    samples = as_names(first_column) if named else None
-    all_text = ~fine & ~numbers & text
-    described = [column for column in range(1, width) if named and all_text[column]]
-    counts = [column for column in range(int(named), width) if column not in set(described)]
-    features = [header[column] for column in counts]
-    refuse_other_layouts(header, features, described)
-
-    def read(start: int) -> Iterator[Any]:
-        for first, table in chunks.tables():
-            if first + len(table) > start:
-                skip = max(0, start - first)
-                yield sparse(table.iloc[skip:].reset_index(drop=True), counts, header, samples, first + skip)
-
-    blocks = ByRows((len(first_column), len(features)), None, read)
-    table = pd.concat([part[described] for _, part in chunks.tables()], ignore_index=True) if described else None
-    metadata = None if table is None else table.set_axis([header[column] for column in described], axis=1)
-    raw = RawCounts(blocks, samples, features, metadata, notes=notes)
-    return the_right_way_round(raw, header, described, counts, options)

@@ -8,26 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import scipy.sparse as sp
 
 from unmix.base.checks import parameter
-from unmix.io.read.blocks import Blocks, ByRows, csr_blocks
+from unmix.io.read.blocks import Blocks, Entries, csr_blocks
 from unmix.io.read.files import first_line, lines_of, require_inside
-from unmix.io.read.market import load_mtx, stream_mtx
-from unmix.io.read.raw_counts import (
-    RawCounts,
-    ReadOptions,
-    listed,
-    require_numbers,
-    require_plain,
-    require_room,
-    with_sound_indices,
-)
+from unmix.io.read.matrices import read_market
+from unmix.io.read.raw_counts import RawCounts, ReadOptions, listed, require_numbers, require_plain
 from unmix.io.read.stores import opened_hdf5
 
 MATRIX, BARCODES, FEATURES, GENES = "matrix.mtx", "barcodes.tsv", "features.tsv", "genes.tsv"
@@ -89,17 +81,23 @@ def told_name(path: Path, own: str) -> str:
     return next((above.name for above in path.parents if above.name and not GENERIC.fullmatch(above.name)), own)
 
 
-def read_folder(folder: Folder, *, streamed: bool = False) -> RawCounts:
+def read_folder(folder: Folder) -> RawCounts:
     if folder.barcodes is None or folder.features is None:
         missing = BARCODES if folder.barcodes is None else f"{FEATURES} or {GENES}"
         raise ValueError(f"a 10x folder without {missing} (or .gz) beside {folder.matrix.name}")
     barcodes = [line.split("\t")[0] for line in _loaded(folder.barcodes, lines_of)]
     features = [line.split("\t") for line in _loaded(folder.features, lines_of)]
-    matrix: Any = _loaded(folder.matrix, stream_mtx if streamed else load_mtx)
+    matrix = _loaded(folder.matrix, read_market)
     symbols = [cells[1] if len(cells) > 1 else cells[0] for cells in features]
     types = [cells[2] for cells in features if len(cells) > 2]
-    turned = matrix.T if isinstance(matrix, Blocks) else sp.csr_array(matrix.T)
-    return _gene_expression(turned, barcodes, symbols, types)
+    return _gene_expression(replace(matrix, entries=lambda: _named(folder.matrix, matrix)).T, barcodes, symbols, types)
+
+
+def _named(file: Path, matrix: Blocks) -> Iterator[Entries]:
+    """The entries in one of several files; an error says in which."""
+    assert matrix.entries is not None
+    with _errors_in(file):
+        yield from matrix.entries()
 
 
 def read_mtx(path: Path, options: ReadOptions) -> RawCounts:
@@ -107,24 +105,30 @@ def read_mtx(path: Path, options: ReadOptions) -> RawCounts:
     if _ends(path.name, MATRIX) and options.transpose is None:
         folder = folder_of(path.parent, _prefix(path.name, MATRIX))
         if folder is not None and folder.barcodes is not None and folder.features is not None:
-            raw = read_folder(folder._replace(matrix=path.resolve()), streamed=options.streamed)
+            raw = read_folder(folder._replace(matrix=path.resolve()))
             raw.notes.insert(0, f"read as 10x, features × barcodes, with {listed([folder.barcodes.name])} beside it")
             return raw
-    return RawCounts(stream_mtx(path) if options.streamed else load_mtx(path), bare=True)
+    return RawCounts(read_market(path), bare=True)
 
 
 def _loaded(file: Path, load: Callable[[Path], T]) -> T:
-    """What is in one of several files; an error says in which."""
-    try:
+    with _errors_in(file):
         require_inside(file.parent, file)
         return load(file)
+
+
+@contextmanager
+def _errors_in(file: Path) -> Iterator[None]:
+    """Errors say in which of several files they are."""
+    try:
+        yield
     except (ValueError, OSError, EOFError) as error:
         raise ValueError(f"{file.name}: {first_line(error)}") from error
 
 
 def read_h5(path: Path, options: ReadOptions) -> RawCounts:
     with opened_hdf5(path, "10x") as file:
-        return _read_group(_matrix_group(file, options.layer), path if options.streamed else None)
+        return _read_group(_matrix_group(file, options.layer), path)
 
 
 def _matrix_group(file: Any, genome: str | None) -> Any:
@@ -143,8 +147,8 @@ def _matrix_group(file: Any, genome: str | None) -> Any:
     return file[genome or genomes[0]]
 
 
-def _read_group(group: Any, path: Path | None) -> RawCounts:
-    """The counts of a group; if a path is given, they are to be read from there later."""
+def _read_group(group: Any, path: Path) -> RawCounts:
+    """The counts of a group, which are read from the file later."""
     known = group.get("features", group)
     names = known["name"] if "name" in known else known["gene_names"]
     barcodes, types = group["barcodes"], known.get("feature_type")
@@ -152,35 +156,26 @@ def _read_group(group: Any, path: Path | None) -> RawCounts:
     m, n = (int(size) for size in group["shape"][:])
     data, indices, indptr = group["data"], group["indices"], group["indptr"]
     require_numbers([data, indices, indptr])
-    if path is None:
-        require_room(max(n, len(indptr)), max(m, len(names)), max(len(data), len(indices)))
     if len(indptr) != n + 1 or len(data) != len(indices):
         raise ValueError(
             f"the shape {m:,} × {n:,} does not go with {len(indptr):,} starts of columns, {len(indices):,} indices "
             f"and {len(data):,} values"
         )
     texts = _strings(barcodes), _strings(names), [] if types is None else _strings(types)
-    if path is not None:
-        return _gene_expression(stored_rows(lambda: opened_hdf5(path, "10x"), group.name, (n, m)), *texts)
-    try:
-        matrix = sp.csr_array((data[:], indices[:].astype(np.int64), indptr[:].astype(np.int64)), shape=(n, m))
-    except ValueError as error:
-        raise ValueError(f"its indices are damaged ({first_line(error)})") from error
-    with_sound_indices(matrix)
-    return _gene_expression(matrix, *texts)
+    return _gene_expression(stored_rows(lambda: opened_hdf5(path, "10x"), group, (n, m)), *texts)
 
 
-def stored_rows(opened: Callable[[], AbstractContextManager[Any]], group: str, shape: tuple[int, int]) -> ByRows:
+def stored_rows(opened: Callable[[], AbstractContextManager[Any]], group: Any, shape: tuple[int, int]) -> Blocks:
     """The CSR matrix of a group, whose file is opened whenever rows are asked for."""
+    place = group.name
 
     def read(start: int) -> Iterator[Any]:
         with opened() as file:
-            arrays = file[group]
+            arrays = file[place]
             require_plain([arrays["indptr"]], "the starts of its rows")
-            yield from csr_blocks(shape, arrays["indptr"][:], arrays["indices"], arrays["data"]).read(start)
+            yield from csr_blocks(shape, arrays["indptr"][:], arrays["indices"], arrays["data"], start)
 
-    with opened() as file:
-        return ByRows(shape, int(file[group]["data"].shape[0]), read)
+    return Blocks(shape, max(group["data"].shape[0], group["indices"].shape[0]), read)
 
 
 def _strings(dataset: Any) -> list[str]:
@@ -189,7 +184,7 @@ def _strings(dataset: Any) -> list[str]:
     ]
 
 
-def _gene_expression(matrix: Any, barcodes: list[str], symbols: list[str], types: list[str]) -> RawCounts:
+def _gene_expression(matrix: Blocks, barcodes: list[str], symbols: list[str], types: list[str]) -> RawCounts:
     """The genes among the features; where the types of all are known, others are left out."""
     n, m = matrix.shape
     for names, size, what in ((barcodes, n, "barcodes"), (symbols, m, "features")):
@@ -199,7 +194,7 @@ def _gene_expression(matrix: Any, barcodes: list[str], symbols: list[str], types
     others = sorted(set(types) - {EXPRESSION})
     if len(types) == m and EXPRESSION in types and others:
         kept = np.flatnonzero(np.array(types) == EXPRESSION)
-        raw.matrix = matrix.columns(kept) if isinstance(matrix, Blocks) else matrix[:, kept]
+        raw.matrix = matrix.columns(kept)
         raw.features = [symbols[j] for j in kept]
         raw.notes.append(f"features of type {listed(others)} are left out; {len(kept):,} of Gene Expression stay")
     return raw
