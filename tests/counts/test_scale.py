@@ -14,11 +14,10 @@ import unmix as um
 from unmix.counts import shards
 from unmix.solvers import Checkpoint
 
+pytestmark = pytest.mark.slow
 FIT = """
 import sys, warnings
 import unmix as um
-
-pytestmark = pytest.mark.slow
 warnings.simplefilter("ignore")
 with um.engines.Local(memory="700MB"):
     um.PoissonNMF(2, random_state=0, max_iter=2, tol=0, n_jobs=1).fit(um.Shards(sys.argv[1]))
