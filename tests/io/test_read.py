@@ -544,7 +544,7 @@ def test_layers_and_raw_of_an_anndata_file(tmp_path):
     assert isinstance(counts.metadata["type"].dtype, pd.CategoricalDtype)
     assert read(path, layer="twice").total == 2 * MATRIX.sum()
     assert read(path, raw=True).features.tolist() == list("abcdefgh")
-    hint = "X holds fractions, probably normalised; layer 'counts' holds whole numbers: try layer='counts'"
+    hint = "X holds fractions, probably normalised; layer 'counts' holds whole numbers: use layer='counts'"
     with pytest.warns(UserWarning, match=hint):
         assert read(path).total == MATRIX.sum() / 4
 

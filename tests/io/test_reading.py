@@ -380,7 +380,7 @@ def save_old_h5ad(path: Path, kind: str = "csr") -> None:
 @pytest.mark.parametrize("kind", ["csr", "csc"])
 def test_anndata_files_from_before_0_7_are_read(kind, tmp_path):
     save_old_h5ad(tmp_path / "old.h5ad", kind)
-    with pytest.raises(ValueError, match=r"X holds negative numbers, .*raw holds whole numbers: try raw=True"):
+    with pytest.raises(ValueError, match=r"X holds negative numbers, .*raw holds whole numbers: use raw=True"):
         um.read(tmp_path / "old.h5ad")
     counts = um.read(tmp_path / "old.h5ad", raw=True)
     assert counts.csr.toarray().tolist() == MATRIX.tolist()
@@ -409,7 +409,7 @@ def test_info_on_scaled_cells_says_where_counts_are(tmp_path, capsys):
         "site",
     ):
         assert told in out
-    assert "layer 'counts' holds whole numbers: try --layer counts" in err
+    assert "layer 'counts' holds whole numbers: use --layer counts" in err
     code, out, _ = run(capsys, "info", tmp_path / "old.h5ad", "--json")
     answer = json.loads(out)
     assert answer["matrices"]["raw"] == "3 × 4, whole numbers: counts"

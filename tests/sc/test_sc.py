@@ -586,7 +586,7 @@ def test_fractions_bring_a_warning_that_says_where_counts_are() -> None:
     normal = np.log1p(X0 / X0.sum(axis=1, keepdims=True) * 1e3)
     adata = cells(normal, layers={"scaled": normal - normal.mean(axis=0), "counts": X0})
     with pytest.warns(
-        UserWarning, match=r"adata\.X: 100% of .* layer 'counts' holds whole numbers: try layer='counts'"
+        UserWarning, match=r"adata\.X: 100% of .* layer 'counts' holds whole numbers: use layer='counts'"
     ):
         um.sc.tl.topics(adata, K, **QUICK)
     with pytest.raises(ValueError, match=r"adata\.layers\['scaled'\]: Negative .*try layer='counts'"):
@@ -595,7 +595,7 @@ def test_fractions_bring_a_warning_that_says_where_counts_are() -> None:
     with pytest.warns(UserWarning, match=r"adata\.X: 100% of the values .* topics are models of counts$"):
         um.sc.tl.topics(adata, K, **QUICK)
     adata.raw = cells(X0)
-    with pytest.warns(UserWarning, match="; raw holds whole numbers: try use_raw=True"):
+    with pytest.warns(UserWarning, match="; raw holds whole numbers: use use_raw=True"):
         um.sc.tl.topics(adata, K, **QUICK)
     adata = cells(layers={"log": normal})
     with pytest.warns(UserWarning, match=r"adata\.layers\['log'\]: .* X holds .* leave layer and use_raw out"):
@@ -616,7 +616,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a wrong option": ({"tol": -1}, "tol=-1; give a number >= 0"),
     "no such layer": ({"layer": "counts"}, "there is no layer 'counts' in it; it has X"),
     "no raw": ({"use_raw": True}, "there is no raw in it; it has X"),
-    "layer and raw": ({"use_raw": True, "layer": "x"}, "give layer= or use_raw=True, not both"),
+    "layer and raw": ({"use_raw": True, "layer": "x"}, "give layer or use_raw=True, not both"),
     "no such mask": ({"mask_var": "best"}, r"mask_var: there is no column 'best' in adata\.var; there are: 'chosen'"),
     "a mask of numbers": ({"mask_var": np.arange(M)}, r"mask_var is int64 of shape \(30,\); give True or False"),
     "a short mask": ({"mask_var": [True]}, r"mask_var is bool of shape \(1,\); give True or False for each of the 30"),
