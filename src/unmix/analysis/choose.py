@@ -23,7 +23,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from unmix.analysis.results import FileLayout, Finished, Result, in_parts
+from unmix.analysis.results import FileLayout, Finished, Result, columns, in_parts
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Integers, Record, Seed
 from unmix.counts.counts import Counts, CountsLike
@@ -36,7 +36,7 @@ from unmix.fit import Fit
 from unmix.models.poisson import frequencies, with_background
 from unmix.models.problem import Problem
 from unmix.solvers.init import known_factors
-from unmix.storage.fit_file import Arrays
+from unmix.storage.tensors import Arrays
 
 if TYPE_CHECKING:
     from unmix.estimators.base import CountsEstimator
@@ -265,7 +265,7 @@ class Choice(Result):
 
     LAYOUT: ClassVar = FileLayout(
         shapes={"shares": "tk", "scores": "tn"},
-        columns={"table": "topics perplexity delta error gain loglik lightest converged seconds"},
+        columns={"table": columns("topics perplexity delta error gain loglik lightest converged seconds")},
     )
 
     table: pd.DataFrame

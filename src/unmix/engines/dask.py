@@ -17,9 +17,10 @@ from distributed import Client
 
 from unmix.base.types import Record
 from unmix.counts.shards import Shards
-from unmix.engines.base import BRANCHES, Arrays, Kept, Usable, Visit, cutter, digest
+from unmix.engines.base import BRANCHES, Arrays, Kept, Usable, Visit, cutter
 from unmix.engines.passes import Cluster, Run
 from unmix.engines.tasks import Facts, Pass, read_checked, write_arrays
+from unmix.storage.tensors import digest
 
 TASKS_A_WORKER = 4  # at least, where there are shards enough
 DEEPEST = 2  # a task covers at most 8² shards, for little to be lost with it

@@ -40,7 +40,7 @@ from unmix.registry import STARTS
 from unmix.solvers import ProgressBar
 from unmix.solvers.online import Online, Stream
 from unmix.solvers.run import REMEDY, Callback, Counters, Phase, Session, restored, resume, run_phases
-from unmix.storage.schema import TEXT
+from unmix.storage.schema import Text, checked
 
 
 @contextmanager
@@ -605,7 +605,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             self._check_same_features(counts)
         if reset and counts.text is not None:
             folder = f"{counts.folder}: " if isinstance(counts, Shards) and counts.folder is not None else ""
-            TEXT(as_plain(counts.text), f"{folder}text (how words were counted)")
+            checked(as_plain(counts.text), Text, f"{folder}text (how words were counted)")
         if reset and counts.total == 0:
             raise ValueError("the matrix holds no counts at all (every entry is zero); there is nothing to fit")
         if reset and min(counts.shape) < self.n_components:
