@@ -148,7 +148,7 @@ def check_rows(
         try:
             msgspec.convert(cells, list[kind])  # type: ignore[valid-type]
             check_bounds(cells, name)
-        except ValueError:
+        except (ValueError, msgspec.ValidationError):
             for i, cell in enumerate(cells, start=1):
                 check_bounds(checked(cell, kind, where := f"{place}, column {brief(name)}, row {i}"), where)
     return table
@@ -290,16 +290,16 @@ def is_a(value: Any, kind: Any) -> bool:
             return msgspec.convert(value, kind) == value
         except msgspec.ValidationError:
             return False
-    if not isinstance(origin, type) or getattr(origin, "_is_protocol", False):
+    if origin is Any or not isinstance(origin, type) or getattr(origin, "_is_protocol", False):
         return True
     if origin is np.ndarray and inner:
         scalar = get_args(inner[1])[0]
         scalar = get_origin(scalar) or scalar
         letters = [known for base, known in _ENTRIES.items() if isinstance(scalar, type) and issubclass(scalar, base)]
         return isinstance(value, np.ndarray) and (not letters or value.dtype.kind in letters[0])
-    if origin in (list, tuple) and inner:
+    if origin in (list, tuple) and inner and isinstance(value, origin):
         each = inner if origin is tuple and inner[-1] is not ... else inner[:1] * len(value)
-        return isinstance(value, origin) and len(each) == len(value) and all(map(is_a, value, each))
+        return len(each) == len(value) and all(map(is_a, value, each))
     if origin in (int, float) and isinstance(value, bool):
         return False
     return isinstance(value, (int, float) if origin is float else origin)

@@ -73,7 +73,7 @@ class Header(NamedTuple):
             header = msgspec.json.decode(read(8, start), type=dict[str, msgspec.Raw])
             about = msgspec.json.decode(header.pop("__metadata__", b"{}"), type=dict[str, str])
             entries = {name: msgspec.json.decode(entry, type=_Entry) for name, entry in header.items()}
-        except (ValueError, RecursionError) as error:
+        except (ValueError, msgspec.DecodeError, RecursionError) as error:
             raise ValueError(f"its header is damaged: {error}") from None
         blocks, end = {}, 0
         for name, (dtype, shape, (first, last)) in sorted(
