@@ -117,7 +117,7 @@ class Dask(Usable):
                     kept.take(other, number, i)
                 self._where[number] = kept
         kept.saved = set(numbers)
-        checksums = {str(number): "".join(self._checksums[number]) for number in numbers if number in self._checksums}
+        checksums = {str(number): self._checksums[number] for number in numbers if number in self._checksums}
         return {"folder": str(kept.folder), "numbers": sorted(numbers), "checksums": checksums}
 
     def restore(self, shards: Shards, saved: Record) -> None:
@@ -148,7 +148,7 @@ class Dask(Usable):
                     kept.take(source, number, i)
             self._where[number] = kept
             if told := saved.get("checksums", {}).get(str(number)):
-                self._checksums[number] = [told[at : at + 32] for at in range(0, len(told), 32)]
+                self._checksums[number] = list(told)
 
     def forget(self) -> None:
         """No checkpoint needs what is kept."""
