@@ -16,9 +16,8 @@ from conftest import random_counts
 from test_saved_fits import COLUMNS, X0, table
 
 import unmix as um
-from unmix.counts import shard_files
 from unmix.counts import shards as shards_module
-from unmix.storage import fit_file
+from unmix.storage import fit_file, tensors
 
 DEEP = b"[" * 100_000
 
@@ -49,11 +48,11 @@ def change_manifest(folder: Path, change: Callable[[Any], None]) -> None:
 
 def change_file(folder: Path, name: str, **arrays: Any) -> None:
     """Other arrays in a file, and a manifest that agrees with them."""
-    known = {key: array.copy() for key, array in shard_files.tensors((folder / name).read_bytes()).items()}
+    known = {key: array.copy() for key, array in tensors.parsed((folder / name).read_bytes()).items()}
     given = {
         key: np.frombuffer(value, np.uint8) if isinstance(value, bytes) else value for key, value in arrays.items()
     }
-    content = shard_files.serialized(known | given)
+    content = tensors.serialized(known | given)
     (folder / name).write_bytes(content)
 
     def agree(manifest: Any) -> None:
@@ -83,24 +82,27 @@ def swapped(name: str) -> Callable[[Any], None]:
 
 
 NUMBERS: dict[str, tuple[Callable[[Any], None], str]] = {
-    "an infinite total": (in_all(total=float("inf")), "another total than"),
-    "a total that is none": (in_all(total=float("nan")), "another total than"),
-    "a total of text": (in_all(total="81"), "another total than"),
+    "an infinite total": (in_all(total=float("inf")), "total is inf, not a finite number"),
+    "a total that is none": (in_all(total=float("nan")), "total is nan, not a number >= 0"),
+    "a total of text": (in_all(total="81"), "total is '81', not a number"),
     "another total": (in_all(total=1.0), "another total than"),
     "no total": (lambda manifest: manifest.pop("total"), "no 'total'"),
     "other nonzeros": (in_all(nonzeros=1), "another number of nonzeros than"),
-    "an infinite total of a shard": (in_shard(total=float("inf")), "sums that are not finite"),
-    "a negative total of a shard": (in_shard(total=-1.0), "sums that are not finite"),
-    "a total of a shard that is none": (in_shard(total=float("nan")), "sums that are not finite"),
-    "a total of a shard of text": (in_shard(total="12"), "sums that are not finite"),
-    "a total of a shard beyond all bounds": (in_shard(total=10**400), "is damaged"),
-    "logarithms that are none": (in_shard(log_factorials=float("nan")), "sums that are not finite"),
-    "infinite logarithms": (in_shard(log_factorials=float("-inf")), "sums that are not finite"),
-    "logarithms of nothing": (in_shard(log_factorials=None), "sums that are not finite"),
+    "an infinite total of a shard": (in_shard(total=float("inf")), r"shards\[1\]\.total is inf, not a finite number"),
+    "a negative total of a shard": (in_shard(total=-1.0), r"shards\[1\]\.total is -1\.0, not a number >= 0"),
+    "a total of a shard that is none": (in_shard(total=float("nan")), r"shards\[1\]\.total is nan, not a number"),
+    "a total of a shard of text": (in_shard(total="12"), r"shards\[1\]\.total is '12', not a number"),
+    "a total of a shard beyond all bounds": (
+        in_shard(total=10**400),
+        r"total is a number beyond all bounds, not a",
+    ),
+    "logarithms that are none": (in_shard(log_factorials=float("nan")), "log_factorials is nan, not a finite number"),
+    "infinite logarithms": (in_shard(log_factorials=float("-inf")), "log_factorials is -inf, not a finite number"),
+    "logarithms of nothing": (in_shard(log_factorials=None), "log_factorials is None, not a number"),
     "more nonzeros than there is room for": (in_shard(nonzeros=57), "more nonzeros, empty samples or fractions"),
     "more empty samples than samples": (in_shard(empty_samples=9), "more nonzeros, empty samples or fractions"),
     "more fractions than counts": (in_shard(fractional=10**6), "more nonzeros, empty samples or fractions"),
-    "other rows": (in_shard(rows=7), "sizes that are not"),
+    "other rows": (in_shard(rows=7), r"000001\.safetensors: 7 samples where 8 should be"),
 }
 
 
@@ -185,7 +187,7 @@ def test_a_table_of_samples_that_is_none_is_refused(what: str, folder: Path) -> 
 
 
 def test_settings_of_texts_that_are_none_are_refused_with_the_folder(folder: Path) -> None:
-    change_manifest(folder, in_all(text={"stop_words": 7}))
+    change_manifest(folder, in_all(text={"stop_words": "english"}))
     with pytest.raises(ValueError, match=r"cells\.shards: text .* has no 'rules'"):
         used(folder)
 

@@ -21,6 +21,7 @@ from unmix.counts import shard_files, shards, stores
 from unmix.counts.shards import Shards
 from unmix.counts.sides import Sides
 from unmix.io.write import write_counts
+from unmix.storage import tensors
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +131,7 @@ def test_any_counts_survive_the_encoding(n: int, m: int, values: list[float]) ->
     counts = um.Counts(np.resize(np.array(values, dtype=float), (n, m)))
     encoder = stores.Encoder(m)
     encoder.add(counts.rows)
-    arrays = shard_files.tensors(shard_files.serialized(encoder.arrays()))
+    arrays = tensors.parsed(tensors.serialized(encoder.arrays()))
     decoded = shard_files.Encoded.checked(arrays, n, counts.nnz, m, thoroughly=True).rows(0, n)
     assert all(map(np.array_equal, decoded, counts.rows))
 
@@ -326,7 +327,9 @@ def test_a_manifest_cannot_point_anywhere_else(name: Any, folder: Path) -> None:
     shutil.copy(folder / SHARD_FILE, folder.parent / "outside.safetensors")
     entries = json.loads((folder / "shards.json").read_text())["shards"]
     manifest_with(folder, shards=[entries[0], entries[1] | {"file": name}, entries[2]])
-    with pytest.raises(ValueError, match=r"shards\.json is damaged .* where '000001\.safetensors' should be"):
+    with pytest.raises(
+        ValueError, match=r"shards\.json is damaged .*( where '000001\.safetensors' should be|shards\[1\]\.file is)"
+    ):
         Shards(folder)
 
 
@@ -368,7 +371,7 @@ def test_a_manifest_that_is_none_is_refused(content: bytes, folder: Path) -> Non
 
 def rewritten(folder: Path, **arrays: Any) -> None:
     """Shard 1 with other arrays, and a manifest that agrees with them: what only an ill-meaning person would make."""
-    content = shard_files.serialized({name: array for name, array in arrays.items() if array is not None})
+    content = tensors.serialized({name: array for name, array in arrays.items() if array is not None})
     (folder / SHARD_FILE).write_bytes(content)
     manifest = json.loads((folder / "shards.json").read_text())
     manifest["shards"][1] |= {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
@@ -376,7 +379,7 @@ def rewritten(folder: Path, **arrays: Any) -> None:
 
 
 def arrays_of(folder: Path) -> dict[str, np.ndarray]:
-    known = shard_files.tensors((folder / SHARD_FILE).read_bytes())
+    known = tensors.parsed((folder / SHARD_FILE).read_bytes())
     return {name: array.copy() for name, array in known.items()}
 
 
@@ -396,7 +399,7 @@ def test_a_shard_that_would_lead_a_kernel_astray_is_refused_whatever_its_checksu
         "no count": {"exception_at": None, "exception": None, "values": values.astype("<f8") * np.nan},
         "it holds zeros": {"values": np.where(np.arange(nnz) == 2, 0, values).astype("u1")},
         "features are out of order": {"indices": np.concatenate([indices[1::-1], indices[2:]])},
-        "header is damaged": {"values": values.astype("<i2")},
+        "its arrays do not go together": {"values": values.astype("<i2")},
     }
     assert indptr[1] > 1
     for said, arrays in bad.items():
@@ -508,18 +511,18 @@ def test_a_table_can_be_given_with_the_counts_or_once_there_are_shards(tmp_path:
         bare.with_metadata(TABLE[:3])
 
 
-def test_shards_without_a_word_of_metadata_open_and_the_same_command_adds_it(tmp_path: Path) -> None:
+def test_shards_without_a_word_of_metadata_are_refused_and_the_same_command_adds_it(tmp_path: Path) -> None:
     counts = um.Counts(random_counts(21, 7), metadata=TABLE)
     write_counts(counts, tmp_path / "counts.npz")
     out = tmp_path / "out"
     um.shard(tmp_path / "counts.npz", out)
     kept = {file.name: file.stat().st_mtime_ns for file in out.glob("0*.safetensors")}
     manifest = json.loads((out / "shards.json").read_text())
-    del manifest["metadata"]  # as an earlier version wrote it
+    del manifest["metadata"]
     (out / "shards.json").write_text(json.dumps(manifest))
     (out / "metadata.safetensors").unlink()
-    assert Shards(out).metadata is None
-    Shards(out).verify()
+    with pytest.raises(ValueError, match=r"shards\.json is damaged \(has no 'metadata'\)"):
+        Shards(out)
     again = um.shard(tmp_path / "counts.npz", out)
     assert again.metadata is not None
     assert again.metadata["genes"].tolist() == list(range(21))
@@ -540,14 +543,14 @@ def test_shards_without_a_word_of_metadata_open_and_the_same_command_adds_it(tmp
 )
 def test_a_table_that_is_none_is_refused_whatever_its_checksum(change: dict[str, Any]) -> None:
     arrays = {k: np.frombuffer(v, np.uint8) if isinstance(v, bytes) else v for k, v in change.items()}
-    with pytest.raises(ValueError, match=r"holds no table|its column 0000|Extra data"):
+    with pytest.raises(ValueError, match=r"holds no table|its columns?\b|Extra data"):
         shard_files.decoded(arrays, 21)
 
 
 def test_sample_names_are_read_only_when_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk, read = Shards(folder), []
-    known = shard_files.read_bytes
-    monkeypatch.setattr(shard_files, "read_bytes", lambda path, size: read.append(path.name) or known(path, size))
+    known = tensors.read_bytes
+    monkeypatch.setattr(tensors, "read_bytes", lambda path, size: read.append(path.name) or known(path, size))
     assert (disk.nnz, disk.n_shards, len(disk.facts["checksum"])) == (Shards(folder).nnz, 3, 71)
     assert not [name for name in read if name[0] == "0"]
     assert disk.samples is not None

@@ -134,7 +134,7 @@ def test_large_loadings_lie_in_a_file_and_are_the_same(model, X, tmp_path, monke
     shards = um.Shards.of(um.Counts(X))
     known = model(3, random_state=0).fit(shards).result_
     monkeypatch.setattr(memory, "LARGE", 100)
-    monkeypatch.setattr("unmix.storage.fit_file.LARGE", 100)
+    monkeypatch.setattr("unmix.storage.tensors.LARGE", 100)
     fit = model(3, random_state=0).fit(shards).result_
     assert isinstance(fit.L, np.memmap)
     np.testing.assert_array_equal(fit.L, known.L)

@@ -137,7 +137,7 @@ def test_document_lengths_are_log_normal_around_a_thousand() -> None:
 
 
 def test_an_unknown_simulation_is_refused() -> None:
-    with pytest.raises(ValueError, match='name='C'; choose one of A, B'):
+    with pytest.raises(ValueError, match="name='C'; choose one of A, B"):
         um.datasets.correlated_topics("C")  # type: ignore[arg-type]
 
 

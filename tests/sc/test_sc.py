@@ -589,7 +589,7 @@ def test_fractions_bring_a_warning_that_says_where_counts_are() -> None:
         UserWarning, match=r"adata\.X: 100% of .* layer 'counts' holds whole numbers: use layer='counts'"
     ):
         um.sc.tl.topics(adata, K, **QUICK)
-    with pytest.raises(ValueError, match=r"adata\.layers\['scaled'\]: Negative .*try layer='counts'"):
+    with pytest.raises(ValueError, match=r"adata\.layers\['scaled'\]: Negative .*use layer='counts'"):
         um.sc.tl.topics(adata, K, layer="scaled")
     adata = cells(normal)
     with pytest.warns(UserWarning, match=r"adata\.X: 100% of the values .* topics are models of counts$"):

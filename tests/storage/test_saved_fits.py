@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unmix as um
-from unmix.storage import fit_file
+from unmix.storage import fit_file, tensors
 
 N, M = 6, 5
 X0 = random_counts(N, M, 2)
@@ -216,7 +216,7 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path: Path, what: str) 
 def test_a_fit_of_more_iterations_than_a_header_can_hold_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fit_file, "LARGEST_HEADER", 100)
+    monkeypatch.setattr(tensors, "LARGEST_HEADER", 100)
     fit = um.PoissonNMF(2, max_iter=5, tol=0, random_state=0).fit(X0).result_
     again = check_saved(fit, tmp_path / "model.safetensors")
     assert again.loglik == fit.loglik

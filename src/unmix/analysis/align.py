@@ -27,11 +27,12 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from unmix.analysis.features import topic_names
-from unmix.analysis.results import FileLayout, Result
+from unmix.analysis.results import FileLayout, Result, columns
 from unmix.base.types import Floats, Integers, as_names, in_place
 from unmix.fit import Fit
 from unmix.models.matching import hellinger_distances
 from unmix.models.poisson import column_shares
+from unmix.storage.schema import Whole
 
 SWEEPS = 10  # down and up, of the order of topics
 
@@ -68,15 +69,15 @@ class Alignment(Result):
 
     LAYOUT: ClassVar = FileLayout(
         columns={
-            "table": "fit topic name share path persistence refinement place",
-            "flows": "fit topic to flow forward backward",
+            "table": columns("topic share path persistence refinement place", texts="fit name"),
+            "flows": columns("topic to flow forward backward", texts="fit"),
         }
     )
 
     table: pd.DataFrame
     flows: pd.DataFrame
     fits: NDArray[np.str_]
-    left_out: list[int]  # features of each fit that others do not have
+    left_out: list[Whole]  # features of each fit that others do not have
 
     def advice(self) -> list[str]:
         """Which topics of the last fit last most and least, and which features were left aside.

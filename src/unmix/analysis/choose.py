@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from unmix.analysis.results import FileLayout, Finished, Result, Tell, in_parts
+from unmix.analysis.results import FileLayout, Finished, Result, Tell, columns, in_parts
 from unmix.base.checks import ParameterError, parameter, positive, share, whole
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Integers, Record, Seed
@@ -35,7 +35,7 @@ from unmix.fit import Fit, quietly
 from unmix.models.poisson import frequencies, with_background
 from unmix.models.problem import Problem
 from unmix.solvers.init import known_factors
-from unmix.storage.fit_file import Arrays
+from unmix.storage.tensors import Arrays
 
 if TYPE_CHECKING:
     from unmix.estimators.base import CountsEstimator
@@ -263,7 +263,7 @@ class Choice(Result):
 
     LAYOUT: ClassVar = FileLayout(
         shapes={"shares": "tk", "scores": "tn"},
-        columns={"table": "topics perplexity delta error gain loglik lightest converged seconds"},
+        columns={"table": columns("topics perplexity delta error gain loglik lightest converged seconds")},
     )
 
     table: pd.DataFrame

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from unmix.analysis.features import topic_order
-from unmix.analysis.results import FileLayout, Result
+from unmix.analysis.results import FileLayout, Result, columns
 from unmix.base.types import Floats, Integers, Names, in_place, order_by_name
 from unmix.fit import Fit
 from unmix.io.match import read_catalogue
@@ -144,8 +144,8 @@ class Comparison(Result):
 
     LAYOUT: ClassVar = FileLayout(
         columns={
-            "table": "topic label share other other_label other_share hellinger cosine difference",
-            "proportions": "sample topic other one two difference",
+            "table": columns("topic share other other_share hellinger cosine difference", texts="label other_label"),
+            "proportions": columns("topic other one two difference", texts="sample"),
         }
     )
 

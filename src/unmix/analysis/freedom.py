@@ -26,7 +26,7 @@ from unmix.models.poisson import poisson_to_topics, topics_to_poisson
 from unmix.models.problem import Problem
 from unmix.solvers.extrapolate import Alternate
 from unmix.solvers.halfsteps import Newton
-from unmix.storage.fit_file import Arrays
+from unmix.storage.tensors import Arrays
 
 WIDE = 0.05  # a mean width from which on the advice speaks of it
 

@@ -23,7 +23,7 @@ from scipy.stats import rankdata
 from unmix.analysis.application import counts_of
 from unmix.analysis.compare import topic_distances
 from unmix.analysis.features import distinctive_features, topic_names
-from unmix.analysis.results import FileLayout, Result
+from unmix.analysis.results import FileLayout, Result, columns
 from unmix.base.checks import choice, whole
 from unmix.base.types import Floats, Integers, Record
 from unmix.counts.counts import Counts, CountsLike
@@ -187,7 +187,7 @@ class Quality(Result):
     """
 
     LAYOUT: ClassVar = FileLayout(
-        columns={"table": "topic name share everywhere unseen"},
+        columns={"table": columns("topic share everywhere unseen", texts="name")},
     )
 
     table: pd.DataFrame

@@ -11,15 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from time import perf_counter
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
+from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
 from unmix.base.types import Record, as_names, as_plain
-from unmix.storage import schema
-from unmix.storage.fit_file import Arrays, as_bytes, read_tensors, table_from_json, table_to_json, write_tensors
+from unmix.storage import tensors
+from unmix.storage.fit_file import table_from_json, table_to_json
+from unmix.storage.schema import Gap, Whole, check_bounds, check_fields, check_rows, checked, kind_of
+from unmix.storage.tensors import Arrays, as_bytes, from_json
 
 FORMAT = 1
 Finished = Literal["finished", "interrupted"]
@@ -28,13 +31,31 @@ Tell = Callable[[int, int, float | None], None]  # parts done, of how many, seco
 
 @dataclass(frozen=True)
 class FileLayout:
-    """What a file must hold besides the right types: shapes of arrays, letters standing for equal sizes ("nK", "mK"), columns of
-    tables, and the words that a text may be."""
+    """What a file must hold besides fields of the right types: shapes of arrays, letters standing for equal sizes ("nK", "mK"),
+    and types of the columns of tables."""
 
     shapes: Mapping[str, str] = field(default_factory=dict)
-    columns: Mapping[str, str] = field(default_factory=dict)  # by the names of tables, separated by blanks
-    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by the names of tables
     places: Mapping[str, str] = field(default_factory=dict)  # arrays of places, −1 for none, and of what: a letter
+
+
+def columns(numbers: str, texts: str = "") -> dict[str, Any]:
+    """Columns by their names, separated by blanks; every cell may be missing."""
+    return dict.fromkeys(numbers.split(), Gap) | dict.fromkeys(texts.split(), str | None)
+
+
+class Header(Struct):
+    """What a file of a result says besides its arrays: which of these are JSON, and all other fields."""
+
+    format: Whole
+    kinds: dict[str, Annotated[str, Meta(pattern=r"\A(table|names)\Z")]]
+    plain: dict[str, Any]
+
+
+class Parts(Struct):
+    """The same of a file of finished parts."""
+
+    done: list[Whole]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,25 +98,25 @@ class Result:
         ...     um.Comparison.load(f"{folder}/comparison.safetensors").table["cosine"].round(6).tolist()
         [1.0, 1.0]
         """
-        tensors: Arrays = {}
+        arrays: Arrays = {}
         kinds: dict[str, str] = {}
         plain: Record = {}
         for one in fields(self):
             value = getattr(self, one.name)
             if isinstance(value, pd.DataFrame):
-                tensors[one.name], kinds[one.name] = as_bytes(table_to_json(value)), "table"
+                arrays[one.name], kinds[one.name] = as_bytes(table_to_json(value)), "table"
             elif isinstance(value, np.ndarray) and value.dtype.kind in "USO":
-                tensors[one.name], kinds[one.name] = as_bytes(value.tolist()), "names"
+                arrays[one.name], kinds[one.name] = as_bytes(value.tolist()), "names"
             elif isinstance(value, np.ndarray):
-                tensors[one.name] = value
+                arrays[one.name] = value
             else:
                 plain[one.name] = value
         meta = as_plain({"kind": type(self).__name__, "format": FORMAT, "kinds": kinds, "plain": plain})
         try:
-            self._restored(tensors, meta)
+            self._restored(arrays, meta)
         except UNFIT as error:
             raise ValueError(f"{path}: not written, as a file of this could not be read again ({error})") from None
-        write_tensors(path, tensors, meta)
+        tensors.write(path, arrays, meta)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -129,93 +150,54 @@ class Result:
         """
         if not Path(path).is_file():
             raise FileNotFoundError(f"{path}: no such file; give one written by {cls.__name__}.save")
-        tensors, meta = read_tensors(path)
-        if (kind := meta.get("kind", "Fit")) != cls.__name__:
+        arrays, meta = tensors.read(path)
+        if (kind := kind_of(meta)) != cls.__name__:
             raise ValueError(f"{path}: holds a {kind}, not a {cls.__name__}; read it with the `load` of that")
         try:
-            return cls._restored(tensors, meta)
+            return cls._restored(arrays, meta)
         except UNFIT as error:
             raise ValueError(f"{path}: damaged or of another version ({error})") from None
 
     @classmethod
-    def _restored(cls, tensors: Arrays, meta: Record) -> Self:
+    def _restored(cls, arrays: Arrays, meta: Record) -> Self:
         """What arrays and a header say, once they are what a file of this class holds."""
-        HEADER(meta, "the header")
-        if meta["format"] != FORMAT:
-            raise ValueError(f"format {meta['format']}, this version of unmix reads {FORMAT}; upgrade unmix")
-        values: Record = dict(meta["plain"])
-        for name, array in tensors.items():
-            values[name] = _read(array, name, meta["kinds"].get(name, "numbers"), cls.LAYOUT)
-        found = cls(**values)
-        _check(found)
+        header = checked(meta, Header, "the header")
+        if header.format != FORMAT:
+            raise ValueError(f"format {header.format}, this version of unmix reads {FORMAT}; upgrade unmix")
+        check_bounds(header.plain, "the header")
+        values = {name: _read(array, name, header.kinds.get(name), cls.LAYOUT) for name, array in arrays.items()}
+        found = cls(**header.plain | values)
+        check_fields(found)
+        _check_layout(found)
         return found
 
 
 UNFIT = (KeyError, TypeError, ValueError)  # what values of other types may fail with
-HEADER = schema.table(
-    {
-        "kind": schema.text,
-        "format": schema.whole(),
-        "kinds": schema.table({}, others=schema.one_of("table", "names")),
-        "plain": schema.table({}),
-    },
-    needed=("format", "kinds", "plain"),
-)
-NAMES = (
-    "fit",
-    "name",
-    "label",
-    "other_label",
-    "sample",
-    "verdict",
-    "feature",
-    "signature",
-)  # columns that need not be numbers
-ARRAY, TABLE, TEXT, NUMBER = (np.ndarray,), (pd.DataFrame,), (str,), (int, float)
-TYPES: dict[str, tuple[type, ...]] = {
-    "Floats": ARRAY,
-    "Integers": ARRAY,
-    "NDArray[np.str_]": ARRAY,
-    "pd.DataFrame": TABLE,
-}
-TYPES |= {"int": (int,), "float": NUMBER, "str": TEXT, "Finished": TEXT, "Record": (dict,), "list[int]": (list,)}
+CELL = str | bool | int | float | None
 
 
-def _read(array: NDArray[Any], name: str, kind: str, layout: FileLayout) -> Any:
-    if kind == "numbers":
+def _read(array: NDArray[Any], name: str, kind: str | None, layout: FileLayout) -> Any:
+    if kind is None:
         return array
-    told = schema.parsed(array.tobytes())
+    told = from_json(array)
     if kind == "names":
-        schema.listed(schema.text)(told, name)
-        return as_names(told)
-    needed = layout.columns.get(name, "").split()
-    numbers = dict.fromkeys(set(needed) - {*NAMES}, schema.either(schema.nothing, schema.number))
-    schema.rows(schema.plain, numbers, needed)(told, name)
+        return as_names(checked(told, list[str], name))
+    needed = layout.columns.get(name, {})
+    check_rows(told, name, needed, tuple(needed), CELL, unique=bool(needed))
     return table_from_json(told)
 
 
-def _check(found: Result) -> None:
-    """Raises if a field is not of its type, or does not go with the others."""
+def _check_layout(found: Result) -> None:
+    """Raises if arrays do not go together."""
     sizes: dict[str, int] = {}
-    for one in fields(found):
-        value, told = getattr(found, one.name), str(one.type).split(" | ")
-        array: Any = value
-        kinds = tuple(kind for word in told for kind in TYPES.get(word, (type(None),) if word == "None" else (object,)))
-        if not isinstance(value, kinds) or (isinstance(value, bool) and object not in kinds):
-            raise ValueError(f"{one.name} is {schema.brief(value)}")
-        if told[0] == "list[int]":
-            schema.listed(schema.whole())(value, one.name)
-        shape = found.LAYOUT.shapes.get(one.name)
-        if shape is not None and array is not None and not _fits(array, shape, sizes):
-            raise ValueError(f"{one.name} has the shape {array.shape}")
-        letters = {"NDArray[np.str_]": "UO", "Floats": "f", "Integers": "iu"}.get(told[0])
-        if letters is not None and array is not None and array.dtype.kind not in letters:
-            raise ValueError(f"{one.name} is an array of {array.dtype}")
-        if (of := found.LAYOUT.places.get(one.name)) is not None and not ((array >= -1) & (array < sizes[of])).all():
-            raise ValueError(f"{one.name} has a place beyond {sizes[of]}")
-        words = ("finished", "interrupted") if "Finished" in told else found.LAYOUT.words.get(one.name)
-        if words is not None and value not in words:
-            raise ValueError(f"{one.name} is {value!r}")
+    for name, shape in found.LAYOUT.shapes.items():
+        array = getattr(found, name)
+        if array is not None and not _fits(array, shape, sizes):
+            raise ValueError(f"{name} has the shape {array.shape}")
+    for name, of in found.LAYOUT.places.items():
+        array = getattr(found, name)
+        if not ((array >= -1) & (array < sizes[of])).all():
+            raise ValueError(f"{name} has a place beyond {sizes[of]}")
 
 
 def _fits(array: NDArray[Any], shape: str, sizes: dict[str, int]) -> bool:
@@ -255,8 +237,8 @@ def in_parts(
                 done[place] = work(part)
                 fresh += 1
                 if keep is not None:
-                    tensors = {f"{i}.{name}": array for i, arrays in done.items() for name, array in arrays.items()}
-                    write_tensors(keep, tensors, {"kind": "parts", "format": FORMAT, "of": of, "done": sorted(done)})
+                    every = {f"{i}.{name}": array for i, arrays in done.items() for name, array in arrays.items()}
+                    tensors.write(keep, every, {"kind": "parts", "format": FORMAT, "of": of, "done": sorted(done)})
             if tell is not None:
                 left = (perf_counter() - began) / fresh * (len(parts) - len(done)) if fresh else None
                 tell(len(done), len(parts), left)
@@ -268,15 +250,14 @@ def in_parts(
 
 
 def _kept(path: Path, of: Record | None) -> dict[int, Arrays]:
-    tensors, meta = read_tensors(path)
+    arrays, meta = tensors.read(path)
     if meta.get("kind") != "parts":
         raise ValueError(f"{path}: holds something else than the parts of an analysis; give another name")
     if meta.get("of") != as_plain(of):
         raise ValueError(f"{path}: holds parts of other data or other parameters; give another name or remove it")
     try:
-        schema.table({"done": schema.listed(schema.whole())}, needed=("done",))(meta, "the header")
-        done: dict[int, Arrays] = {place: {} for place in meta["done"]}
-        for key, array in tensors.items():
+        done: dict[int, Arrays] = {place: {} for place in checked(meta, Parts, "the header").done}
+        for key, array in arrays.items():
             place, name = key.split(".", 1)
             done[int(place)][name] = array
     except (KeyError, ValueError) as error:

@@ -22,7 +22,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from unmix.analysis.features import topic_names
-from unmix.analysis.results import FileLayout, Finished, Result, Tell, in_parts
+from unmix.analysis.results import FileLayout, Finished, Result, Tell, columns, in_parts
 from unmix.base.checks import choice, parameter, whole
 from unmix.base.types import Floats, Integers, Names, Record, Seed, order_by_name
 from unmix.base.words import progress
@@ -33,7 +33,7 @@ from unmix.estimators.likelihood import PoissonNMF, TopicModel
 from unmix.fit import Fit, finished, quietly
 from unmix.models.matching import affinities, best_pairs
 from unmix.models.poisson import column_shares, loglik
-from unmix.storage.fit_file import Arrays
+from unmix.storage.tensors import Arrays
 
 Noise = Literal["halves", "bootstrap", "none"]
 FEATURES_AT_ONCE = 4096  # whose roots are in memory in double precision
@@ -262,8 +262,7 @@ class Stability(Result):
 
     LAYOUT: ClassVar = FileLayout(
         shapes={"similarity": "rK", "distances": "tt"},
-        columns={"table": "topic name share stability margin recall floor verdict"},
-        words={"noise": ("halves", "bootstrap", "none")},
+        columns={"table": columns("topic share stability margin recall floor", texts="name verdict")},
     )
 
     table: pd.DataFrame
@@ -271,7 +270,7 @@ class Stability(Result):
     distances: (
         Floats  # between all topics of all runs, those of the first run first, each run in the order of the table
     )
-    noise: str
+    noise: Noise
     runs: int  # asked for; `similarity` has those that finished
     unfinished: int  # fits that ended before they had converged
     status: Finished

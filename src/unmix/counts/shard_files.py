@@ -13,7 +13,6 @@ checked before it is trusted.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -21,25 +20,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import safetensors.numpy
 from numpy.typing import NDArray
 
 from unmix.base.types import as_plain, nullable_integers, unique_names
 from unmix.kernels import CSR
-
-Arrays = dict[str, NDArray[Any]]
+from unmix.storage.schema import checked
+from unmix.storage.tensors import Arrays, as_bytes, from_json
 
 MANIFEST, FEATURES, SAMPLE = "shards.json", "features.safetensors", "sample.safetensors"
 METADATA = "metadata.safetensors"
 FILE_NAME = re.compile(r"\d{6}\.safetensors")
-DTYPES = {
-    name: np.dtype(code) for name, code in {"U8": "u1", "U16": "<u2", "U32": "<u4", "I32": "<i4", "I64": "<i8"}.items()
-}
-DTYPES |= {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
 COUNTED = (
     "indptr",
     "indices",
@@ -47,7 +41,6 @@ COUNTED = (
     "exception_at",
     "exception",
 )  # all but the names, in the order of the checksum
-LARGEST_HEADER = 1 << 20
 
 
 def file_name(shard: int) -> str:
@@ -58,72 +51,9 @@ def index_type(features: int) -> np.dtype:
     return np.dtype("<u2" if features <= 1 << 16 else "<u4")
 
 
-def digest(arrays: Arrays) -> str:
-    """A checksum of the counts alone, whatever their samples are called."""
-    checksum = hashlib.sha256()
-    for name in COUNTED:
-        if name in arrays:
-            checksum.update(f"{name} {arrays[name].dtype.str} {len(arrays[name])} ".encode())
-            checksum.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)
-    return checksum.hexdigest()
-
-
-def as_bytes(value: Any) -> NDArray[np.uint8]:
-    """JSON as an array; names may take more room than the header of a file may have."""
-    return np.frombuffer(json.dumps(value).encode(), dtype=np.uint8)
-
-
-def serialized(arrays: Arrays) -> bytes:
-    return safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-
-
-def tensors(buffer: bytes | memoryview) -> Arrays:
-    """The arrays in the bytes of a file, which they share. Whatever the header says, none reaches beyond them."""
-    size = int.from_bytes(buffer[:8], "little")
-    header, start = _header(bytes(buffer[8 : 8 + size]) if size <= LARGEST_HEADER else b""), 8 + size
-    arrays = {}
-    for name, (dtype, length, first) in header.items():
-        if start + first + length * dtype.itemsize > len(buffer):
-            raise ValueError(f"{name} goes beyond its end")
-        arrays[name] = np.frombuffer(buffer, dtype, length, start + first)
-    return arrays
-
-
-def names_in(file: IO[bytes]) -> list[str] | None:
-    """The names in a file, without the rest of it."""
-    size = int.from_bytes(file.read(8), "little")
-    header = _header(file.read(size) if size <= LARGEST_HEADER else b"")
-    if "names" not in header:
-        return None
-    _, length, first = header["names"]
-    file.seek(8 + size + first)
-    return names_of(file.read(length))
-
-
-def names_of(content: bytes) -> list[str]:
-    try:
-        names = json.loads(content)
-    except RecursionError:
-        raise ValueError("its names are nested too deeply") from None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError("its names are not a list of names")
-    return names
-
-
-def _header(content: bytes) -> dict[str, tuple[np.dtype, int, int]]:
-    """Type, length and first byte of every array."""
-    try:
-        header = json.loads(content)
-        header.pop("__metadata__", None)
-        found = {}
-        for name, told in header.items():
-            (length,), (first, last), dtype = told["shape"], told["data_offsets"], DTYPES[told["dtype"]]
-            if not (0 <= first <= last and last - first == length * dtype.itemsize):
-                raise ValueError(f"{name} has impossible offsets")
-            found[name] = dtype, int(length), int(first)
-        return found
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ValueError(f"its header is damaged ({type(error).__name__})") from error
+def names_of(content: Any) -> list[str]:
+    """From JSON as bytes."""
+    return checked(from_json(content), list[str], "the list of its names")
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,18 +123,6 @@ def narrowed(data: NDArray[Any]) -> NDArray[Any]:
     return narrow if np.array_equal(narrow, data) else data
 
 
-def read_bytes(path: Path, expected: int) -> memoryview:
-    """A file that should have so many bytes. NumPy asks for large pages, of which few have to be touched for the first time."""
-    content = np.empty(expected + 1, np.uint8).data
-    with path.open("rb", buffering=0) as file:
-        length = 0
-        while some := file.readinto(content[length:]):
-            length += some
-    if length != expected:
-        raise ValueError(f"it has {'more than' if length > expected else 'but'} {length:,} bytes")
-    return content[:expected]
-
-
 def read_soon(path: Path) -> None:
     """Let the system fetch a file while there is other work, where it can."""
     if hasattr(os, "posix_fadvise"):
@@ -265,10 +183,10 @@ def _codes(column: pd.Series) -> tuple[Any, list[Any]]:
 def decoded(arrays: Arrays, rows: int) -> pd.DataFrame:
     """Raises ValueError if the arrays are not those of a table of so many rows."""
     try:
-        columns = json.loads(arrays["columns"].tobytes())
+        columns = checked(from_json(arrays["columns"]), list[tuple[str, str]], "the list of its columns")
         found = [_decoded(arrays, f"{place:04d}", kind, rows) for place, (_, kind) in enumerate(columns)]
-        names = [str(name) for name, _ in columns]
-    except (KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
+        names = [name for name, _ in columns]
+    except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
         raise ValueError(f"it holds no table ({type(error).__name__})") from None
     if len(set(names)) < len(names):
         raise ValueError("its table has a column twice")
@@ -282,8 +200,8 @@ def _decoded(arrays: Arrays, place: str, kind: str, rows: int) -> pd.Series:
         raise ValueError(f"its column {place} is none of {rows:,} rows")
     if kind in NUMBERS:
         return pd.Series(array.astype(bool if kind == "bool" else NUMBERS[kind]))
-    values = json.loads(arrays[f"{place}.values"].tobytes())
-    if not isinstance(values, list) or (rows and not -1 <= array.min() <= array.max() < len(values)):
+    values = checked(from_json(arrays[f"{place}.values"]), list[Any], f"the list of values of its column {place}")
+    if rows and not -1 <= array.min() <= array.max() < len(values):
         raise ValueError(f"its column {place} has values that are not in its list")
     if kind == "category":
         return pd.Series(pd.Categorical.from_codes(array, pd.Index(values)))

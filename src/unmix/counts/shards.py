@@ -110,9 +110,9 @@ class Shards:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         manifest = read_manifest(self.folder)
-        self.shape = manifest["shape"][0], manifest["shape"][1]
-        self.rows_per_shard, self.rows_per_tile = manifest["rows_per_shard"], manifest["rows_per_tile"]
-        self.text = manifest["text"]
+        self.shape = manifest.shape
+        self.rows_per_shard, self.rows_per_tile = manifest.rows_per_shard, manifest.rows_per_tile
+        self.text = manifest.text
         self._store: Store = (store := OnDisk(self.folder, manifest))
         self.features = store.features
 

@@ -6,14 +6,14 @@ A shard is known by what the manifest says of it (`Part`), which is measured til
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
@@ -21,8 +21,11 @@ from unmix.base.types import Floats, Integers, Names, Record, as_names
 from unmix.counts import shard_files
 from unmix.counts.canonical import as_scipy
 from unmix.counts.counts import Counts
-from unmix.counts.shard_files import FEATURES, FILE_NAME, MANIFEST, METADATA, SAMPLE, Encoded, file_name
+from unmix.counts.shard_files import COUNTED, FEATURES, FILE_NAME, MANIFEST, METADATA, SAMPLE, Encoded, file_name
 from unmix.kernels import CSR
+from unmix.storage import tensors
+from unmix.storage.schema import Amount, Finite, Size, Whole, brief, checked
+from unmix.storage.tensors import Arrays
 
 FORMAT = 1
 JOURNAL = "building.json"
@@ -33,18 +36,56 @@ LOG_FACTORIALS = gammaln(np.arange(256) + 1.0)
 AGAIN = "build the shards again with um.shard or `unmix shard`"
 
 
-class Part(NamedTuple):
+class Part(Struct, frozen=True):
     """What is known of a shard without reading it."""
 
-    rows: int
-    nonzeros: int
-    total: float
-    log_factorials: float
-    empty_samples: int
-    fractional: int  # nonzeros that are not whole numbers
+    rows: Whole
+    nonzeros: Whole
+    total: Amount
+    log_factorials: Finite
+    empty_samples: Whole
+    fractional: Whole  # nonzeros that are not whole numbers
     data: str  # checksum of the counts
-    size: int = 0  # bytes
+    size: Whole = 0  # bytes
     sha256: str = ""  # of the file
+    file: str = ""  # its name
+
+
+class File(Struct):
+    size: Size
+    sha256: str
+
+
+class SampleFile(File):
+    rows: Size
+    nonzeros: Whole
+
+
+class Manifest(Struct):
+    """What a folder of shards says of itself."""
+
+    format: Whole
+    shape: tuple[Size, Annotated[int, Meta(ge=1, lt=2**31)]]
+    nonzeros: Whole
+    total: Amount
+    checksum: str
+    rows_per_shard: Size
+    rows_per_tile: Size
+    indices: str
+    named: bool
+    features: File
+    sample: SampleFile
+    metadata: File | None
+    source: Any
+    text: Record | None
+    shards: list[Part]
+
+    def files(self) -> dict[str, File | Part]:
+        """By their names."""
+        found: dict[str, File | Part] = {FEATURES: self.features, SAMPLE: self.sample}
+        if self.metadata is not None:
+            found[METADATA] = self.metadata
+        return found | {part.file: part for part in self.shards}
 
 
 class Encoder:
@@ -78,12 +119,12 @@ class Encoder:
         self.exception.append(data[at].astype(np.float64))
         self.nonzeros += len(data)
 
-    def arrays(self) -> shard_files.Arrays:
+    def arrays(self) -> Arrays:
         """The arrays of a file, but for the names."""
         if self.nonzeros > MOST_NONZEROS:
             raise ValueError(f"{self.nonzeros:,} nonzeros in one shard are too many")
         indptr = np.concatenate([[0], *self.lengths]).cumsum().astype("<u4")
-        arrays: shard_files.Arrays = {"indptr": indptr, "indices": np.concatenate(self.indices)}
+        arrays: Arrays = {"indptr": indptr, "indices": np.concatenate(self.indices)}
         values, at, exception = (np.concatenate(parts) for parts in (self.values, self.exception_at, self.exception))
         if EXCEPTIONAL * at.size <= self.nonzeros:
             return arrays | {"values": values, "exception_at": at.astype("<u4"), "exception": exception.astype("<f8")}
@@ -93,13 +134,13 @@ class Encoder:
         whole[at] = exception
         return arrays | {"values": whole}
 
-    def part(self, arrays: shard_files.Arrays, content: bytes = b"") -> Part:
+    def part(self, arrays: Arrays, content: bytes = b"", file: str = "") -> Part:
         """What there is to know of it, once it has become arrays and perhaps a file."""
         others = arrays.get("exception", arrays["values"])  # only among them are fractions
         fractional = int(np.count_nonzero(others != np.floor(others)))
         known = self.rows, self.nonzeros, self.total, self.log_factorials, self.empty, fractional
         sha256 = hashlib.sha256(content).hexdigest() if content else ""
-        return Part(*known, shard_files.digest(arrays), len(content), sha256)
+        return Part(*known, tensors.digest(arrays, COUNTED), len(content), sha256, file)
 
 
 class Rows(Protocol):
@@ -195,39 +236,38 @@ class _Slice(NamedTuple):
 class OnDisk:
     """A folder, whose files are what the manifest says or refused."""
 
-    def __init__(self, folder: Path, manifest: Record) -> None:
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder, self.manifest, self.seen = folder, manifest, set[int]()
-        self.m, self.size, self.named = manifest["shape"][1], manifest["rows_per_shard"], manifest["named"]
-        self.parts: list[Part] = manifest["shards"]
-        files = {name: told["size"] for name, told in beside(manifest).items()}
-        for i, part in enumerate(self.parts):
-            files[file_name(i)] = part.size
-        for name, size in files.items():
+        self.m, self.size, self.named = manifest.shape[1], manifest.rows_per_shard, manifest.named
+        self.parts, self.files = manifest.shards, manifest.files()
+        for name, file in self.files.items():
             try:
                 there = (folder / name).stat().st_size
             except OSError as error:
                 raise self.damaged(name, f"cannot be read ({error.strerror})") from None
-            if there != size:
-                raise self.damaged(name, f"has {there:,} bytes where {size:,} were written")
+            if there != file.size:
+                raise self.damaged(name, f"has {there:,} bytes where {file.size:,} were written")
         arrays = self._file(FEATURES)
         if "feature_totals" not in arrays or len(arrays["feature_totals"]) != self.m:
             raise self.damaged(FEATURES, "has no totals of the features")
         self.totals = arrays["feature_totals"].astype(np.float64)
-        if not (self.totals >= 0).all() or not _near(float(self.totals.sum()), manifest["total"]):
+        if not (self.totals >= 0).all() or not _near(float(self.totals.sum()), manifest.total):
             raise self.damaged(FEATURES, f"has totals of the features that do not add up to that of {MANIFEST}")
-        self.features = self._names(FEATURES, arrays, self.m) if "names" in arrays else None
+        self.features: Names | None = None
+        if "names" in arrays:
+            self.features = as_names(self._names(FEATURES, arrays["names"], self.m))
 
     def damaged(self, name: str, problem: str) -> ValueError:
         where = ""
         if FILE_NAME.fullmatch(name):
             first = int(name[:6]) * self.size
-            last = min(first + self.size, self.manifest["shape"][0]) - 1
+            last = min(first + self.size, self.manifest.shape[0]) - 1
             where = f" (samples {first:,} to {last:,})"
         return ValueError(f"{self.folder}: {name}{where} {problem}; {AGAIN}")
 
     def shard(self, i: int) -> Rows:
         part, name, first = self.parts[i], file_name(i), i not in self.seen
-        arrays = self._tensors(name, part.size, part.sha256 if first else None)
+        arrays = self._file(name, verify=first)
         shard = self._encoded(name, arrays, part.rows, part.nonzeros, first)
         if first and not _agrees(shard, part):
             raise self.damaged(name, f"holds other counts than {MANIFEST} says")
@@ -239,19 +279,16 @@ class OnDisk:
         if i not in self.seen:
             self.shard(i)
         try:
-            with (self.folder / name).open("rb") as file:
-                names = shard_files.names_in(file)
+            content = tensors.read_block(self.folder / name, "names")
         except (OSError, ValueError) as error:
             raise self.damaged(name, f"cannot be read ({error})") from None
-        if names is None or len(names) != self.parts[i].rows:
-            raise self.damaged(name, "lacks the names of its samples")
-        return names
+        return self._names(name, content, self.parts[i].rows)
 
     def metadata(self) -> pd.DataFrame | None:
-        if METADATA not in beside(self.manifest):
+        if METADATA not in self.files:
             return None
         try:
-            return shard_files.decoded(self._file(METADATA), self.manifest["shape"][0])
+            return shard_files.decoded(self._file(METADATA), self.manifest.shape[0])
         except ValueError as error:
             raise self.damaged(METADATA, f"is damaged: {error}") from None
 
@@ -259,26 +296,26 @@ class OnDisk:
         return self.totals
 
     def sample(self) -> tuple[Integers, Counts]:
-        rows, nonzeros = self.manifest["sample"]["rows"], self.manifest["sample"]["nonzeros"]
+        rows, nonzeros = self.manifest.sample.rows, self.manifest.sample.nonzeros
         arrays = self._file(SAMPLE)
         matrix = as_scipy(
             doubles(self._encoded(SAMPLE, arrays, rows, nonzeros, True).rows(0, rows)),
             (rows, self.m),
         )
-        names = self._names(SAMPLE, arrays, rows) if self.named else None
+        names = as_names(self._names(SAMPLE, arrays.get("names"), rows)) if self.named else None
         chosen = arrays.get("rows", np.zeros(0, np.int64))
-        if len(chosen) != rows or not (chosen.min() >= 0 and chosen.max() < self.manifest["shape"][0]):
+        if len(chosen) != rows or not (chosen.min() >= 0 and chosen.max() < self.manifest.shape[0]):
             raise self.damaged(SAMPLE, "lacks the numbers of its samples")
-        return chosen, Counts.trusted(matrix, names, self.features, None, self.manifest["text"])
+        return chosen, Counts.trusted(matrix, names, self.features, None, self.manifest.text)
 
     def verify(self, m: int) -> None:
         """Besides checksums: that what the manifest says of the counts is so."""
-        totals, tile = np.zeros(m), self.manifest["rows_per_tile"]
+        totals, tile = np.zeros(m), self.manifest.rows_per_tile
         for i, part in enumerate(self.parts):
             self.seen.discard(i)
             shard = self.shard(i)
             again = measured(shard, part.rows, tile, m)
-            if again != part._replace(size=0, sha256="", log_factorials=again.log_factorials):
+            if again != replace(part, size=0, sha256="", file="", log_factorials=again.log_factorials):
                 raise self.damaged(file_name(i), f"is not what {MANIFEST} says of it")
             add_feature_totals(totals, shard, part.rows, tile)
             if self.named:
@@ -289,32 +326,31 @@ class OnDisk:
         self.sample()
         self.metadata()
 
-    def _names(self, name: str, arrays: shard_files.Arrays, expected: int) -> Names:
-        """Of the features, or of the samples to start from."""
+    def _names(self, name: str, content: Any, expected: int) -> list[str]:
+        """Of the features, or of samples, from JSON as bytes."""
+        if content is None:
+            raise self.damaged(name, "lacks the names of its samples")
         try:
-            names = shard_files.names_of(arrays["names"].tobytes() if "names" in arrays else b"[]")
+            names = shard_files.names_of(content)
         except ValueError as error:
             raise self.damaged(name, f"is damaged: {error}") from None
         if len(names) != expected:
             raise self.damaged(name, f"has {len(names):,} names for {expected:,}")
-        return as_names(names)
+        return names
 
-    def _encoded(self, name: str, arrays: shard_files.Arrays, rows: int, nonzeros: int, thoroughly: bool) -> Encoded:
+    def _encoded(self, name: str, arrays: Arrays, rows: int, nonzeros: int, thoroughly: bool) -> Encoded:
         try:
             return Encoded.checked(arrays, rows, nonzeros, self.m, thoroughly=thoroughly)
         except ValueError as error:
             raise self.damaged(name, f"is damaged: {error}") from None
 
-    def _file(self, name: str) -> shard_files.Arrays:
-        told = self.manifest[name.partition(".")[0]]
-        return self._tensors(name, told["size"], told["sha256"])
-
-    def _tensors(self, name: str, size: int, sha256: str | None) -> shard_files.Arrays:
+    def _file(self, name: str, *, verify: bool = True) -> Arrays:
+        file = self.files[name]
         try:
-            content = shard_files.read_bytes(self.folder / name, size)
-            if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
+            content = tensors.read_bytes(self.folder / name, file.size)
+            if verify and hashlib.sha256(content).hexdigest() != file.sha256:
                 raise ValueError(f"its checksum is not that of {MANIFEST}")
-            return shard_files.tensors(content)
+            return tensors.parsed(content)
         except OSError as error:
             raise self.damaged(name, f"cannot be read ({error.strerror})") from None
         except ValueError as error:
@@ -347,14 +383,8 @@ def _agrees(shard: Encoded, part: Part) -> bool:
     return sums and (empty, fractional) == (part.empty_samples, part.fractional)
 
 
-def beside(manifest: Record) -> dict[str, Record]:
-    """What is told of the files beside the shards. Folders of earlier versions have no table of the samples."""
-    files = {FEATURES: manifest["features"], SAMPLE: manifest["sample"]}
-    return files | ({METADATA: manifest["metadata"]} if manifest.get("metadata") is not None else {})
-
-
-def read_manifest(folder: Path) -> Record:
-    """What a folder says of itself, once it makes sense; `shards` become `Part`s."""
+def read_manifest(folder: Path) -> Manifest:
+    """What a folder says of itself, once it makes sense."""
     if not folder.exists():
         raise FileNotFoundError(f"{folder}: no such folder; make shards with um.shard or `unmix shard`")
     if not (folder / MANIFEST).is_file():
@@ -364,52 +394,34 @@ def read_manifest(folder: Path) -> Record:
         )
         raise ValueError(f"{folder}: {why}{'' if unfinished else f': there is no {MANIFEST} in it'}")
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        if manifest["format"] != FORMAT:
-            raise ValueError(f"format {manifest['format']!r}, this version of unmix reads {FORMAT}")
-        return _sound(manifest)
+        content = (folder / MANIFEST).read_bytes()
     except OSError as error:
         raise ValueError(f"{folder}: {MANIFEST} cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        told = f"no {error}" if isinstance(error, KeyError) else error
-        raise ValueError(f"{folder}: {MANIFEST} is damaged ({told}); {AGAIN}") from None
+    try:
+        return checked_manifest(tensors.from_json(content))
+    except ValueError as error:
+        raise ValueError(f"{folder}: {MANIFEST} is damaged ({error}); {AGAIN}") from None
 
 
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _sound(manifest: Record) -> Record:
-    (n, m), size, tile = manifest["shape"], manifest["rows_per_shard"], manifest["rows_per_tile"]
-    about = [*beside(manifest).values(), *manifest["shards"]]
-    numbers = [n, m, size, tile, *(entry["size"] for entry in about), manifest["sample"]["rows"]]
-    if not all(type(number) is int and number > 0 for number in numbers) or m >= 2**31:
-        raise ValueError("sizes that are not")
-    nonzeros = manifest["sample"]["nonzeros"]
-    if not all(isinstance(entry["sha256"], str) for entry in about) or type(nonzeros) is not int or nonzeros < 0:
-        raise ValueError("files without checksums or sizes")
-    if manifest["text"] is not None and not isinstance(manifest["text"], dict):
-        raise ValueError("no settings of texts")
-    parts = []
-    for i, entry in enumerate(manifest["shards"]):
-        name = entry["file"]
-        if not isinstance(name, str) or not FILE_NAME.fullmatch(name) or name != file_name(i):
-            raise ValueError(f"{name!r} where {file_name(i)!r} should be")
-        part = Part(**{field: entry[field] for field in Part._fields})
-        whole = (part.rows, part.nonzeros, part.empty_samples, part.fractional)
-        if part.rows != min(size, n - i * size) or not all(type(number) is int and number >= 0 for number in whole):
-            raise ValueError(f"{name}: sizes that are not")
+def checked_manifest(told: Any) -> Manifest:
+    """What a manifest says, once its parts agree; an error otherwise. Writers ask, too."""
+    if isinstance(told, dict) and told.get("format", FORMAT) != FORMAT:
+        raise ValueError(f"format {brief(told['format'])}, this version of unmix reads {FORMAT}")
+    manifest = checked(told, Manifest)
+    (n, m), size, parts = manifest.shape, manifest.rows_per_shard, manifest.shards
+    for i, part in enumerate(parts):
+        if part.file != file_name(i):
+            raise ValueError(f"{brief(part.file)} where {file_name(i)!r} should be")
+        if part.rows != min(size, n - i * size):
+            raise ValueError(f"{part.file}: {part.rows:,} samples where {min(size, n - i * size):,} should be")
         if part.nonzeros > part.rows * m or part.empty_samples > part.rows or part.fractional > part.nonzeros:
-            raise ValueError(f"{name}: more nonzeros, empty samples or fractions than there can be")
-        if not (_is_finite(part.total) and _is_finite(part.log_factorials) and part.total >= 0):
-            raise ValueError(f"{name}: sums that are not finite numbers")
-        parts.append(part._replace(total=float(part.total), log_factorials=float(part.log_factorials)))
-    if sum(part.rows for part in parts) != n:
-        raise ValueError(f"{sum(part.rows for part in parts):,} samples in shards, {n:,} in all")
-    if manifest["nonzeros"] != (nonzeros := sum(part.nonzeros for part in parts)):
+            raise ValueError(f"{part.file}: more nonzeros, empty samples or fractions than there can be")
+    if (rows := sum(part.rows for part in parts)) != n:
+        raise ValueError(f"{rows:,} samples in shards, {n:,} in all")
+    if manifest.nonzeros != (nonzeros := sum(part.nonzeros for part in parts)):
         raise ValueError(f"another number of nonzeros than the {nonzeros:,} of its shards")
-    if manifest["total"] != (total := float(sum(part.total for part in parts))):
+    if manifest.total != (total := float(sum(part.total for part in parts))):
         raise ValueError(f"another total than the {total:g} of its shards")
-    if manifest["checksum"] != checksum((n, m), parts):
+    if manifest.checksum != checksum((n, m), parts):
         raise ValueError("its shards are not those of its checksum")
-    return manifest | {"shards": parts, "named": bool(manifest["named"])}
+    return manifest

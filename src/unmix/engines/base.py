@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -13,11 +12,10 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-import safetensors.numpy
-from safetensors import SafetensorError, safe_open
 
 from unmix.counts.data import Arrays, Before, use_engine
 from unmix.counts.shards import Shards
+from unmix.storage import tensors
 from unmix.storage.files import replacing
 
 
@@ -63,7 +61,7 @@ class Kept:
         return self.folder / f"{number:06d}-{i:06d}.safetensors"
 
     def write(self, number: int, i: int, left: Arrays, about: dict[str, str] | None = None) -> None:
-        content = safetensors.numpy.save(left, metadata=about)
+        content = tensors.serialized(left, about)
         try:
             with replacing(self.path(number, i)) as temporary:
                 temporary.write_bytes(content)
@@ -76,16 +74,16 @@ class Kept:
     def read(self, number: int, i: int) -> Arrays:
         path = self.path(number, i)
         try:
-            return safetensors.numpy.load_file(path)
-        except (OSError, SafetensorError) as error:
+            return tensors.parsed(tensors.read_bytes(path))
+        except (OSError, ValueError) as error:
             raise ValueError(f"{path}: loadings of pass {number} cannot be read ({error}); start anew") from None
 
     def about(self, number: int, i: int) -> dict[str, str]:
         """What was said of a file when it was written; nothing if there is none."""
         try:
-            with safe_open(self.path(number, i), "np") as file:
-                return file.metadata() or {}
-        except (OSError, SafetensorError):
+            with self.path(number, i).open("rb") as file:
+                return tensors.Header.of_file(file).about
+        except (OSError, ValueError):
             return {}
 
     def take(self, other: Kept, number: int, i: int) -> None:
@@ -114,13 +112,3 @@ class Kept:
 def cutter(shards: Shards, arrays: Arrays) -> Callable[[int], Arrays]:
     """From arrays of all samples to those of a shard."""
     return lambda i: {name: np.ascontiguousarray(array[slice(*shards.bounds(i))]) for name, array in arrays.items()}
-
-
-def digest(arrays: Arrays) -> str:
-    """A checksum of names, types, shapes and bits, whatever file they lie in."""
-    checksum = hashlib.blake2b(digest_size=16)
-    for name in sorted(arrays):
-        array = arrays[name]
-        checksum.update(f"{name} {array.dtype.str} {array.shape} ".encode())
-        checksum.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return checksum.hexdigest()

@@ -18,9 +18,10 @@ from distributed import Client
 from unmix.base.types import Record
 from unmix.counts.data import BRANCHES, Arrays, Before, Visit
 from unmix.counts.shards import Shards
-from unmix.engines.base import Kept, Usable, cutter, digest
+from unmix.engines.base import Kept, Usable, cutter
 from unmix.engines.passes import Cluster, Run
 from unmix.engines.tasks import Facts, Pass, read_checked, write_arrays
+from unmix.storage.tensors import digest
 
 TASKS_A_WORKER = 4  # at least, where there are shards enough
 DEEPEST = 2  # a task covers at most 8² shards, for little to be lost with it
@@ -118,7 +119,7 @@ class Dask(Usable):
                     kept.take(other, number, i)
                 self._where[number] = kept
         kept.saved = set(numbers)
-        checksums = {str(number): "".join(self._checksums[number]) for number in numbers if number in self._checksums}
+        checksums = {str(number): self._checksums[number] for number in numbers if number in self._checksums}
         return {"folder": str(kept.folder), "numbers": sorted(numbers), "checksums": checksums}
 
     def restore(self, shards: Shards, saved: Record) -> None:
@@ -149,7 +150,7 @@ class Dask(Usable):
                     kept.take(source, number, i)
             self._where[number] = kept
             if told := saved.get("checksums", {}).get(str(number)):
-                self._checksums[number] = [told[at : at + 32] for at in range(0, len(told), 32)]
+                self._checksums[number] = list(told)
 
     def forget(self) -> None:
         """No checkpoint needs what is kept."""

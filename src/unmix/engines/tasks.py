@@ -16,8 +16,6 @@ from typing import NamedTuple, TypeVar
 
 import distributed
 import numpy as np
-import safetensors.numpy
-from safetensors import SafetensorError
 
 from unmix import __version__, kernels
 from unmix.base.threads import available, use_threads
@@ -26,9 +24,10 @@ from unmix.counts.data import Arrays, Tree, Visit, added
 from unmix.counts.shard_files import MANIFEST
 from unmix.counts.shards import Shards, Tile, splitmix64
 from unmix.counts.sides import FeatureSums, Sides, column_sums
-from unmix.engines.base import Kept, digest
+from unmix.engines.base import Kept
 from unmix.kernels import CSR
 from unmix.storage.files import replacing
+from unmix.storage.tensors import digest, parsed, read_bytes, serialized
 
 
 class Facts(NamedTuple):
@@ -203,28 +202,24 @@ def read_checked(path: Path, expected: str | None) -> Arrays:
     """Arrays that are there, or are about to be seen from here, and that are what was written."""
 
     def read() -> Arrays:
-        arrays = safetensors.numpy.load_file(path)
+        arrays = parsed(read_bytes(path))
         if expected is not None and digest(arrays) != expected:
-            raise _OtherBitsError(
+            raise ValueError(
                 f"{path} is not what was written there; another fit uses the same folder, or the disk is damaged"
             )
         return arrays
 
     try:
         return _patiently(read, path.parent)
-    except (OSError, SafetensorError, _OtherBitsError) as error:
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read ({error}); resume from the last checkpoint") from None
 
 
 def write_arrays(path: Path, arrays: Arrays) -> str:
     """The checksum."""
     with replacing(path) as temporary:
-        temporary.write_bytes(safetensors.numpy.save(arrays))  # which says a full disk as an OSError
+        temporary.write_bytes(serialized(arrays))  # which says a full disk as an OSError
     return digest(arrays)
-
-
-class _OtherBitsError(ValueError):
-    pass
 
 
 def _patiently(read: Callable[[], T], folder: Path, wait: float | None = None) -> T:
@@ -233,7 +228,7 @@ def _patiently(read: Callable[[], T], folder: Path, wait: float | None = None) -
     while True:
         try:
             return read()
-        except (FileNotFoundError, SafetensorError, _OtherBitsError):
+        except (FileNotFoundError, ValueError):
             if time.monotonic() > end or not folder.is_dir():
                 raise
         os.listdir(folder)

@@ -54,7 +54,7 @@ from unmix.solvers.run import (
 )
 from unmix.solvers.search import Refine
 from unmix.storage.files import replacing
-from unmix.storage.schema import TEXT
+from unmix.storage.schema import Text, checked
 
 # The best of several fits, each from a start of its own, and how far apart they end.
 #
@@ -591,7 +591,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             self._check_same_features(counts)
         if reset and counts.text is not None:
             folder = "" if getattr(counts, "folder", None) is None else f"{counts.folder}: "  # type: ignore[attr-defined]
-            TEXT(as_plain(counts.text), f"{folder}text (how words were counted)")
+            checked(as_plain(counts.text), Text, f"{folder}text (how words were counted)")
         if reset and counts.total == 0:
             raise ValueError("the matrix holds no counts at all (every entry is zero); there is nothing to fit")
         if reset and min(counts.shape) < self.n_components:

@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from msgspec import Struct
+from msgspec.structs import asdict
 from numpy.typing import ArrayLike
 
 from unmix.base.memory import gigabytes, require
@@ -28,18 +30,27 @@ from unmix.counts import shard_files, shards
 from unmix.counts.canonical import arrays_of, as_scipy, canonical
 from unmix.counts.shard_files import FEATURES, MANIFEST, METADATA, SAMPLE, Encoded, file_name
 from unmix.counts.shards import Shards
-from unmix.counts.stores import FORMAT, JOURNAL, Encoder, Part, add_feature_totals, beside, checksum
+from unmix.counts.stores import FORMAT, JOURNAL, Encoder, Part, add_feature_totals, checked_manifest, checksum
 from unmix.io.read import errors_about
 from unmix.io.read.blocks import blocks_of
 from unmix.io.read.raw_counts import RawCounts, errors_by_name
+from unmix.storage import tensors
 from unmix.storage.files import TEMPORARY, write_durably
 from unmix.storage.folders import claimed
+from unmix.storage.schema import Whole, checked
 
 LOCK = f".{JOURNAL}.lock"  # held by the process that writes to the folder, as long as it lives
 BESIDE = (FEATURES, SAMPLE, METADATA)
 BYTES_PER_NONZERO = {True: 3.2, False: 5.2}  # with and without two-byte indices
 BYTES_PER_SAMPLE = 4  # of a shard, without its name
 MOST = 2**31 - 1  # samples, or features
+
+
+class Done(Struct):
+    """What a journal says is finished."""
+
+    rows_per_shard: Whole
+    shards: list[Part]
 
 
 @dataclass
@@ -101,7 +112,7 @@ class Building:
 
     def _journal(self) -> Record:
         try:
-            journal = json.loads((self.folder / JOURNAL).read_text(encoding="utf-8"))
+            journal = tensors.from_json((self.folder / JOURNAL).read_bytes())
             if not isinstance(journal, dict):
                 raise ValueError("no object")
         except (OSError, ValueError) as error:
@@ -117,11 +128,11 @@ class Building:
         if self.source is None or journal.get("format") != FORMAT:
             return  # whether these are the same counts nobody can tell: from the beginning
         try:
-            self.rows_per_shard = int(journal["rows_per_shard"])
-            parts = [Part(**entry) for entry in journal["shards"]]
-        except (KeyError, TypeError, ValueError):
+            done = checked(journal, Done, JOURNAL)
+        except ValueError:
             return
-        for i, part in enumerate(parts):
+        self.rows_per_shard = done.rows_per_shard
+        for i, part in enumerate(done.shards):
             file = self.folder / file_name(i)
             if not file.is_file() or sha256_of(file) != part.sha256:
                 break
@@ -132,15 +143,16 @@ class Building:
         write_durably(self.folder / JOURNAL, self._account())
 
     def _account(self) -> bytes:
-        done = {"rows_per_shard": self.rows_per_shard, "shards": [part._asdict() for part in self.parts]}
+        done = {"rows_per_shard": self.rows_per_shard, "shards": [asdict(part) for part in self.parts]}
         return json.dumps({"format": FORMAT, "source": self.source} | done).encode()
 
     def add(self, shard: Encoder, names: list[str] | None) -> None:
         """Write the next shard, and only then say so."""
         arrays = shard.arrays()
-        content = shard_files.serialized(arrays | ({} if names is None else {"names": shard_files.as_bytes(names)}))
-        write_durably(self.folder / file_name(len(self.parts)), content)
-        self.parts.append(shard.part(arrays, content))
+        content = tensors.serialized(arrays | ({} if names is None else {"names": tensors.as_bytes(names)}))
+        file = file_name(len(self.parts))
+        write_durably(self.folder / file, content)
+        self.parts.append(shard.part(arrays, content, file))
         self.keep_account()
 
     def finish(self, raw: RawCounts, m: int, sample: int | None, sample_by: ArrayLike | None) -> None:
@@ -149,7 +161,7 @@ class Building:
         chosen = shards.start_sample(n, sample, sample_by)
         totals, found = np.zeros(m), []
         for i, part in enumerate(self.parts):
-            arrays = shard_files.tensors((self.folder / file_name(i)).read_bytes())
+            arrays = tensors.parsed(tensors.read_bytes(self.folder / file_name(i), part.size))
             shard = Encoded.checked(arrays, part.rows, part.nonzeros, m, thoroughly=False)
             add_feature_totals(totals, shard, part.rows, shards.TILE)
             first = i * self.rows_per_shard
@@ -164,10 +176,10 @@ class Building:
         encoder.add(arrays_of(matrix))
         arrays = encoder.arrays() | {"rows": chosen.astype("<i8")}
         if raw.samples is not None:
-            arrays["names"] = shard_files.as_bytes([raw.samples[row] for row in chosen.tolist()])
+            arrays["names"] = tensors.as_bytes([raw.samples[row] for row in chosen.tolist()])
         about: dict[str, Any] = {"feature_totals": totals.astype("<f8")}
         if raw.features is not None:
-            about["names"] = shard_files.as_bytes(list(raw.features))
+            about["names"] = tensors.as_bytes(list(raw.features))
         manifest = {
             "format": FORMAT,
             "shape": [n, m],
@@ -183,13 +195,14 @@ class Building:
             "metadata": None if raw.metadata is None else self._write(METADATA, shard_files.encoded(raw.metadata)),
             "source": self.source,
             "text": raw.text,
-            "shards": [{"file": file_name(i)} | part._asdict() for i, part in enumerate(self.parts)],
+            "shards": [{"file": part.file} | asdict(part) for part in self.parts],
         }
+        checked_manifest(manifest)
         write_durably(self.folder / MANIFEST, json.dumps(manifest, indent=1).encode())
         (self.folder / JOURNAL).unlink(missing_ok=True)
 
     def _write(self, name: str, arrays: dict[str, Any]) -> Record:
-        content = shard_files.serialized(arrays)
+        content = tensors.serialized(arrays)
         write_durably(self.folder / name, content)
         return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
@@ -290,22 +303,19 @@ def _finished(folder: Path, source: Record) -> Shards | None:
     """Shards that are there, if they are what is asked for and not damaged. If they are damaged, the manifest becomes a journal
     again: what is sound stays."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = tensors.from_json((folder / MANIFEST).read_bytes())
         if manifest["source"] != source:
             return None
     except (OSError, ValueError, KeyError, TypeError):
         return None
     with suppress(OSError, ValueError):
         found = Shards(folder)
-        told = beside(manifest) | {entry["file"]: entry for entry in manifest["shards"]}
-        sound = all(sha256_of(folder / name) == entry["sha256"] for name, entry in told.items())
-        if sound and "metadata" in manifest:  # earlier versions kept none: all but the shards is written again
+        files = checked_manifest(manifest).files()
+        if all(sha256_of(folder / name) == file.sha256 for name, file in files.items()):
             (folder / JOURNAL).unlink(missing_ok=True)  # of a process that was killed at the very end
             return found
-    entries = [entry for entry in manifest.get("shards") or () if isinstance(entry, dict)]
-    parts = [{name: entry.get(name) for name in Part._fields} for entry in entries]
-    journal = {"format": manifest.get("format"), "source": source, "rows_per_shard": manifest.get("rows_per_shard")}
-    write_durably(folder / JOURNAL, json.dumps(journal | {"shards": parts}).encode())
+    journal = {name: manifest.get(name) for name in ("format", "source", "rows_per_shard", "shards")}
+    write_durably(folder / JOURNAL, json.dumps(journal).encode())
     (folder / MANIFEST).unlink()
     return None
 

@@ -1,234 +1,305 @@
-"""What the words of a file must be: small checks that are put together to a schema, and the schema of a model.
+"""What a file may say: Structs that both writers and readers hold it to, and types of the fields of dataclasses.
 
-    SIZE = table({"rows": whole(), "names": listed(text)}, needed=("rows",))
-    SIZE({"rows": -1}, "size")     # ValueError: size.rows is -1, not a whole number >= 0
+    class Size(Struct):
+        rows: Whole
+        names: list[str] = []
 
-Files come from anywhere. What has been checked here need not be mistrusted elsewhere: it is of the types, and within the limits,
-that the library itself writes.
+    checked({"rows": -1}, Size, "size")     # ValueError: size.rows is -1, not a whole number >= 0
+
+Files come from anywhere. What has passed a check here is of the types, and within the limits, that the library itself writes.
+Tables that are open to other names (parameters, facts, states) stay dictionaries: their Structs say what the known names hold.
 """
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import msgspec
 import numpy as np
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from unmix.base.types import STATUSES, WIDEST
 
-Check = Callable[[Any, str], None]
-LARGEST = 2**63 - 1  # whole number that anything is counted with
+LARGEST, MOST = 2**63 - 1, sys.float_info.max  # whole number that anything is counted with; finite number
 TRACE = ("iteration", "seconds", "loglik", "objective", "kkt", "stage", "note")
 
+Whole = Annotated[int, Meta(ge=0, le=LARGEST)]
+Size = Annotated[int, Meta(ge=1, le=LARGEST)]
+Finite = Annotated[float, Meta(ge=-MOST, le=MOST)]
+Amount = Annotated[float, Meta(ge=0, le=MOST)]
+Status = Annotated[str, Meta(pattern=rf"\A({'|'.join(STATUSES)})\Z")]
+Gap = float | None  # a number, where there is one
 
-def parsed(content: str | bytes) -> Any:
-    """JSON, or a ValueError: one that is nested too deeply is another error to Python."""
-    try:
-        return json.loads(content)
-    except RecursionError:
-        raise ValueError("its JSON is nested too deeply") from None
+T = TypeVar("T")
+_WORDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
+_WORDS |= {"array": "a list", "object": "a table", "null": "nothing"}
 
 
 def brief(value: Any) -> str:
     """A value in a few letters, whatever it is."""
     if isinstance(value, np.ndarray):
-        return "an array"
+        return f"an array of {value.dtype}"
     if isinstance(value, list | dict):
         return f"a {'list' if isinstance(value, list) else 'table'} of {len(value):,}"
     if isinstance(value, int) and abs(value) >= WIDEST:
         return "a number beyond all bounds"
+    if not isinstance(value, str | int | float | NoneType):
+        return f"a {type(value).__name__}"
     shown = ascii(value)
     return shown if len(shown) <= 40 else f"{shown[:36]}…"
 
 
-def _check(what: str, right: Callable[[Any], bool]) -> Check:
-    def check(value: Any, place: str) -> None:
-        if not right(value):
-            raise ValueError(f"{place} is {brief(value)}, not {what}")
-
-    return check
+def kind_of(meta: Mapping[str, Any]) -> str:
+    """What a file says that it holds: the name of a class."""
+    kind = meta.get("kind", "Fit")
+    return kind if isinstance(kind, str) and kind.isidentifier() and len(kind) < 40 else brief(kind)
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
+def checked(value: Any, kind: type[T], place: str = "") -> T:
+    """The value as a Struct or another type of msgspec, or a ValueError that says which part of it, in what is called `place`, is
+    what, and what it should be."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(_problem(str(error), value, place)) from None
 
 
-def _is_number(value: Any) -> bool:
-    return _is_whole(value) or isinstance(value, float)
+def _problem(error: str, value: Any, place: str) -> str:
+    message, _, path = error.rpartition(" - at `$") if " - at `$" in error else (error, "", "")
+    path, got = path.rstrip("`"), message.partition(", got ")[2].strip("`")
+    place = f"{place}{path}" if place else path.removeprefix(".")
+    if name := re.fullmatch(r"Object missing required field `(.*)`", message):
+        return f"{place} has no {name[1]!r}".strip()
+    for name, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", path):
+        if index == "...":  # msgspec does not say under which name
+            shown = got or "out of range"
+            break
+        value = value[name or int(index)]
+    else:
+        shown = brief(value)
+    right = re.sub(
+        r"`(.*?)`", lambda found: " or ".join(_WORDS.get(word, word) for word in found[1].split(" | ")), message
+    )
+    right = right.removeprefix("Expected ").partition(", got ")[0]
+    if words := re.search(r"matching regex .*\((.*)\)", right):
+        right = words[1].replace("|", " or ")
+    elif str(MOST) in right or right == "Number out of range":
+        right = "a finite number"
+    return f"{place} is {shown}, not {right}"
 
 
-def whole(least: int = 0) -> Check:
-    return _check(f"a whole number >= {least}", lambda value: _is_whole(value) and value >= least)
+def leaves(value: Any, place: str) -> Iterator[tuple[Any, str]]:
+    """All that is neither a table nor a list, and where it is."""
+    stack = [(value, place)]
+    while stack:
+        value, place = stack.pop()
+        if isinstance(value, dict):
+            stack += [(inner, f"{place}.{key if len(key) < 40 else brief(key)}") for key, inner in value.items()]
+        elif isinstance(value, list):
+            stack += [(inner, f"{place}[{i}]") for i, inner in enumerate(value)]
+        else:
+            yield value, place
 
 
-def at_least(least: float) -> Check:
-    return _check(f"a number >= {least:g}", lambda value: _is_number(value) and least <= value < math.inf)
+def check_bounds(value: Any, place: str) -> None:
+    """Raises unless whole numbers are numbers to others too, and arrays finite."""
+    for leaf, where in leaves(value, place):
+        if isinstance(leaf, int) and abs(leaf) >= WIDEST:
+            raise ValueError(f"{where} is {brief(leaf)}, not a number or text")
+        if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
+            raise ValueError(f"{where} has entries that are not finite numbers")
 
 
-text = _check("text", lambda value: isinstance(value, str))
-truth = _check("true or false", lambda value: isinstance(value, bool))
-number = _check("a number", _is_number)
-nothing = _check("nothing", lambda value: value is None)
-plain = _check(
-    "a number or text",
-    lambda value: value is None or isinstance(value, str | float) or (isinstance(value, int) and abs(value) < WIDEST),
-)  # what stands in a cell
+class Table(Struct):
+    """Rows as `fit_file.table_to_json` writes them."""
+
+    columns: list[str]
+    data: list[list[Any]]
 
 
-def anything(value: Any, place: str) -> None:
-    """What JSON can say, in numbers that are numbers to others too; and arrays of finite ones."""
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind == "f" and not np.isfinite(value).all():
-            raise ValueError(f"{place} has entries that are not finite numbers")
-        return
-    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        anything(inner, f"{place}.{key}")
-    if not isinstance(value, dict | list):
-        plain(value, place)
-
-
-def random_state(value: Any, place: str) -> None:
-    """Of any generator of numpy: whole numbers of up to 128 bits, by their names."""
-    if isinstance(value, dict):
-        table({}, others=random_state)(value, place)
-    elif not isinstance(value, np.ndarray) and not (isinstance(value, int) and 0 <= value < WIDEST):
-        raise ValueError(f"{place} is {brief(value)}, not a whole number >= 0")
-
-
-def one_of(*known: Any) -> Check:
-    words = " or ".join(map(str, known))
-    return _check(words, lambda value: isinstance(value, str | int) and value in known and not isinstance(value, bool))
-
-
-def either(first: Check, *others: Check) -> Check:
-    """Right if one of them finds it so; what is wrong is what the last one says."""
-
-    def check(value: Any, place: str) -> None:
-        for attempt in (first, *others[:-1]):
-            try:
-                return attempt(value, place)
-            except ValueError:
-                continue
-        return others[-1](value, place)
-
-    return check
-
-
-def listed(inner: Check, length: int | None = None) -> Check:
-    def check(value: Any, place: str) -> None:
-        if not isinstance(value, list) or (length is not None and len(value) != length):
-            raise ValueError(f"{place} is {brief(value)}, not a list{'' if length is None else f' of {length}'}")
-        for i, entry in enumerate(value):
-            inner(entry, f"{place}[{i}]")
-
-    return check
-
-
-def table(known: Mapping[str, Check], *, needed: Sequence[str] = (), others: Check = anything) -> Check:
-    """Names with values: those that are `known` by their own checks, all others by one."""
-
-    def check(value: Any, place: str) -> None:
-        if not isinstance(value, dict):
-            raise ValueError(f"{place} is {brief(value)}, not a table")
-        if missing := [name for name in needed if name not in value]:
-            raise ValueError(f"{place} has no {missing[0]!r}")
-        for name, entry in value.items():
-            known.get(name, others)(entry, f"{place}.{name}" if name in known else f"{place}.{brief(name)}")
-
-    return check
-
-
-def rows(
-    cell: Check = anything,
-    columns: Mapping[str, Check] | None = None,
+def check_rows(
+    value: Any,
+    place: str,
+    columns: Mapping[str, Any],
     needed: Sequence[str] = (),
+    others: Any = Any,
     *,
-    unique: bool = False,
-) -> Check:
-    """A table of rows as `format.table_to_json` writes it."""
-    columns = columns or {}
+    unique: bool = True,
+) -> Table:
+    """A table whose rows are as long as its header, with the `needed` columns; cells are of the types that `columns` says, or of
+    that of all `others`."""
+    table = checked(value, Table, place)
+    names = table.columns
+    if unique and len(set(names)) < len(names):
+        raise ValueError(f"{place} has a column twice")
+    if table.data and (missing := [name for name in needed if name not in names]):
+        raise ValueError(f"{place} has no column {missing[0]!r}")
+    for i, row in enumerate(table.data):
+        if len(row) != len(names):
+            raise ValueError(f"{place} has {len(row)} cells in row {i + 1}, and {len(names)} columns")
+    for column, name in enumerate(names):
+        kind, cells = columns.get(name, others), [row[column] for row in table.data]
+        try:
+            msgspec.convert(cells, list[kind])  # type: ignore[valid-type]
+            check_bounds(cells, name)
+        except (ValueError, msgspec.ValidationError):
+            for i, cell in enumerate(cells, start=1):
+                check_bounds(checked(cell, kind, where := f"{place}, column {brief(name)}, row {i}"), where)
+    return table
 
-    def check(value: Any, place: str) -> None:
-        table({"columns": listed(text), "data": listed(listed(unseen))}, needed=("columns", "data"))(value, place)
-        names = value["columns"]
-        if (unique or needed) and len(set(names)) < len(names):
-            raise ValueError(f"{place} has a column twice")
-        if value["data"] and (missing := [name for name in needed if name not in names]):
-            raise ValueError(f"{place} has no column {missing[0]!r}")
-        for i, row in enumerate(value["data"]):
-            if len(row) != len(names):
-                raise ValueError(f"{place} has {len(row)} cells in row {i + 1}, and {len(names)} columns")
-            for name, entry in zip(names, row, strict=True):
-                columns.get(name, cell)(entry, f"{place}, column {name!r}, row {i + 1}")
 
-    return check
+# The file of a fit.
 
 
-def unseen(value: Any, place: str) -> None:
-    """Not looked at here."""
+class Counters(Struct):
+    phase: str
+    done: Whole
+    losses: list[float] = []
+    remaining_gain: Gap = None
 
 
-_gap = either(nothing, number)
-COUNTERS = table(
-    {"phase": text, "done": whole(), "losses": listed(number), "remaining_gain": _gap}, needed=("phase", "done")
-)
-RANDOM = table({"bit_generator": text}, needed=("bit_generator", "state"), others=random_state)
-SESSION = table(
-    {
-        "heaviest_first": truth,
-        "status": one_of(*STATUSES),
-        "last_row": table({"loglik": _gap, "kkt": _gap}, others=_gap),
-        "counters": COUNTERS,
-        "random": RANDOM,
-    },
-    needed=("heaviest_first", "status", "last_row", "counters"),
-)
-TEXT = table(
-    {
-        "rules": whole(),
-        "stop_words": either(nothing, text, listed(text)),
-        "ngrams": listed(whole(1), 2),
-        "min_df": at_least(0),
-        "max_df": at_least(0),
-        "text_column": either(nothing, text),
-        "title_column": either(nothing, text),
-    },
-    needed=("rules", "stop_words", "ngrams", "min_df", "max_df"),
-)
-FACTS = table(
-    {
-        **dict.fromkeys(("nonzeros", "empty_samples", "empty_features", "shards"), whole()),
-        **dict.fromkeys(("total", "fractional"), at_least(0)),
-        **dict.fromkeys(("checksum", "source", "title", "python"), text),
-        "command": either(text, listed(text)),
-        "starts": table(
-            {
-                "objective": listed(number),
-                "loglik": listed(number),
-                "iterations": listed(whole()),
-                "status": listed(one_of(*STATUSES)),
-                "difference": listed(number),
-            }
-        ),
-    }
-)
-_tolerance = _check("a number >= 0", lambda value: isinstance(value, int | float) and value >= 0)
-_trace = {"iteration": whole(), "seconds": at_least(0)} | dict.fromkeys(("stage", "note"), either(nothing, text))
-MODEL = table(
-    {
-        "format": whole(),
-        "trace": rows(_gap, _trace, unique=True),
-        "status": one_of(*STATUSES),
-        "loglik": number,
-        "remaining_gain": number,
-        "params": table({"model": text, "tol": _tolerance}),
-        "priors": table({}, others=text),
-        "versions": table({}, others=text),
-        "data": FACTS,
-        "text": either(nothing, TEXT),
-        "state": either(nothing, table({"solver": text, "session": SESSION}, needed=("solver",))),
-    },
-    needed=("format", "trace", "status", "loglik", "params", "priors", "versions", "data", "text"),
-)
+class Random(Struct):
+    bit_generator: str
+    state: Any
+
+
+class Session(Struct):
+    heaviest_first: bool
+    status: Status
+    last_row: dict[str, Gap]
+    counters: Counters
+    random: Random | UnsetType = UNSET
+
+
+class State(Struct):
+    solver: str
+    session: Session | UnsetType = UNSET
+
+
+class Text(Struct):
+    rules: Whole
+    stop_words: str | list[str] | None
+    ngrams: tuple[Size, Size]
+    min_df: Amount
+    max_df: Amount
+    text_column: str | None = None
+    title_column: str | None = None
+
+
+class Starts(Struct):
+    objective: list[float] = []
+    loglik: list[float] = []
+    iterations: list[Whole] = []
+    status: list[Status] = []
+    difference: list[float] = []
+
+
+class Facts(Struct):
+    nonzeros: Whole = 0
+    empty_samples: Whole = 0
+    empty_features: Whole = 0
+    shards: Whole = 0
+    total: Amount = 0.0
+    fractional: Amount = 0.0
+    checksum: str = ""
+    source: str = ""
+    title: str = ""
+    python: str = ""
+    command: str | list[str] = ""
+    starts: Starts | UnsetType = UNSET
+
+
+class Params(Struct):
+    model: str = ""
+    tol: Annotated[float, Meta(ge=0)] | bool = 0.0
+
+
+class Model(Struct):
+    format: Whole
+    trace: Table
+    status: Status
+    loglik: float
+    params: Params
+    priors: dict[str, str]
+    versions: dict[str, str]
+    data: Facts
+    text: Text | None
+    state: State | None = None
+    remaining_gain: float = float("nan")
+
+
+_TRACE = {"iteration": Whole, "seconds": Amount, "stage": str | None, "note": str | None}
+
+
+def check_model(meta: dict[str, Any]) -> Model:
+    """The header of a fit's file, its state with arrays; whole numbers of a random generator may have up to 128 bits."""
+    model = checked(meta, Model, "the model")
+    check_rows(meta["trace"], "the trace", _TRACE, others=Gap)
+    for name in ("params", "data", "state"):
+        check_bounds(meta.get(name), f"the model.{name}")
+    session = model.state.session if model.state is not None else UNSET
+    if session is not UNSET and session.random is not UNSET:
+        numbers = {key: value for key, value in meta["state"]["session"]["random"].items() if key != "bit_generator"}
+        for leaf, where in leaves(numbers, "the model.state.session.random"):
+            if not isinstance(leaf, np.ndarray) and not (isinstance(leaf, int) and leaf >= 0):
+                raise ValueError(f"{where} is {brief(leaf)}, not a whole number >= 0")
+    return model
+
+
+# Fields of dataclasses: arrays, numbers, words, and other dataclasses.
+
+_ENTRIES = {np.floating: "f", np.integer: "iu", np.bool_: "b", np.str_: "UO"}  # Python's strings where one is very long
+
+
+def check_fields(record: Any) -> None:
+    """Raises ValueError if a field of a dataclass, or of one within it, is not of its declared type.
+
+    Entries of arrays are told apart as floating, whole, true or false, and text. A whole number may stand for a float.
+    """
+    of: Any = type(record)
+    for name, kind in _hints(of).items():
+        value = getattr(record, name)
+        if not is_a(value, kind):
+            raise ValueError(f"{name} is {brief(value)}, not {getattr(kind, '__name__', kind)}")
+        for inner in value if isinstance(value, list | tuple) else (value,):
+            if is_dataclass(inner):
+                check_fields(inner)
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {one.name: hints[one.name] for one in fields(kind)}
+
+
+def is_a(value: Any, kind: Any) -> bool:
+    """Whether a value is of a type, as annotations spell it; what cannot be told is taken for right."""
+    origin, inner = get_origin(kind) or kind, get_args(kind)
+    if origin in (Union, UnionType):
+        return any(is_a(value, one) for one in inner)
+    if origin is Literal:
+        return any(type(value) is type(one) and value == one for one in inner)
+    if origin is Annotated:  # with limits
+        try:
+            return msgspec.convert(value, kind) == value
+        except msgspec.ValidationError:
+            return False
+    if origin is Any or not isinstance(origin, type) or getattr(origin, "_is_protocol", False):
+        return True
+    if origin is np.ndarray and inner:
+        scalar = get_args(inner[1])[0]
+        scalar = get_origin(scalar) or scalar
+        letters = [known for base, known in _ENTRIES.items() if isinstance(scalar, type) and issubclass(scalar, base)]
+        return isinstance(value, np.ndarray) and (not letters or value.dtype.kind in letters[0])
+    if origin in (list, tuple) and inner and isinstance(value, origin):
+        each = inner if origin is tuple and inner[-1] is not ... else inner[:1] * len(value)
+        return len(each) == len(value) and all(map(is_a, value, each))
+    if origin in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, (int, float) if origin is float else origin)
