@@ -365,7 +365,7 @@ def test_ctrl_c_during_a_path_ends_the_path_and_not_one_of_its_fits(monkeypatch)
         ({"keep": "folds.safetensors"}, "random_state=None with keep: give a number"),
         ({"X": SMALL[:1]}, "there is one sample; .* give at least two"),
         ({"X": SMALL / 2}, "choosing a number of topics needs whole numbers: the entry at row"),
-        ({"X": um.Shards.of(um.Counts(SMALL))}, r"takes counts in memory; give shards\.sample"),
+        ({"X": um.Shards.of(um.Counts(SMALL))}, r"counts are needed in memory; give shards\.sample"),
     ],
 )
 def test_what_cannot_be_chosen_from_is_refused_by_name(options, said):

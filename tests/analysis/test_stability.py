@@ -245,7 +245,7 @@ def test_a_reference_of_other_features_and_shards_are_refused(tmp_path: Path) ->
     with pytest.raises(ValueError, match="feature 1 is 'f0', the model has 'f1' there: the names differ"):
         um.stability(um.Counts(X, features=names), 2, reference=other)
     for function in (um.stability, um.consensus):
-        with pytest.raises(ValueError, match="shards cannot be fitted again and again"):
+        with pytest.raises(ValueError, match="these are shards, and counts are needed in memory"):
             function(um.Shards.of(um.Counts(X)), 2)
 
 

@@ -26,7 +26,6 @@ from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Integers, Record, Seed
 from unmix.base.words import plural, progress
 from unmix.counts.counts import Counts, CountsLike
-from unmix.counts.shards import Shards
 from unmix.estimators.allocation import AllocationModel
 from unmix.estimators.base import CountsEstimator, generator
 from unmix.estimators.likelihood import PoissonNMF, TopicModel
@@ -647,8 +646,6 @@ def _model(estimator: CountsEstimator | None, n_jobs: int | None) -> CountsEstim
 
 
 def _checked(X: CountsLike, topics: Iterable[int], folds: int, worth: float) -> tuple[Counts, list[int]]:
-    if isinstance(X, Shards):
-        raise ValueError("choose_topics takes counts in memory; give shards.sample, the samples that fits start from")
     if isinstance(topics, str) or not isinstance(topics, Iterable):
         raise ParameterError("topics", topics, "give several numbers of topics, such as range(1, 21)")
     given = list(topics)

@@ -24,7 +24,6 @@ from unmix.base.threads import threads, use_threads
 from unmix.base.types import Floats, Integers, Seed, numbered, order_by_name
 from unmix.base.words import progress
 from unmix.counts.counts import Counts, CountsLike
-from unmix.counts.shards import Shards
 from unmix.estimators import from_fit
 from unmix.estimators.base import CountsEstimator, generator
 from unmix.fit import Fit, finished
@@ -66,10 +65,6 @@ class Material(NamedTuple):
 
 def checked(fit: Known, X: CountsLike) -> tuple[Floats, Counts]:
     """The proportions, and the counts, of the same samples."""
-    if isinstance(X, Shards):
-        raise ValueError(
-            "X is shards; differences are found in memory: fit shards.sample, or shards.take(rows), and ask with that fit"
-        )
     counts = X if isinstance(X, Counts) else Counts(X)
     return proportions_of(fit, counts), counts
 

@@ -27,7 +27,6 @@ from unmix.base.checks import choice, parameter, whole
 from unmix.base.types import Floats, Integers, Names, Record, Seed, order_by_name
 from unmix.base.words import progress
 from unmix.counts.counts import Counts, CountsLike
-from unmix.counts.shards import Shards
 from unmix.estimators.base import CountsEstimator, generator
 from unmix.estimators.likelihood import PoissonNMF, TopicModel
 from unmix.fit import Fit, finished, quietly
@@ -128,8 +127,6 @@ def checked_model(estimator: CountsEstimator | None, K: int, n_jobs: int | None)
 
 
 def checked_counts(X: CountsLike, runs: int, noise: str) -> Counts:
-    if isinstance(X, Shards):
-        raise ValueError("shards cannot be fitted again and again; give counts in memory, such as shards.sample")
     whole("runs", runs, 2, "give a whole number >= 2: one run has nothing to agree with")
     choice("noise", noise, get_args(Noise))
     counts = X if isinstance(X, Counts) else Counts(X)

@@ -120,7 +120,7 @@ def fitted(
     from unmix.fit import quietly
 
     # of shards a residual costs a pass: that of the end will do
-    measuring = [] if isinstance(counts, um.Shards) else [um.solvers.MeasureKKT()]
+    measuring = [um.solvers.MeasureKKT()] if counts.in_memory else []
     # in the end there is the model itself; one of several starts cannot be gone on with
     on_the_way = [] if estimator.n_init > 1 else [um.solvers.Checkpoint(checkpoint, checkpoint_seconds).__call__]
     estimator.set_params(callbacks=[*measuring, *on_the_way], verbose=show.lively())
@@ -299,7 +299,7 @@ RUNS = 20  # of --stability, unless told
 def check_answerable(counts: Counts | Shards, topics: int, *, differences: bool, stability: bool) -> None:
     """What cannot be answered is best said before the fit."""
     for asked, option in ((differences, "--differences"), (stability, "--stability")):
-        if asked and isinstance(counts, um.Shards):
+        if asked and not counts.in_memory:
             raise ValueError(f"{option} is for counts in memory, and these are shards; leave it out")
     if differences and topics < 2:
         raise ValueError("--differences compares topics, and there is one only; leave it out, or fit at least 2")

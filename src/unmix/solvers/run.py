@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +25,7 @@ from unmix.base.types import STATUSES, Record, Status
 from unmix.fit import Fit
 from unmix.models.task import Iterate, Task
 from unmix.solvers.base import Stepper, identifier
+from unmix.storage.schema import check_fields
 
 FEWEST = 20  # iterations, to say what is left; one period of `Extrapolate`
 WINDOW = 1.5  # from t / 1.5 to t, and before that from t / 1.5²
@@ -259,10 +260,8 @@ class Session:
 S = TypeVar("S", bound=Iterate)
 T = TypeVar("T", bound=Task[Any])
 
-# what a damaged state may fail with, and what the fields of a sound one hold, by their annotations
+# what a damaged state may fail with
 DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
-TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
-TYPES |= dict.fromkeys(("Factor", "Floats"), (np.ndarray,))
 
 
 @dataclass(frozen=True)
@@ -507,22 +506,12 @@ def restored(solver: Stepper[T, S], task: T, fit: Fit) -> S | None:
         state = solver.restore(
             task, {name: value for name, value in saved.items() if name not in ("solver", "session", "loadings")}
         )
-        check_types(state)
+        check_fields(state)
         if state.numbers:
             task.engine.restore(task.X, saved["loadings"])
     except DAMAGED:
         return None
     return state
-
-
-def check_types(state: Any) -> None:
-    """Raises if a number, a word or an array of an iterate, or of what it carries along, is none."""
-    for one in fields(state):
-        value, kinds = getattr(state, one.name), TYPES.get(str(one.type), (object,))
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds and object not in kinds):
-            raise TypeError(f"{one.name} is {type(value).__name__}, not {one.type}")
-        if is_dataclass(value):
-            check_types(value)
 
 
 def resume(session: Session, phases: Sequence[Phase], fit: Fit) -> Any:
