@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -732,6 +733,16 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     um.shard(matrix(), tmp_path / "out")
     with pytest.raises(ValueError, match="holds shards already; open them"):
         um.shard(tmp_path / "out", tmp_path / "again")
+
+
+def test_a_build_that_is_broken_off_leaves_no_thread_that_reads_ahead(tmp_path: Path) -> None:
+    sp.save_npz(tmp_path / "x.npz", sp.csr_matrix(matrix()))
+    before = threading.enumerate()
+    with pytest.raises(Stop) as broken:
+        um.shard(tmp_path / "x.npz", tmp_path / "out", progress=stop_after(1))
+    new = [thread.name for thread in threading.enumerate() if thread not in before]
+    assert "unmix-prefetch" not in new
+    assert broken.tb is not None  # which keeps what was at work
 
 
 def test_progress_is_told_after_every_shard(tmp_path: Path) -> None:

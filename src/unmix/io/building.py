@@ -11,8 +11,8 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -332,10 +332,11 @@ def _write_all(building: Building, raw: RawCounts, scratch: Path, progress: Prog
         if progress is not None:
             progress(written, expected)
 
-    for tile in _tiles(building, raw, start, scratch):
-        shard.add(arrays_of(tile))
-        if shard.rows == building.rows_per_shard:
-            write()
+    with closing(_tiles(building, raw, start, scratch)) as tiles:  # so that an error leaves no thread that reads ahead
+        for tile in tiles:
+            shard.add(arrays_of(tile))
+            if shard.rows == building.rows_per_shard:
+                write()
     if shard.rows:
         write()
     if (expected is not None and written != expected) or not building.parts:
@@ -348,7 +349,7 @@ def _write_all(building: Building, raw: RawCounts, scratch: Path, progress: Prog
     return m
 
 
-def _tiles(building: Building, raw: RawCounts, start: int, scratch: Path) -> Iterator[sp.csr_array]:
+def _tiles(building: Building, raw: RawCounts, start: int, scratch: Path) -> Generator[sp.csr_array, None, None]:
     """Tiles from blocks of any size, whose first row is row `start` of the whole, which begins a shard."""
     pending: list[sp.csr_array] = []
     waiting, at = 0, start
