@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -332,11 +332,10 @@ def _write_all(building: Building, raw: RawCounts, scratch: Path, progress: Prog
         if progress is not None:
             progress(written, expected)
 
-    with closing(_tiles(building, raw, start, scratch)) as tiles:  # so that an error leaves no thread that reads ahead
-        for tile in tiles:
-            shard.add(arrays_of(tile))
-            if shard.rows == building.rows_per_shard:
-                write()
+    for tile in _tiles(building, raw, start, scratch):
+        shard.add(arrays_of(tile))
+        if shard.rows == building.rows_per_shard:
+            write()
     if shard.rows:
         write()
     if (expected is not None and written != expected) or not building.parts:
@@ -349,7 +348,7 @@ def _write_all(building: Building, raw: RawCounts, scratch: Path, progress: Prog
     return m
 
 
-def _tiles(building: Building, raw: RawCounts, start: int, scratch: Path) -> Generator[sp.csr_array, None, None]:
+def _tiles(building: Building, raw: RawCounts, start: int, scratch: Path) -> Iterator[sp.csr_array]:
     """Tiles from blocks of any size, whose first row is row `start` of the whole, which begins a shard."""
     pending: list[sp.csr_array] = []
     waiting, at = 0, start
@@ -370,18 +369,19 @@ def _tiles(building: Building, raw: RawCounts, start: int, scratch: Path) -> Gen
 
 
 def _canonical_blocks(building: Building, raw: RawCounts, first: int, scratch: Path) -> Iterator[sp.csr_array]:
-    blocks, m = blocks_of(raw.matrix, first, scratch), raw.matrix.shape[1]
-    while True:
-        with building.errors():
-            if (block := next(blocks, None)) is None:
-                return
-            if getattr(block, "ndim", 2) != 2 or block.shape[1] != m:
-                raise ValueError(f"a block of shape {block.shape} from row {first:,} on; there are {m:,} features")
-            with errors_by_name(raw):
-                checked = canonical(block, first) if block.shape[0] else None
-        if checked is not None:
-            first += checked.shape[0]
-            yield checked
+    m = raw.matrix.shape[1]
+    with closing(blocks_of(raw.matrix, first, scratch)) as blocks:  # an error leaves no thread that reads ahead
+        while True:
+            with building.errors():
+                if (block := next(blocks, None)) is None:
+                    return
+                if getattr(block, "ndim", 2) != 2 or block.shape[1] != m:
+                    raise ValueError(f"a block of shape {block.shape} from row {first:,} on; there are {m:,} features")
+                with errors_by_name(raw):
+                    checked = canonical(block, first) if block.shape[0] else None
+            if checked is not None:
+                first += checked.shape[0]
+                yield checked
 
 
 def _size(pending: list[sp.csr_array]) -> int:
