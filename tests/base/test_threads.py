@@ -13,8 +13,18 @@ from unmix.base import memory
 from unmix.base.threads import prefetch, threads, use_threads
 
 
-def alive() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name == "unmix-prefetch"]
+@pytest.fixture(autouse=True)
+def _before() -> None:
+    BEFORE[:] = threading.enumerate()
+
+
+BEFORE: list[threading.Thread] = []
+
+
+def alive() -> list[threading.Thread]:
+    """Threads that a test has started to read ahead."""
+    new = [thread for thread in threading.enumerate() if thread not in BEFORE]
+    return [thread for thread in new if thread.name == "unmix-prefetch"]  # libraries have threads of their own
 
 
 @pytest.mark.parametrize("n", [1, 3])

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -732,6 +733,18 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     um.shard(matrix(), tmp_path / "out")
     with pytest.raises(ValueError, match="holds shards already; open them"):
         um.shard(tmp_path / "out", tmp_path / "again")
+
+
+def test_counts_that_are_refused_leave_no_thread_that_reads_ahead(tmp_path: Path) -> None:
+    X = matrix()
+    X[4, 4] = -1
+    sp.save_npz(tmp_path / "x.npz", sp.csr_matrix(X))
+    before = threading.enumerate()
+    with pytest.raises(ValueError, match="unmix needs finite counts") as refused:
+        um.shard(tmp_path / "x.npz", tmp_path / "out")
+    new = [thread.name for thread in threading.enumerate() if thread not in before]
+    assert "unmix-prefetch" not in new
+    assert refused.tb is not None  # which keeps all that was at work
 
 
 def test_progress_is_told_after_every_shard(tmp_path: Path) -> None:

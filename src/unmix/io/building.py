@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -379,18 +379,19 @@ def _tiles(building: Building, raw: RawCounts, start: int, scratch: Path) -> Ite
 
 
 def _canonical_blocks(building: Building, raw: RawCounts, first: int, scratch: Path) -> Iterator[sp.csr_array]:
-    blocks, m = blocks_of(raw.matrix, first, scratch), raw.matrix.shape[1]
-    while True:
-        with building.errors():
-            if (block := next(blocks, None)) is None:
-                return
-            if getattr(block, "ndim", 2) != 2 or block.shape[1] != m:
-                raise ValueError(f"a block of shape {block.shape} from row {first:,} on; there are {m:,} features")
-            with errors_by_name(raw):
-                checked = canonical(block, first) if block.shape[0] else None
-        if checked is not None:
-            first += checked.shape[0]
-            yield checked
+    m = raw.matrix.shape[1]
+    with closing(blocks_of(raw.matrix, first, scratch)) as blocks:  # an error leaves no thread that reads ahead
+        while True:
+            with building.errors():
+                if (block := next(blocks, None)) is None:
+                    return
+                if getattr(block, "ndim", 2) != 2 or block.shape[1] != m:
+                    raise ValueError(f"a block of shape {block.shape} from row {first:,} on; there are {m:,} features")
+                with errors_by_name(raw):
+                    checked = canonical(block, first) if block.shape[0] else None
+            if checked is not None:
+                first += checked.shape[0]
+                yield checked
 
 
 def _size(pending: list[sp.csr_array]) -> int:

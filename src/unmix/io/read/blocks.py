@@ -7,7 +7,7 @@ memory; or in memory, where the whole is wanted. Either way the transpose is `.T
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -182,7 +182,7 @@ def _distribute(folder: Path, rows: NDArray, columns: NDArray, values: NDArray, 
             entries[first:last].tofile(file)
 
 
-def blocks_of(matrix: Any, start: int, scratch: Path) -> Iterator[Any]:
+def blocks_of(matrix: Any, start: int, scratch: Path) -> Generator[Any, None, None]:
     """The rows of any matrix from `start` on, some at a time; read ahead if they must be read."""
     if isinstance(matrix, Blocks):
         rows = matrix.rows(start, scratch)
