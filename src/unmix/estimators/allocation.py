@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from numbers import Integral
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
 from unmix.base import memory
+from unmix.base.checks import choice, whole
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Pair, Seed
 from unmix.counts.counts import Counts, CountsLike
@@ -323,14 +323,11 @@ class AllocationModel(PosteriorEstimator):
         model = self._model(counts)
         if method == "exact":
             return exact_evidence(counts, model)
-        if method != "smc":
-            raise ValueError(f'method={method!r}; choose "smc" or "exact"')
-        for name, value in {"particles": particles, "runs": runs}.items():
-            if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name}={value!r}; give a whole number >= 1")
+        choice("method", method, ("smc", "exact"))
+        particles, runs = whole("particles", particles, 1), whole("runs", runs, 1)
         rng = generator(self.random_state if random_state is None else random_state)
         with use_threads(self.n_jobs):
-            return smc_evidence(counts, model, particles=int(particles), runs=int(runs), rng=rng)
+            return smc_evidence(counts, model, particles=particles, runs=runs, rng=rng)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -388,8 +385,7 @@ class AllocationModel(PosteriorEstimator):
 
     def _check_parameters(self) -> None:
         self._check_common(sweeps=1, burn_in=0, thin=1, chains=1)
-        if not isinstance(self.method, str) or self.method not in METHODS:
-            raise ValueError(f"method={self.method!r}; choose one of {', '.join(METHODS)}")
+        choice("method", self.method, METHODS)
         if self.method == "gibbs" and self.thin > self.sweeps:
             raise ValueError(f"thin={self.thin} keeps none of the {self.sweeps} sweeps; give thin <= sweeps")
 

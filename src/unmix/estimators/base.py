@@ -21,9 +21,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unmix.base.checks import parameter
+from unmix.base import checks
+from unmix.base.checks import ParameterError, parameter
 from unmix.base.memory import npy_rows
 from unmix.base.threads import use_threads
 from unmix.base.types import WIDEST, Factor, Floats, Record, Seed, as_plain, order_by_name
@@ -31,7 +32,7 @@ from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.data import Data, is_data, joined
 from unmix.counts.lazy import counts_of, fitting, is_anndata
 from unmix.counts.shards import Shards
-from unmix.fit import Fit
+from unmix.fit import Fit, finished, quietly
 from unmix.models.matching import match_to_first
 from unmix.models.poisson import check_factors
 from unmix.models.problem import Problem
@@ -81,8 +82,7 @@ def best_of(model: Any, counts: Any, first: np.random.Generator, n: int) -> tupl
     for rng in generators(first, n):
         one = type(model)(**model.get_params(deep=False) | {"n_init": 1, "random_state": rng})
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # told of the best one, in the end
+            with quietly():  # there is one warning, of the best one, in the end
                 ended.append(one.fit(counts))
         except KeyboardInterrupt:
             if not ended:
@@ -399,12 +399,8 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         most = signature(type(self)).parameters["max_iter"].default
         others = {"callbacks": (), "verbose": False, "random_state": rng, "max_iter": most}
         model = type(self)(**self.get_params(deep=False) | others | {"tol": max(self.tol, LEAST_TOL)})
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # it need not converge
-            fit = model.fit(sample).result_
-        if fit.status == "interrupted":
-            raise KeyboardInterrupt
-        return fit
+        with quietly():  # it need not converge
+            return finished(model.fit(sample).result_)
 
     @contextmanager
     def _listeners(self) -> Iterator[list[Callback]]:
@@ -585,8 +581,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         counts = as_data(X)
         named = counts is X and counts.features is not None
         if reset or not (named or (self.result_.features is not None and not hasattr(self, "feature_names_in_"))):
-            _check_feature_names(self, X, reset=reset)  # unless names are where scikit-learn does not see them
-        _check_n_features(self, counts, reset=reset)
+            validate_data(self, X, reset=reset, skip_check_array=True)  # unless scikit-learn does not see the names
         if not reset:
             self._check_same_features(counts)
         if reset and counts.text is not None:
@@ -721,24 +716,21 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
 
     def _check_common(self, **whole: int) -> None:
         """The parameters that all estimators have; `whole` names others that are whole numbers, with their least values."""
-        if not isinstance(self.n_components, Integral) or isinstance(self.n_components, bool) or self.n_components < 1:
-            raise ValueError(f"n_components={self.n_components!r}; give a whole number of topics >= 1")
+        checks.whole("n_components", self.n_components, 1, "give a whole number of topics >= 1")
         for name, least in {"max_iter": 1, "n_init": 1, **whole}.items():
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-                raise ValueError(f"{name}={value!r}; give a whole number >= {least}")
+            checks.whole(name, getattr(self, name), least)
         for name, value in self.get_params(deep=False).items():
             if isinstance(value, Integral) and abs(int(value)) >= WIDEST:
                 raise ValueError(
                     f"{name} has more than 128 bits, which no file of a fit can hold; give a smaller number"
                 )
         if not isinstance(self.tol, Real) or not self.tol >= 0:
-            raise ValueError(f"tol={self.tol!r}; give a number >= 0")
+            raise ParameterError("tol", self.tol, "give a number >= 0")
         is_pair = isinstance(self.init, tuple | list) and len(self.init) == 2
         if not (isinstance(self.init, Fit) or is_pair or (isinstance(self.init, str) and self.init in STARTS)):
-            raise ValueError(f"init={self.init!r}; choose one of {', '.join(STARTS)}, a pair (L0, F0), or a Fit")
+            raise ParameterError("init", self.init, f"choose one of {', '.join(STARTS)}, a pair (L0, F0), or a Fit")
         if not isinstance(getattr(self, "online", None), Online | None):
-            raise ValueError(f"online={self.online!r}; give None or unmix.Online(batch_size=...)")
+            raise ParameterError("online", self.online, "give None or unmix.Online(batch_size=...)")
 
 
 def refining(
@@ -777,8 +769,7 @@ def parts_of(X: CountsLike | Data) -> Iterator[CountsLike]:
 
 
 def check_smoothing(smoothing: float) -> None:
-    if not isinstance(smoothing, Real) or not 0 <= smoothing < 1:
-        raise ValueError(f"smoothing={smoothing!r}; give a share >= 0 and below 1")
+    checks.share("smoothing", smoothing, "give a share >= 0 and below 1", zero=True)
 
 
 def generator(random_state: Seed) -> np.random.Generator:

@@ -8,7 +8,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from numbers import Real
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
@@ -18,6 +17,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from unmix import solvers
+from unmix.base.checks import ParameterError, choice, real
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Pair, Seed, as_names
 from unmix.counts.counts import Counts, CountsLike
@@ -56,7 +56,9 @@ def make_solver(solver: Any, extrapolate: bool) -> AnySolver:
     if isinstance(solver, str) and solver in SOLVERS:
         solver = getattr(solvers, SOLVERS[solver])()
     elif isinstance(solver, type | str) or not (callable(solver) or isinstance(solver, Solver)):
-        raise ValueError(f"solver={solver!r}; choose one of {', '.join(SOLVERS)}, or a solver object of unmix.solvers")
+        raise ParameterError(
+            "solver", solver, f"choose one of {', '.join(SOLVERS)}, or a solver object of unmix.solvers"
+        )
     if isinstance(solver, Extrapolate | Alternate):
         return solver
     if extrapolate:
@@ -486,12 +488,10 @@ class PoissonNMF(LikelihoodEstimator):
 
     def _check_parameters(self) -> None:
         self._check_common(prefit=0, refine=0)
-        if self.dtype not in ("float64", "float32"):
-            raise ValueError(f'dtype={self.dtype!r}; choose "float64" or "float32"')
+        choice("dtype", self.dtype, ("float64", "float32"))
         if not isinstance(self.prior, Gamma | Dirichlet | None):
-            raise ValueError(
-                f"prior={self.prior!r}; give None, unmix.Gamma(shape, rate) or unmix.Dirichlet(concentration)"
-            )
+            remedy = "give None, unmix.Gamma(shape, rate) or unmix.Dirichlet(concentration)"
+            raise ParameterError("prior", self.prior, remedy)
         self._check_loadings_prior()
         self._solver()
 
@@ -791,10 +791,8 @@ class SparsePoissonNMF(LikelihoodEstimator):
 
     def _check_parameters(self) -> None:
         self._check_common()
-        if not isinstance(self.penalty, Real) or not 0 <= self.penalty < np.inf:
-            raise ValueError(f"penalty={self.penalty!r}; give a number >= 0")
-        if self.norm not in ("l1", "l2"):
-            raise ValueError(f'norm={self.norm!r}; choose "l1" or "l2"')
+        real("penalty", self.penalty, 0)
+        choice("norm", self.norm, ("l1", "l2"))
 
     def _solver(self) -> AnySolver:
         return make_solver(SparseL1() if self.norm == "l1" else SparseL2(), self.extrapolate)

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from unmix.base.checks import choice, share
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Pair, Seed
 from unmix.counts.counts import CountsLike
@@ -30,7 +30,7 @@ from unmix.estimators.base import (
     where_online,
 )
 from unmix.estimators.likelihood import PoissonNMF
-from unmix.fit import Fit
+from unmix.fit import Fit, finished, quietly
 from unmix.models.beliefs import Belief, Prior
 from unmix.models.poisson import check_factors
 from unmix.models.priors import positive, positive_number
@@ -182,8 +182,7 @@ class PosteriorEstimator(CountsEstimator):
         >>> bool((low < high).all())
         True
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level={level!r}; give a probability between 0 and 1")
+        share("level", level)
         prior, belief = self._belief_of(of)
         return prior.quantile(belief, (1 - level) / 2), prior.quantile(belief, (1 + level) / 2)
 
@@ -191,8 +190,7 @@ class PosteriorEstimator(CountsEstimator):
         check_is_fitted(self)
         with use_threads(self.n_jobs):
             model, left, right = restore(self.result_.priors, self.result_.posterior)
-        if of not in ("loadings", "factors"):
-            raise ValueError(f'of={of!r}; choose "loadings" or "factors"')
+        choice("of", of, ("loadings", "factors"))
         return (model.left, left) if of == "loadings" else (model.right, right)
 
     def _infer(self, X: CountsLike) -> tuple[Inference, Belief, Belief]:
@@ -347,12 +345,10 @@ class VariationalEstimator(PosteriorEstimator):
             return starts.topic_score_or_random(problem, rng)
         if isinstance(self.init, str):
             quick = PoissonNMF(self.n_components, init="topic-score", n_jobs=self.n_jobs, random_state=rng)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # it need not converge
+            with quietly():  # it need not converge
                 warnings.filterwarnings("ignore", "Topic-SCORE")  # a random start will do
-                fit = quick.set_params(prefit=4, max_iter=self.newton_iterations, tol=0).fit(problem.X).result_
-            if fit.status == "interrupted":
-                raise KeyboardInterrupt
+                quick.set_params(prefit=4, max_iter=self.newton_iterations, tol=0)
+                fit = finished(quick.fit(problem.X).result_)
             return (fit.L, fit.F), "maximum likelihood"
         L, F = (self.init.L, self.init.F) if isinstance(self.init, Fit) else self.init
         return check_factors(problem.X.shape, L, F, problem.n_topics), "given"
