@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from conftest import random_counts
-from models.test_a_new_prior import SeededLDA
+from test_a_new_prior import SeededLDA
 
 import unmix as um
 from unmix.counts import shards

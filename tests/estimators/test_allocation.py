@@ -641,7 +641,7 @@ def test_bad_parameters_are_explained(options: dict[str, Any], message: str) -> 
 
 def test_bad_questions_about_the_evidence_are_explained() -> None:
     model = um.AllocationModel(2)
-    with pytest.raises(ValueError, match='choose "smc" or "exact"'):
+    with pytest.raises(ValueError, match="choose one of smc, exact"):
         model.log_evidence(TINY.X, "guess")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="particles=0; give a whole number >= 1"):
         model.log_evidence(TINY.X, particles=0)

@@ -436,7 +436,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "refine": ({"refine": -1}, "refine=-1; give a whole number >= 0"),
     "tol": ({"tol": -1e-3}, "tol=-0.001; give a number >= 0"),
     "NaN tol": ({"tol": float("nan")}, "tol=nan"),
-    "dtype": ({"dtype": "float16"}, 'dtype=\'float16\'; choose "float64" or "float32"'),
+    "dtype": ({"dtype": "float16"}, "dtype='float16'; choose one of float64, float32"),
     "prior": ({"prior": 2.0}, r"prior=2.0; give None, unmix.Gamma\(shape, rate\) or unmix.Dirichlet"),
     "prior of another shape": ({"prior": um.Gamma([2.0, 2.0])}, "does not fit 25 rows × 3 topics"),
     "no threads": ({"n_jobs": 0}, "n_jobs=0; give a number of threads >= 1"),

@@ -79,7 +79,7 @@ def test_no_matrix_gives_nan_a_crash_or_a_falling_objective(
         warnings.filterwarnings("ignore", message="n_components=.* is more than", category=UserWarning)
         warnings.filterwarnings("ignore", category=ConvergenceWarning)
         model.fit(form(X))
-        proportions = um.TopicModel.transform(model, form(X))
+        proportions = um.TopicModel.from_fit(model.result_).transform(form(X))
     fit = model.result_
     assert fit.L.shape == (X.shape[0], K)
     assert fit.F.shape == (X.shape[1], K)

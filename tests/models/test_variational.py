@@ -649,7 +649,7 @@ def test_point_topics_have_no_spread(point: Any) -> None:
 def test_questions_that_have_no_answer_are_refused(kind: Callable[..., Any]) -> None:
     estimator = kind(3, init=START, max_iter=2, tol=0).fit(X0)
     for ask in (estimator.standard_deviations, estimator.credible_intervals):
-        with pytest.raises(ValueError, match='of=\'topics\'; choose "loadings" or "factors"'):
+        with pytest.raises(ValueError, match="of='topics'; choose one of loadings, factors"):
             ask("topics")
     for level in (0, 1, -0.5, 1.5, float("nan"), 90):
         with pytest.raises(ValueError, match=f"level={level}; give a probability between 0 and 1"):
@@ -691,7 +691,7 @@ def test_lda_starts_from_a_maximum_likelihood_fit_where_the_map_says(eta: float 
     etas = None if eta is None else np.full(25, eta)
     q = tuple((values, None) for values in poisson_to_lda(ml.L, ml.F, t, alpha, etas))
     np.testing.assert_allclose(q[0][0], 0.4 + t[:, None] * ml.proportions, rtol=1e-12)
-    fit = um.LDA(3, alpha=0.4, eta=eta, init=ml, max_iter=1, tol=0).fit(X0).result_
+    fit = um.LDA(3, alpha=0.4, eta=eta, init=ml, extrapolate=False, max_iter=1, tol=0).fit(X0).result_
     assert fit.trace["note"][0] == "given"
     assert fit.trace["objective"][0] == pytest.approx(listed_bound(lda(alpha, etas), X0, q), rel=1e-10)
 

@@ -580,8 +580,10 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         X = counts_of(X) if is_anndata(X) else X
         counts = as_data(X)
         named = counts is X and counts.features is not None
-        if reset or not (named or (self.result_.features is not None and not hasattr(self, "feature_names_in_"))):
-            validate_data(self, X, reset=reset, skip_check_array=True)  # unless scikit-learn does not see the names
+        seen = hasattr(self, "feature_names_in_")
+        hidden = not reset and (named or (self.result_.features is not None and not seen))
+        if not (hidden and seen):  # by scikit-learn; names that it does not see are compared below
+            validate_data(self, counts if hidden else X, reset=reset, skip_check_array=True)
         if not reset:
             self._check_same_features(counts)
         if reset and counts.text is not None:
