@@ -16,8 +16,8 @@ Mind the letters: α belongs to topics and β to proportions here, the other way
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, NamedTuple, Self
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,18 +31,10 @@ from unmix.counts.data import Data, Engine
 from unmix.counts.sides import Sides
 from unmix.kernels import sampling
 from unmix.kernels.sampling import Labels, digamma, log_gamma
-from unmix.models.beliefs import dirichlet_sd
 from unmix.models.matching import match_to_first
 from unmix.models.poisson import logliks
 from unmix.models.priors import positive, positive_number
 from unmix.models.task import Estimate, Iterate
-
-
-class Moments(NamedTuple):
-    """Posterior mean and standard deviation."""
-
-    mean: Floats
-    sd: Floats
 
 
 @dataclass(frozen=True)
@@ -90,25 +82,35 @@ class Allocation:
         """log p(S)."""
         return self.log_constant(by_sample.sum(axis=1)) + self.ell(by_feature, by_sample, log_factorials)
 
-    def topics(self, by_feature: Floats) -> Moments:
-        """Of f*_k given S, one topic a column."""
-        parameters = self.alpha[:, None] + by_feature
-        return Moments(parameters / parameters.sum(axis=0), dirichlet_sd(parameters, axis=0))
+    def topics(self, by_feature: Floats, logs: bool = False) -> Floats:
+        """Moments of f*_k given S, one topic a column."""
+        return dirichlet_moments(self.alpha[:, None] + by_feature, -2, logs)
 
-    def proportions(self, by_sample: Floats) -> Moments:
-        """Of l*_i given S, one sample a row."""
-        parameters = self.beta + by_sample
-        return Moments(parameters / parameters.sum(axis=1, keepdims=True), dirichlet_sd(parameters, axis=1))
+    def proportions(self, by_sample: Floats, logs: bool = False) -> Floats:
+        """Moments of l*_i given S, one sample a row."""
+        return dirichlet_moments(self.beta + by_sample, -1, logs)
 
     def posterior(self, by_feature: Floats, by_sample: Floats) -> dict[str, Floats]:
         """Dirichlet parameters of topics and proportions given S, and their priors, in the form of the variational models."""
         q, p = self.alpha[:, None] + by_feature, self.beta + by_sample
         return {"L": p, "L_prior": self.beta, "F": q, "F_prior": self.alpha[:, None]}
 
-    def sizes(self, totals: Floats) -> Moments:
-        """Of s_i given t_i."""
-        shape, rate = self.a + totals, self.b + 1
-        return Moments(shape / rate, np.sqrt(shape) / rate)
+    def sizes(self, totals: Floats) -> Floats:
+        """Means of s_i given t_i."""
+        return (self.a + totals) / (self.b + 1)
+
+
+def dirichlet_moments(parameters: Floats, axis: int, logs: bool) -> Floats:
+    """Means, mean squares, and with `logs` mean logarithms: stacked on a new first axis."""
+    total = parameters.sum(axis=axis, keepdims=True)
+    mean = parameters / total
+    moments = [mean, mean * (parameters + 1) / (total + 1)]
+    return np.stack([*moments, digamma(parameters) - digamma(total)] if logs else moments)
+
+
+def sd(mean: Floats, square: Floats) -> Floats:
+    """Standard deviations, from means and mean squares."""
+    return np.sqrt(np.maximum(square - mean**2, 0))
 
 
 def matched_quantile(mean: Floats, sd: Floats, probability: float) -> Floats:
@@ -160,17 +162,23 @@ class Labelled(Iterate):
 
 @dataclass(frozen=True)
 class Averages:
-    """Sums over kept sweeps of the first and second moments given S, of S_jk, and how many they are. Chains come first."""
+    """Sums over kept sweeps, of S_jk and of the moments given S, and how many sweeps they are."""
 
     kept: int
-    topics: Floats  # chains × m × K
-    topics_squared: Floats
-    counts: Floats
-    proportions: Floats  # chains × n × K
-    proportions_squared: Floats
+    counts: Floats  # chains × m × K
+    topics: Floats  # moments × chains × m × K
+    proportions: Floats  # moments × chains × n × K
 
     def __add__(self, other: Averages) -> Averages:
         return Averages(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+
+    def ordered(self, orders: list[Integers]) -> Averages:
+        """The topics of each chain in its order."""
+
+        def placed(sums: Floats) -> Floats:
+            return np.stack([sums[..., c, :, :][..., order] for c, order in enumerate(orders)], axis=-3)
+
+        return Averages(self.kept, placed(self.counts), placed(self.topics), placed(self.proportions))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,9 +190,13 @@ class Chains(Labelled):
     burnt: int  # sweeps before the first that counts
     averages: Averages | None = None
 
+    @property
+    def log_joints(self) -> Floats:
+        """Of all sweeps, sweeps × chains."""
+        return np.array(self.history[: self.sweeps]).reshape(self.sweeps, self.held.chains)
+
     def save(self) -> Record:
-        history = np.array(self.history[: self.sweeps]).reshape(self.sweeps, self.held.chains)
-        chains = {"random": self.random, "history": history, "burnt": self.burnt}
+        chains = {"random": self.random, "history": self.log_joints, "burnt": self.burnt}
         return super().save() | chains | ({} if self.averages is None else {"averages": vars(self.averages)})
 
 
@@ -238,21 +250,12 @@ class AllocationTask:
         factorials = sampling.log_factorials(self.X.rows, held)
         return tuple(-self.loss(by_feature(held, c), by_sample(held, c), factorials[c]) for c in range(held.chains))
 
-    def moments(self, held: Labels) -> Averages:
+    def moments(self, held: Labels, logs: bool = False) -> Averages:
         """Of the present sweep alone."""
-        model = self.model
-        f = model.alpha[:, None] + held.by_feature[:, :, : held.topics]
-        g = model.beta + held.by_sample[:, :, : held.topics]
-        f_total, g_total = f.sum(axis=1, keepdims=True), g.sum(axis=2, keepdims=True)
-        topics, proportions = f / f_total, g / g_total
-        return Averages(
-            1,
-            topics,
-            topics * (f + 1) / (f_total + 1),
-            held.by_feature[:, :, : held.topics].astype(np.float64),
-            proportions,
-            proportions * (g + 1) / (g_total + 1),
+        features, samples = (
+            table[:, :, : held.topics].astype(np.float64) for table in (held.by_feature, held.by_sample)
         )
+        return Averages(1, features, self.model.topics(features, logs), self.model.proportions(samples, logs))
 
     def metrics(self, state: Iterate) -> dict[str, float]:
         return {"loglik": np.nan, "objective": -state.loss}
@@ -270,25 +273,21 @@ class AllocationTask:
             if isinstance(state, Sums)
             else (by_feature(state.held), by_sample(state.held))
         )
-        topics, proportions = self.model.topics(features).mean, self.model.proportions(samples).mean
+        topics, proportions = self.model.topics(features)[0], self.model.proportions(samples)[0]
         return self._result(topics, proportions, self.model.posterior(features, samples))
 
     def _mean_result(self, state: Chains) -> Estimate:
         X, model = self.X, self.model
         sums = state.averages or self.moments(state.held)
-        same = np.ptp(model.beta) == 0
-        orders = match_to_first(sums.topics) if same else [np.arange(model.n_topics)] * state.held.chains
-        mean = partial(_mean, kept=sums.kept, orders=orders)
-        topics, proportions = mean(sums.topics), mean(sums.proportions)
-        counts = proportions * (model.beta.sum() + X.sample_totals)[:, None] - model.beta
-        posterior = model.posterior(mean(sums.counts), counts) | {
-            "L_sd": _sd(mean(sums.proportions_squared), proportions),
-            "F_sd": _sd(mean(sums.topics_squared), topics),
-        }
-        return self._result(topics, proportions, posterior)
+        if np.ptp(model.beta) == 0:
+            sums = sums.ordered(match_to_first(sums.topics[0]))
+        F, L = sums.topics.mean(axis=1) / sums.kept, sums.proportions.mean(axis=1) / sums.kept
+        counts = L[0] * (model.beta.sum() + X.sample_totals)[:, None] - model.beta
+        posterior = model.posterior(sums.counts.mean(axis=0) / sums.kept, counts)
+        return self._result(F[0], L[0], posterior | {"L_sd": sd(*L), "F_sd": sd(*F)})
 
     def _result(self, topics: Floats, proportions: Floats, posterior: dict[str, Floats]) -> Estimate:
-        L = proportions * self.model.sizes(self.X.sample_totals).mean[:, None]
+        L = proportions * self.model.sizes(self.X.sample_totals)[:, None]
         loglik = float(logliks(self.X, L, topics).sum())
         return Estimate(L, topics, loglik, posterior, {"L": "DirichletRows", "F": "DirichletColumns"})
 
@@ -312,11 +311,3 @@ def check_labels(X: Counts, n_topics: int, chains: int, purpose: str) -> None:
     padded = -(-n_topics // 4) * 4
     needed = 2 * chains * (2 * X.total + 4 * padded * (sum(X.shape) + 1))  # the state before and the one after
     memory.require(needed, f"{chains} chain(s) of {X.total:,.0f} labels", 'use fewer chains or topics, or method="bld"')
-
-
-def _mean(sums: Floats, kept: int, orders: list[Integers]) -> Floats:
-    return np.mean([chain[:, places] for chain, places in zip(sums, orders, strict=True)], axis=0) / kept
-
-
-def _sd(second: Floats, mean: Floats) -> Floats:
-    return np.sqrt(np.maximum(second - mean**2, 0))

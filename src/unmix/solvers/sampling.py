@@ -88,7 +88,33 @@ def _autocovariance(chain: Floats) -> Floats:
 
 # Collapsed Gibbs sampling of the labels, several chains at once (Griffiths and Steyvers; LDA's sampler).
 #
-# Topics, proportions and sizes are integrated out; `models/allocating.py` says what is averaged over sweeps.
+# Topics, proportions and sizes are integrated out; `models/allocation.py` says what is averaged over sweeps.
+
+
+@dataclass
+class Sampler:
+    """Chains of labels, which sweeps change in place, and sums over the sweeps that were kept."""
+
+    task: AllocationTask
+    held: Labels
+    random: NDArray[np.uint64]
+    averages: Averages | None = None
+
+    def sweep(self, count: int = 1) -> None:
+        task, model = self.task, self.task.model
+        sampling.gibbs(task.X.rows, model.alpha, model.beta, self.held, self.random, sweeps=count)
+
+    def keep(self, logs: bool = False) -> None:
+        now = self.task.moments(self.held, logs)
+        self.averages = now if self.averages is None else self.averages + now
+
+
+def moments_rhat(mean: Floats, square: Floats) -> float:
+    """√((within + between) / within), of variances summed over all numbers; chains come first. NaN of a single chain."""
+    if len(mean) == 1:
+        return float("nan")
+    within, between = (square - mean**2).mean(axis=0).sum(), mean.var(axis=0, ddof=1).sum()
+    return float(np.sqrt(1 + between / within)) if within > 0 else 1.0
 
 
 @dataclass(frozen=True)
@@ -114,29 +140,26 @@ class Gibbs:
         )
 
     def step(self, task: AllocationTask, state: Chains) -> Chains:
-        held, random, model = state.held.copy(), state.random.copy(), task.model
-        sampling.gibbs(task.X.rows, model.alpha, model.beta, held, random)
-        log_joints = task.log_joints(held)
-        history, sweeps = state.history, state.sweeps + 1
-        history[state.sweeps :] = [log_joints]
-        averages = state.averages
+        sampler = Sampler(task, state.held.copy(), state.random.copy(), state.averages)
+        sampler.sweep()
+        log_joints, sweeps = task.log_joints(sampler.held), state.sweeps + 1
+        state.history[state.sweeps :] = [log_joints]
         if self.thin is not None and (sweeps - state.burnt) % self.thin == 0:
-            now = task.moments(held)
-            averages = now if averages is None else averages + now
+            sampler.keep()
         return Chains(
             loss=-float(np.mean(log_joints)),
-            held=held,
-            random=random,
-            history=history,
+            held=sampler.held,
+            random=sampler.random,
+            history=state.history,
             sweeps=sweeps,
             burnt=sweeps if self.thin is None else state.burnt,
-            averages=averages,
+            averages=sampler.averages,
         )
 
 
 def samples_table(state: Chains) -> pd.DataFrame:
     """log p(S) of every chain after every sweep; `kept` is False in the burn-in."""
-    history = np.array(state.history[: state.sweeps]).reshape(state.sweeps, state.held.chains)
+    history = state.log_joints
     sweep, chain = np.indices(history.shape)
     return pd.DataFrame(
         {
@@ -150,8 +173,7 @@ def samples_table(state: Chains) -> pd.DataFrame:
 
 def diagnostics(state: Chains) -> Diagnostics:
     """Of log p(S) after the burn-in."""
-    history = np.array(state.history[state.burnt : state.sweeps]).reshape(-1, state.held.chains)
-    return diagnose(history.T)
+    return diagnose(state.log_joints[state.burnt :].T)
 
 
 # The evidence log p(X) of the allocation model: by a particle filter over tokens, or exactly where X is tiny.
