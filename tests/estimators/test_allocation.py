@@ -22,7 +22,7 @@ from unmix.base.threads import use_threads
 from unmix.counts.counts import Counts
 from unmix.kernels import sampling
 from unmix.kernels.sampling import Labels
-from unmix.models.allocation import Allocation, AllocationTask, check_labelable, sd
+from unmix.models.allocation import Allocation, AllocationTask, check_labels, sd
 from unmix.models.matching import match_to_first
 from unmix.solvers.allocation import ICM, FactoredBLD, FreeBLD, labels_of, parts, rounded, shares
 from unmix.solvers.sampling import compositions, diagnose
@@ -657,8 +657,10 @@ def test_fractions_cannot_be_labelled(method: Any) -> None:
     ):
         um.AllocationModel(3, method=method).fit(X)
     X[4, 7] = 3e9
-    with pytest.raises(ValueError, match="the largest count is 3000000000; it labels single counts"):
-        check_labelable(Counts(X), "it")
+    with pytest.raises(
+        ValueError, match=r"3,000,\d{3},\d{3} counts and 2 topics; it labels up to 2,147,483,647 counts"
+    ):
+        check_labels(Counts(X), 2, 1, "it")
 
 
 def test_what_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

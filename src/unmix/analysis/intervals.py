@@ -1,7 +1,7 @@
 """Credible intervals of proportions and topics, from draws of the exact posterior.
 
 Given topics, the proportions of a sample are one thing; given the proportions, topics are another; intervals that hold have to
-let both move. So every single count is labelled with a topic, and labels are sampled (`kernels/sampling.py`) from
+let both move. So every single count is labelled with a topic, and labels are sampled (`solvers/sampling.py`) from
 
     x_i ~ Multinomial(l*_i F*ᵀ),    l*_i ~ Dirichlet(alpha),    f*_k ~ Dirichlet(eta),
 

@@ -29,15 +29,7 @@ from unmix.solvers import init as starts
 from unmix.solvers.allocation import ICM, FactoredBLD, FreeBLD, labels_by_shares, shares
 from unmix.solvers.base import AnySolver, refuse_unsupported
 from unmix.solvers.run import Callback, Phase, Plan
-from unmix.solvers.sampling import (
-    Diagnostics,
-    Evidence,
-    Gibbs,
-    diagnostics,
-    exact_evidence,
-    samples_table,
-    smc_evidence,
-)
+from unmix.solvers.sampling import Diagnostics, Evidence, Gibbs, diagnose, exact_evidence, samples_table, smc_evidence
 from unmix.solvers.search import Search, search
 
 METHODS = ("bld", "gibbs", "icm")
@@ -186,7 +178,7 @@ class AllocationModel(PosteriorEstimator):
     def _learn(self, state: Any) -> None:
         self.log_joint_ = -state.loss
         if self.method == "gibbs":
-            self.samples_, self.diagnostics_ = samples_table(state), diagnostics(state)
+            self.samples_, self.diagnostics_ = samples_table(state), diagnose(state.log_joints[state.burnt :].T)
             kept = self.samples_.loc[self.samples_["kept"], "log_joint"]
             self.log_joint_ = float(kept.mean()) if len(kept) else -state.loss
 

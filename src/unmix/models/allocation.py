@@ -121,15 +121,6 @@ def matched_quantile(mean: Floats, sd: Floats, probability: float) -> Floats:
     return np.where(sd > 0, quantile, mean)
 
 
-def check_labelable(X: Counts, purpose: str) -> None:
-    """Labels go to whole counts of no more than 31 bits."""
-    X.require_whole(purpose, 'or use method="bld"')
-    if X.nnz and X.rows.data.max() >= 2**31:
-        raise ValueError(
-            f'the largest count is {X.rows.data.max():.10g}; {purpose} labels single counts: use method="bld"'
-        )
-
-
 # The task of allocating counts to topics, and its iterates: sums of a real S, or a label for every single token.
 #
 # Labels stand for the tensor S_ijk = number of tokens of (i, j) with label k. Of sampled labels the posterior means and variances
@@ -248,13 +239,11 @@ class AllocationTask:
     def log_joints(self, held: Labels) -> tuple[float, ...]:
         """log p(S) of every chain."""
         factorials = sampling.log_factorials(self.X.rows, held)
-        return tuple(-self.loss(by_feature(held, c), by_sample(held, c), factorials[c]) for c in range(held.chains))
+        return tuple(-self.loss(*chain) for chain in zip(*tables(held), factorials, strict=True))
 
     def moments(self, held: Labels, logs: bool = False) -> Averages:
         """Of the present sweep alone."""
-        features, samples = (
-            table[:, :, : held.topics].astype(np.float64) for table in (held.by_feature, held.by_sample)
-        )
+        features, samples = tables(held)
         return Averages(1, features, self.model.topics(features, logs), self.model.proportions(samples, logs))
 
     def metrics(self, state: Iterate) -> dict[str, float]:
@@ -268,11 +257,10 @@ class AllocationTask:
         chains (the present sweep if none has been kept)."""
         if isinstance(state, Chains):
             return self._mean_result(state)
-        features, samples = (
-            (state.by_feature, state.by_sample)
-            if isinstance(state, Sums)
-            else (by_feature(state.held), by_sample(state.held))
-        )
+        if isinstance(state, Sums):
+            features, samples = state.by_feature, state.by_sample
+        else:
+            features, samples = (table[0] for table in tables(state.held))
         topics, proportions = self.model.topics(features)[0], self.model.proportions(samples)[0]
         return self._result(topics, proportions, self.model.posterior(features, samples))
 
@@ -292,17 +280,15 @@ class AllocationTask:
         return Estimate(L, topics, loglik, posterior, {"L": "DirichletRows", "F": "DirichletColumns"})
 
 
-def by_feature(held: Labels, chain: int = 0) -> Floats:
-    return held.by_feature[chain, :, : held.topics].astype(np.float64)
-
-
-def by_sample(held: Labels, chain: int = 0) -> Floats:
-    return held.by_sample[chain, :, : held.topics].astype(np.float64)
+def tables(held: Labels) -> tuple[Floats, Floats]:
+    """S_jk and S_ik of every chain."""
+    by_feature, by_sample = (table[:, :, : held.topics].astype(np.float64) for table in held.tables[:2])
+    return by_feature, by_sample
 
 
 def check_labels(X: Counts, n_topics: int, chains: int, purpose: str) -> None:
-    """Refuse counts that cannot be labelled, and more labels than memory can hold."""
-    check_labelable(X, purpose)
+    """Refuse counts that are not whole numbers, or too many, and more labels than memory can hold."""
+    X.require_whole(purpose, 'or use method="bld"')
     if X.total >= 2**31 or n_topics >= 2**16:
         raise ValueError(
             f"{X.total:,.0f} counts and {n_topics:,} topics; {purpose} labels up to {2**31 - 1:,} counts with "

@@ -43,41 +43,23 @@ class Diagnostics:
 
 def diagnose(draws: ArrayLike) -> Diagnostics:
     """Of chains × draws; NaN where there are too few to tell."""
-    halves = split(draws)
-    if halves.shape[1] < FEWEST // 2:
+    draws = np.atleast_2d(np.asarray(draws, dtype=np.float64))
+    n = draws.shape[1] // 2  # an odd draw in the middle is left out
+    if n < FEWEST // 2:
         return Diagnostics(np.nan, np.nan)
-    within, variance = _variances(halves)
+    halves = np.vstack([draws[:, :n], draws[:, -n:]])
+    within = float(halves.var(axis=1, ddof=1).mean())
+    variance = (n - 1) / n * within + float(halves.mean(axis=1).var(ddof=1))
     if variance <= 0 or within <= 0:
         same = variance <= 0  # constant chains: all the same, or each stuck at its own value
         return Diagnostics(float(halves.size) if same else 1.0, 1.0 if same else np.inf)
-    return Diagnostics(effective_size(halves), float(np.sqrt(variance / within)))
-
-
-def split(draws: ArrayLike) -> Floats:
-    """First and second half of every chain; an odd draw in the middle is left out."""
-    draws = np.atleast_2d(np.asarray(draws, dtype=np.float64))
-    half = draws.shape[1] // 2
-    return np.vstack([draws[:, :half], draws[:, draws.shape[1] - half :]])
-
-
-def effective_size(chains: Floats) -> float:
-    count, n = chains.shape
-    within, variance = _variances(chains)
-    covariance = np.mean([_autocovariance(chain) for chain in chains], axis=0)
+    covariance = np.mean([_autocovariance(half) for half in halves], axis=0)
     rho = 1 - (within - covariance * n / (n - 1)) / variance
     rho[0] = 1.0
     pairs = rho[: n // 2 * 2].reshape(-1, 2).sum(axis=1)
     positive = int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else len(pairs)
     time = 2 * np.minimum.accumulate(pairs[: max(positive, 1)]).sum() - 1
-    return float(count * n / max(time, 1 / np.log10(count * n)))
-
-
-def _variances(chains: Floats) -> tuple[float, float]:
-    """W, and V."""
-    count, n = chains.shape
-    within = float(chains.var(axis=1, ddof=1).mean())
-    between = float(chains.mean(axis=1).var(ddof=1)) if count > 1 else 0.0  # this is B / n
-    return within, (n - 1) / n * within + between
+    return Diagnostics(float(halves.size / max(time, 1 / np.log10(halves.size))), float(np.sqrt(variance / within)))
 
 
 def _autocovariance(chain: Floats) -> Floats:
@@ -169,11 +151,6 @@ def samples_table(state: Chains) -> pd.DataFrame:
             "kept": sweep.T.ravel() >= state.burnt,
         }
     )
-
-
-def diagnostics(state: Chains) -> Diagnostics:
-    """Of log p(S) after the burn-in."""
-    return diagnose(state.log_joints[state.burnt :].T)
 
 
 # The evidence log p(X) of the allocation model: by a particle filter over tokens, or exactly where X is tiny.
