@@ -1,7 +1,7 @@
 """Credible intervals of proportions and topics, from draws of the exact posterior.
 
 Given topics, the proportions of a sample are one thing; given the proportions, topics are another; intervals that hold have to
-let both move. So every single count is labelled with a topic, and labels are sampled (`kernels/sampling.py`) from
+let both move. So every single count is labelled with a topic, and labels are sampled (`solvers/sampling.py`) from
 
     x_i ~ Multinomial(l*_i F*ᵀ),    l*_i ~ Dirichlet(alpha),    f*_k ~ Dirichlet(eta),
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 import pandas as pd
@@ -28,16 +28,16 @@ from unmix.analysis.results import FileLayout, Finished, Result, Tell
 from unmix.analysis.samples import by_sample_and_topic
 from unmix.base.checks import ParameterError, analysis, parameter, share, whole
 from unmix.base.threads import use_threads
-from unmix.base.types import Floats, Integers, Seed
+from unmix.base.types import Floats, Seed
 from unmix.base.words import progress
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
-from unmix.kernels import sampling
-from unmix.kernels.sampling import Labels
-from unmix.models.allocation import Allocation, AllocationTask, check_labels, matched_quantile
+from unmix.kernels.sampling import seeds
+from unmix.models.allocation import Allocation, AllocationTask, Averages, check_labels, matched_quantile, sd
 from unmix.models.beliefs import beta_quantile, most_probable
 from unmix.models.matching import match_to_first
-from unmix.solvers.allocation import labels_by_shares, shares
+from unmix.solvers.allocation import labels_by_shares
+from unmix.solvers.sampling import Sampler, moments_rhat
 
 LEARN_EVERY = 5  # sweeps of the warming up
 EVEN = 0.02  # of every topic in the labels to start from, so that none is out of reach
@@ -277,85 +277,73 @@ def intervals(
     counts = counts_of(fit, X)
     check_labels(counts, fit.n_topics, chains, "sampling")
     known = _priors(fit)
-    given = [known[0] if alpha is None else alpha, known[1] if eta is None else eta]
+    priors = [known[0] if alpha is None else alpha, known[1] if eta is None else eta]
+    learned = [prior is None for prior in priors]
     with use_threads(n_jobs):
-        told = tell or (progress("sweeps") if verbose else None)
-        return _Sampler(fit, counts, given, chains, generator(random_state)).run(level, sweeps, burn_in, thin, told)
-
-
-class _Sampler:
-    """Chains of labels, and the priors they are sampled under."""
-
-    def __init__(
-        self, fit: Fit, X: Counts, priors: list[ArrayLike | None], chains: int, rng: np.random.Generator
-    ) -> None:
-        self.fit, self.X = fit, X
-        self.learned = [prior is None for prior in priors]
-        alpha, eta = (1.0 if prior is None else prior for prior in priors)
-        self.task = AllocationTask(X, Allocation.for_data(X, fit.n_topics, 1.0, None, eta, alpha))
-        self.random = sampling.seeds(rng, chains)
-        self.held = self._first_labels(chains, rng)
-
-    def run(self, level: float, sweeps: int, burn_in: int, thin: int, tell: Tell | None) -> Intervals:
-        began, done, sums = perf_counter(), 0, [_Sums(), _Sums()]
+        sampler = _started(fit, counts, priors, chains, generator(random_state))
         status: Finished = "finished"
         try:
-            while done < burn_in + sweeps:
-                more = min(LEARN_EVERY, burn_in - done) if done < burn_in else min(thin, burn_in + sweeps - done)
-                model = self.task.model
-                sampling.gibbs(self.X.rows, model.alpha, model.beta, self.held, self.random, sweeps=more)
-                done += more
-                if done <= burn_in:
-                    self._learn()
-                elif more == thin:
-                    K = model.n_topics
-                    sums[0].add(model.beta + self.held.by_sample[:, :, :K], axis=2)
-                    sums[1].add(model.alpha[:, None] + self.held.by_feature[:, :, :K], axis=1)
-                if tell is not None:
-                    tell(done, burn_in + sweeps, (perf_counter() - began) / done * (burn_in + sweeps - done))
+            _run(sampler, learned, sweeps, burn_in, thin, tell or (progress("sweeps") if verbose else None))
         except KeyboardInterrupt:
-            if not sums[1].kept:
+            if sampler.averages is None:
                 raise
             status = "interrupted"
-        orders = match_to_first(np.concatenate([self.fit.topics[None], sums[1].parts[0] / sums[1].kept]))[1:]
-        (mean, sd, log_mean), (topics_mean, topics_sd, topics_log_mean) = (part.over_chains(orders) for part in sums)
-        none = np.empty(0)
-        found = Intervals(
-            *(none, none, mean, sd, log_mean, none, none, topics_mean, topics_sd, topics_log_mean),
-            level=level,
-            alpha=self.task.model.beta,
-            eta=self.task.model.alpha,
-            rhat=sums[0].rhat(orders),
-            draws=sums[1].kept * len(orders),
-            samples=self.fit.samples,
-            status=status,
-        )
-        return _with_ends(found, level)
+        return _found(fit, sampler, level, status)
 
-    def _first_labels(self, chains: int, rng: np.random.Generator) -> Labels:
-        """Drawn from the fit's own shares of the topics in every count."""
-        P, F = self.fit.proportions, self.fit.topics
-        P, F = (1 - EVEN) * P + EVEN / P.shape[1], (1 - EVEN) * F + EVEN / len(F)
-        owners, columns = self.task.sides.left.owners, self.X.rows.indices
 
-        def of_block(block: slice) -> Floats:
-            return shares(P[owners[block]], F[columns[block]])
+def _started(fit: Fit, X: Counts, priors: list[ArrayLike | None], chains: int, rng: np.random.Generator) -> Sampler:
+    """Labels drawn from the fit's own shares of the topics in every count; a prior to be learned is 1 at first."""
+    alpha, eta = (1.0 if prior is None else prior for prior in priors)
+    task = AllocationTask(X, Allocation.for_data(X, fit.n_topics, 1.0, None, eta, alpha))
+    random, (P, F) = seeds(rng, chains), (fit.proportions, fit.topics)
+    P, F = (1 - EVEN) * P + EVEN / P.shape[1], (1 - EVEN) * F + EVEN / len(F)
+    return Sampler(task, labels_by_shares(task, P, F, chains, rng), random)
 
-        def draw(x: Floats, rho: Floats) -> NDArray[np.int64]:
-            return rng.multinomial(x.astype(np.int64), rho)
 
-        return self.task.labels(np.stack([labels_by_shares(self.X, of_block, draw) for _ in range(chains)]))
+def _run(sampler: Sampler, learned: list[bool], sweeps: int, burn_in: int, thin: int, tell: Tell | None) -> None:
+    began, done, end = perf_counter(), 0, burn_in + sweeps
+    while done < end:
+        more = min(LEARN_EVERY, burn_in - done) if done < burn_in else min(thin, end - done)
+        sampler.sweep(more)
+        done += more
+        if done <= burn_in:
+            _learn(sampler, *learned)
+        elif more == thin:
+            sampler.keep(logs=True)
+        if tell is not None:
+            tell(done, end, (perf_counter() - began) / done * (end - done))
 
-    def _learn(self) -> None:
-        """The priors that are not given, made those under which the labels are most probable."""
-        model, K = self.task.model, self.fit.n_topics
-        alpha, eta = model.beta, model.alpha
-        if self.learned[0] and K > 1:
-            alpha = most_probable(alpha, self.held.by_sample[:, :, :K].reshape(-1, K))
-        if self.learned[1]:
-            by_topic = self.held.by_feature[:, :, :K].swapaxes(1, 2).reshape(-1, len(eta))
-            eta = most_probable(eta, by_topic, same=True)
-        self.task = AllocationTask(self.X, Allocation(model.a, model.b, eta, alpha))
+
+def _learn(sampler: Sampler, learn_alpha: bool, learn_eta: bool) -> None:
+    """The priors that are not given, made those under which the labels are most probable."""
+    task, held = sampler.task, sampler.held
+    alpha, eta, K = task.model.beta, task.model.alpha, held.topics
+    if learn_alpha and K > 1:
+        alpha = most_probable(alpha, held.by_sample[:, :, :K].reshape(-1, K))
+    if learn_eta:
+        eta = most_probable(eta, held.by_feature[:, :, :K].swapaxes(1, 2).reshape(-1, len(eta)), same=True)
+    sampler.task = AllocationTask(task.X, replace(task.model, alpha=eta, beta=alpha))
+
+
+def _found(fit: Fit, sampler: Sampler, level: float, status: Finished) -> Intervals:
+    sums, model = cast(Averages, sampler.averages), sampler.task.model
+    sums = sums.ordered(match_to_first(np.concatenate([fit.topics[None], sums.topics[0] / sums.kept]))[1:])
+    by_chain = sums.proportions / sums.kept
+    mean, square, log_mean = by_chain.mean(axis=1)
+    topics_mean, topics_square, topics_log_mean = (sums.topics / sums.kept).mean(axis=1)
+    none = np.empty(0)
+    found = Intervals(
+        *(none, none, mean, sd(mean, square), log_mean),
+        *(none, none, topics_mean, sd(topics_mean, topics_square), topics_log_mean),
+        level=level,
+        alpha=model.beta,
+        eta=model.alpha,
+        rhat=moments_rhat(*by_chain[:2]),
+        draws=sums.kept * sampler.held.chains,
+        samples=fit.samples,
+        status=status,
+    )
+    return _with_ends(found, level)
 
 
 def _priors(fit: Fit) -> tuple[ArrayLike | None, ArrayLike | None]:
@@ -368,38 +356,6 @@ def _priors(fit: Fit) -> tuple[ArrayLike | None, ArrayLike | None]:
     elif kinds.get("F") == "Gammas":
         eta = arrays["F_prior"].mean()
     return alpha, eta if eta is None or np.size(eta) in (1, len(fit.F)) else None
-
-
-class _Sums:
-    """Of means, mean squares and mean logarithms given labels, over kept sweeps; chains × rows × topics each."""
-
-    def __init__(self) -> None:
-        self.kept = 0
-        self.parts: Floats = np.empty(0)
-
-    def add(self, dirichlet: Floats, axis: int) -> None:
-        total = dirichlet.sum(axis=axis, keepdims=True)
-        mean = dirichlet / total
-        logs = sampling.digamma(dirichlet) - sampling.digamma(total)
-        now = np.stack([mean, mean * (dirichlet + 1) / (total + 1), logs])
-        self.parts = self.parts + now if self.kept else now
-        self.kept += 1
-
-    def _matched(self, orders: list[Integers]) -> Floats:
-        """3 × chains × rows × topics, each chain's topics where the fit has them."""
-        return np.stack([self.parts[:, c][:, :, order] for c, order in enumerate(orders)], axis=1) / self.kept
-
-    def over_chains(self, orders: list[Integers]) -> tuple[Floats, Floats, Floats]:
-        mean, square, logs = self._matched(orders).mean(axis=1)
-        return mean, np.sqrt(np.maximum(square - mean**2, 0)), logs
-
-    def rhat(self, orders: list[Integers]) -> float:
-        """√((within + between) / within), of variances of chains summed over all numbers."""
-        if len(orders) == 1:
-            return float("nan")
-        mean, square, _ = self._matched(orders)
-        within, between = (square - mean**2).mean(axis=0).sum(), mean.var(axis=0, ddof=1).sum()
-        return float(np.sqrt(1 + between / within)) if within > 0 else 1.0
 
 
 def _with_ends(found: Intervals, level: float) -> Intervals:

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
 from unmix.base import memory
@@ -26,18 +26,10 @@ from unmix.models.poisson import check_factors, poisson_to_topics
 from unmix.models.problem import Problem
 from unmix.solvers import EM, Alternate, Extrapolate, Newton, run
 from unmix.solvers import init as starts
-from unmix.solvers.allocation import ICM, FactoredBLD, FreeBLD, labels_by_shares, rounded, shares
+from unmix.solvers.allocation import ICM, FactoredBLD, FreeBLD, labels_by_shares, shares
 from unmix.solvers.base import AnySolver, refuse_unsupported
 from unmix.solvers.run import Callback, Phase, Plan
-from unmix.solvers.sampling import (
-    Diagnostics,
-    Evidence,
-    Gibbs,
-    diagnostics,
-    exact_evidence,
-    samples_table,
-    smc_evidence,
-)
+from unmix.solvers.sampling import Diagnostics, Evidence, Gibbs, diagnose, exact_evidence, samples_table, smc_evidence
 from unmix.solvers.search import Search, search
 
 METHODS = ("bld", "gibbs", "icm")
@@ -186,7 +178,7 @@ class AllocationModel(PosteriorEstimator):
     def _learn(self, state: Any) -> None:
         self.log_joint_ = -state.loss
         if self.method == "gibbs":
-            self.samples_, self.diagnostics_ = samples_table(state), diagnostics(state)
+            self.samples_, self.diagnostics_ = samples_table(state), diagnose(state.log_joints[state.burnt :].T)
             kept = self.samples_.loc[self.samples_["kept"], "log_joint"]
             self.log_joint_ = float(kept.mean()) if len(kept) else -state.loss
 
@@ -346,21 +338,13 @@ class AllocationModel(PosteriorEstimator):
             return Labelled(loss=np.nan, held=task.labels(drawn)), "random"
         L, F, note = self._factors(task, rng)
         P, Q = _with_prior(L, F, task.model)
-        owners, columns = task.sides.left.owners, X.rows.indices
         if self.method == "bld":
             if not self.free:
                 return FactoredBLD().start(task, P, Q), note
-            return FreeBLD().start(task, shares(P[owners], Q[columns])), note
-
-        def block_shares(block: slice) -> Floats:
-            return shares(P[owners[block]], Q[columns[block]])
-
-        def draw(x: Floats, rho: Floats) -> NDArray[np.int64]:
-            return rng.multinomial(x.astype(np.int64), rho)
-
-        assign, chains = (rounded, 1) if self.method == "icm" else (draw, self.chains)
-        held = task.labels(np.stack([labels_by_shares(X, block_shares, assign) for _ in range(chains)]))
-        return (ICM().start(task, held) if self.method == "icm" else Labelled(loss=np.nan, held=held)), note
+            return FreeBLD().start(task, shares(P[task.sides.left.owners], Q[X.rows.indices])), note
+        if self.method == "icm":
+            return ICM().start(task, labels_by_shares(task, P, Q)), note
+        return Labelled(loss=np.nan, held=labels_by_shares(task, P, Q, self.chains, rng)), note
 
     def _factors(self, task: AllocationTask, rng: np.random.Generator) -> tuple[Factor, Factor, str]:
         """Factors to start from, and what they are."""

@@ -16,8 +16,8 @@ Mind the letters: α belongs to topics and β to proportions here, the other way
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, NamedTuple, Self
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,18 +31,10 @@ from unmix.counts.data import Data, Engine
 from unmix.counts.sides import Sides
 from unmix.kernels import sampling
 from unmix.kernels.sampling import Labels, digamma, log_gamma
-from unmix.models.beliefs import dirichlet_sd
 from unmix.models.matching import match_to_first
 from unmix.models.poisson import logliks
 from unmix.models.priors import positive, positive_number
 from unmix.models.task import Estimate, Iterate
-
-
-class Moments(NamedTuple):
-    """Posterior mean and standard deviation."""
-
-    mean: Floats
-    sd: Floats
 
 
 @dataclass(frozen=True)
@@ -90,25 +82,35 @@ class Allocation:
         """log p(S)."""
         return self.log_constant(by_sample.sum(axis=1)) + self.ell(by_feature, by_sample, log_factorials)
 
-    def topics(self, by_feature: Floats) -> Moments:
-        """Of f*_k given S, one topic a column."""
-        parameters = self.alpha[:, None] + by_feature
-        return Moments(parameters / parameters.sum(axis=0), dirichlet_sd(parameters, axis=0))
+    def topics(self, by_feature: Floats, logs: bool = False) -> Floats:
+        """Moments of f*_k given S, one topic a column."""
+        return dirichlet_moments(self.alpha[:, None] + by_feature, -2, logs)
 
-    def proportions(self, by_sample: Floats) -> Moments:
-        """Of l*_i given S, one sample a row."""
-        parameters = self.beta + by_sample
-        return Moments(parameters / parameters.sum(axis=1, keepdims=True), dirichlet_sd(parameters, axis=1))
+    def proportions(self, by_sample: Floats, logs: bool = False) -> Floats:
+        """Moments of l*_i given S, one sample a row."""
+        return dirichlet_moments(self.beta + by_sample, -1, logs)
 
     def posterior(self, by_feature: Floats, by_sample: Floats) -> dict[str, Floats]:
         """Dirichlet parameters of topics and proportions given S, and their priors, in the form of the variational models."""
         q, p = self.alpha[:, None] + by_feature, self.beta + by_sample
         return {"L": p, "L_prior": self.beta, "F": q, "F_prior": self.alpha[:, None]}
 
-    def sizes(self, totals: Floats) -> Moments:
-        """Of s_i given t_i."""
-        shape, rate = self.a + totals, self.b + 1
-        return Moments(shape / rate, np.sqrt(shape) / rate)
+    def sizes(self, totals: Floats) -> Floats:
+        """Means of s_i given t_i."""
+        return (self.a + totals) / (self.b + 1)
+
+
+def dirichlet_moments(parameters: Floats, axis: int, logs: bool) -> Floats:
+    """Means, mean squares, and with `logs` mean logarithms: stacked on a new first axis."""
+    total = parameters.sum(axis=axis, keepdims=True)
+    mean = parameters / total
+    moments = [mean, mean * (parameters + 1) / (total + 1)]
+    return np.stack([*moments, digamma(parameters) - digamma(total)] if logs else moments)
+
+
+def sd(mean: Floats, square: Floats) -> Floats:
+    """Standard deviations, from means and mean squares."""
+    return np.sqrt(np.maximum(square - mean**2, 0))
 
 
 def matched_quantile(mean: Floats, sd: Floats, probability: float) -> Floats:
@@ -117,15 +119,6 @@ def matched_quantile(mean: Floats, sd: Floats, probability: float) -> Floats:
         concentration = mean * (1 - mean) / sd**2 - 1
         quantile = betaincinv(mean * concentration, (1 - mean) * concentration, probability)
     return np.where(sd > 0, quantile, mean)
-
-
-def check_labelable(X: Counts, purpose: str) -> None:
-    """Labels go to whole counts of no more than 31 bits."""
-    X.require_whole(purpose, 'or use method="bld"')
-    if X.nnz and X.rows.data.max() >= 2**31:
-        raise ValueError(
-            f'the largest count is {X.rows.data.max():.10g}; {purpose} labels single counts: use method="bld"'
-        )
 
 
 # The task of allocating counts to topics, and its iterates: sums of a real S, or a label for every single token.
@@ -160,17 +153,23 @@ class Labelled(Iterate):
 
 @dataclass(frozen=True)
 class Averages:
-    """Sums over kept sweeps of the first and second moments given S, of S_jk, and how many they are. Chains come first."""
+    """Sums over kept sweeps, of S_jk and of the moments given S, and how many sweeps they are."""
 
     kept: int
-    topics: Floats  # chains × m × K
-    topics_squared: Floats
-    counts: Floats
-    proportions: Floats  # chains × n × K
-    proportions_squared: Floats
+    counts: Floats  # chains × m × K
+    topics: Floats  # moments × chains × m × K
+    proportions: Floats  # moments × chains × n × K
 
     def __add__(self, other: Averages) -> Averages:
         return Averages(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+
+    def ordered(self, orders: list[Integers]) -> Averages:
+        """The topics of each chain in its order."""
+
+        def placed(sums: Floats) -> Floats:
+            return np.stack([sums[..., c, :, :][..., order] for c, order in enumerate(orders)], axis=-3)
+
+        return Averages(self.kept, placed(self.counts), placed(self.topics), placed(self.proportions))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,9 +181,13 @@ class Chains(Labelled):
     burnt: int  # sweeps before the first that counts
     averages: Averages | None = None
 
+    @property
+    def log_joints(self) -> Floats:
+        """Of all sweeps, sweeps × chains."""
+        return np.array(self.history[: self.sweeps]).reshape(self.sweeps, self.held.chains)
+
     def save(self) -> Record:
-        history = np.array(self.history[: self.sweeps]).reshape(self.sweeps, self.held.chains)
-        chains = {"random": self.random, "history": history, "burnt": self.burnt}
+        chains = {"random": self.random, "history": self.log_joints, "burnt": self.burnt}
         return super().save() | chains | ({} if self.averages is None else {"averages": vars(self.averages)})
 
 
@@ -236,23 +239,12 @@ class AllocationTask:
     def log_joints(self, held: Labels) -> tuple[float, ...]:
         """log p(S) of every chain."""
         factorials = sampling.log_factorials(self.X.rows, held)
-        return tuple(-self.loss(by_feature(held, c), by_sample(held, c), factorials[c]) for c in range(held.chains))
+        return tuple(-self.loss(*chain) for chain in zip(*tables(held), factorials, strict=True))
 
-    def moments(self, held: Labels) -> Averages:
+    def moments(self, held: Labels, logs: bool = False) -> Averages:
         """Of the present sweep alone."""
-        model = self.model
-        f = model.alpha[:, None] + held.by_feature[:, :, : held.topics]
-        g = model.beta + held.by_sample[:, :, : held.topics]
-        f_total, g_total = f.sum(axis=1, keepdims=True), g.sum(axis=2, keepdims=True)
-        topics, proportions = f / f_total, g / g_total
-        return Averages(
-            1,
-            topics,
-            topics * (f + 1) / (f_total + 1),
-            held.by_feature[:, :, : held.topics].astype(np.float64),
-            proportions,
-            proportions * (g + 1) / (g_total + 1),
-        )
+        features, samples = tables(held)
+        return Averages(1, features, self.model.topics(features, logs), self.model.proportions(samples, logs))
 
     def metrics(self, state: Iterate) -> dict[str, float]:
         return {"loglik": np.nan, "objective": -state.loss}
@@ -265,45 +257,38 @@ class AllocationTask:
         chains (the present sweep if none has been kept)."""
         if isinstance(state, Chains):
             return self._mean_result(state)
-        features, samples = (
-            (state.by_feature, state.by_sample)
-            if isinstance(state, Sums)
-            else (by_feature(state.held), by_sample(state.held))
-        )
-        topics, proportions = self.model.topics(features).mean, self.model.proportions(samples).mean
+        if isinstance(state, Sums):
+            features, samples = state.by_feature, state.by_sample
+        else:
+            features, samples = (table[0] for table in tables(state.held))
+        topics, proportions = self.model.topics(features)[0], self.model.proportions(samples)[0]
         return self._result(topics, proportions, self.model.posterior(features, samples))
 
     def _mean_result(self, state: Chains) -> Estimate:
         X, model = self.X, self.model
         sums = state.averages or self.moments(state.held)
-        same = np.ptp(model.beta) == 0
-        orders = match_to_first(sums.topics) if same else [np.arange(model.n_topics)] * state.held.chains
-        mean = partial(_mean, kept=sums.kept, orders=orders)
-        topics, proportions = mean(sums.topics), mean(sums.proportions)
-        counts = proportions * (model.beta.sum() + X.sample_totals)[:, None] - model.beta
-        posterior = model.posterior(mean(sums.counts), counts) | {
-            "L_sd": _sd(mean(sums.proportions_squared), proportions),
-            "F_sd": _sd(mean(sums.topics_squared), topics),
-        }
-        return self._result(topics, proportions, posterior)
+        if np.ptp(model.beta) == 0:
+            sums = sums.ordered(match_to_first(sums.topics[0]))
+        F, L = sums.topics.mean(axis=1) / sums.kept, sums.proportions.mean(axis=1) / sums.kept
+        counts = L[0] * (model.beta.sum() + X.sample_totals)[:, None] - model.beta
+        posterior = model.posterior(sums.counts.mean(axis=0) / sums.kept, counts)
+        return self._result(F[0], L[0], posterior | {"L_sd": sd(*L), "F_sd": sd(*F)})
 
     def _result(self, topics: Floats, proportions: Floats, posterior: dict[str, Floats]) -> Estimate:
-        L = proportions * self.model.sizes(self.X.sample_totals).mean[:, None]
+        L = proportions * self.model.sizes(self.X.sample_totals)[:, None]
         loglik = float(logliks(self.X, L, topics).sum())
         return Estimate(L, topics, loglik, posterior, {"L": "DirichletRows", "F": "DirichletColumns"})
 
 
-def by_feature(held: Labels, chain: int = 0) -> Floats:
-    return held.by_feature[chain, :, : held.topics].astype(np.float64)
-
-
-def by_sample(held: Labels, chain: int = 0) -> Floats:
-    return held.by_sample[chain, :, : held.topics].astype(np.float64)
+def tables(held: Labels) -> tuple[Floats, Floats]:
+    """S_jk and S_ik of every chain."""
+    by_feature, by_sample = (table[:, :, : held.topics].astype(np.float64) for table in held.tables[:2])
+    return by_feature, by_sample
 
 
 def check_labels(X: Counts, n_topics: int, chains: int, purpose: str) -> None:
-    """Refuse counts that cannot be labelled, and more labels than memory can hold."""
-    check_labelable(X, purpose)
+    """Refuse counts that are not whole numbers, or too many, and more labels than memory can hold."""
+    X.require_whole(purpose, 'or use method="bld"')
     if X.total >= 2**31 or n_topics >= 2**16:
         raise ValueError(
             f"{X.total:,.0f} counts and {n_topics:,} topics; {purpose} labels up to {2**31 - 1:,} counts with "
@@ -312,11 +297,3 @@ def check_labels(X: Counts, n_topics: int, chains: int, purpose: str) -> None:
     padded = -(-n_topics // 4) * 4
     needed = 2 * chains * (2 * X.total + 4 * padded * (sum(X.shape) + 1))  # the state before and the one after
     memory.require(needed, f"{chains} chain(s) of {X.total:,.0f} labels", 'use fewer chains or topics, or method="bld"')
-
-
-def _mean(sums: Floats, kept: int, orders: list[Integers]) -> Floats:
-    return np.mean([chain[:, places] for chain, places in zip(sums, orders, strict=True)], axis=0) / kept
-
-
-def _sd(second: Floats, mean: Floats) -> Floats:
-    return np.sqrt(np.maximum(second - mean**2, 0))

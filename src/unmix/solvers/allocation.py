@@ -11,13 +11,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unmix.base.types import Floats, Record
-from unmix.counts.counts import Counts
 from unmix.counts.sides import Side
 from unmix.kernels import sampling
 from unmix.kernels.sampling import Labels, digamma, log_gamma
 from unmix.models.allocation import AllocationTask, Labelled, Sums
-
-Ints = NDArray[np.int64]
 
 
 def labels_of(S: NDArray[np.integer]) -> NDArray[np.uint16]:
@@ -26,7 +23,7 @@ def labels_of(S: NDArray[np.integer]) -> NDArray[np.uint16]:
     return np.repeat(topics, S.ravel())
 
 
-def rounded(x: Floats, rho: Floats) -> Ints:
+def rounded(x: Floats, rho: Floats) -> NDArray[np.int64]:
     """x ρ to whole numbers with the same sums, by largest remainders."""
     target = x[:, None] * rho
     whole = np.floor(target + 1e-9)
@@ -39,12 +36,19 @@ def rounded(x: Floats, rho: Floats) -> Ints:
 
 
 def labels_by_shares(
-    X: Counts, shares: Callable[[slice], Floats], assign: Callable[[Floats, Floats], Ints]
-) -> NDArray[np.uint16]:
-    """`assign(x, rho)` makes whole numbers of the shares `shares(block)` of each block of nonzeros."""
-    return np.concatenate(
-        [labels_of(assign(X.rows.data[block], shares(block))) for block in blocks(X.nnz)] or [np.zeros(0, np.uint16)]
-    )
+    task: AllocationTask, P: Floats, Q: Floats, chains: int = 1, rng: np.random.Generator | None = None
+) -> Labels:
+    """Labels with topics in the shares ρ ∝ P Q of each nonzero: drawn for each chain, or without `rng` rounded."""
+    rows, owners = task.X.rows, task.sides.left.owners
+
+    def of_block(block: slice) -> NDArray[np.uint16]:
+        x, rho = rows.data[block], shares(P[owners[block]], Q[rows.indices[block]])
+        return labels_of(rounded(x, rho) if rng is None else rng.multinomial(x.astype(np.int64), rho))
+
+    def of_chain() -> NDArray[np.uint16]:
+        return np.concatenate([np.zeros(0, np.uint16), *map(of_block, blocks(task.X.nnz))])
+
+    return task.labels(np.stack([of_chain() for _ in range(chains)]))
 
 
 def restored_labels(task: AllocationTask, saved: Record, chains: int) -> Labels:

@@ -43,41 +43,23 @@ class Diagnostics:
 
 def diagnose(draws: ArrayLike) -> Diagnostics:
     """Of chains × draws; NaN where there are too few to tell."""
-    halves = split(draws)
-    if halves.shape[1] < FEWEST // 2:
+    draws = np.atleast_2d(np.asarray(draws, dtype=np.float64))
+    n = draws.shape[1] // 2  # an odd draw in the middle is left out
+    if n < FEWEST // 2:
         return Diagnostics(np.nan, np.nan)
-    within, variance = _variances(halves)
+    halves = np.vstack([draws[:, :n], draws[:, -n:]])
+    within = float(halves.var(axis=1, ddof=1).mean())
+    variance = (n - 1) / n * within + float(halves.mean(axis=1).var(ddof=1))
     if variance <= 0 or within <= 0:
         same = variance <= 0  # constant chains: all the same, or each stuck at its own value
         return Diagnostics(float(halves.size) if same else 1.0, 1.0 if same else np.inf)
-    return Diagnostics(effective_size(halves), float(np.sqrt(variance / within)))
-
-
-def split(draws: ArrayLike) -> Floats:
-    """First and second half of every chain; an odd draw in the middle is left out."""
-    draws = np.atleast_2d(np.asarray(draws, dtype=np.float64))
-    half = draws.shape[1] // 2
-    return np.vstack([draws[:, :half], draws[:, draws.shape[1] - half :]])
-
-
-def effective_size(chains: Floats) -> float:
-    count, n = chains.shape
-    within, variance = _variances(chains)
-    covariance = np.mean([_autocovariance(chain) for chain in chains], axis=0)
+    covariance = np.mean([_autocovariance(half) for half in halves], axis=0)
     rho = 1 - (within - covariance * n / (n - 1)) / variance
     rho[0] = 1.0
     pairs = rho[: n // 2 * 2].reshape(-1, 2).sum(axis=1)
     positive = int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else len(pairs)
     time = 2 * np.minimum.accumulate(pairs[: max(positive, 1)]).sum() - 1
-    return float(count * n / max(time, 1 / np.log10(count * n)))
-
-
-def _variances(chains: Floats) -> tuple[float, float]:
-    """W, and V."""
-    count, n = chains.shape
-    within = float(chains.var(axis=1, ddof=1).mean())
-    between = float(chains.mean(axis=1).var(ddof=1)) if count > 1 else 0.0  # this is B / n
-    return within, (n - 1) / n * within + between
+    return Diagnostics(float(halves.size / max(time, 1 / np.log10(halves.size))), float(np.sqrt(variance / within)))
 
 
 def _autocovariance(chain: Floats) -> Floats:
@@ -88,7 +70,33 @@ def _autocovariance(chain: Floats) -> Floats:
 
 # Collapsed Gibbs sampling of the labels, several chains at once (Griffiths and Steyvers; LDA's sampler).
 #
-# Topics, proportions and sizes are integrated out; `models/allocating.py` says what is averaged over sweeps.
+# Topics, proportions and sizes are integrated out; `models/allocation.py` says what is averaged over sweeps.
+
+
+@dataclass
+class Sampler:
+    """Chains of labels, which sweeps change in place, and sums over the sweeps that were kept."""
+
+    task: AllocationTask
+    held: Labels
+    random: NDArray[np.uint64]
+    averages: Averages | None = None
+
+    def sweep(self, count: int = 1) -> None:
+        task, model = self.task, self.task.model
+        sampling.gibbs(task.X.rows, model.alpha, model.beta, self.held, self.random, sweeps=count)
+
+    def keep(self, logs: bool = False) -> None:
+        now = self.task.moments(self.held, logs)
+        self.averages = now if self.averages is None else self.averages + now
+
+
+def moments_rhat(mean: Floats, square: Floats) -> float:
+    """√((within + between) / within), of variances summed over all numbers; chains come first. NaN of a single chain."""
+    if len(mean) == 1:
+        return float("nan")
+    within, between = (square - mean**2).mean(axis=0).sum(), mean.var(axis=0, ddof=1).sum()
+    return float(np.sqrt(1 + between / within)) if within > 0 else 1.0
 
 
 @dataclass(frozen=True)
@@ -114,29 +122,26 @@ class Gibbs:
         )
 
     def step(self, task: AllocationTask, state: Chains) -> Chains:
-        held, random, model = state.held.copy(), state.random.copy(), task.model
-        sampling.gibbs(task.X.rows, model.alpha, model.beta, held, random)
-        log_joints = task.log_joints(held)
-        history, sweeps = state.history, state.sweeps + 1
-        history[state.sweeps :] = [log_joints]
-        averages = state.averages
+        sampler = Sampler(task, state.held.copy(), state.random.copy(), state.averages)
+        sampler.sweep()
+        log_joints, sweeps = task.log_joints(sampler.held), state.sweeps + 1
+        state.history[state.sweeps :] = [log_joints]
         if self.thin is not None and (sweeps - state.burnt) % self.thin == 0:
-            now = task.moments(held)
-            averages = now if averages is None else averages + now
+            sampler.keep()
         return Chains(
             loss=-float(np.mean(log_joints)),
-            held=held,
-            random=random,
-            history=history,
+            held=sampler.held,
+            random=sampler.random,
+            history=state.history,
             sweeps=sweeps,
             burnt=sweeps if self.thin is None else state.burnt,
-            averages=averages,
+            averages=sampler.averages,
         )
 
 
 def samples_table(state: Chains) -> pd.DataFrame:
     """log p(S) of every chain after every sweep; `kept` is False in the burn-in."""
-    history = np.array(state.history[: state.sweeps]).reshape(state.sweeps, state.held.chains)
+    history = state.log_joints
     sweep, chain = np.indices(history.shape)
     return pd.DataFrame(
         {
@@ -146,12 +151,6 @@ def samples_table(state: Chains) -> pd.DataFrame:
             "kept": sweep.T.ravel() >= state.burnt,
         }
     )
-
-
-def diagnostics(state: Chains) -> Diagnostics:
-    """Of log p(S) after the burn-in."""
-    history = np.array(state.history[state.burnt : state.sweeps]).reshape(-1, state.held.chains)
-    return diagnose(history.T)
 
 
 # The evidence log p(X) of the allocation model: by a particle filter over tokens, or exactly where X is tiny.
