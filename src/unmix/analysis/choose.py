@@ -1,4 +1,6 @@
-"""Document completion: how well a model foresees counts that it was not shown.
+"""How many topics: held-out prediction by document completion, `choose_topics`, and its result `Choice`.
+
+Document completion: how well a model foresees counts that it was not shown.
 
 Each count is hidden with some probability. The loadings of a sample are found from what is left, and the hidden counts are
 predicted from them by the multinomial (1 − ε) Σ_k l_ik f_jk / Σ_jk l_ik f_jk + ε q_j, q the overall frequencies of features:

@@ -1,4 +1,4 @@
-"""What differences between topics are tested on, checked: proportions of samples, their counts, sizes and groups."""
+"""What distinguishes topics: `differences`, its checks and its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Places for samples and topics: an order of samples with like beside like, and a map of topics.
+"""Features and places of topics: the most distinctive features, orders of samples, a map of topics.
+
+Places for samples and topics: an order of samples with like beside like, and a map of topics.
 
 Both rest on the Hellinger distance (`unmix.models.matching`) between proportions, or topics, p and q:
 

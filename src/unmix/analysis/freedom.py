@@ -1,4 +1,4 @@
-"""What freedom gives back: ranges of proportions and topics, a table, advice, and the fits at their ends."""
+"""What the data leave open: `freedom`, ranges of proportions and topics with the same likelihood."""
 
 from __future__ import annotations
 

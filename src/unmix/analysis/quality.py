@@ -1,4 +1,6 @@
-"""Whether the top features of a topic occur together: coherence, by the samples that have both of a pair.
+"""Quality of topics: coherence, exclusivity, diversity.
+
+Whether the top features of a topic occur together: coherence, by the samples that have both of a pair.
 
 With D_a the samples that have feature a, D_ab those that have both, of n, and P = D / n, over pairs of the top features,
 

@@ -1,4 +1,6 @@
-"""Dates as people write them: the one place that says which texts and numbers are times, for tables, pictures and the page.
+"""Samples: dates in their metadata, and typical samples of topics.
+
+Dates as people write them: the one place that says which texts and numbers are times, for tables, pictures and the page.
 
 A column is understood as a whole, in one form: 2017-02-07, 2017/2/7, 20170207, 7.2.2017, 7 Feb 2017, February 7, 2017, 2017-02
 and February 2017, with or without a time of day, and what mail and Twitter write. 2/7/2017 is read only where other dates of the

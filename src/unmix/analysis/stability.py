@@ -1,4 +1,6 @@
-"""One model fitted again and again, each time from scratch and to counts with noise of their own.
+"""Which topics are found again: `stability` and `consensus`, on one model fitted many times.
+
+One model fitted again and again, each time from scratch and to counts with noise of their own.
 
 Two halves of the counts, each count in one of them at random, are independent data where counts are Poisson: what both have found
 is not the noise of either. Drawn anew, x ~ Poisson(x), counts have their noise twice. As they are, only the search differs.

@@ -1,4 +1,4 @@
-"""`unmix differences`: what sets the topics of a model apart, as tables, pictures and a section of its page."""
+"""The commands of the analyses: `differences`, `stability`, `freedom`, `intervals`, `align`, `compare`."""
 
 from __future__ import annotations
 

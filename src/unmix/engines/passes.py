@@ -1,4 +1,4 @@
-"""Who is there: the workers of a Dask cluster, whether they live, and whether they are all alike."""
+"""Passes on a Dask cluster: its workers, whether they live and are alike, and how a pass survives their loss."""
 
 from __future__ import annotations
 

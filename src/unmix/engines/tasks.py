@@ -1,5 +1,8 @@
-"""What must be alike wherever a fit runs, for its bits to be: the library, the instruction set, the shards. And a canary, which
-catches what nobody thought of: a small problem whose result is compared bit by bit."""
+"""Tasks that workers do, and what must agree wherever a fit runs, so that its bits do.
+
+What must be alike wherever a fit runs, for its bits to be: the library, the instruction set, the shards. And a canary, which
+catches what nobody thought of: a small problem whose result is compared bit by bit.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maximum likelihood and MAP: PoissonNMF. Parameters in, Fit out; no mathematics here."""
+"""Maximum likelihood and MAP: `PoissonNMF`, `TopicModel`, `SparsePoissonNMF`. Parameters in, `Fit` out; no mathematics here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an estimator with a posterior can tell: loadings of new samples, a bound of their likelihood, deviations, intervals."""
+"""Estimators with a posterior: `LDA`, `GammaPoisson`, `BayesianPoissonNMF`, and what they share with `AllocationModel`."""
 
 from __future__ import annotations
 

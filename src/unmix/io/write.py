@@ -1,4 +1,6 @@
-"""Cells that a spreadsheet would take for a formula: written so that it shows them, read as they were.
+"""Writing: the folder of a fit, its tables, files of counts. Cells that a spreadsheet would take for a formula are escaped.
+
+Cells that a spreadsheet would take for a formula: written so that it shows them, read as they were.
 
 A text that begins with = + - @, a tab or a line's end is computed by a program that opens the file, and may start others
 (CWE-1236; OWASP, "CSV Injection"). It is written after an apostrophe, which makes it text, and our readers take that away

@@ -1,5 +1,8 @@
-"""Facts about Dirichlet distributions: how far an entry spreads, which concentration explains beliefs or counts best, and
-quantiles of an entry of which mean and mean logarithm are known."""
+"""Beliefs of variational inference: q of one factor, the priors that make it of expected counts, facts about Dirichlet laws.
+
+Facts about Dirichlet distributions: how far an entry spreads, which concentration explains beliefs or counts best, and
+quantiles of an entry of which mean and mean logarithm are known.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The map between Poisson NMF and the multinomial topic model (Carbonetto et al., definition 1 and lemma 1).
+"""Poisson NMF and the topic model: the map between them, likelihoods, deviance, KKT residuals, checks of factors.
+
+The map between Poisson NMF and the multinomial topic model (Carbonetto et al., definition 1 and lemma 1).
 
     u_k = Σ_j f_jk    f*_jk = f_jk / u_k    s_i = Σ_k l_ik u_k    l*_ik = l_ik u_k / s_i
 

@@ -1,4 +1,4 @@
-"""The best scale of each topic under Gamma priors on both factors: (L/z, F z) has the same rates for every z."""
+"""Maximum likelihood, or a posterior mode, for data of any size: loss, priors, scales, KKT residual, result."""
 
 from __future__ import annotations
 

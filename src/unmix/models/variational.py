@@ -1,4 +1,4 @@
-"""A model for variational inference: a prior on L and one on F. Every member of the family is such a pair."""
+"""Variational inference for data of any size: a model is a prior on L and one on F; its bound, its beliefs, its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What splitting the counts does to tests: z from the counts that made the topics (across), and from others (up)."""
+"""Pictures of `choose_topics`, and of what splitting the counts does to tests."""
 
 from __future__ import annotations
 

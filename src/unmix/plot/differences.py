@@ -1,4 +1,4 @@
-"""Features that set topics apart, as a heat map: features down, topics across, changes as colours."""
+"""Pictures of differences: volcano plots, heat maps, counts of features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands along samples in a row: their names where they are few, names of groups, or round numbers and dates."""
+"""Pictures along samples: Structure plots, loadings, embeddings."""
 
 from __future__ import annotations
 

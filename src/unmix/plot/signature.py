@@ -1,4 +1,6 @@
-"""The types of mutations that signatures are made of, by the names, in the order and in the colours that the field gives them.
+"""Pictures of mutational signatures.
+
+The types of mutations that signatures are made of, by the names, in the order and in the colours that the field gives them.
 
 96 single base substitutions, 78 doublet substitutions, 83 small insertions and deletions (Alexandrov et al., Nature 2020), 48
 classes of copy number segments (Steele et al., Nature 2022) and 32 of structural variants (Nik-Zainal et al., Nature 2016), as

@@ -1,4 +1,4 @@
-"""The most distinctive features of topics as bars, each before a ghost: its frequency in all samples."""
+"""Pictures of topics: top features, one topic against the others, similarity."""
 
 from __future__ import annotations
 

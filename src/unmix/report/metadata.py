@@ -1,4 +1,4 @@
-"""How numbers and names travel inside the page: quantised arrays as base64, text as JSON that cannot end its script."""
+"""Data of the report: numbers and names encoded for the page, columns of metadata, the timeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people call topics: given in Python, or in a file that the page or a person wrote."""
+"""What the report shows: the data of a fit by section, and the names that people give to topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels to start from: by the shares of topics in each nonzero, or as they were saved."""
+"""Solvers of the allocation model: BLD (free and factored), ICM, and labels to start from."""
 
 from __future__ import annotations
 

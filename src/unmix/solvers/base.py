@@ -1,4 +1,4 @@
-"""The two things an algorithm can be: a half-step, which updates one factor, or a solver, which makes a whole iteration."""
+"""What an algorithm can be: a half-step, which updates one factor, or a solver, which makes a whole iteration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""L from X, then F from Xᵀ with the new L."""
+"""Solvers made of half-steps: `Alternate` (L from X, then F from Xᵀ with the new L), and `Extrapolate`, which moves further."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EM for Poisson NMF, which is Lee and Seung's multiplicative update:  l_ik ← l_ik Σ_j (x_ij / λ_ij) f_jk / u_k."""
+"""Half-steps: EM, coordinate descent, Newton. EM is Lee and Seung's update, l_ik ← l_ik Σ_j (x_ij / λ_ij) f_jk / u_k."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A fit under way: its trace, how far it has come, and all else that it needs in order to go on, or to end as a `Fit`.
+"""The loop: a plan of phases, one iteration after the other, the trace, stopping, resuming, and the `Fit` in the end.
+
+A fit under way: its trace, how far it has come, and all else that it needs in order to go on, or to end as a `Fit`.
 
 What is left to gain is told from the losses so far. With G the gain of the last third of t iterations, and ρ its ratio to the
 gain of the iterations from 4/9 t to 2/3 t,

@@ -1,4 +1,6 @@
-"""Did the chains mix? Split R̂ and the effective sample size of a traced number (Gelman et al., BDA3, chapter 11).
+"""Gibbs sampling of labels: chains, averages, diagnostics, and evidence by particle filters.
+
+Did the chains mix? Split R̂ and the effective sample size of a traced number (Gelman et al., BDA3, chapter 11).
 
 Chains are cut in half, so that a slow drift shows as a difference between halves. With W the mean variance within the halves
 and B their variance between, V = (n−1)/n W + B/n, and ρ_t the autocorrelation at lag t,

@@ -1,4 +1,6 @@
-"""Two fits of the same data into one that has the topics of both: put them side by side, and merge until K are left.
+"""Searches: the tree of starts of `init="auto"`, the moves of `refine`, and the recombination of fits that both use.
+
+Two fits of the same data into one that has the topics of both: put them side by side, and merge until K are left.
 
 A local optimum is mostly right: it lacks a topic or two, and has others twice. Two optima seldom lack the same ones. Side by
 side, their 2 K topics describe the data better than either; merging, again and again, the pairs whose difference the data

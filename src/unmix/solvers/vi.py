@@ -1,4 +1,6 @@
-"""Coordinate ascent for every variational model: one pass over the nonzeros, then a prior around each factor's counts.
+"""Variational inference: coordinate ascent, the same with momentum, and the same over shards.
+
+Coordinate ascent for every variational model: one pass over the nonzeros, then a prior around each factor's counts.
 
     joint  (inner=0):  counts of both factors from one pass; q(L), then q(F), from them        (Geiger & Park, algorithms 3, 5, 7)
     VEM    (inner>0):  q(L) again and again, each row until it stands still; then q(F)
