@@ -37,6 +37,11 @@ def ratio(L: np.ndarray, F: np.ndarray) -> np.ndarray:
 # --- Gamma on both sides ---------------------------------------------------------------------------------------------
 
 
+def log_density(prior: um.Gamma, factor: np.ndarray) -> float:
+    shape, rate = np.broadcast_to(prior.shape, factor.shape), np.asarray(prior.rate)
+    return float(stats.gamma.logpdf(factor, a=shape, scale=1 / rate).sum())
+
+
 @pytest.mark.parametrize("half", [EM(), SN(), Newton()], ids=repr)
 @pytest.mark.parametrize("priors", [(None, ON_L), (ON_F, ON_L)], ids=["loadings", "both"])
 def test_the_posterior_never_falls_with_a_prior_on_loadings(half: Any, priors: Any) -> None:
@@ -45,10 +50,10 @@ def test_the_posterior_never_falls_with_a_prior_on_loadings(half: Any, priors: A
     assert never_rises(values)
     assert values[-1] < values[0]
     log_posterior = um.loglik(X, state.L, state.F) + sum(
-        prior.log_density(factor) for prior, factor in zip(priors, (state.F, state.L), strict=True) if prior
+        log_density(prior, factor) for prior, factor in zip(priors, (state.F, state.L), strict=True) if prior
     )
     other = um.loglik(X, L0, F0) + sum(
-        prior.log_density(factor) for prior, factor in zip(priors, (F0, L0), strict=True) if prior
+        log_density(prior, factor) for prior, factor in zip(priors, (F0, L0), strict=True) if prior
     )
     start = Alternate(half).start(problem, L0, F0).loss
     assert log_posterior - other == pytest.approx(start - state.loss, rel=1e-9)

@@ -303,21 +303,13 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("rate", [1.0, [0.5, 2.0, 3.0]], ids=["rate", "rates"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_log_density_equals_scipy_stats(shape: str, rate: Any) -> None:
-    prior = um.Gamma(SHAPES[shape], rate)
-    want = stats.gamma.logpdf(F0, a=np.broadcast_to(SHAPES[shape], F0.shape), scale=1 / np.asarray(rate)).sum()
-    assert prior.log_density(F0) == pytest.approx(want, rel=1e-11)
-
-
-@pytest.mark.parametrize("shape", ["a number", "one a feature", "one an entry"])
 def test_penalty_is_minus_log_density_up_to_a_constant(shape: str) -> None:
     prior = um.Gamma(SHAPES[shape], [0.5, 2.0, 3.0])
     other = random_start(12, 15, 3, seed=9)[1]
-    assert prior.penalty(other) - prior.penalty(F0) == pytest.approx(
-        prior.log_density(F0) - prior.log_density(other), rel=1e-10
-    )
+    density = stats.gamma(a=np.broadcast_to(SHAPES[shape], F0.shape), scale=1 / np.array([0.5, 2.0, 3.0]))
+    change = density.logpdf(F0).sum() - density.logpdf(other).sum()
+    assert prior.penalty(other) - prior.penalty(F0) == pytest.approx(change, rel=1e-10)
     extra = np.broadcast_to(SHAPES[shape], F0.shape) - 1
     assert prior.penalty(F0) == pytest.approx((-extra * np.log(F0) + F0 * [0.5, 2.0, 3.0]).sum(), rel=1e-12)
 

@@ -67,7 +67,6 @@ class Region:
     G: Floats
     room: tuple[Floats | float, Floats | float] = (0.0, 0.0)  # how far below zero shares may be
     working: tuple[set[Name], set[Name]] = field(init=False)  # the constraints of each side that are looked at
-    programs: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         K = self.P.shape[1]
@@ -135,7 +134,6 @@ class Region:
                 method="highs-ds",
                 options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
             )
-            self.programs += 1
             if found.x is None:
                 return np.zeros_like(here.A), 0.0, []
             B = self._matrix(found.x)

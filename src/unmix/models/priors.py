@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln, xlogy
+from scipy.special import xlogy
 
 from unmix.base.checks import positive as positive_number  # noqa: F401 - of models and estimators
 from unmix.base.types import Factor, Floats
@@ -83,11 +83,6 @@ class Gamma:
         """−log p(F) without its constant."""
         extra, rate = self.broadcast(*F.shape)
         return float(F.sum(axis=0, dtype=np.float64) @ rate - xlogy(extra, F).sum())
-
-    def log_density(self, F: Factor) -> float:
-        """log p(F), constants included."""
-        extra, rate = self.broadcast(*F.shape)
-        return float(-self.penalty(F) + ((extra + 1) * np.log(rate) - gammaln(extra + 1)).sum())
 
     def best_scales(self, F: Factor) -> Floats:
         """The column sums Σ_j (α_jk − 1) / β_k that every posterior mode has."""
