@@ -376,6 +376,7 @@ def test_the_kernel_samples_the_posterior(K: int) -> None:
     assert variation < 1.5 * noise  # of independent draws; sweeps are a little correlated
 
 
+@pytest.mark.slow
 def test_long_gibbs_fits_give_exact_posterior_means_and_deviations() -> None:
     model = um.AllocationModel(
         2,

@@ -98,6 +98,7 @@ def test_what_maximum_likelihood_has_never_seen_is_rare_and_not_impossible(kind:
     assert model.perplexity(X, smoothing=0) == np.inf
 
 
+@pytest.mark.slow
 def test_a_grid_search_has_finite_scores_and_finds_the_number_of_topics_by_perplexity() -> None:
     data = um.datasets.correlated_topics("A", seed=1)
     tried = {"n_components": [1, 6, 25]}

@@ -576,6 +576,7 @@ def test_a_build_that_was_broken_off_goes_on_and_ends_with_the_same_files(
     assert not [file for file in written if file[0] == "0" and int(file[:6]) < finished]
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_what_the_same_command_goes_on_from(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", matrix())
     um.shard(tmp_path / "x.npy", tmp_path / "undisturbed")

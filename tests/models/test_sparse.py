@@ -111,6 +111,7 @@ def test_the_update_of_a_factor_minimises_its_bound() -> None:
     assert got == pytest.approx(bound.x, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_zeros_grow_with_the_penalty() -> None:
     digits = um.datasets.digits()
     shares = []

@@ -35,6 +35,7 @@ from unmix.models.variational import (
     gamma_gamma,
     gamma_poisson,
     lda,
+    log_total,
     restore,
 )
 from unmix.solvers.vi import CAVI, infer
@@ -52,12 +53,6 @@ START = L0, F0 = random_start(30, 25, 3)
 ALPHA, ETA = np.array([0.6, 1.3, 2.1]), np.linspace(0.2, 0.9, 15)
 SHAPE, RATE = ALPHA, np.array([0.5, 1.0, 4.0])
 A, B, C, D = 0.4, 0.9, 0.6, 2.2
-
-
-def log_total(totals: Floats, shape: Floats, rate: float) -> Floats:
-    """log p(t_i): the negative binomial by which Gamma–Poisson with equal rates differs from LDA (lemma E.1)."""
-    A = np.sum(shape)
-    return gammaln(A + totals) - gammaln(A) - gammaln(totals + 1) + A * np.log(rate) - (A + totals) * np.log1p(rate)
 
 
 MODELS: dict[str, Variational] = {
@@ -493,6 +488,7 @@ def test_the_bound_never_falls_on_the_state_of_the_union(
     assert never_rises(-fit.trace["objective"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["LDA", "BayesianPoissonNMF"])
 def test_extrapolation_speeds_inference_up(name: str) -> None:
     X = um.datasets.sotu()

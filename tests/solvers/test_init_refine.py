@@ -336,6 +336,7 @@ def test_a_search_is_told_in_the_trace_and_can_be_stopped_and_gone_on_with() -> 
         assert resumed.F.tobytes() == whole.F.tobytes()
 
 
+@pytest.mark.slow
 def test_a_search_beats_single_random_starts_far_more_often_than_it_loses() -> None:
     """With more topics than there are, where optima abound."""
     wins = losses = 0

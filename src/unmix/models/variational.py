@@ -301,6 +301,12 @@ def gamma_poisson(shape: Floats, rate: Floats, eta: Floats | None = None) -> Var
     return Variational(Gammas(shape, rate), PointTopics() if eta is None else DirichletColumns(eta))
 
 
+def log_total(totals: Floats, shape: Floats, rate: float) -> Floats:
+    """log p(t_i): the negative binomial by which Gamma–Poisson with equal rates differs from LDA (lemma E.1)."""
+    A = np.sum(shape)
+    return gammaln(A + totals) - gammaln(A) - gammaln(totals + 1) + A * np.log(rate) - (A + totals) * np.log1p(rate)
+
+
 # Bayesian Poisson factorisation (Paisley's notes):  l_ik ~ Gamma(a, b),  f_jk ~ Gamma(c, d), shapes and rates.
 
 
