@@ -267,9 +267,7 @@ class LikelihoodEstimator(CountsEstimator):
             return state if prefit else go_on(state), note
 
         method, fit = Search.of(problem), partial(Phase, solver=solver, max_iter=self.max_iter, tol=self.tol)
-        if (
-            isinstance(self.init, str) and self.init == "auto" and self.n_components > 1
-        ):  # with one topic, all starts are alike
+        if isinstance(self.init, str) and self.init == "auto" and self.n_components > 1:  # else all starts are alike
             first = searched
             phases = [
                 Phase("search", method, method.steps, status=None, climbs=False),

@@ -27,7 +27,6 @@ NEEDS = {
     "a prior with a row per sample": "give one with a shape per topic, or use LDA",
     "a Dirichlet prior on loadings": "use loadings_prior=None, or LDA",
     "a sparsity penalty": "use SparsePoissonNMF",
-    "learned priors": "give the prior as numbers",
     "shards": "use TopicModel or PoissonNMF with newton, scd, ccd, sn or em, or LDA, or partial_fit, or fit shards.sample",
 }
 LIKELIHOOD = frozenset({"a prior on factors", "a prior on loadings", "a prior with a row per sample"})

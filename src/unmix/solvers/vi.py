@@ -317,7 +317,7 @@ class StreamedVI:
         model, right = task.model, first_belief(task, F)
         left, visit = self._rowless(model, right), self._visit(model, FIRST_STEPS, first=True)
         sums = task.engine.over(task.X, visit, {"F": right.parameters, "F_rate": right.rates}, after=0)
-        loss, stride = self._loss(task, model, right, sums), self._first_stride()
+        loss, stride = self._loss(task, model, right, sums), self._stride("safe", True)
         best = StreamedBelief(model, left, right, 0)
         following = self._next(task, best, sums, stride)
         return StreamedVIState(
@@ -376,9 +376,6 @@ class StreamedVI:
     @staticmethod
     def _loss(task: Inference, model: Variational, right: Belief, sums: Arrays) -> float:
         return -model.elbo(task.X, right, sums["terms"], sums["v"])
-
-    def _first_stride(self) -> Stride:
-        return "long" if self.extrapolate else "safe"
 
     def _stride(self, last: Stride, accepted: bool) -> Stride:
         """Of the next step, after one of this kind."""
