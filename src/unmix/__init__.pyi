@@ -39,6 +39,7 @@ from .fit import load as load
 from .io import datasets as datasets
 from .io.read import read as read
 from .io.read import read_texts as read_texts
+from .io.read.raw_counts import ReadOptions as ReadOptions
 from .io.shard import shard as shard
 from .models import maps as maps
 from .models.differences import shrink as shrink

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import inspect
 import json
 import os
 import shutil
@@ -12,8 +13,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -28,6 +30,7 @@ from unmix.counts import shards
 from unmix.counts.shards import Shards
 from unmix.io import building
 from unmix.io.read import blocks, h5ad, matrices, sheets, tables, text
+from unmix.io.read.raw_counts import ReadKeywords, StopWords
 from unmix.storage.fit_file import table_to_json
 
 N, M = 37, 11
@@ -753,3 +756,26 @@ def test_progress_is_told_after_every_shard(tmp_path: Path) -> None:
     um.shard(matrix(), tmp_path / "array", progress=lambda done, of: told.append((done, of)))
     um.shard(iter([matrix()[:20]]), tmp_path / "blocks", progress=lambda done, of: told.append((done, of)))
     assert told == [(8, N), (16, N), (24, N), (32, N), (N, N), (8, None), (16, None), (20, None)]
+
+
+def test_the_keywords_of_readers_are_the_read_options_with_the_same_types() -> None:
+    names = {"StopWords": StopWords, "Fit": um.Fit}
+    known = get_type_hints(um.ReadOptions, localns=names)
+    assert {field.name: known[field.name] for field in fields(um.ReadOptions)} == get_type_hints(
+        ReadKeywords, localns=names
+    )
+    own = {
+        name: [one.name for one in inspect.signature(getattr(um, name)).parameters.values()]
+        for name in ("read", "read_texts", "shard")
+    }
+    assert all(one[-1] == "options" for one in own.values())
+    assert max(map(len, own.values())) <= 9
+
+
+def test_options_that_mean_nothing_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="snippets=True; shards do not keep the beginnings of texts"):
+        um.shard(["a text"], tmp_path / "out", snippets=True)
+    with pytest.raises(ValueError, match="layer='counts' is for files, and these are texts in memory"):
+        um.read_texts(["a text"], layer="counts")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="'layr'"):
+        um.read(tmp_path, layr="counts")  # type: ignore[call-arg]

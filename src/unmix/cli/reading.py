@@ -121,7 +121,6 @@ def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None)
 
 def in_python(function: str, paths: list[Path], reading: dict[str, Any]) -> str:
     """The call that gives the same counts; options at their defaults are left out."""
-    usual = inspect.signature(um.read).parameters
     words = {name: str(value) if isinstance(value, Path) else value for name, value in reading.items()}
-    given = [f"{name}={value!r}" for name, value in words.items() if value != usual[name].default]
+    given = [f"{name}={value!r}" for name, value in words.items() if value != getattr(um.ReadOptions, name, None)]
     return f"{function}({', '.join([*(repr(str(path)) for path in paths), *given])})"

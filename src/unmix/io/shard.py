@@ -7,15 +7,17 @@ import json
 import os
 import warnings
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias, Unpack
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
+from unmix.base.checks import ParameterError
 from unmix.base.types import Record
 from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.lazy import chosen, in_memory, is_anndata, is_dask, matrices_of
@@ -32,14 +34,16 @@ from unmix.io.read.names import (
     settle_names,
     writable_name,
 )
-from unmix.io.read.raw_counts import RawCounts, ReadOptions, StopWords
+from unmix.io.read.raw_counts import RawCounts, ReadKeywords, ReadOptions
 from unmix.io.read.text import about_empty
 
-if TYPE_CHECKING:
-    from unmix.fit import Fit
-
-LONGEST = 1_000  # letters of what is kept with every sample
 Source: TypeAlias = "str | os.PathLike[str] | CountsLike | Iterable[Any]"
+
+
+class ShardOptions(ReadOptions):
+    """Letters of what is kept with every sample have a limit."""
+
+    longest: ClassVar[int | None] = 1_000
 
 
 def shard(
@@ -49,22 +53,10 @@ def shard(
     samples: ArrayLike | None = None,
     features: ArrayLike | None = None,
     metadata: pd.DataFrame | str | os.PathLike[str] | None = None,
-    layer: str | None = None,
-    raw: bool = False,
-    transpose: bool | None = None,
-    text_column: str | None = None,
-    id_column: str | None = None,
-    title_column: str | None = None,
-    encoding: str | None = None,
-    skip_bad: bool = False,
-    min_df: int | float | None = None,
-    max_df: int | float | None = None,
-    stop_words: StopWords = "english",
-    ngrams: int | tuple[int, int] = 1,
-    like: Fit | None = None,
     sample: int | None = None,
     sample_by: ArrayLike | str | None = None,
     progress: Progress | None = None,
+    **options: Unpack[ReadKeywords],
 ) -> Shards:
     """Write counts of any size as shards: a folder of files of about three bytes a nonzero, which a fit goes through one by one.
 
@@ -85,26 +77,6 @@ def shard(
         Names, if the source has none or others are wanted.
     metadata : DataFrame, str or PathLike, default=None
         A table with a row a sample, or its file as in `unmix.read`, beside what the source itself says of them, such as obs.
-    layer : str, default=None
-        Where the counts are in an AnnData if not in X; of a 10x `.h5` file, which genome.
-    raw : bool, default=False
-        Whether the counts are in `raw` of an AnnData.
-    transpose : bool, default=None
-        True if the rows of a table or matrix are features, False if they are samples; None decides by the labels.
-    text_column, id_column, title_column : str, default=None
-        The columns or fields that hold texts, their names and their titles, as in `unmix.read`.
-    encoding : str, default=None
-        Of texts and tables, such as "latin-1" or "cp1252".
-    skip_bad : bool, default=False
-        Whether to go on without the files of a folder of texts that cannot be read.
-    min_df, max_df : int or float, default=None
-        Words in fewer or more documents than this are left out, as in `unmix.read`.
-    stop_words : str, list of str, PathLike or None, default="english"
-        Words not to count, as in `unmix.read`.
-    ngrams : int or tuple of two int, default=1
-        2 counts pairs of neighbouring words as well as words, (2, 2) pairs alone.
-    like : Fit, default=None
-        A fit made from texts, whose features are the columns, as in `unmix.read`.
     sample : int, default=None
         How many samples a fit shall start from, in memory: 16,384 unless given. More of them show rarer topics.
     sample_by : array-like or str, default=None
@@ -112,6 +84,9 @@ def shard(
         as there are, or as fit. So rare ones are not missed.
     progress : callable, default=None
         Called with the number of samples written and of all, if that is known, after every shard.
+    **options : ReadOptions
+        How to read the source, as in `unmix.read`: `layer` of an AnnData, `transpose`, `text_column`, `stop_words` and
+        more. `unmix.ReadOptions` explains all of them.
 
     Returns
     -------
@@ -127,7 +102,7 @@ def shard(
 
     See Also
     --------
-    Shards, engines.Local, engines.Dask
+    ReadOptions, Shards, engines.Local, engines.Dask
 
     Examples
     --------
@@ -137,12 +112,14 @@ def shard(
     ...     um.TopicModel(2, tol=0, max_iter=5, random_state=0).fit(shards).result_.L.shape
     (4, 2)
     """
-    options = ReadOptions.of(locals() | {"longest": LONGEST})
+    settings = ShardOptions(**options)
+    for name in settings.given("snippets"):
+        raise ParameterError(name, settings.snippets, "shards do not keep the beginnings of texts; leave it out")
     start_sample(0, sample)
     if not isinstance(source, str | os.PathLike):
 
         def given() -> RawCounts:
-            return _described(_renamed(_in_python(source, options), samples, features), metadata, encoding)
+            return _described(_renamed(_in_python(source, settings), samples, features), metadata, settings.encoding)
 
         return build(Path(folder), None, given, sample=sample, sample_by=sample_by, progress=progress)
     path, notes = Path(source), list[str]()
@@ -152,11 +129,11 @@ def shard(
         choices["metadata"] = [str(value) for value in _of_path(reading.existing(metadata)).values()]
     elif metadata is not None:
         choices["metadata"] = metadata.to_csv()
-    fingerprint = _of_path(path) | {"options": _plain(options, choices)}
+    fingerprint = _of_path(path) | {"options": _plain(settings, choices)}
 
     def opened() -> RawCounts:
-        found = _renamed(reading.load(path, options), samples, features)
-        _described(found, metadata, encoding)
+        found = _renamed(reading.load(path, settings), samples, features)
+        _described(found, metadata, settings.encoding)
         number_texts(found)
         settle_names(found)
         notes.extend(found.notes)
@@ -211,9 +188,8 @@ def _of_path(path: Path) -> Record:
 
 def _plain(options: ReadOptions, given: Record) -> Record:
     """The options as JSON, those that were left alone left out; what is long by its checksum."""
-    said = {name: getattr(options, name) for name in options.given(*options.__dataclass_fields__)}
+    said = {name: getattr(options, name) for name in options.given(*(field.name for field in fields(options)))}
     said |= {name: value for name, value in given.items() if value is not None}
-    said.pop("longest")
     if options.like is not None:
         said["like"] = [options.like.text, None if options.like.features is None else options.like.features.tolist()]
     plain = {}

@@ -10,7 +10,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
@@ -25,10 +25,7 @@ from unmix.counts.stores import JOURNAL
 from unmix.io.read import h5ad, matrices, sheets, tables, tenx, text
 from unmix.io.read.files import errors_about, require_file, require_inside
 from unmix.io.read.names import FEATURES_FILE, add_neighbours, join_metadata, number_texts, settle_names, writable_name
-from unmix.io.read.raw_counts import RawCounts, ReadOptions, StopWords, checked, listed
-
-if TYPE_CHECKING:
-    from unmix.fit import Fit
+from unmix.io.read.raw_counts import RawCounts, ReadKeywords, ReadOptions, TextKeywords, checked, listed
 
 __all__ = ["READERS", "ending_of", "is_shards", "kind_of", "load", "name_of", "read"]
 
@@ -75,21 +72,8 @@ READERS |= {f"{ending}.gz": READERS[ending]._replace(kind=READERS[ending].kind +
 def read(
     path: str | os.PathLike[str],
     *,
-    layer: str | None = None,
-    raw: bool = False,
-    transpose: bool | None = None,
     metadata: str | os.PathLike[str] | None = None,
-    text_column: str | None = None,
-    id_column: str | None = None,
-    title_column: str | None = None,
-    snippets: bool = False,
-    encoding: str | None = None,
-    skip_bad: bool = False,
-    min_df: int | float | None = None,
-    max_df: int | float | None = None,
-    stop_words: StopWords = "english",
-    ngrams: int | tuple[int, int] = 1,
-    like: Fit | None = None,
+    **options: Unpack[ReadKeywords],
 ) -> Counts | Shards:
     r"""Counts from a file or folder, samples × features; its name and contents tell the format.
 
@@ -123,36 +107,11 @@ def read(
     ----------
     path : str or PathLike
         The file or folder.
-    layer : str, default=None
-        Of `.h5ad`, where the counts are if not in X; of a 10x `.h5` file, which genome.
-    raw : bool, default=False
-        Of `.h5ad`, whether the counts are in `raw`.
-    transpose : bool, default=None
-        True if the rows of a table or matrix are features, False if they are samples; None decides by the labels.
     metadata : str or PathLike, default=None
         A CSV or TSV file with more about the samples, matched by a column with their names, or else row by row.
-    text_column : str, default=None
-        The column or field that holds the texts, if it is not called `text`.
-    id_column, title_column : str, default=None
-        The columns or fields that name the texts and that hold their titles, if others are wanted than are found.
-    snippets : bool, default=False
-        Whether to keep how each text begins, up to 200 letters, in a column `snippet` of the metadata.
-    encoding : str, default=None
-        Of texts and tables, such as "latin-1" or "cp1252". Files of a folder that are UTF-8 all the same are read as such.
-    skip_bad : bool, default=False
-        Whether to go on without the files of a folder of texts that cannot be read.
-    min_df, max_df : int or float, default=None
-        Words in fewer or more documents than this are left out: numbers of documents, or shares if they are floats.
-        By default none is too frequent, and a word must be in 1, 2 or 5 documents where there are fewer than 10, fewer
-        than 100, or more.
-    stop_words : str, list of str, PathLike or None, default="english"
-        Words not to count: "english", another language ("german", …; it needs `pip install 'unmix[text]'`), None, a list,
-        or a file with one word per line.
-    ngrams : int or tuple of two int, default=1
-        2 counts pairs of neighbouring words as well as words, (2, 2) pairs alone.
-    like : Fit, default=None
-        A fit made from texts: new texts are counted in the same way, and the columns are the features of the fit.
-        It has no effect on tables of counts and matrices.
+    **options : ReadOptions
+        How to read it: `layer` of an `.h5ad` file, `transpose`, `text_column`, `stop_words` and more.
+        `unmix.ReadOptions` explains all of them.
 
     Returns
     -------
@@ -170,6 +129,7 @@ def read(
 
     See Also
     --------
+    ReadOptions : What every option means.
     read_texts : Texts in memory.
     shard : What does not fit into memory.
 
@@ -182,22 +142,22 @@ def read(
     ...     um.read(path)
     Counts(2 samples × 2 features, 3 nonzeros, total 6)
     """
-    path, options = existing(path), ReadOptions.of(locals())
+    path, settings = existing(path), ReadOptions(**options)
     if is_shards(path):
-        for name in options.given(*BY_FORMAT, *OF_TEXTS):
+        for name in settings.given(*BY_FORMAT, *OF_TEXTS):
             raise ValueError(
                 f"{path}: {parameter(name)} means nothing for shards, which are as they were made; leave it out"
             )
         for file in path.iterdir():
             with errors_about(path), errors_about(Path(file.name)):
                 require_inside(path, file)
-        return Shards(path) if metadata is None else _described(Shards(path), Path(metadata), encoding)
+        return Shards(path) if metadata is None else _described(Shards(path), Path(metadata), settings.encoding)
     with errors_about(path):
         _reader(path).require_room(path)
-        raw_counts = load(path, options)
+        raw_counts = load(path, settings)
     if metadata is not None:
         with errors_about(Path(metadata)):
-            join_metadata(raw_counts, Path(metadata), encoding)
+            join_metadata(raw_counts, Path(metadata), settings.encoding)
     number_texts(raw_counts)
     with errors_about(path):
         counts = _settled(raw_counts)
@@ -230,12 +190,7 @@ def read_texts(
     *,
     samples: ArrayLike | None = None,
     metadata: pd.DataFrame | None = None,
-    snippets: bool = False,
-    min_df: int | float | None = None,
-    max_df: int | float | None = None,
-    stop_words: StopWords = "english",
-    ngrams: int | tuple[int, int] = 1,
-    like: Fit | None = None,
+    **options: Unpack[TextKeywords],
 ) -> Counts:
     """Counts of the words in texts that are in memory.
 
@@ -246,20 +201,10 @@ def read_texts(
     samples : array-like of str, default=None
         Names of the texts; of a column of a DataFrame, its index, unless that is a mere count of its rows.
     metadata : DataFrame, default=None
-        One row a text.
-    snippets : bool, default=False
-        Whether to keep how each text begins, up to 200 letters, in a column `snippet` of the metadata.
-    min_df, max_df : int or float, default=None
-        Words in fewer or more documents than this are left out: numbers of documents, or shares if they are floats.
-        By default none is too frequent, and a word must be in 1, 2 or 5 documents where there are fewer than 10, fewer
-        than 100, or more.
-    stop_words : str, list of str, PathLike or None, default="english"
-        Words not to count: "english", another language ("german", …; it needs `pip install 'unmix[text]'`), None, a list,
-        or a file with one word per line.
-    ngrams : int or tuple of two int, default=1
-        2 counts pairs of neighbouring words as well as words, (2, 2) pairs alone.
-    like : Fit, default=None
-        A fit made from texts: new texts are counted in the same way, and the columns are the features of the fit.
+        Table with one row per text.
+    **options : ReadOptions
+        How words are counted: `min_df`, `max_df`, `stop_words`, `ngrams`, `like`, and `snippets`.
+        `unmix.ReadOptions` explains all of them.
 
     Returns
     -------
@@ -273,6 +218,7 @@ def read_texts(
 
     See Also
     --------
+    ReadOptions : What every option means.
     read : Texts in files.
 
     Examples
@@ -281,7 +227,11 @@ def read_texts(
     >>> um.read_texts(["Red roses and red wine", "White wine", "White roses"]).features.tolist()
     ['red', 'roses', 'white', 'wine']
     """
-    options = ReadOptions.of(locals())
+    settings = ReadOptions(**options)
+    for name in settings.given(*(name for name in BY_FORMAT if name != "snippets")):
+        raise ValueError(
+            f"{parameter(name, getattr(settings, name))} is for files, and these are texts in memory; leave it out"
+        )
     if isinstance(texts, str):
         raise ValueError("texts is one string; give a list of them, or read a file with unmix.read")
     if samples is None and isinstance(texts, pd.Series) and not isinstance(texts.index, pd.RangeIndex):
@@ -290,7 +240,7 @@ def read_texts(
     for place, entry in enumerate(listed):
         if not isinstance(entry, str):
             raise ValueError(f"texts[{place}] is {entry!r}; give strings, such as '' where there is nothing")
-    found = text.counted(lambda: iter(listed), options, metadata=metadata)
+    found = text.counted(lambda: iter(listed), settings, metadata=metadata)
     if samples is not None:
         found.samples = [str(name) for name in np.asarray(samples, dtype=object).ravel().tolist()]
     counts = _settled(found)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,53 @@ TEXTS = 1 << 28  # bytes of texts that are looked at together, at most
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of `read`, as the user gave them."""
+    """Options of `unmix.read`, `unmix.read_texts`, `unmix.shard` and the command line: how counts are read.
+
+    Give them as keywords. An option that means nothing for a file is refused. Those of a command are the same,
+    with hyphens: `--text-column` is `text_column`.
+
+    Parameters
+    ----------
+    layer : str, default=None
+        Layer of an AnnData with the counts, if they are not in X. Genome of a 10x `.h5` file with several.
+    raw : bool, default=False
+        Whether the counts are in `raw` of an AnnData.
+    transpose : bool, default=None
+        True if the rows of a table or matrix are features, False if they are samples; None decides by the labels.
+    text_column : str, default=None
+        Column or field with the texts, if it is not called `text`.
+    id_column : str, default=None
+        Column or field with the names of the texts. By default it is found by its name.
+    title_column : str, default=None
+        Column or field with the titles of the texts. By default it is found by its name.
+    snippets : bool, default=False
+        Whether to keep the beginning of each text, up to 200 letters, in a column `snippet` of the metadata. Shards do
+        not have it.
+    encoding : str, default=None
+        Encoding of texts and tables, such as "latin-1" or "cp1252"; UTF-8 by default. Files of a folder that are UTF-8
+        all the same are read as such.
+    skip_bad : bool, default=False
+        Whether to leave out the files of a folder of texts that cannot be read.
+    min_df : int or float, default=None
+        Minimum number of documents with a word, or their share if it is a float. By default 1, 2 or 5, where there are
+        fewer than 10, fewer than 100, or more documents.
+    max_df : int or float, default=None
+        Maximum number of documents with a word, or their share if it is a float. By default no word is too frequent.
+    stop_words : str, list of str, PathLike or None, default="english"
+        Words not to count: "english", another language ("german", …; it needs `pip install 'unmix[text]'`), None, a list,
+        or a file with one word per line.
+    ngrams : int or tuple of two int, default=1
+        2 counts pairs of neighbouring words as well as words, (2, 2) pairs alone.
+    like : Fit, default=None
+        Fit made from texts. New texts are counted in the same way, and the columns are the features of the fit.
+        It has no effect on tables of counts and matrices.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> um.read_texts(["Rote Rosen und der Wein", "Wein und Rosen"], stop_words=["und", "der"]).features.tolist()
+    ['rosen', 'rote', 'wein']
+    """
 
     layer: str | None = None
     raw: bool = False
@@ -44,12 +90,7 @@ class ReadOptions:
     stop_words: StopWords = "english"
     ngrams: int | tuple[int, int] = 1
     like: Fit | None = None
-    longest: int | None = None  # letters of a cell of the metadata; columns with longer ones are left out
-
-    @classmethod
-    def of(cls, arguments: Mapping[str, Any]) -> ReadOptions:
-        """Those of the arguments of a function that are options."""
-        return cls(**{name: arguments[name] for name in cls.__dataclass_fields__ if name in arguments})
+    longest: ClassVar[int | None] = None  # letters of a cell of the metadata; columns with longer ones are left out
 
     def given(self, *names: str) -> list[str]:
         """Which of these options the user gave."""
@@ -59,6 +100,30 @@ class ReadOptions:
     def earlier_text_column(self) -> str | None:
         """Where the texts of the model `like` came from."""
         return None if self.like is None or self.like.text is None else self.like.text.get("text_column")
+
+
+class TextKeywords(TypedDict, total=False):
+    """The `ReadOptions` of texts in memory, as keywords: for type checkers, which take the types of keywords from here."""
+
+    snippets: bool
+    min_df: int | float | None
+    max_df: int | float | None
+    stop_words: StopWords
+    ngrams: int | tuple[int, int]
+    like: Fit | None
+
+
+class ReadKeywords(TextKeywords, total=False):
+    """All `ReadOptions`, as keywords."""
+
+    layer: str | None
+    raw: bool
+    transpose: bool | None
+    text_column: str | None
+    id_column: str | None
+    title_column: str | None
+    encoding: str | None
+    skip_bad: bool
 
 
 @dataclass
