@@ -174,7 +174,7 @@ def _tell(choice: Any) -> None:
 
 
 def _write(choice: Any, folder: Path, title: str) -> None:
-    from unmix.plot.choice import panels_of
+    from unmix.plot.curves import panels_of
     from unmix.report import write_choice
 
     choice.save(folder / CHOICE_FILE)

@@ -8,11 +8,9 @@ and the order of topics cost nothing.
 
 from unmix.analysis import topic_order
 from unmix.base.types import public_names
-from unmix.plot.choice import choice, held_out
-from unmix.plot.convergence import convergence
-from unmix.plot.differences import differences, volcano
-from unmix.plot.freedom import freedom
-from unmix.plot.samples import embedding, loadings_scatter, structure
+from unmix.plot.curves import choice, convergence
+from unmix.plot.differences import differences, held_out, volcano
+from unmix.plot.samples import embedding, freedom, loadings_scatter, structure
 from unmix.plot.signature import signature
 from unmix.plot.stability import alignment, quality, stability
 from unmix.plot.style import palette, topic_colours

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ from unmix.analysis import Differences
 from unmix.analysis.features import short, topic_place, topic_places
 from unmix.base.checks import choice, whole
 from unmix.base.types import Floats, Integers
-from unmix.plot.style import MANY_POINTS, QUIET, figure_of, literal, new_axes, place_labels, tidy
+from unmix.plot.style import MANY_POINTS, bare, colour_bar, literal, new_axes, place_labels, sentence, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +71,7 @@ def differences(
     ax = new_axes(3 + 0.42 * len(columns), 1.6 + 0.19 * max(len(places), 2)) if ax is None else ax
     if not places:
         ax.set_axis_off()
-        ax.text(0.5, 0.5, "nothing surely differs", transform=ax.transAxes, ha="center", va="center", color=QUIET)
+        sentence(ax, "nothing surely differs")
         return ax
     shown = differences.lfc[np.ix_(places, columns)]
     largest = float(np.nanmax(np.abs(shown), initial=1.0))
@@ -80,16 +81,12 @@ def differences(
     ax.set_facecolor("0.93")  # where nothing is known
     sure = np.argwhere(differences.lfsr[np.ix_(places, columns)] < SURE)
     ax.scatter(sure[:, 1], sure[:, 0], s=3, color="0.1", linewidths=0)
-    ax.set_yticks(range(len(places)), [short(differences.names[j], LONGEST_LABEL) for j in places], fontsize=8)
-    for label in ax.get_yticklabels():
-        label.set_parse_math(False)
+    names = [short(differences.names[j], LONGEST_LABEL) for j in places]
+    ax.set_yticks(range(len(places)), names, fontsize=8, parse_math=False)
     ax.set_xticks(range(len(columns)), [str(k + 1) for k in columns], fontsize=8)
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
+    bare(ax)
     ax.set_xlabel("topics")
-    bar = figure_of(ax).colorbar(image, ax=ax, shrink=0.8)
-    bar.set_label(f"log₂ fold change against {differences.other}")
-    bar.outline.set_visible(False)
+    colour_bar(ax, image, f"log₂ fold change against {differences.other}")
     return ax
 
 
@@ -196,18 +193,67 @@ def _points(ax: Axes, across: Floats, up: Floats, lfsr: Floats, shown: Integers,
         surer = bounds[place + 1][0] if place + 1 < len(bounds) else -1.0
         mine = shown[(lfsr[shown] < bound) & (lfsr[shown] >= surer)]
         size = 6 if place == 0 else 12
-        for high, mark in ((False, "o"), (True, "^")):
-            some = mine[(up[mine] > highest) == high]
-            if len(some) or not high:
-                ax.scatter(
-                    across[some],
-                    np.minimum(up[some], highest),
-                    s=2 * size if high else size,
-                    color=colour,
-                    marker=mark,
-                    linewidths=0,
-                    label="_" if high else name,
-                    zorder=1 + place / 10,
-                    clip_on=not high,
-                    rasterized=len(some) > MANY_POINTS,
-                )
+        scatter = partial(ax.scatter, color=colour, linewidths=0, zorder=1 + place / 10)
+        inside, beyond = mine[up[mine] <= highest], mine[up[mine] > highest]
+        scatter(across[inside], up[inside], s=size, label=name, rasterized=len(inside) > MANY_POINTS)
+        scatter(across[beyond], np.full(len(beyond), highest), s=2 * size, marker="^", clip_on=False)
+
+
+# What splitting the counts does to tests.
+
+
+def held_out(naive: Differences, honest: Differences, ax: Axes | None = None) -> Axes:
+    """One point per feature and topic: its z where counts are used twice, and where some were held out for the test.
+
+    What is real lies along the dashed line, which is less steep than the dotted one as there are fewer counts; what noise made
+    has no z left and lies along the axis.
+
+    Parameters
+    ----------
+    naive, honest : Differences
+        What `unmix.differences` found without and with `held_out`, of the same features and topics.
+    ax : Axes, default=None
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    Axes
+        Its `figure` saves it: `.figure.savefig("picture.png")`.
+
+    Raises
+    ------
+    ValueError
+        If the two are of different features or topics, or the second was not held out.
+
+    See Also
+    --------
+    differences
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.datasets.correlated_topics("A")
+    >>> model = um.TopicModel(3, tol=1e-4, random_state=0).fit(X)
+    >>> ax = um.plot.held_out(um.differences(model, X), um.differences(model, X, held_out=0.5, random_state=0))
+    """
+    if naive.z.shape != honest.z.shape:
+        raise ValueError(
+            f"z of shapes {naive.z.shape} and {honest.z.shape}; give differences of the same features and topics"
+        )
+    if honest.held_out is None:
+        raise ValueError("the second of the two was not held out; give one from differences(..., held_out=0.5)")
+    known = np.isfinite(naive.z) & np.isfinite(honest.z)
+    across, up = naive.z[known], honest.z[known]
+    ax = new_axes(5.5, 5.2) if ax is None else ax
+    ends = np.array([-1.0, 1.0]) * float(np.abs(np.concatenate([across, up, [1.0]])).max()) * 1.05
+    ax.axhspan(-1.96, 1.96, color="0.94", linewidth=0, zorder=0)
+    ax.plot(ends, ends, color="0.5", linewidth=0.8, linestyle=":")
+    ax.plot(ends, np.sqrt(honest.held_out) * ends, color="0.5", linewidth=0.8, linestyle="--")
+    ax.scatter(across, up, s=5, color="#0072B2", alpha=0.4, linewidths=0, rasterized=len(up) > MANY_POINTS)
+    ax.set_xlim(*ends)
+    ax.set_ylim(*ends)
+    tidy(ax)
+    beyond = [float((np.abs(z) > 1.96).mean()) if len(z) else 0.0 for z in (across, up)]
+    ax.set_xlabel(f"z from the counts that made the topics ({beyond[0]:.0%} beyond ±1.96)")
+    ax.set_ylabel(f"z from counts held out ({beyond[1]:.0%} beyond ±1.96)")
+    return ax

@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unmix.analysis import fair_sample, match_topics, similarity_order, topic_names, topic_order
+from unmix.analysis import Freedom, fair_sample, match_topics, similarity_order, topic_names, topic_order
 from unmix.analysis.features import leading_axes, short, topic_place, topic_places
 from unmix.analysis.samples import Scale, groups, means_along, scale, values_of
 from unmix.base.checks import choice
@@ -18,9 +18,10 @@ from unmix.base.types import Floats, Integers
 from unmix.fit import Fit
 from unmix.plot.style import (
     MANY_POINTS,
+    colour_bar,
     figure_of,
     lay_out,
-    literal,
+    legend_beside,
     new_axes,
     new_grid,
     palette,
@@ -284,21 +285,10 @@ def _stack(ax: Axes, fit: Fit, blocks: list[Bars], colours: Sequence[str]) -> li
     ax.set_xlim(0, edges[-1])
     ax.set_ylim(0, 1)
     tidy(ax)
-    names = topic_names(fit)
-    legend = ax.legend(
-        areas,
-        [names[k] for k in reversed(topics)],
-        title="topic: its top features" if fit.names is None else "topic",
-        loc="upper left",
-        bbox_to_anchor=(1.0, 1.03),
-        frameon=False,
-        fontsize=9 if len(topics) <= 16 else 7,
-        ncols=1 + (len(topics) - 1) // LEGEND_ROWS,
-        handlelength=1.0,
-        handleheight=1.0,
-        alignment="left",
-    )
-    literal(legend.get_texts())
+    names, title = topic_names(fit), "topic: its top features" if fit.names is None else "topic"
+    look: dict[str, Any] = {"fontsize": 9 if len(topics) <= 16 else 7, "ncols": 1 + (len(topics) - 1) // LEGEND_ROWS}
+    look |= {"handlelength": 1.0, "handleheight": 1.0, "alignment": "left"}
+    legend_beside(ax, areas, [names[k] for k in reversed(topics)], title=title, **look)
     return list(zip(lefts, lefts + sizes, strict=True))
 
 
@@ -368,8 +358,7 @@ def loadings_scatter(
             ax.scatter(x, y, s=size, color=colours[k], alpha=0.5, linewidths=0, rasterized=many, label=label)
         _frame(ax)
         ax.set(xlabel="proportion in fit one", ylabel="proportion in fit two")
-        legend = ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.03), frameon=False, fontsize=8, markerscale=2)
-        literal(legend.get_texts())
+        legend_beside(ax, fontsize=8, markerscale=2)
         return ax
     panels = new_grid(len(pairs), MOST_COLUMNS, (PANEL_WIDTH, PANEL_WIDTH + 0.35), sharex=True, sharey=True)
     for panel, (k, (x, y)) in zip(panels, pairs.items(), strict=True):
@@ -546,9 +535,7 @@ def _umap(points: Floats) -> tuple[Floats, tuple[str, str]]:
 
 
 def _colour_bar(ax: Axes, points: PathCollection, meaning: Shades) -> None:
-    bar = figure_of(ax).colorbar(points, ax=ax, shrink=0.8)
-    bar.set_label(meaning.title, parse_math=False)
-    bar.outline.set_visible(False)
+    bar = colour_bar(ax, points, meaning.title)
     bar.solids.set_alpha(1)  # type: ignore[union-attr]
     if meaning.scale.dates:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
@@ -564,3 +551,87 @@ def _name_groups(ax: Axes, places: Floats, labels: Integers, meaning: Groups) ->
     middles = np.array([np.median(places[labels == g], axis=0) for g in order])
     names = [short(meaning.names[g], LONGEST_LEGEND) for g in order]
     place_labels(ax, middles[:, 0], middles[:, 1], names, boxes=[meaning.colours[g] for g in order])
+
+
+# Ranges of proportions: a lane for every topic, in full colour as far as the data decide, pale where they leave it open.
+
+PALE = 0.3
+
+
+def freedom(
+    found: Freedom,
+    fit: Fit,
+    topics: int | Iterable[int] | None = None,
+    order: str | ArrayLike | None = None,
+    colours: Sequence[str] | None = None,
+) -> NDArray[np.object_]:
+    """Draw between which values the proportions of every sample can move; a dark line is where the fit has them.
+
+    Parameters
+    ----------
+    found : Freedom
+        What `unmix.freedom` says of the fit.
+    fit : Fit
+        The fit itself: it names topics and samples.
+    topics : int or iterable of int, default=None
+        Numbers of topics, from 1; by default all, the heaviest first.
+    order : str or array-like, default=None
+        Samples stand by this number or date: a column of `fit.metadata`, or one value per sample. By default similar samples
+        stand side by side.
+    colours : sequence of str, default=None
+        Of the topics; by default `topic_colours`.
+
+    Returns
+    -------
+    array of Axes
+        One panel a topic.
+
+    Raises
+    ------
+    ValueError
+        If the ranges are of another fit, or the order is not of numbers or dates.
+
+    See Also
+    --------
+    freedom
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> panels = um.plot.freedom(um.freedom(fit), fit)
+    """
+    if fit.L.shape != found.low.shape:
+        raise ValueError(
+            f"the fit has loadings of shape {fit.L.shape}, the ranges {found.low.shape}; give the fit they are of"
+        )
+    shown = fair_sample(np.zeros(len(fit.L), dtype=np.intp), MOST_SAMPLES)
+    places = scale_of(fit, order)
+    members = ordered(fit, shown, places)
+    drawn = topic_places(fit, topics)
+    panels = new_grid(len(drawn), 1, (9, max(0.75, min(1.6, 9 / len(drawn)))), sharex=True, sharey=True)
+    names, paint = topic_names(fit), topic_colours(fit) if colours is None else colours
+    edges = np.arange(len(members) + 1)
+    for ax, k in zip(panels, drawn, strict=True):
+        low, high, own = (
+            np.append(values[members, k], values[members[-1], k]) for values in (found.low, found.high, fit.proportions)
+        )
+        ax.fill_between(edges, low, step="post", color=paint[k], linewidth=0)
+        ax.fill_between(edges, low, high, step="post", color=paint[k], alpha=PALE, linewidth=0)
+        ax.step(edges, own, where="post", color="0.15", linewidth=0.8)
+        tidy(ax)
+        ax.set_title(names[k], loc="left", fontsize=9, parse_math=False)
+        ax.tick_params(axis="x", length=0)
+    panels[0].set(xlim=(0, len(members)), ylim=(0, min(1.0, 1.05 * float(found.high[members][:, drawn].max()))))
+    last = panels[-1]
+    if places is not None:
+        label_scale(last, Scale(places.numbers[members], places.dates))
+    elif fit.samples is not None and len(members) <= MOST_NAMES:
+        last.set_xticks(edges[:-1] + 0.5, fit.samples[members], rotation=90, fontsize=7, parse_math=False)
+    else:
+        last.set_xticks([])
+    part = f" ({len(members):,} of {len(fit.L):,})" if len(members) < len(fit.L) else ""
+    last.set_xlabel(f"{axis_title(None, order)}{part}", parse_math=False)
+    figure_of(panels[0]).supylabel("proportion: decided, and open (pale)", fontsize=9)
+    return panels

@@ -9,11 +9,11 @@ COSMIC and SigProfiler name them: "A[C>A]A", "AC>CA", "1:Del:C:0", "2:LOH:1Mb-10
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,16 @@ class Layout:
     def features(self) -> tuple[str, ...]:
         return tuple(feature for group in self.groups for feature in group.features)
 
+    @property
+    def colours(self) -> tuple[str, ...]:
+        return tuple(colour for group in self.groups for colour in group.colours)
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """The first and the last place of each group."""
+        sizes = [len(group.features) for group in self.groups]
+        return [(int(end) - size, int(end) - 1) for end, size in zip(np.cumsum(sizes), sizes, strict=True)]
+
 
 @cache
 def layouts() -> tuple[Layout, ...]:
@@ -70,28 +80,20 @@ def layout_of(features: Iterable[str]) -> Layout:
     raise ValueError(f"the feature {foreign[0]!r} is not a type of mutation; signatures are drawn of {known}")
 
 
+SUBSTITUTIONS = (
+    *(("C>A", "#03BDEF"), ("C>G", "#010101"), ("C>T", "#E42926")),
+    *(("T>A", "#CBCACA"), ("T>C", "#A2CF63"), ("T>G", "#ECC7C5")),
+)
+
+
 def _substitutions() -> Layout:
-    colours = {
-        "C>A": "#03BDEF",
-        "C>G": "#010101",
-        "C>T": "#E42926",
-        "T>A": "#CBCACA",
-        "T>C": "#A2CF63",
-        "T>G": "#ECC7C5",
-    }
     around = [(left, right) for left in BASES for right in BASES]
-    return Layout(
-        "single base substitutions",
-        tuple(
-            Group(
-                change,
-                tuple(f"{left}[{change}]{right}" for left, right in around),
-                tuple(f"{left}{change[0]}{right}" for left, right in around),
-                (colour,) * 16,
-            )
-            for change, colour in colours.items()
-        ),
-    )
+    groups = []
+    for change, colour in SUBSTITUTIONS:
+        ticks = tuple(f"{left}{change[0]}{right}" for left, right in around)
+        features = tuple(f"{left}[{change}]{right}" for left, right in around)
+        groups.append(Group(change, features, ticks, (colour,) * 16))
+    return Layout("single base substitutions", tuple(groups))
 
 
 # A pair of bases and its reverse complement are one: of what AT, CG, GC and TA become, six are left of nine.
@@ -110,90 +112,74 @@ DOUBLETS = {
 
 
 def _doublets() -> Layout:
-    groups = []
-    for pair, (changes, colour) in DOUBLETS.items():
-        ticks = tuple(changes.split())
-        groups.append(Group(f"{pair}>NN", tuple(f"{pair}>{tick}" for tick in ticks), ticks, (colour,) * len(ticks)))
+    groups = [_group(f"{pair}>NN", f"{pair}>*", ends, colour) for pair, (ends, colour) in DOUBLETS.items()]
     return Layout("doublet base substitutions", tuple(groups))
+
+
+# Of indels: what changes, in words, the ticks, colours of single bases C and T, and of 2, 3, 4 and more bases at repeats.
+INDELS = (
+    ("Del", "deletion", "1 2 3 4 5 6+", ("#FDBE6F", "#FF8002"), ("#FDCAB5", "#FC8A6A", "#F14432", "#BC191A")),
+    ("Ins", "insertion", "0 1 2 3 4 5+", ("#B0DD8B", "#36A12E"), ("#D0E1F2", "#94C4DF", "#4A98C9", "#1764AB")),
+)
+MICROHOMOLOGY = (("1", "#E2E2EF"), ("1 2", "#B6B6D8"), ("1 2 3", "#8683BD"), ("1 2 3 4 5", "#62409B"))
 
 
 def _indels() -> Layout:
     """ "2:Del:R:0": two bases are deleted that are repeated 0 times more; "2:Del:M:1": with a microhomology of 1."""
-    single = {
-        ("Del", "C"): "#FDBE6F",
-        ("Del", "T"): "#FF8002",
-        ("Ins", "C"): "#B0DD8B",
-        ("Ins", "T"): "#36A12E",
-    }
-    longer = {
-        "Del": ("#FDCAB5", "#FC8A6A", "#F14432", "#BC191A"),
-        "Ins": ("#D0E1F2", "#94C4DF", "#4A98C9", "#1764AB"),
-    }
-    words = {"Del": "deletion", "Ins": "insertion"}
-    ticks = {"Del": ("1", "2", "3", "4", "5", "6+"), "Ins": ("0", "1", "2", "3", "4", "5+")}
-    lengths = ("2", "3", "4", "5+")
-    groups = [
-        _indel(
-            f"1:{change}:{base}", range(6), ticks[change], base, colour, f"1 bp {words[change]}", "homopolymer length"
-        )
-        for (change, base), colour in single.items()
-    ]
-    groups += [
-        _indel(
-            f"{length[0]}:{change}:R",
-            range(6),
-            ticks[change],
-            length,
-            colour,
-            f">1 bp {words[change]} at repeats",
-            "repeat units",
-        )
-        for change, colours in longer.items()
-        for length, colour in zip(lengths, colours, strict=True)
-    ]
-    most = (1, 2, 3, 5)
-    at = ("1", "2", "3", "4", "5+")
-    groups += [
-        _indel(f"{length[0]}:Del:M", range(1, n + 1), at[:n], length, colour, "microhomology", "length")
-        for length, n, colour in zip(lengths, most, ("#E2E2EF", "#B6B6D8", "#8683BD", "#62409B"), strict=True)
-    ]
+    lengths, numbers = ("2", "3", "4", "5+"), "0 1 2 3 4 5"
+    groups = []
+    for change, word, ticks, single, _ in INDELS:
+        for base, colour in zip("CT", single, strict=True):
+            heading = f"1 bp {word}"
+            groups.append(_group(base, f"1:{change}:{base}:*", numbers, colour, heading, "homopolymer length", ticks))
+    for change, word, ticks, _, longer in INDELS:
+        for length, colour in zip(lengths, longer, strict=True):
+            heading = f">1 bp {word} at repeats"
+            groups.append(_group(length, f"{length[0]}:{change}:R:*", numbers, colour, heading, "repeat units", ticks))
+    for length, (ends, colour) in zip(lengths, MICROHOMOLOGY, strict=True):
+        ticks = ends.replace("5", "5+")
+        groups.append(_group(length, f"{length[0]}:Del:M:*", ends, colour, "microhomology", "length", ticks))
     return Layout("small insertions and deletions", tuple(groups))
 
 
-def _indel(
-    start: str, numbers: range, ticks: Sequence[str], label: str, colour: str, heading: str, below: str
-) -> Group:
-    features = tuple(f"{start}:{number}" for number in numbers)
-    return Group(label, features, tuple(ticks), (colour,) * len(features), heading, below)
-
-
-SIZES = ("0-100kb", "100kb-1Mb", "1Mb-10Mb", "10Mb-40Mb", ">40Mb")
+SIZES = "0-100kb 100kb-1Mb 1Mb-10Mb 10Mb-40Mb >40Mb"
 COPIES = {"1": "#5A5A5A", "2": "#6B8E23", "3-4": "#7A28B8", "5-8": "#A0522D", "9+": "#E0218A"}
 
 
 def _copy_numbers() -> Layout:
-    few = (*SIZES[:2], ">1Mb")
-    groups = [Group("0", tuple(f"0:homdel:{size}" for size in few), few, _shades("#1F3FBF", 3), "hom. del.")]
+    groups = [_group("0", "0:homdel:*", "0-100kb 100kb-1Mb >1Mb", "#1F3FBF", "hom. del.", shaded=True)]
     for state, heading in (("LOH", "loss of heterozygosity"), ("het", "heterozygous")):
-        groups += [
-            Group(copies, tuple(f"{copies}:{state}:{size}" for size in SIZES), SIZES, _shades(colour, 5), heading)
-            for copies, colour in COPIES.items()
-            if (state, copies) != ("het", "1")
-        ]
+        for copies, colour in COPIES.items():
+            if (state, copies) != ("het", "1"):
+                groups.append(_group(copies, f"{copies}:{state}:*", SIZES, colour, heading, shaded=True))
     return Layout("classes of copy number", tuple(groups))
-
-
-LENGTHS = ("1-10Kb", "10-100Kb", "100Kb-1Mb", "1Mb-10Mb", ">10Mb")
 
 
 def _rearrangements() -> Layout:
     groups = []
     for where in ("clustered", "non-clustered"):
         for event, colour in (("del", "#E0218A"), ("tds", "#A0522D"), ("inv", "#7A28B8")):
-            features = tuple(f"{where}_{event}_{length}" for length in LENGTHS)
-            groups.append(Group(event, features, LENGTHS, _shades(colour, 5), where))
-        groups.append(Group("tr", (f"{where}_trans",), ("trans",), ("#6E6E6E",), where))
+            lengths = "1-10Kb 10-100Kb 100Kb-1Mb 1Mb-10Mb >10Mb"
+            groups.append(_group(event, f"{where}_{event}_*", lengths, colour, where, shaded=True))
+        groups.append(_group("tr", f"{where}_*", "trans", "#6E6E6E", where))
     return Layout("classes of structural variants", tuple(groups))
+
+
+def _group(
+    label: str,
+    form: str,
+    ends: str,
+    colour: str,
+    heading: str = "",
+    below: str = "",
+    ticks: str = "",
+    shaded: bool = False,
+) -> Group:
+    """Features are the form with each of the ends, which are separated by blanks, in place of the *."""
+    each = ends.split()
+    colours = _shades(colour, len(each)) if shaded else (colour,) * len(each)
+    features = tuple(form.replace("*", end) for end in each)
+    return Group(label, features, tuple((ticks or ends).split()), colours, heading, below)
 
 
 def _shades(colour: str, n: int) -> tuple[str, ...]:
@@ -209,14 +195,6 @@ BAR = 0.104  # inches for a bar, so that what is written below it has room
 PANEL_HEIGHT = 1.35
 STRIP, ABOVE = 11.0, 3.0  # points: of the coloured boxes, and between them and the bars
 LONGEST_TITLE = 60
-
-
-@overload
-def signature(fit: Fit, topics: int | Iterable[int] | None = None, ax: None = None) -> NDArray[np.object_]: ...
-
-
-@overload
-def signature(fit: Fit, topics: int | Iterable[int] | None, ax: Axes) -> Axes: ...
 
 
 def signature(
@@ -266,17 +244,8 @@ def signature(
         _bars(panel, layout, _ordered(fit, layout, fit.topics[:, k]))
         share = f"  {fit.shares[k]:.1%}" if len(fit.L) else ""
         title = short(fit.labels[k], LONGEST_TITLE)
-        panel.annotate(
-            title + share,
-            (0, 1),
-            (5, -3),
-            "axes fraction",
-            "offset points",
-            va="top",
-            size=9,
-            weight="bold",
-            parse_math=False,
-        )
+        where: Any = ((0, 1), (5, -3), "axes fraction", "offset points")
+        panel.annotate(title + share, *where, va="top", size=9, weight="bold", parse_math=False)
     _boxes(panels[0], layout)
     for panel in panels[:-1]:
         panel.set_xticks([])
@@ -295,8 +264,7 @@ def _ordered(fit: Fit, layout: Layout, shares: Floats) -> Floats:
 
 
 def _bars(ax: Axes, layout: Layout, heights: Floats) -> None:
-    colours = [colour for group in layout.groups for colour in group.colours]
-    ax.bar(np.arange(len(heights)), heights, width=0.62, color=colours, linewidth=0)
+    ax.bar(np.arange(len(heights)), heights, width=0.62, color=layout.colours, linewidth=0)
     ax.set_xlim(-0.7, len(heights) - 0.3)
     ax.set_ylim(0, 1.28 * max(heights.max(), 1e-3))  # so that the name stands over the bars
     ax.locator_params(axis="y", nbins=4)
@@ -304,7 +272,7 @@ def _bars(ax: Axes, layout: Layout, heights: Floats) -> None:
     ax.tick_params(axis="y", labelsize=7.5)
     ax.tick_params(axis="x", length=0)
     tidy(ax, grid="y")
-    for _, last in _spans([len(group.features) for group in layout.groups])[:-1]:
+    for _, last in layout.spans[:-1]:
         ax.axvline(last + 0.5, color="0.92", linewidth=0.8, zorder=0.4)
 
 
@@ -316,14 +284,10 @@ def _boxes(ax: Axes, layout: Layout) -> None:
     raised = ScaledTranslation(0, middle / 72, ax.figure.dpi_scale_trans)
     where = blended_transform_factory(ax.transData, ax.transAxes) + raised
     limits = ax.get_xlim()
-    for group, (first, last) in zip(
-        layout.groups, _spans([len(group.features) for group in layout.groups]), strict=True
-    ):
+    look: dict[str, Any] = {"linewidth": STRIP, "transform": where, "clip_on": False, "solid_capstyle": "butt"}
+    for group, (first, last) in zip(layout.groups, layout.spans, strict=True):
         colour = group.colours[-1]
-        (line,) = ax.plot(
-            [first - 0.4, last + 0.4], [1, 1], color=colour, linewidth=STRIP, transform=where, clip_on=False
-        )
-        line.set_solid_capstyle("butt")
+        ax.plot([first - 0.4, last + 0.4], [1, 1], color=colour, **look)
         letters = "0.1" if _light(colour) else "white"
         _written(ax, (first + last) / 2, middle, group.label, letters, "center", 8, above=True)
     ax.set_xlim(limits)
@@ -347,8 +311,7 @@ def _below(ax: Axes, layout: Layout) -> None:
         twin.set_xticks(np.arange(len(ticks)), [f" {tick[1]} " for tick in ticks], rotation=90, weight="bold", **style)
         twin.tick_params(axis="x", length=0, pad=2)
         twin.spines["bottom"].set_visible(False)
-        colours = [colour for group in layout.groups for colour in group.colours]
-        for label, colour in zip(twin.get_xticklabels(), colours, strict=True):
+        for label, colour in zip(twin.get_xticklabels(), layout.colours, strict=True):
             red, green, blue = (channel * (0.7 if _light(colour) else 1) for channel in to_rgb(colour))
             label.set_color((red, green, blue))
     for text, first, last in _runs(layout, "below"):
@@ -357,20 +320,9 @@ def _below(ax: Axes, layout: Layout) -> None:
 
 def _written(ax: Axes, x: float, points: float, text: str, colour: str, va: str, size: float, *, above: bool) -> None:
     """Some points over, or under, the Axes."""
+    where: Any = ((x, float(above)), (0, points), ("data", "axes fraction"), "offset points", None, False)
     weight = "bold" if above else "normal"
-    ax.annotate(
-        text,
-        (x, float(above)),
-        (0, points),
-        ("data", "axes fraction"),
-        "offset points",
-        ha="center",
-        va=va,
-        fontsize=size,
-        color=colour,
-        weight=weight,
-        annotation_clip=False,
-    )
+    ax.annotate(text, *where, ha="center", va=va, fontsize=size, color=colour, weight=weight)
 
 
 def _light(colour: str) -> bool:
@@ -380,20 +332,9 @@ def _light(colour: str) -> bool:
     return bool(np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) > 0.6)
 
 
-def _spans(sizes: Iterable[int]) -> list[tuple[int, int]]:
-    """The first and the last place of each of several groups of these sizes."""
-    ends = np.cumsum(list(sizes))
-    return [(int(end - size), int(end - 1)) for end, size in zip(ends, np.diff(ends, prepend=0), strict=True)]
-
-
 def _runs(layout: Layout, name: str) -> list[tuple[str, int, int]]:
     """Neighbouring groups with the same heading, or the same words below: those words, and from where to where they reach."""
-    spans = _spans([len(group.features) for group in layout.groups])
-    words = [getattr(group, name) for group in layout.groups]
-    headings = [group.heading for group in layout.groups]
-    runs = []
-    for (word, _), members in groupby(range(len(words)), key=lambda i: (words[i], headings[i])):
-        places = list(members)
-        if word:
-            runs.append((word, spans[places[0]][0], spans[places[-1]][1]))
-    return runs
+    spans = zip(layout.groups, layout.spans, strict=True)
+    runs = groupby(spans, key=lambda pair: (getattr(pair[0], name), pair[0].heading))
+    ends = [(word, [span for _, span in members]) for (word, _), members in runs]
+    return [(word, places[0][0], places[-1][1]) for word, places in ends if word]

@@ -13,7 +13,7 @@ from unmix.analysis import Alignment, Quality, Stability
 from unmix.analysis.features import short
 from unmix.base.checks import choice
 from unmix.base.types import Floats
-from unmix.plot.style import QUIET, figure_of, new_axes, new_figure, palette, place_labels, tidy
+from unmix.plot.style import QUIET, bare, colour_bar, in_order, new_axes, new_figure, palette, place_labels, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,11 +78,7 @@ def stability(
 
 def _colours(found: Stability) -> list[str]:
     """As `topic_colours` of the reference gives them: in the order of shares."""
-    colours = [""] * len(found.table)
-    order = np.argsort(-found.table["share"].to_numpy(), kind="stable")
-    for k, colour in zip(order, palette(len(order)), strict=True):
-        colours[k] = colour
-    return colours
+    return in_order(palette(len(found.table)), np.argsort(-found.table["share"].to_numpy(), kind="stable"))
 
 
 def _topics(ax: Axes, found: Stability) -> None:
@@ -124,21 +120,15 @@ def _runs(ax: Axes, found: Stability) -> None:
     ax.vlines(edges, -0.5, K * runs - 0.5, color="white", linewidth=0.8)
     wide = 0.025 * K * runs
     for k in range(K):
-        ax.add_patch(_strip((-0.5 - 1.6 * wide, k * runs - 0.5), wide, runs, colours[k]))
+        ax.bar(-0.5 - 1.1 * wide, runs, wide, k * runs - 0.5, color=colours[k], clip_on=False)
     middles = np.arange(K) * runs + (runs - 1) / 2
     ax.set_yticks(middles, [str(topic) for topic in found.table["topic"]], fontsize=9 if K <= 20 else 6)
     ax.set_xticks([])
-    ax.tick_params(length=0, pad=1)
-    ax.spines[:].set_visible(False)
-    ax.set_xlim(-0.5 - 1.8 * wide, K * runs - 0.5)
+    ax.tick_params(pad=1)
+    bare(ax)
+    ax.set(xlim=(-0.5 - 1.8 * wide, K * runs - 0.5), ylim=(K * runs - 0.5, -0.5))
     ax.set_title(f"topics of {runs} runs beside each other", loc="left", fontsize=10)
-    figure_of(ax).colorbar(image, ax=ax, label="likeness", shrink=0.8).outline.set_visible(False)
-
-
-def _strip(corner: tuple[float, float], width: float, height: float, colour: str):  # type: ignore[no-untyped-def]
-    from matplotlib.patches import Rectangle
-
-    return Rectangle(corner, width, height, color=colour, linewidth=0, clip_on=False)
+    colour_bar(ax, image, "likeness")
 
 
 def _density(ax: Axes, found: Stability) -> None:
@@ -200,17 +190,18 @@ def alignment(aligned: Alignment, ax: Axes | None = None) -> Axes:
     >>> ax = um.plot.alignment(um.align(fits))
     """
     table, fits = aligned.table, list(aligned.fits)
+    last = table[table["fit"] == fits[-1]]
     most = int(table.groupby("fit").size().max())
     if ax is None:
         ax = new_axes(max(6.0, 1.35 * len(fits) + 3.2), max(3.6, 0.42 * most + 1.6))
-    colours = _flow_colours(table[table["fit"] == fits[-1]])
+    order = last.sort_values("place")["topic"]  # neighbours in the last column differ most
+    colours = dict(zip(order, palette(len(order)), strict=True))
     gap = GAPS / max(1, most - 1)
     tops = {name: _tops(table[table["fit"] == name], gap) for name in fits}
     for x, (name, after) in enumerate(pairwise(fits)):
         _ribbons(ax, x, aligned, name, after, tops, colours)
     for x, name in enumerate(fits):
         _boxes(ax, x, table[table["fit"] == name], tops[name], colours)
-    last = table[table["fit"] == fits[-1]]
     for row in last.itertuples():
         middle = tops[fits[-1]][row.topic - 1] + row.share / 2
         label = short(row.name, LONGEST_NODE)
@@ -219,18 +210,10 @@ def alignment(aligned: Alignment, ax: Axes | None = None) -> Axes:
     ax.set_xlim(-BOX, len(fits) - 1 + BOX)
     ax.set_xticks(range(len(fits)), fits, parse_math=False)
     ax.set_yticks([])
-    tidy(ax)
-    ax.spines[:].set_visible(False)
-    ax.tick_params(length=0)
+    bare(ax)
     sizes = [str((table["fit"] == name).sum()) for name in fits]
     ax.set_xlabel("number of topics" if sizes == fits else "fit")
     return ax
-
-
-def _flow_colours(last: pd.DataFrame) -> dict[int, str]:
-    """Of paths: neighbours in the last column differ most."""
-    order = last.sort_values("place")["topic"]
-    return dict(zip(order, palette(len(order)), strict=True))
 
 
 def _tops(topics: pd.DataFrame, gap: float) -> Floats:
@@ -244,10 +227,8 @@ def _tops(topics: pd.DataFrame, gap: float) -> Floats:
 
 
 def _boxes(ax: Axes, x: int, topics: pd.DataFrame, tops: Floats, colours: dict[int, str]) -> None:
-    from matplotlib.patches import Rectangle
-
+    ax.bar(np.full(len(tops), x), topics["share"], BOX, tops, color=topics["path"].map(colours), linewidth=0, zorder=3)
     for row, top in zip(topics.itertuples(), tops, strict=True):
-        ax.add_patch(Rectangle((x - BOX / 2, top), BOX, row.share, color=colours[row.path], linewidth=0, zorder=3))
         if row.share >= LOWEST_WITH_NUMBER:
             middle = top + row.share / 2
             ax.text(x, middle, str(row.topic), ha="center", va="center", fontsize=8, color="white", zorder=4)
@@ -259,10 +240,8 @@ def _ribbons(
     """Those that leave a box, or come to one, lie in the order of their other ends."""
     flows = aligned.flows[aligned.flows["fit"] == name].copy()
     here, there = (aligned.table[aligned.table["fit"] == fit].set_index("topic") for fit in (name, after))
-    flows["from_place"], flows["to_place"] = (
-        here["place"][flows["topic"]].to_numpy(),
-        there["place"][flows["to"]].to_numpy(),
-    )
+    flows["from_place"] = here["place"][flows["topic"]].to_numpy()
+    flows["to_place"] = there["place"][flows["to"]].to_numpy()
     flows = flows.sort_values(["from_place", "to_place"])
     flows["left"] = tops[name][flows["topic"] - 1] + flows.groupby("topic")["flow"].cumsum() - flows["flow"]
     flows = flows.sort_values(["to_place", "from_place"])

@@ -18,6 +18,8 @@ from unmix.fit import Fit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colorbar import Colorbar
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation, Text
@@ -95,6 +97,30 @@ def tidy(ax: Axes, grid: str = "") -> None:
     ax.set_axisbelow(True)
 
 
+def bare(ax: Axes) -> None:
+    """Neither a frame nor marks at the axes, as around a table of coloured cells."""
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+
+
+def colour_bar(ax: Axes, image: ScalarMappable, label: str) -> Colorbar:
+    bar = figure_of(ax).colorbar(image, ax=ax, shrink=0.8)
+    bar.set_label(label, parse_math=False)
+    bar.outline.set_visible(False)
+    return bar
+
+
+def sentence(ax: Axes, text: str) -> None:
+    """What is written where there is nothing to draw."""
+    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=QUIET, wrap=True)
+
+
+def legend_beside(ax: Axes, *entries: Any, **options: Any) -> None:
+    """A legend to the right of the picture."""
+    legend = ax.legend(*entries, loc="upper left", bbox_to_anchor=(1.0, 1.03), frameon=False, **options)
+    literal(legend.get_texts())
+
+
 def literal(texts: Iterable[Text]) -> None:
     """A "$" in a name is a "$"."""
     for text in texts:
@@ -162,10 +188,13 @@ def topic_colours(fit: Fit) -> list[str]:
     >>> um.plot.topic_colours(fit)
     ['#0072B2', '#E69F00']
     """
-    colours = [""] * fit.n_topics
-    for topic, colour in zip(topic_order(fit), palette(fit.n_topics), strict=True):
-        colours[topic] = colour
-    return colours
+    return in_order(palette(fit.n_topics), topic_order(fit))
+
+
+def in_order(colours: Sequence[str], order: Iterable[int]) -> list[str]:
+    """The first colour at the first place of an order, and so on."""
+    given = dict(zip(order, colours, strict=True))
+    return [given[place] for place in sorted(given)]
 
 
 def _oklch(lightness: float, chroma: float, hue: float) -> str:

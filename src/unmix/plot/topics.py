@@ -19,7 +19,17 @@ from unmix.analysis import (
 from unmix.analysis.features import distinctiveness, short, topic_place, topic_places
 from unmix.base.checks import whole
 from unmix.fit import Fit
-from unmix.plot.style import MANY_POINTS, figure_of, new_axes, panels_for, place_labels, tidy, topic_colours
+from unmix.plot.style import (
+    MANY_POINTS,
+    bare,
+    colour_bar,
+    figure_of,
+    new_axes,
+    panels_for,
+    place_labels,
+    tidy,
+    topic_colours,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -236,13 +246,12 @@ def similarity(fit: Fit, other: Fit | None = None, ax: Axes | None = None) -> Ax
     ax.set_yticks(range(len(rows)), [names[k] for k in rows], fontsize=size, parse_math=False)
     across, rotation = [others[k] for k in columns], 0 if other is None else 90
     ax.set_xticks(range(len(columns)), across, fontsize=size, parse_math=False, rotation=rotation)
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
+    bare(ax)
     ax.set_xlabel("topics" if other is None else "topics of the other fit")
     ax.set_ylabel("topics")
     if max(len(rows), len(columns)) <= MOST_WITH_NUMBERS:
         for (i, j), value in np.ndenumerate(shown):
             colour = "white" if value > 0.65 else "0.1"
             ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7.5, color=colour)
-    figure_of(ax).colorbar(image, ax=ax, label="similarity", shrink=0.8).outline.set_visible(False)
+    colour_bar(ax, image, "similarity")
     return ax

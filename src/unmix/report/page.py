@@ -212,7 +212,7 @@ def choice_page(choice: Choice, title: str, command: str | None) -> str:
 
 
 def picture(choice: Choice) -> bytes:
-    from unmix.plot.choice import panels_of
+    from unmix.plot.curves import panels_of
 
     file = io.BytesIO()
     panels_of(choice)[0].figure.savefig(file, format="svg", metadata={"Date": None})

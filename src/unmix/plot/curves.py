@@ -1,76 +1,132 @@
-"""Pictures of `choose_topics`, and of what splitting the counts does to tests."""
+"""Curves: how fits converge, and what held-out counts say of numbers of topics."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from unmix.analysis import Differences
 from unmix.analysis.choose import Choice
-from unmix.plot.style import MANY_POINTS, QUIET, new_axes, new_grid, shades, tidy
+from unmix.base import checks
+from unmix.fit import Fit
+from unmix.plot.style import QUIET, literal, new_axes, new_grid, palette, sentence, shades, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+FEW_POINTS = 30  # each gets a mark
 
-def held_out(naive: Differences, honest: Differences, ax: Axes | None = None) -> Axes:
-    """One point per feature and topic: its z where counts are used twice, and where some were held out for the test.
+Fits = Fit | Sequence[Fit] | Mapping[str, Fit]
 
-    What is real lies along the dashed line, which is less steep than the dotted one as there are fewer counts; what noise made
-    has no z left and lies along the axis.
+
+def convergence(
+    fits: Fits, what: Literal["gap", "kkt"] | None = None, ax: Axes | None = None
+) -> Axes | NDArray[np.object_]:
+    """A line for each fit, on a log scale, against seconds, on a log scale too where they span more than tenfold.
 
     Parameters
     ----------
-    naive, honest : Differences
-        What `unmix.differences` found without and with `held_out`, of the same features and topics.
+    fits : Fit, sequence or mapping of Fit
+        One fit or several; a mapping gives the lines their names.
+    what : str, default=None
+        "gap": how far the log-likelihood is below the best that any of the fits reached. For models that maximise
+        something else, such as a lower bound of the evidence, it is that. The best point itself has no gap, and no
+        place on a log scale. "kkt": the largest residual of the conditions that hold at an optimum, where it was
+        computed. By default both, in two panels.
     ax : Axes, default=None
         Where to draw; by default a new figure.
 
     Returns
     -------
-    Axes
-        Its `figure` saves it: `.figure.savefig("picture.png")`.
+    Axes or array of Axes
+        The two panels, or the one Axes if `what` or `ax` is given.
 
     Raises
     ------
     ValueError
-        If the two are of different features or topics, or the second was not held out.
+        If there are no fits, or `what` is neither.
 
     See Also
     --------
-    differences
+    solvers.MeasureKKT : KKT residuals along the way.
 
     Examples
     --------
     >>> import unmix as um
-    >>> X = um.datasets.correlated_topics("A")
-    >>> model = um.TopicModel(3, tol=1e-4, random_state=0).fit(X)
-    >>> ax = um.plot.held_out(um.differences(model, X), um.differences(model, X, held_out=0.5, random_state=0))
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+    >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
+    >>> panels = um.plot.convergence({"newton": fit})
     """
-    if naive.z.shape != honest.z.shape:
-        raise ValueError(
-            f"z of shapes {naive.z.shape} and {honest.z.shape}; give differences of the same features and topics"
-        )
-    if honest.held_out is None:
-        raise ValueError("the second of the two was not held out; give one from differences(..., held_out=0.5)")
-    known = np.isfinite(naive.z) & np.isfinite(honest.z)
-    across, up = naive.z[known], honest.z[known]
-    ax = new_axes(5.5, 5.2) if ax is None else ax
-    ends = np.array([-1.0, 1.0]) * float(np.abs(np.concatenate([across, up, [1.0]])).max()) * 1.05
-    ax.axhspan(-1.96, 1.96, color="0.94", linewidth=0, zorder=0)
-    ax.plot(ends, ends, color="0.5", linewidth=0.8, linestyle=":")
-    ax.plot(ends, np.sqrt(honest.held_out) * ends, color="0.5", linewidth=0.8, linestyle="--")
-    ax.scatter(across, up, s=5, color="#0072B2", alpha=0.4, linewidths=0, rasterized=len(up) > MANY_POINTS)
-    ax.set_xlim(*ends)
-    ax.set_ylim(*ends)
-    tidy(ax)
-    beyond = [float((np.abs(z) > 1.96).mean()) if len(z) else 0.0 for z in (across, up)]
-    ax.set_xlabel(f"z from the counts that made the topics ({beyond[0]:.0%} beyond ±1.96)")
-    ax.set_ylabel(f"z from counts held out ({beyond[1]:.0%} beyond ±1.96)")
-    return ax
+    if isinstance(fits, Mapping):
+        named = dict(fits)
+    else:
+        several = [fits] if isinstance(fits, Fit) else fits
+        named = {f"{i + 1}: {fit.params.get('solver', 'fit')}": fit for i, fit in enumerate(several)}
+    if not named:
+        raise ValueError("there are no fits to compare; give at least one")
+    if what is not None:
+        checks.choice("what", what, ("gap", "kkt"), "choose gap, kkt, or None for both")
+    if what is not None or ax is not None:
+        ax = new_axes(7, 4) if ax is None else ax
+        _draw(ax, named, what or "gap")
+        return ax
+    panels = new_grid(2, 1, (7, 3), sharex=True)
+    _draw(panels[0], named, "gap")
+    _draw(panels[1], named, "kkt")
+    panels[0].set_xlabel("")
+    _, spare = sorted(panels, key=lambda panel: -len(panel.get_lines()))
+    if spare.get_legend():  # one legend is enough: that of the panel with more lines
+        spare.get_legend().remove()
+    return panels
+
+
+def _draw(ax: Axes, named: Mapping[str, Fit], what: Literal["gap", "kkt"]) -> None:
+    curves, title = _gaps(named) if what == "gap" else (_known(named, "kkt"), "KKT residual")
+    lines = {}
+    for (name, curve), colour in zip(curves.items(), palette(len(curves)), strict=True):
+        curve = curve[(curve > 0) & (curve.index > 0)]  # what a log scale can show
+        if len(curve):
+            mark = "o" if len(curve) <= FEW_POINTS else None
+            (lines[name],) = ax.plot(curve.index, curve, color=colour, linewidth=1.8, marker=mark, markersize=4)
+    tidy(ax, grid="both")
+    ax.set_xlabel("seconds")
+    ax.set_ylabel(title)
+    if not lines:
+        nothing = "all points are the best" if what == "gap" else "the KKT residual was not computed"
+        sentence(ax, nothing if any(map(len, curves.values())) or what == "kkt" else "nothing was recorded")
+        ax.set_yticks([])
+        return
+    seconds = np.concatenate([line.get_xdata() for line in lines.values()])
+    if seconds.max() >= 10 * seconds.min():
+        ax.set_xscale("log")
+    ax.set_yscale("log")
+    lowest, highest = np.log10(ax.get_ylim())
+    if highest - lowest < 2:  # at least a whole power of ten is on the axis
+        ax.set_ylim(10 ** np.floor(lowest), 10 ** np.ceil(highest))
+    ax.yaxis.set_minor_formatter("")  # names at powers of ten only
+    if len(named) > 1:
+        literal(ax.legend(lines.values(), lines.keys(), frameon=False, fontsize=9).get_texts())
+
+
+def _gaps(named: Mapping[str, Fit]) -> tuple[dict[str, pd.Series], str]:
+    """best − value, of the log-likelihood where any fit followed it, else of what the fits maximised."""
+    followed = any("loglik" in fit.trace and fit.trace["loglik"].notna().all() for fit in named.values())
+    column, title = ("loglik", "log-likelihood") if followed else ("objective", "objective")
+    curves = _known(named, column)
+    best = max((float(curve.max()) for curve in curves.values() if len(curve)), default=0.0)
+    return {name: best - curve for name, curve in curves.items()}, f"{title} below the best"
+
+
+def _known(named: Mapping[str, Fit], column: str) -> dict[str, pd.Series]:
+    """For each fit the known values of a column of its trace, by seconds."""
+    empty = pd.Series(dtype=float)
+    return {
+        name: fit.trace.set_index("seconds")[column].dropna() if column in fit.trace else empty
+        for name, fit in named.items()
+    }
 
 
 # How many topics: what held-out counts say of every number tried, and how large the topics are.
@@ -165,16 +221,9 @@ def _mark(ax: Axes, choice: Choice, delta: Any) -> None:
         colour = CHOSEN if choice.suggested == K else QUIET
         place = numbers.index(K), delta[numbers.index(K)]
         ax.plot(*place, marker="o", markersize=11, markerfacecolor="none", color=colour, linestyle="none")
-        ax.annotate(
-            f"{K}: {', '.join(told[K])}",
-            place,
-            xytext=(0, 11 + 13 * height),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8.5,
-            color=colour,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8},
-        )
+        text, above = f"{K}: {', '.join(told[K])}", (0, 11 + 13 * height)
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}
+        ax.annotate(text, place, above, "data", "offset points", ha="center", fontsize=8.5, color=colour, bbox=box)
 
 
 def _shares(ax: Axes, choice: Choice) -> None:
