@@ -18,13 +18,13 @@ from scipy.optimize import brentq
 
 from unmix.base.types import Factor, Floats
 from unmix.models.problem import Problem, State
-from unmix.solvers.base import KEPT, HalfStep, Solver
+from unmix.solvers.base import KEPT, FactorSolver, HalfStep
 from unmix.solvers.extrapolate import Alternate
 from unmix.solvers.halfsteps import EM
 
 
 @dataclass(frozen=True)
-class SQUAREM(Solver[State]):
+class SQUAREM(FactorSolver[State]):
     """Three plain iterations a step; kept only if the loss is no worse than after the second, so it never rises.
 
     Parameters
@@ -67,7 +67,7 @@ class History(State):
 
 
 @dataclass(frozen=True)
-class DAAREM(Solver[History]):
+class DAAREM(FactorSolver[History]):
     """One plain iteration a step, and a leap from the changes of the last ones, which are then forgotten.
 
     A leap that makes the loss rise gives way to the plain iteration (the original lets it rise by 0.01). Damping, by ρ,

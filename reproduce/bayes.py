@@ -29,7 +29,7 @@ from reproduce.common import (
     panels,
     thousands,
 )
-from unmix.models.matching import best_pairs
+from unmix.models.poisson import best_pairs
 
 SHAPES = {"sharp": 0.3, "blurred": 1.2}  # of both Gamma priors of a simulation: topics that overlap little, or much
 LEVELS = (0.5, 0.7, 0.9)

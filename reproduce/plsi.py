@@ -19,7 +19,20 @@ from matplotlib.figure import Figure
 import unmix as um
 from reproduce.common import COLOURS, GREY, THREADS, Job, Section, legend_below, markdown, panels
 from unmix.counts.sides import column_sums
-from unmix.solvers import EM, PLSI, Alternate, Extrapolate, Newton, Normalized, Problem, Side, Solver, State, Trace, run
+from unmix.solvers import (
+    EM,
+    PLSI,
+    Alternate,
+    Extrapolate,
+    FactorSolver,
+    Newton,
+    Normalized,
+    Problem,
+    Side,
+    State,
+    Trace,
+    run,
+)
 from unmix.solvers.init import random
 
 SAME_VALUE = 0.01  # log-likelihoods closer than this are called equal: two runs that stop on one slope differ by less
@@ -34,7 +47,7 @@ class Numerators(State):
 
 
 @dataclass(frozen=True)
-class LeeSeung(Solver[Numerators]):
+class LeeSeung(FactorSolver[Numerators]):
     """Algorithm 1 without a floor, `steps` updates of L before F moves and of F before L moves. (The algorithm as printed takes
     the old L for F, which is not monotone; theirs is Lee and Seung's, so F sees the new one.)"""
 

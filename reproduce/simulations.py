@@ -34,7 +34,7 @@ from reproduce.common import (
     stored,
     thousands,
 )
-from unmix.models.matching import match_columns
+from unmix.models.poisson import match_columns
 from unmix.plot.style import palette
 
 K, PREFIT, FLOOR = 6, 50, 0.1

@@ -130,11 +130,11 @@ def a_pass(engine: str, path: Path, topics: Any, arguments: Namespace) -> tuple[
 def timed(engine: Any, shards: Any, start: Any, arguments: Namespace) -> tuple[float, float, float]:
     from unmix.models.problem import Problem
     from unmix.solvers import Newton
-    from unmix.solvers.streamed import Streamed
+    from unmix.solvers.extrapolate import Streamed
 
     with engine:
         task, solver = Problem(shards, arguments.k), Streamed(Newton())
-        state, seconds = solver.start(task, None, start), []
+        state, seconds = solver.start(task, np.empty((0, start.shape[1])), start), []
         for _ in range(arguments.passes):
             before = time.perf_counter(), processor_seconds()
             state = solver.step(task, state)

@@ -67,7 +67,7 @@ def around(X: sp.csr_matrix, tau: np.ndarray) -> Any:
         task = estimator._plan(um.Counts(X), np.random.default_rng(0)).task
         right = task.model.right.belief(np.ascontiguousarray(tau, dtype=np.float64))
         left = infer(task, task.model, right, None, STEPS, INFERENCE_TOLERANCE)
-        session, state = Session(task), solver.start(task, left, right)
+        session, state = Session(task), solver.from_beliefs(task, left, right)
         session.record(state, "given")
         estimator.result_ = session.fit(solver, state, "max_iter")
     return estimator

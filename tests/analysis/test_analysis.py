@@ -28,7 +28,7 @@ from unmix.analysis import (
     typical_samples,
 )
 from unmix.analysis.features import LANDMARKS
-from unmix.models.matching import match_columns, match_to_first
+from unmix.models.poisson import match_columns, match_to_first
 
 
 def fit_of(L: Any, F: Any, **about: Any) -> um.Fit:

@@ -17,7 +17,7 @@ from scipy.stats import beta
 import unmix as um
 from unmix.cli import main
 from unmix.models.beliefs import beta_quantile, most_probable
-from unmix.models.matching import match_columns
+from unmix.models.poisson import match_columns
 
 FAST = {"sweeps": 60, "burn_in": 20, "random_state": 0}
 

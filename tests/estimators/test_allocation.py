@@ -23,7 +23,7 @@ from unmix.counts.counts import Counts
 from unmix.kernels import sampling
 from unmix.kernels.sampling import Labels
 from unmix.models.allocation import Allocation, AllocationTask, check_labels, sd
-from unmix.models.matching import match_to_first
+from unmix.models.poisson import match_to_first
 from unmix.solvers.allocation import ICM, FactoredBLD, FreeBLD, labels_of, parts, rounded, shares
 from unmix.solvers.sampling import compositions, diagnose
 

@@ -73,7 +73,7 @@ class SeededLDA(um.LDA):
 @pytest.mark.parametrize("left", [DirichletRows(np.full(3, 0.4)), Gammas(np.full(3, 0.5), np.full(3, 0.1))])
 def test_the_bound_never_falls(left: Prior, solver: CAVI | ExtrapolatedVI) -> None:
     task = Inference(um.Counts(X), Variational(left, SeededTopics(SHAPE)))
-    state: Any = solver.start(task, *task.model.start(task.sides, task.X, *random_start(40, 30, 3)))
+    state: Any = solver.start(task, *random_start(40, 30, 3))
     losses = [state.loss]
     for _ in range(40):
         state = solver.step(task, state)
@@ -86,7 +86,7 @@ def test_with_the_same_numbers_for_all_topics_it_is_smoothed_lda() -> None:
     eta = np.linspace(0.2, 0.9, 30)
     same = Variational(DirichletRows(np.full(3, 0.5)), SeededTopics(np.tile(eta[:, None], 3)))
     task, solver = Inference(um.Counts(X), same), CAVI(5)
-    state = solver.start(task, *same.start(task.sides, task.X, *random_start(40, 30, 3)))
+    state = solver.start(task, *random_start(40, 30, 3))
     for _ in range(5):
         state = solver.step(task, state)
     lda = um.LDA(3, alpha=0.5, eta=eta, init=random_start(40, 30, 3), inner=5, extrapolate=False, max_iter=5, tol=0)
@@ -122,7 +122,7 @@ def test_it_is_learned_from_batches() -> None:
     assert online.elbo_ > online.result_.trace["objective"].iloc[0]
     solver = StochasticVI(um.Online(batch_size=8), 0, 5, 1e-4)
     task = online._plan(um.Counts(X), np.random.default_rng(0)).task
-    state = solver.start(task, *task.model.start(task.sides, task.X, *random_start(40, 30, 3)))
+    state = solver.start(task, *random_start(40, 30, 3))
     assert solver.step(task, state).stream.samples == 40
 
 

@@ -108,7 +108,7 @@ def start(model: Variational, counts: Floats, q: tuple[Parameters, ...], solver:
     """Task, solver and the state at these parameters."""
     task = Inference(Counts(counts), model)
     solver = solver or CAVI()
-    return task, solver, solver.start(task, model.left.belief(*q[0]), model.right.belief(*q[1]))
+    return task, solver, solver.from_beliefs(task, model.left.belief(*q[0]), model.right.belief(*q[1]))
 
 
 def bound(model: Variational, counts: Floats, q: tuple[Parameters, ...]) -> float:

@@ -70,8 +70,8 @@ def test_one_batch_of_everything_with_step_one_is_the_batch_step(name: str, inne
     model = MODELS[name]
     task, q = Inference(Counts(X), model), starting_beliefs(model)
     batch, online = CAVI(inner=inner, tolerance=0.0), StochasticVI(WHOLE, seed=0, inner=inner, tolerance=0.0)
-    want = batch.step(task, batch.start(task, *q))
-    got = online.step(task, online.start(task, *q))
+    want = batch.step(task, batch.from_beliefs(task, *q))
+    got = online.step(task, online.from_beliefs(task, *q))
     for side in ("left", "right"):
         np.testing.assert_allclose(getattr(got, side).parameters, getattr(want, side).parameters, rtol=1e-12)
         np.testing.assert_allclose(getattr(got, side).rates, getattr(want, side).rates, rtol=1e-12)
@@ -84,7 +84,7 @@ def test_an_online_step_of_smoothed_lda_is_hoffmans() -> None:
     model = lda(ALPHA, eta)
     task, (left, right) = Inference(Counts(X), model), starting_beliefs(model)
     solver = StochasticVI(online, seed=3, inner=1, tolerance=0.0)
-    first = solver.start(task, left, right)
+    first = solver.from_beliefs(task, left, right)
     counts, gamma = first.stream.counts, left.parameters.copy()
     tau = right.parameters
     for t, (rows, _) in enumerate(task.X.batches(10, np.random.default_rng([3, 0]))):

@@ -7,7 +7,7 @@ import pytest
 from conftest import random_counts
 
 import unmix as um
-from unmix.models.task import Iterate
+from unmix.models.problem import Iterate
 from unmix.solvers.run import FEWEST, MOST, Counters, remaining_gain
 
 X = random_counts(n=40, m=30, seed=3, mean=20.0)

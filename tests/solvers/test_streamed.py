@@ -23,8 +23,8 @@ from unmix.counts.counts import Counts
 from unmix.counts.data import Tree, tree
 from unmix.engines import Local, use_engine
 from unmix.models.problem import Problem
+from unmix.solvers.extrapolate import Streamed
 from unmix.solvers.halfsteps import EM, Newton
-from unmix.solvers.streamed import Streamed
 
 pytestmark = pytest.mark.filterwarnings("ignore:not converged:sklearn.exceptions.ConvergenceWarning")
 
@@ -170,7 +170,7 @@ def test_without_momentum_the_loss_never_rises(K: int, seed: int, fractional: bo
     task = Problem(um.Shards.of(X), K, *priors)
     for half in (Newton(), EM()):
         solver = Streamed(half, extrapolate=False)
-        state = solver.start(task, None, np.random.default_rng(seed).dirichlet(np.ones(31), K).T)
+        state = solver.start(task, np.empty((0, K)), np.random.default_rng(seed).dirichlet(np.ones(31), K).T)
         for _ in range(15):
             new = solver.step(task, state)
             assert new.reference <= state.reference + 1e-9 * abs(state.reference)

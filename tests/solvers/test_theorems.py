@@ -406,7 +406,7 @@ GAMMA0 = np.random.default_rng(7).gamma(2, 1, (12, 3)) + 0.1
 
 def start_of(model: Variational, rates: Floats | None = None) -> tuple[Inference, Beliefs]:
     task = Inference(PROBLEM.X, model)
-    return task, CAVI().start(task, model.left.belief(GAMMA0, rates), model.right.belief(by_column(F0)))
+    return task, CAVI().from_beliefs(task, model.left.belief(GAMMA0, rates), model.right.belief(by_column(F0)))
 
 
 def test_geiger_park_algorithm_3_equals_5_responsibilities_need_not_be_stored() -> None:

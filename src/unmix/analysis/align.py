@@ -30,8 +30,7 @@ from unmix.analysis.features import topic_names
 from unmix.analysis.results import FileLayout, Result, columns
 from unmix.base.types import Floats, Integers, as_names, in_place
 from unmix.fit import Fit
-from unmix.models.matching import hellinger_distances
-from unmix.models.poisson import column_shares
+from unmix.models.poisson import column_shares, hellinger_distances
 from unmix.storage.schema import Whole
 
 SWEEPS = 10  # down and up, of the order of topics

@@ -17,7 +17,7 @@ from unmix.analysis.results import FileLayout, Result, columns
 from unmix.base.types import Floats, Integers, Names, in_place, order_by_name
 from unmix.fit import Fit
 from unmix.io.match import read_catalogue
-from unmix.models.matching import hellinger_distances, match_columns
+from unmix.models.poisson import hellinger_distances, match_columns
 
 
 def match_topics(one: Fit, two: Fit, by: Literal["samples", "features"] = "features") -> dict[int, int]:
@@ -106,7 +106,7 @@ def _check_same(one: Fit, two: Fit, what: Literal["samples", "features"]) -> Non
 # Two fits side by side: which topic of one is which of the other, how far apart they are, and in which samples it matters.
 #
 # Topics are distributions over the features of both fits, found by name; what a fit does not have counts as 0. Pairs have the
-# largest sum of affinities Σ_j √(f_j g_j) (`unmix.models.matching`), and of each there are
+# largest sum of affinities Σ_j √(f_j g_j) (`unmix.models.poisson`), and of each there are
 #
 #     Hellinger distance √(1 − Σ √(f g)) = 0 to 1        cosine Σ f g / ‖f‖ ‖g‖ = 1 to 0
 #

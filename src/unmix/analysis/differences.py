@@ -29,8 +29,7 @@ from unmix.estimators.base import CountsEstimator, generator
 from unmix.fit import Fit, finished
 from unmix.io.match import match_features
 from unmix.models.differences import WORDS, Design, LogFactors, comparison, features_at_once, shrink, spread_of
-from unmix.models.matching import affinities, match_columns
-from unmix.models.poisson import column_shares
+from unmix.models.poisson import affinities, column_shares, match_columns
 from unmix.storage.tensors import Arrays
 
 FEW_GROUPS = 5  # cannot tell how much groups differ

@@ -2,7 +2,7 @@
 
 Places for samples and topics: an order of samples with like beside like, and a map of topics.
 
-Both rest on the Hellinger distance (`unmix.models.matching`) between proportions, or topics, p and q:
+Both rest on the Hellinger distance (`unmix.models.poisson`) between proportions, or topics, p and q:
 
     H(p, q) = ‖√p − √q‖ / √2,   0 where they are equal, 1 where they have nothing in common.
 """

@@ -21,8 +21,7 @@ from unmix.base.types import Floats, numbered
 from unmix.base.words import percent, progress
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
-from unmix.models.matching import match_columns
-from unmix.models.poisson import poisson_to_topics, topics_to_poisson
+from unmix.models.poisson import match_columns, poisson_to_topics, topics_to_poisson
 from unmix.models.problem import Problem
 from unmix.solvers.extrapolate import Alternate
 from unmix.solvers.halfsteps import Newton

@@ -35,7 +35,7 @@ from unmix.fit import Fit
 from unmix.kernels.sampling import seeds
 from unmix.models.allocation import Allocation, AllocationTask, Averages, check_labels, matched_quantile, sd
 from unmix.models.beliefs import beta_quantile, most_probable
-from unmix.models.matching import match_to_first
+from unmix.models.poisson import match_to_first
 from unmix.solvers.allocation import labels_by_shares
 from unmix.solvers.sampling import Sampler, moments_rhat
 

@@ -32,8 +32,7 @@ from unmix.counts.counts import Counts, CountsLike
 from unmix.estimators.base import CountsEstimator, generator
 from unmix.estimators.likelihood import PoissonNMF, TopicModel
 from unmix.fit import Fit, finished, quietly
-from unmix.models.matching import affinities, best_pairs
-from unmix.models.poisson import column_shares, loglik
+from unmix.models.poisson import affinities, best_pairs, column_shares, loglik
 from unmix.storage.tensors import Arrays
 
 Noise = Literal["halves", "bootstrap", "none"]

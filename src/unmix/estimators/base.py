@@ -12,7 +12,7 @@ from dataclasses import replace
 from inspect import signature
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar, overload
+from typing import ClassVar, Literal, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,15 +33,13 @@ from unmix.counts.data import Data, is_data, joined
 from unmix.counts.lazy import counts_of, fitting, is_anndata
 from unmix.counts.shards import Shards
 from unmix.fit import Fit, finished, quietly
-from unmix.models.matching import match_to_first
-from unmix.models.poisson import check_factors
-from unmix.models.problem import Problem
-from unmix.models.task import Iterate
+from unmix.models.poisson import check_factors, match_to_first
+from unmix.models.problem import Iterate, Problem
 from unmix.models.variational import Inference
 from unmix.registry import STARTS
 from unmix.solvers import ProgressBar
-from unmix.solvers.base import refuse_unsupported
-from unmix.solvers.online import Online, Stream
+from unmix.solvers.base import Solver, refuse_unsupported
+from unmix.solvers.online import Learner, Online, OnlineBeliefs, OnlineState, Stream
 from unmix.solvers.run import (
     REMEDY,
     Callback,
@@ -56,6 +54,11 @@ from unmix.solvers.run import (
 from unmix.solvers.search import Refine
 from unmix.storage.files import replacing
 from unmix.storage.schema import Text, checked
+
+E = TypeVar("E", bound="CountsEstimator")
+T = TypeVar("T", bound=Problem | Inference)
+S = TypeVar("S", bound=Iterate)
+Q = TypeVar("Q")
 
 # The best of several fits, each from a start of its own, and how far apart they end.
 #
@@ -72,12 +75,12 @@ def generators(first: np.random.Generator, n: int) -> list[np.random.Generator]:
     return [first, *(np.random.default_rng(int(seed)) for seed in seeds)]
 
 
-def best_of(model: Any, counts: Any, first: np.random.Generator, n: int) -> tuple[Any, Fit]:
+def best_of(model: E, counts: Data, first: np.random.Generator, n: int) -> tuple[E, Fit]:
     """The estimator that ended highest, and its fit, with the spread of all in `data["starts"]`.
 
     Ctrl-C, and a callback that says stop, end the start under way; the best so far is then kept, as interrupted.
     """
-    ended: list[Any] = []
+    ended: list[E] = []
     stopped = False
     for rng in generators(first, n):
         one = type(model)(**model.get_params(deep=False) | {"n_init": 1, "random_state": rng})
@@ -93,7 +96,7 @@ def best_of(model: Any, counts: Any, first: np.random.Generator, n: int) -> tupl
             break
     best = max(ended, key=lambda one: objective_of(one.result_))  # of equals the first
     spread = spread_of([one.result_ for one in ended], ended.index(best))
-    fit: Fit = replace(best.result_, data=best.result_.data | {"starts": spread})
+    fit = replace(best.result_, data=best.result_.data | {"starts": spread})
     return best, replace(fit, status="interrupted") if stopped else fit
 
 
@@ -120,7 +123,8 @@ def spread_of(fits: list[Fit], best: int) -> Record:
 # What every estimator here shares: scikit-learn's conventions, the check of data and parameters, and the closing words.
 
 Init = str | tuple[ArrayLike, ArrayLike] | Fit
-Method = TypeVar("Method", bound=Callable[..., Any])
+Method = TypeVar("Method", bound=Callable[..., object])
+Numbers = TypeVar("Numbers", float, Floats)
 
 ALIKE = {"PoissonNMF", "TopicModel"}  # two ways to read one fit
 MOST_FRACTIONS = 0.5  # of the values; a matrix with more is no matrix of counts
@@ -348,7 +352,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         """How many fits there are to choose from; where a start is given, or there is one topic, they would all be alike."""
         return self.n_init if isinstance(self.init, str) and self.n_components > 1 else 1
 
-    def _fit_often(self, counts: Any) -> Self:
+    def _fit_often(self, counts: Data) -> Self:
         """The best of several fits, and what it learned."""
         best, result = best_of(self, counts, generator(self.random_state), self._starts())
         given = {*self.get_params(deep=False), "n_features_in_", "feature_names_in_"}
@@ -358,7 +362,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         self._end(replace(result, params=self._about()))
         return self
 
-    def _begin(self, plan: Plan, session: Session) -> Any:
+    def _begin(self, plan: Plan, session: Session) -> Iterate:
         """The first iterate, which is recorded: one to go on from, or a new start."""
         session.heaviest_first = isinstance(self.init, str) and not self._topics_keep_their_place()
         state, note = None, "resumed"
@@ -373,7 +377,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         session.counters = Counters(plan.phases[0].name)
         return state
 
-    def _streamed_plan(self, task: Problem | Inference, solver: Any, rng: np.random.Generator) -> Plan:
+    def _streamed_plan(self, task: T, solver: Solver[T, Iterate], rng: np.random.Generator) -> Plan:
         """The fit of data that are not in memory: one phase, from a fit of their sample."""
         X = task.X
         refuse_unsupported(solver, X, task.needs, type(self).__name__)
@@ -389,7 +393,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             F = fit.F / np.maximum(fit.F.sum(axis=0), np.finfo(float).tiny)
             F = (1 - MIXED) * F + MIXED * (X.feature_totals / X.total)[:, None]
             note = f"fit of a sample of {len(X.sample):,}: {fit.trace['note'].iloc[0]}"
-            return solver.start(task, None, F.astype(dtype)), note
+            return solver.start(task, np.empty((0, self.n_components)), F.astype(dtype)), note
 
         return Plan(task, [Phase("fit", solver, self.max_iter, self.tol)], first)
 
@@ -413,10 +417,10 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
     def _most_iterations(self) -> int:
         return self.max_iter
 
-    def _learn(self, state: Any) -> None:
+    def _learn(self, state: Iterate) -> None:
         """Attributes besides `result_` that come from the last iterate."""
 
-    def fit_transform(self, X: CountsLike, y: None = None, **fit_params: Any) -> Floats:
+    def fit_transform(self, X: CountsLike, y: None = None, **fit_params: object) -> Floats:
         """`fit(X).transform(X)`.
 
         Parameters
@@ -706,7 +710,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             return
         warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
-    def _absorb(self, task: Any, solver: Any, first: Callable[[], Any]) -> None:
+    def _absorb(self, task: T, solver: Learner[T, S, Q], first: Callable[[], OnlineState | OnlineBeliefs]) -> None:
         """One step of online learning; `first` makes the state that the first batch starts from."""
         stream = self.stream_ if hasattr(self, "stream_") else first().stream
         total = solver.online.total_samples or stream.samples + task.X.shape[0]
@@ -736,7 +740,11 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
 
 
 def refining(
-    solver: Any, start: Callable[[Factor, Factor], Any], fit: Callable[..., Phase], moves: int, rng: np.random.Generator
+    solver: Solver[T, S],
+    start: Callable[[Factor, Factor], S],
+    fit: Callable[..., Phase],
+    moves: int,
+    rng: np.random.Generator,
 ) -> list[Phase]:
     """Phases after convergence: moves that leave a poor optimum, and a fit from where they led."""
     refine = Refine(solver, start)
@@ -751,7 +759,7 @@ def where_online(method: Method) -> Method:
     return available_if(lambda self: self._check_online() is None)(method)
 
 
-def checked_finite(values: Any, what: str) -> Any:
+def checked_finite(values: Numbers, what: str) -> Numbers:
     """Numbers of an answer, or an error if one is not finite."""
     if not np.isfinite(values).all():
         raise ValueError(

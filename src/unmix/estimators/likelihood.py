@@ -42,28 +42,29 @@ from unmix.models.problem import Problem, Sparsity, State, drop_negligible
 from unmix.registry import SOLVERS, named
 from unmix.solvers import EM, PLSA, Alternate, Extrapolate, run
 from unmix.solvers import init as starts
-from unmix.solvers.base import AnySolver, Solver, refuse_unsupported
+from unmix.solvers.base import AnySolver, FactorSolver, HalfStep, refuse_unsupported
 from unmix.solvers.joint import SparseL1, SparseL2
-from unmix.solvers.online import Online, OnlineEM, spread, start_weight
+from unmix.solvers.online import Online, OnlineEM, OnlineState, spread, start_weight
 from unmix.solvers.run import COLUMNS, Callback, Phase, Plan
-from unmix.solvers.search import Search, search
+from unmix.solvers.search import Search
+from unmix.solvers.search import search as search_factors
 
 PREFIT = Alternate(EM())
+SolverLike = str | HalfStep | AnySolver
 
 
-def make_solver(solver: Any, extrapolate: bool) -> AnySolver:
+def make_solver(solver: SolverLike, extrapolate: bool) -> AnySolver:
     """A user's word, or object, to a solver that `run` can use."""
     if isinstance(solver, str) and solver in SOLVERS:
-        solver = getattr(solvers, SOLVERS[solver])()
-    elif isinstance(solver, type | str) or not (callable(solver) or isinstance(solver, Solver)):
-        raise ParameterError(
-            "solver", solver, f"choose one of {', '.join(SOLVERS)}, or a solver object of unmix.solvers"
-        )
+        return make_solver(getattr(solvers, SOLVERS[solver])(), extrapolate)
+    if isinstance(solver, type | str) or not (callable(solver) or isinstance(solver, FactorSolver)):
+        remedy = f"choose one of {', '.join(SOLVERS)}, or a solver object of unmix.solvers"
+        raise ParameterError("solver", solver, remedy)
     if isinstance(solver, Extrapolate | Alternate):
         return solver
     if extrapolate:
         return Extrapolate(solver)
-    return solver if isinstance(solver, Solver) else Alternate(solver)
+    return solver if isinstance(solver, FactorSolver) else Alternate(solver)
 
 
 class LikelihoodEstimator(CountsEstimator):
@@ -76,7 +77,7 @@ class LikelihoodEstimator(CountsEstimator):
     online: Online | None = None
 
     @classmethod
-    def from_factors(cls, F: Any, features: ArrayLike | None = None, **parameters: Any) -> Self:
+    def from_factors(cls, F: ArrayLike | pd.DataFrame, features: ArrayLike | None = None, **parameters: Any) -> Self:
         """A model with known factors, such as mutational signatures or gene programs, ready to `transform` counts into loadings.
 
         Parameters
@@ -244,39 +245,37 @@ class LikelihoodEstimator(CountsEstimator):
         return 0
 
     def _plan(self, X: Data, rng: np.random.Generator) -> Plan:
-        problem, solver = self._problem(X), self._solver().for_data(X)
+        problem, solver = self._problem(X), self._solver()
         if self.online is not None:
             solver = OnlineEM(self.online, int(rng.integers(2**31)), start_weight(self.init))
         if not X.in_memory:
-            return self._streamed_plan(problem, solver, rng)
+            return self._streamed_plan(problem, solver.for_data(X), rng)
         refuse_unsupported(solver, X, problem.needs, type(self).__name__)
         prefit = 0 if isinstance(self.init, Fit) else self._prefit()
 
-        def start(L: Factor, F: Factor) -> Any:
+        def start(L: Factor, F: Factor) -> State:
             return solver.start(problem, *self._ready(problem, L, F))
 
-        def go_on(s: State) -> Any:
+        def go_on(s: State) -> State:
             return solver.start(problem, s.L, s.F, s.loss)
 
-        def searched() -> tuple[Any, str]:
-            state = method.start(problem, rng)
-            return state, state.note
-
-        def started() -> tuple[Any, str]:
+        def first() -> tuple[State, str]:
+            if searches:
+                state: State = search.start(problem, rng)
+                return state, state.note
             state, note = self._first_state(problem, rng)
             return state if prefit else go_on(state), note
 
-        method, fit = Search.of(problem), partial(Phase, solver=solver, max_iter=self.max_iter, tol=self.tol)
-        if isinstance(self.init, str) and self.init == "auto" and self.n_components > 1:  # else all starts are alike
-            first = searched
-            phases = [
-                Phase("search", method, method.steps, status=None, climbs=False),
-                fit("fit", begin=lambda s: start(s.L, s.F)),
-            ]
+        searches, search = (
+            self.init == "auto" and self.n_components > 1,
+            Search.of(problem),
+        )  # else all starts are alike
+        fit = partial(Phase, solver=solver, max_iter=self.max_iter, tol=self.tol)
+        if searches:
+            phases = [Phase("search", search, search.steps, status=None, climbs=False)]
         else:
-            first = started
-            before = [Phase("prefit", PREFIT, prefit, status=None)] if prefit else []
-            phases = [*before, fit("fit", begin=go_on)]
+            phases = [Phase("prefit", PREFIT, prefit, status=None)] if prefit else []
+        phases += [fit("fit", begin=(lambda s: start(s.L, s.F)) if searches else go_on)]
         if self.refine and self.n_components > 1:
             phases += refining(solver, start, fit, self.refine, rng)
         return Plan(problem, phases, first, lambda s: s if s.F.dtype == self.dtype else None)
@@ -302,7 +301,7 @@ class LikelihoodEstimator(CountsEstimator):
         if problem.normalised:  # half-steps do not hold the factors to a norm
             problem = replace(problem, prior=None, loadings_prior=None, sparsity=None)
         if self.init == "auto":  # of a single topic, or of a stream, which starts with its first batch
-            return search(problem, rng), "search"
+            return search_factors(problem, rng), "search"
         return (
             starts.topic_score_or_random(problem, rng)
             if self.init == "topic-score"
@@ -310,7 +309,7 @@ class LikelihoodEstimator(CountsEstimator):
         )
 
     def _given_start(self, problem: Problem) -> Pair:
-        L0, F0 = cast(tuple[Any, Any], self.init)
+        L0, F0 = cast(tuple[ArrayLike, ArrayLike], self.init)
         L, F = check_factors(problem.X.shape, L0, F0, problem.n_topics)
         for name, factor in (("L0", L), ("F0", F)):
             if (dead := np.flatnonzero(factor.sum(axis=0) == 0)).size:
@@ -408,7 +407,7 @@ class PoissonNMF(LikelihoodEstimator):
 
     n_components: int = 10
     _: KW_ONLY
-    solver: str | Any = "newton"
+    solver: SolverLike = "newton"
     extrapolate: bool = True
     init: Init = "auto"
     n_init: int = 1
@@ -475,7 +474,7 @@ class PoissonNMF(LikelihoodEstimator):
         for part in parts_of(X):
             problem = self._problem(self._checked_counts(part, reset=not hasattr(self, "stream_")))
 
-            def first(problem: Problem = problem) -> Any:
+            def first(problem: Problem = problem) -> OnlineState:
                 state, _ = self._first_state(problem, generator(self.random_state))
                 state, _ = run(problem, PREFIT, state, max_iter=self._prefit(), tol=0, catch_interrupt=False)
                 return solver.start(problem, state.L, spread(state.F))

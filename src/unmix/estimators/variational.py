@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,9 +35,9 @@ from unmix.models.beliefs import Belief, Prior
 from unmix.models.poisson import check_factors
 from unmix.models.priors import positive, positive_number
 from unmix.models.problem import Problem
-from unmix.models.variational import Inference, Variational, gamma_gamma, gamma_poisson, lda, restore
+from unmix.models.variational import Beliefs, Inference, Variational, gamma_gamma, gamma_poisson, lda, restore
 from unmix.solvers import init as starts
-from unmix.solvers.online import Online, StochasticVI, spread, start_weight
+from unmix.solvers.online import Online, OnlineBeliefs, StochasticVI, spread, start_weight
 from unmix.solvers.run import Callback, Phase, Plan
 from unmix.solvers.vi import CAVI, ExtrapolatedVI, infer
 
@@ -243,19 +243,19 @@ class VariationalEstimator(PosteriorEstimator):
 
     def _plan(self, X: Data, rng: np.random.Generator) -> Plan:
         task = Inference(X, self._model(X))
-        solver: Any = self._solver(task).for_data(X)
+        solver = self._solver(task).for_data(X)
         if self.online is not None:
             self._check_online()
             solver = self._online_solver(int(rng.integers(2**31)))
         if not X.in_memory:
             return self._streamed_plan(task, solver, rng)
 
-        def start(L: Factor, F: Factor) -> Any:
-            return solver.start(task, *task.model.start(task.sides, X, L, F))
+        def start(L: Factor, F: Factor) -> Beliefs:
+            return solver.start(task, L, F)
 
-        def first() -> tuple[Any, str]:
-            (L, F), note = self._first_factors(Problem(X, self.n_components), rng)
-            return start(L, F), note
+        def first() -> tuple[Beliefs, str]:
+            pair, note = self._first_factors(Problem(X, self.n_components), rng)
+            return start(*pair), note
 
         fit = partial(Phase, solver=solver, max_iter=self.max_iter, tol=self.tol)
         moves = self.refine if self.online is None and self.n_components > 1 else 0
@@ -325,9 +325,9 @@ class VariationalEstimator(PosteriorEstimator):
                 model = restore(self.result_.priors, self.result_.posterior)[0] if started else self._model(counts)
                 task = Inference(counts, model)
 
-                def first(task: Inference = task) -> Any:
+                def first(task: Inference = task) -> OnlineBeliefs:
                     (L, F), _ = self._first_factors(Problem(task.X, self.n_components), generator(self.random_state))
-                    return solver.start(task, *task.model.start(task.sides, task.X, L, spread(F)))
+                    return solver.start(task, L, spread(F))
 
                 self._absorb(task, solver, first)
         return self

@@ -31,10 +31,9 @@ from unmix.counts.data import Data, Engine
 from unmix.counts.sides import Sides
 from unmix.kernels import sampling
 from unmix.kernels.sampling import Labels, digamma, log_gamma
-from unmix.models.matching import match_to_first
-from unmix.models.poisson import logliks
+from unmix.models.poisson import logliks, match_to_first
 from unmix.models.priors import positive, positive_number
-from unmix.models.task import Estimate, Iterate
+from unmix.models.problem import Estimate, Iterate
 
 
 @dataclass(frozen=True)

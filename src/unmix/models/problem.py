@@ -1,22 +1,100 @@
-"""Maximum likelihood, or a posterior mode, for data of any size: loss, priors, scales, KKT residual, result."""
+"""What is optimised. What the loop needs to know of it, whatever it is; and maximum likelihood, or a posterior mode, for data of
+any size: loss, priors, scales, KKT residual, result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from unmix.base.memory import closed
-from unmix.base.types import Factor, Floats, Pair
+from unmix.base.types import Factor, Floats, Pair, Record
 from unmix.counts.data import Arrays, Data, Engine, Part, Visit, Visited, by_tile, gathered, joined
 from unmix.counts.sides import Side, Sides, column_sums
 from unmix.models.poisson import expected_total, residual
 from unmix.models.priors import Dirichlet, Gamma
-from unmix.models.task import Estimate, Iterate
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Iterate:
+    """A point on the way. Each kind of task, and each solver, extends it by what it needs to go on."""
+
+    loss: float
+    conclusive: bool = True  # False if a small gain says nothing, as after a rejected extrapolation
+    final: bool = False  # no further step would change anything
+    note: str = ""
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """Of the passes whose leavings are still needed, if there are such."""
+        return frozenset()
+
+    @property
+    def point(self) -> Iterate:
+        """What the task measures: the iterate itself, or the best one that it carries along."""
+        return self
+
+    def save(self) -> Record:
+        """Arrays and plain values from which the solver's `restore` makes it again."""
+        return to_record(self)
+
+
+def to_record(value: Any) -> Record:
+    """The fields of a dataclass; of those that are dataclasses, their fields."""
+    values = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: to_record(one) if is_dataclass(one) else one for name, one in values.items()}
+
+
+def from_record(kind: type[R], saved: Record) -> R:
+    """What `to_record` was taken from; of what is saved besides, nothing."""
+    hints = get_type_hints(kind)
+    values = {field.name: saved[field.name] for field in fields(kind) if field.name in saved}  # type: ignore[arg-type]
+    nested = {name: from_record(hints[name], one) for name, one in values.items() if is_dataclass(hints[name])}
+    return kind(**values | nested)
+
+
+S = TypeVar("S", bound=Iterate)
+S_contra = TypeVar("S_contra", bound=Iterate, contravariant=True)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What is left of the last iterate in a `Fit`: loadings and factors, their Poisson log-likelihood, and for a Bayesian model
+    its posterior as arrays, topics (where there are any) on the last axis, and the kinds of its priors."""
+
+    L: Factor
+    F: Factor
+    loglik: float
+    posterior: Mapping[str, Floats] = field(default_factory=dict)
+    priors: dict[str, str] = field(default_factory=dict)
+
+
+class Task(Protocol[S_contra]):
+    """A likelihood to maximise, a posterior to infer, counts to allocate. Its loss falls as a solver steps on."""
+
+    @property
+    def X(self) -> Data: ...
+
+    def metrics(self, state: S_contra) -> dict[str, float]:
+        """Columns of the trace: "loglik" (Poisson, NaN where it would cost too much) and "objective", which rises."""
+        ...
+
+    @property
+    def engine(self) -> Engine:
+        """What visits the parts of the data."""
+        ...
+
+    def kkt(self, state: S_contra) -> float:
+        """The largest KKT residual; NaN where there is no such thing."""
+        ...
+
+    def result(self, state: S_contra) -> Estimate: ...
 
 
 def bound_scales(

@@ -15,8 +15,7 @@ from unmix.counts.data import Arrays, Data, Engine, Part, Visit, Visited, by_til
 from unmix.counts.sides import FeatureSums, Sides, column_sums
 from unmix.models.beliefs import Belief, DirichletColumns, DirichletRows, Gammas, PointTopics, Prior
 from unmix.models.poisson import poisson_to_topics
-from unmix.models.problem import bound_scales, scaled_counts
-from unmix.models.task import Estimate, Iterate
+from unmix.models.problem import Estimate, Iterate, bound_scales, scaled_counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,9 +168,9 @@ class Inference:
     >>> from unmix.models.variational import Variational
     >>> X, rng = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]), np.random.default_rng(0)
     >>> task = um.solvers.Inference(X, Variational(DirichletRows(np.full(2, 0.5)), DirichletColumns(np.full(3, 0.1))))
-    >>> beliefs = task.model.start(task.sides, X, rng.random((4, 2)), rng.random((3, 2)))
     >>> solver = um.solvers.CAVI()
-    >>> _, status = um.solvers.run(task, solver, solver.start(task, *beliefs), max_iter=5, tol=0)
+    >>> first = solver.start(task, rng.random((4, 2)), rng.random((3, 2)))
+    >>> _, status = um.solvers.run(task, solver, first, max_iter=5, tol=0)
     >>> status
     'max_iter'
     """

@@ -5,7 +5,7 @@ from unmix.base.types import public_names
 from unmix.counts.sides import Side
 from unmix.models.problem import Problem, State
 from unmix.models.variational import Inference
-from unmix.solvers.base import HalfStep, Solver
+from unmix.solvers.base import FactorSolver, HalfStep, Solver
 from unmix.solvers.callbacks import Checkpoint, Log, MeasureKKT, ProgressBar, StopAfter, StopAtKKT
 from unmix.solvers.extrapolate import Alternate, Extrapolate
 from unmix.solvers.halfsteps import CCD, EM, SCD, SN, Newton

@@ -15,6 +15,7 @@ from unmix.counts.sides import Side
 from unmix.kernels import sampling
 from unmix.kernels.sampling import Labels, digamma, log_gamma
 from unmix.models.allocation import AllocationTask, Labelled, Sums
+from unmix.solvers.base import Stepper
 
 
 def labels_of(S: NDArray[np.integer]) -> NDArray[np.uint16]:
@@ -104,7 +105,7 @@ def log_factorials(x: Floats, rho: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class FreeBLD:
+class FreeBLD(Stepper[AllocationTask, Free]):
     """ρ stored: nonzeros × K numbers."""
 
     def start(self, task: AllocationTask, rho: Floats) -> Free:
@@ -138,7 +139,7 @@ class FreeBLD:
 
 
 @dataclass(frozen=True)
-class FactoredBLD:
+class FactoredBLD(Stepper[AllocationTask, Factored]):
     """ρ ∝ P Q: (n + m) × K numbers, and a block of nonzeros × K at a time."""
 
     def start(self, task: AllocationTask, P: Floats, Q: Floats) -> Factored:
@@ -249,7 +250,7 @@ def row_blocks(indptr: NDArray[np.int64]) -> Iterator[slice]:
 
 
 @dataclass(frozen=True)
-class ICM:
+class ICM(Stepper[AllocationTask, Labelled]):
     def start(self, task: AllocationTask, held: Labels) -> Labelled:
         return Labelled(loss=-task.log_joints(held)[0], held=held)
 

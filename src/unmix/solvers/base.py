@@ -5,17 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
 from unmix.base.types import Factor, Record
 from unmix.counts.data import Data
 from unmix.counts.sides import Side
-from unmix.models.problem import Problem, State
-from unmix.models.task import Iterate, from_record
+from unmix.models.problem import Iterate, Problem, State, Task, from_record
 
-T_contra = TypeVar("T_contra", contravariant=True)
+T = TypeVar("T", bound=Task[Any])
 S = TypeVar("S", bound=Iterate)
 P = TypeVar("P", bound=State)
 
@@ -32,12 +31,12 @@ NEEDS = {
 LIKELIHOOD = frozenset({"a prior on factors", "a prior on loadings", "a prior with a row per sample"})
 
 
-def refuse_unsupported(solver: Any, X: Data, needs: Sequence[str] = (), who: str = "") -> None:
+def refuse_unsupported(solver: Stepper[Any, Any], X: Data, needs: Sequence[str] = (), who: str = "") -> None:
     """Raises if a task that `needs` these, or its data, ask for what the solver, that of an estimator `who`, does not support."""
-    name = getattr(solver, "name", type(solver).__name__)
     for need in needs if X.in_memory else [*needs, "shards"]:
-        if need not in getattr(solver, "supports", ()):
-            raise ValueError(f"{f'{who} with {name}' if who else name} does not support {need}; {NEEDS[need]}")
+        if need not in solver.supports:
+            who = f"{who} with {solver.name}" if who else solver.name
+            raise ValueError(f"{who} does not support {need}; {NEEDS[need]}")
 
 
 def identifier(solver: Any) -> str:
@@ -89,14 +88,98 @@ def beyond(new: Factor, old: Factor, beta: float) -> Factor:
     return out
 
 
-class Stepper(Protocol[T_contra, S]):
-    """What the loop needs of a solver, whatever the task is: one more iteration, and a way back from what was saved."""
+class Stepper(ABC, Generic[T, S]):
+    """What the loop needs, whatever the task is: one more iteration, and a way back from what was saved."""
 
-    def step(self, task: T_contra, state: S) -> S: ...
+    version: ClassVar[int] = 1  # raised when a saved state of an earlier one would mean something else
 
-    def restore(self, task: T_contra, saved: Record) -> S:
-        """The iterate that `Iterate.save` was taken from. Raises if it is damaged, or one of other data."""
-        ...
+    @property
+    def name(self) -> str:
+        """str: what messages call it."""
+        return type(self).__name__
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """frozenset of str: what of `NEEDS` it has."""
+        return frozenset()
+
+    @abstractmethod
+    def step(self, task: T, state: S) -> S:
+        """One iteration.
+
+        Parameters
+        ----------
+        task : Problem or Inference
+            What is optimised.
+        state : State
+            What the last one returned.
+
+        Returns
+        -------
+        State
+            The next one.
+        """
+
+    @abstractmethod
+    def restore(self, task: T, saved: Record) -> S:
+        """The state that `save` was taken from.
+
+        Parameters
+        ----------
+        task : Problem or Inference
+            What is optimised.
+        saved : dict
+            Arrays and plain values.
+
+        Returns
+        -------
+        State
+            As it was.
+
+        Raises
+        ------
+        ValueError
+            If it is damaged, or one of other data.
+        """
+
+
+class Solver(Stepper[T, S]):
+    """What fits a model of any kind, from loadings and factors on.
+
+    See Also
+    --------
+    solvers.FactorSolver : For maximum likelihood.
+    solvers.run : The loop.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> isinstance(um.solvers.CAVI(), um.solvers.Solver), isinstance(um.solvers.Joint(), um.solvers.Solver)
+    (True, True)
+    """
+
+    def for_data(self, X: Data) -> Solver[T, Any]:
+        """The solver to use for these data: itself, or its relative for data that are not in memory."""
+        return self
+
+    @abstractmethod
+    def start(self, task: T, L: Factor, F: Factor) -> S:
+        """The first state.
+
+        Parameters
+        ----------
+        task : Problem or Inference
+            What is optimised.
+        L : array, n × K
+            Loadings to start from. A solver for data that are not in memory takes an array without rows, too, and finds them.
+        F : array, m × K
+            Factors to start from.
+
+        Returns
+        -------
+        State
+            Of the kind that `step` takes.
+        """
 
 
 class HalfStep(ABC):
@@ -151,8 +234,8 @@ class HalfStep(ABC):
         """
 
 
-class Solver(ABC, Generic[P]):
-    """One iteration on both factors. `state_type` is what `start` and `step` return.
+class FactorSolver(Solver[Problem, P]):
+    """Maximum likelihood in memory, one iteration on both factors. `state_type` is what `start` and `step` return.
 
     See Also
     --------
@@ -169,21 +252,6 @@ class Solver(ABC, Generic[P]):
     """
 
     state_type: ClassVar[type[State]] = State
-    version: ClassVar[int] = 1  # raised when a saved state of an earlier one would mean something else
-
-    @property
-    def name(self) -> str:
-        """str: what messages call it."""
-        return type(self).__name__
-
-    @property
-    def supports(self) -> frozenset[str]:
-        """frozenset of str: what of `NEEDS` it has."""
-        return frozenset()
-
-    def for_data(self, X: Data) -> AnySolver | Any:
-        """The solver to use for these data: itself, or its relative for data that are not in memory."""
-        return self
 
     @abstractmethod
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> P:
@@ -199,23 +267,6 @@ class Solver(ABC, Generic[P]):
             Factors to start from.
         loss : float, default=None
             That of these factors, where the caller knows it.
-
-        Returns
-        -------
-        State
-            Of `state_type`.
-        """
-
-    @abstractmethod
-    def step(self, problem: Problem, state: P) -> P:
-        """One iteration.
-
-        Parameters
-        ----------
-        problem : Problem
-            Data, number of topics, priors.
-        state : State
-            What the last one returned.
 
         Returns
         -------
@@ -273,4 +324,4 @@ def checked(problem: Problem, state: P) -> P:
     return state
 
 
-AnySolver = Solver[Any]
+AnySolver = FactorSolver[Any]

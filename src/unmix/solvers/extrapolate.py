@@ -1,21 +1,28 @@
-"""Solvers made of half-steps: `Alternate` (L from X, then F from Xᵀ with the new L), and `Extrapolate`, which moves further."""
+"""Solvers made of half-steps: `Alternate` (L from X, then F from Xᵀ with the new L), `Extrapolate`, which moves further, and
+`Streamed`, their relative for data that are not in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
-from unmix.base.types import Factor
-from unmix.counts.data import Data
-from unmix.models.problem import Problem, State
-from unmix.solvers.base import FIRST, LIKELIHOOD, AnySolver, HalfStep, Momentum, Solver, beyond
-from unmix.solvers.streamed import Streamed
+import numpy as np
+
+from unmix.base.types import Factor, Record
+from unmix.counts.data import Arrays, Data, Part, Visit, Visited, by_tile, joined
+from unmix.counts.sides import FeatureSums, Sides, column_sums
+from unmix.kernels import Workspace
+from unmix.models.priors import Dirichlet, Gamma
+from unmix.models.problem import Problem, State, StreamedPoint, from_record, left_side
+from unmix.solvers.base import FIRST, LIKELIHOOD, AnySolver, FactorSolver, HalfStep, Momentum, Solver, beyond
+from unmix.solvers.halfsteps import Newton
 
 ROUNDING = 1e-10  # a rise of the loss by a smaller part is none
 
 
 @dataclass(frozen=True)
-class Alternate(Solver[State]):
+class Alternate(FactorSolver[State]):
     """One half-step on each side. A half-step that gives no guarantee names a `safe` one to redo the iteration with.
 
     Parameters
@@ -45,7 +52,7 @@ class Alternate(Solver[State]):
     def supports(self) -> frozenset[str]:
         return LIKELIHOOD
 
-    def for_data(self, X: Data) -> Any:
+    def for_data(self, X: Data) -> Solver[Problem, Any]:
         return self if X.in_memory or not isinstance(self.half, HalfStep) else Streamed(self.half, extrapolate=False)
 
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> State:
@@ -102,7 +109,7 @@ class Advance(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Extrapolate(Solver[ExtrapolatedState]):
+class Extrapolate(FactorSolver[ExtrapolatedState]):
     """Moves on along the last change, and takes that back where the loss rises: what `extrapolate=True` does.
 
     Parameters
@@ -136,12 +143,12 @@ class Extrapolate(Solver[ExtrapolatedState]):
     def supports(self) -> frozenset[str]:
         return self.plain.supports
 
-    def for_data(self, X: Data) -> Any:
+    def for_data(self, X: Data) -> Solver[Problem, Any]:
         return self if X.in_memory or not isinstance(self.inner, HalfStep) else Streamed(self.inner)
 
     @property
     def plain(self) -> AnySolver:
-        return self.inner if isinstance(self.inner, Solver) else Alternate(self.inner)
+        return self.inner if isinstance(self.inner, FactorSolver) else Alternate(self.inner)
 
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> ExtrapolatedState:
         return _gathered(self.plain.start(problem, L, F, loss), iteration=0)
@@ -193,3 +200,118 @@ def _gathered(s: State, iteration: int) -> ExtrapolatedState:
     return ExtrapolatedState(
         L=s.L, F=s.F, loss=s.loss, Ln=s.L, Fn=s.F, Ly=s.L, Fy=s.F, reference=s.loss, iteration=iteration
     )
+
+
+# Streamed Newton: one pass over the shards per iteration.
+#
+# Each visit moves the loadings of its samples by a half-step and adds up, for every feature, the gradient and the curvature of
+# the loss there. The sums of all shards allow one step of every feature to the minimiser of its quadratic model,
+#
+#     minimise  g·d + ½ dᵀHd   subject to  d_k >= −0.6838 f_k,
+#
+# which never raises the loss, and needs neither a line search nor another pass: see `native/sums.hpp`. The loss at the loadings
+# is exact, and free. Factors, but not loadings, then move on along their last change: loadings follow them within the next
+# visit, and no history of them has to be kept.
+
+FROM_EVEN = Newton(rounds=5)  # the half-step for loadings that start from even shares
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StreamedState(StreamedPoint):
+    """F and `number` are of the best pass so far; the next one is made at `ahead`, from the loadings of pass `last`."""
+
+    ahead: Factor
+    plain: Factor  # the last factors before they moved on
+    last: int
+    reference: float  # the loss of the last pass
+    momentum: Momentum = FIRST
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        return frozenset({self.number, self.last})
+
+
+@dataclass(frozen=True)
+class Streamed(Solver[Problem, StreamedState]):
+    """`half` is the half-step of loadings. Without `extrapolate` the loss never rises."""
+
+    half: HalfStep
+    extrapolate: bool = True
+    version: ClassVar[int] = 2
+
+    @property
+    def supports(self) -> frozenset[str]:
+        return frozenset({"shards", "a prior on factors", "a prior on loadings"})
+
+    def start(self, task: Problem, L: Factor, F: Factor) -> StreamedState:
+        """Loadings for these factors, from those given or from even shares, and the first step of the factors."""
+        visit = LoadingsStep(FROM_EVEN, task.loadings_prior, even=not len(L))
+        before = {"L": L} if len(L) else None
+        sums = task.engine.over(task.X, visit, {"F": F}, before=before, after=0)
+        task.engine.keep_only({0})
+        loss, penalty = task.loss_from(F, sums)
+        new = self._step(task, F, sums)
+        return StreamedState(F=F, number=0, loss=loss, penalty=penalty, ahead=new, plain=new, last=0, reference=loss)
+
+    def step(self, task: Problem, s: StreamedState) -> StreamedState:
+        number, visit = s.last + 1, LoadingsStep(self.half, task.loadings_prior)
+        sums = task.engine.over(task.X, visit, {"F": s.ahead}, before=s.last, after=number)
+        loss, penalty = task.loss_from(s.ahead, sums)
+        new = self._step(task, s.ahead, sums)
+        better, accepted = loss < s.loss, loss < s.reference
+        # without momentum the loss falls, unless nothing but rounding is left of what could be gained
+        conclusive = better or not (accepted or np.any(s.ahead != s.plain))
+        if better:
+            s = replace(s, F=s.ahead, number=number, loss=loss, penalty=penalty)
+        s = replace(s, last=number, reference=loss, conclusive=conclusive, note="" if accepted else "rejected")
+        ahead = new
+        if self.extrapolate:
+            s = replace(s, momentum=s.momentum.accepted() if accepted else s.momentum.rejected())
+            ahead = beyond(new, s.plain, s.momentum.beta) if accepted else new
+        s = replace(s, ahead=ahead, plain=new)
+        task.engine.keep_only(set(s.numbers))
+        return s
+
+    def restore(self, task: Problem, saved: Record) -> StreamedState:
+        state = from_record(StreamedState, saved)
+        for name in ("F", "ahead", "plain"):
+            if (shape := getattr(state, name).shape) != (task.X.shape[1], task.n_topics):
+                raise ValueError(f"{name} has shape {shape}")
+        return state
+
+    def _step(self, task: Problem, F: Factor, sums: Arrays) -> Factor:
+        shape, rate = (None, 0.0) if task.prior is None else task.prior.broadcast(*F.shape)
+        return FeatureSums(sums["B"], sums["H"]).step(F, sums["v"] + rate, task.X.feature_totals, shape)
+
+
+@dataclass(frozen=True)
+class LoadingsStep(Visit):
+    """A half-step of the loadings, those that the last visit left or, if `even`, such that all topics have the same share; and
+    what they say of the factors."""
+
+    half: HalfStep
+    prior: Gamma | Dirichlet | None
+    even: bool = False
+
+    def __call__(self, tiles: Iterable[Part], shared: Arrays, before: Arrays) -> Visited:
+        F = shared["F"]
+        m, K = F.shape
+        sums, v, xlog, penalty, loadings = FeatureSums.zeros(m, K), np.zeros(K), 0.0, 0.0, []
+        u, workspace = column_sums(F), Workspace()
+        even = np.divide(1 / K, u, out=np.zeros(K), where=u > 0)
+        pairs = (
+            ((tile, np.outer(tile.sample_totals, even).astype(F.dtype, copy=False)) for tile in tiles)
+            if self.even
+            else by_tile(tiles, before)
+        )
+        for tile, start in pairs:
+            sides = Sides(tile, workspace)
+            L, measured = self.half(left_side(sides, self.prior, K), F, start, measure=True)
+            assert measured is not None
+            sides.right.add_sums(L, F, sums)
+            v += column_sums(L)
+            xlog += measured
+            penalty += self.prior.penalty(L) if self.prior is not None else 0.0
+            loadings.append(L)
+        added: Arrays = {"B": sums.numerators, "H": sums.curvature, "v": v, "xlog_penalty": np.array([xlog, penalty])}
+        return Visited({"L": joined(loadings)}, added)

@@ -20,7 +20,7 @@ from unmix.base.types import Factor, Floats
 from unmix.counts.sides import column_sums
 from unmix.models.maps import plsi_to_poisson, poisson_to_plsi
 from unmix.models.problem import Problem, Sparsity, State
-from unmix.solvers.base import Solver, refuse_unsupported
+from unmix.solvers.base import FactorSolver, refuse_unsupported
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Expected(State):
 
 
 @dataclass(frozen=True)
-class Joint(Solver[Expected]):
+class Joint(FactorSolver[Expected]):
     """Multiplicative updates of both factors from one pass (Geiger and Park, algorithm 4): columns of F sum to one.
 
     See Also
@@ -124,7 +124,7 @@ class Triple(State):
     RH: Floats  # the numerators at the triple, which came with the loss
 
 
-class _TripleSolver(Solver[Triple]):
+class _TripleSolver(FactorSolver[Triple]):
     state_type: ClassVar[type[State]] = Triple
 
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> Triple:
@@ -238,7 +238,7 @@ class LeftExpected(State):
 
 
 @dataclass(frozen=True)
-class SparseL2(Solver[LeftExpected]):
+class SparseL2(FactorSolver[LeftExpected]):
     """What `SparsePoissonNMF` uses for l2-normalised topics.
 
     See Also

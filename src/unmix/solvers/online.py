@@ -10,8 +10,9 @@ For conjugate priors averaging counts is averaging natural parameters. A batch o
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -22,9 +23,11 @@ from unmix.counts.sides import Side, column_sums
 from unmix.models.beliefs import Belief, PointTopics, Prior
 from unmix.models.problem import Problem, State
 from unmix.models.variational import Beliefs, Inference
-from unmix.solvers.base import Solver, checked
+from unmix.solvers.base import FactorSolver, S, Stepper, T, checked
 from unmix.solvers.halfsteps import Newton
-from unmix.solvers.vi import check_loss, infer, restored_beliefs
+from unmix.solvers.vi import BeliefSolver, check_loss, infer, restored_beliefs
+
+Q = TypeVar("Q")  # what is found of the samples of a batch
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class Online:
         return min(1.0, float((self.offset + batches + 1) ** -self.decay))
 
 
-def start_weight(init: Any) -> float:
+def start_weight(init: object) -> float:
     """Of a start in the running total. All of its counts, for a start that knows something of the data; a random one would
     outweigh what the first batches say."""
     return 0.1 if isinstance(init, str) and init == "random" else 1.0
@@ -132,6 +135,20 @@ def spread(F: Factor) -> Floats:
     return 0.9 * F / F.sum(axis=0) + 0.1 / len(F)
 
 
+class Learner(Stepper[T, S], Generic[T, S, Q]):
+    """A solver that learns from one batch after the other: of a task T, states S, and Q, what it finds of a batch's samples."""
+
+    online: Online
+
+    @abstractmethod
+    def absorb(self, batch: T, stream: Stream, start: Floats | None, total: float) -> tuple[Stream, Q]:
+        """The stream after one more batch, of `total` samples in all, and q of the batch's loadings, or the loadings."""
+
+    @abstractmethod
+    def at(self, task: T, left: Q, stream: Stream) -> S:
+        """The iterate with these."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OnlineBeliefs(Beliefs):
     stream: Stream
@@ -141,7 +158,7 @@ class OnlineBeliefs(Beliefs):
 
 
 @dataclass(frozen=True)
-class StochasticVI:
+class StochasticVI(Learner[Inference, OnlineBeliefs, Belief], BeliefSolver[OnlineBeliefs]):
     """Online variational inference: an iteration is one pass over all samples in mini-batches. The bound may fall now and then.
 
     Parameters
@@ -168,9 +185,9 @@ class StochasticVI:
     >>> from unmix.models.variational import Variational
     >>> X, rng = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]), np.random.default_rng(0)
     >>> task = um.solvers.Inference(X, Variational(DirichletRows(np.full(2, 0.5)), DirichletColumns(np.full(3, 0.1))))
-    >>> beliefs = task.model.start(task.sides, X, rng.random((4, 2)), rng.random((3, 2)))
     >>> solver = um.solvers.StochasticVI(um.Online(batch_size=2), seed=0, inner=5, tolerance=1e-4)
-    >>> _, status = um.solvers.run(task, solver, solver.start(task, *beliefs), max_iter=5, tol=0)
+    >>> first = solver.start(task, rng.random((4, 2)), rng.random((3, 2)))
+    >>> _, status = um.solvers.run(task, solver, first, max_iter=5, tol=0)
     >>> status
     'max_iter'
     """
@@ -181,7 +198,7 @@ class StochasticVI:
     tolerance: float
     start_weight: float = 1.0
 
-    def start(self, task: Inference, left: Belief, right: Belief) -> OnlineBeliefs:
+    def from_beliefs(self, task: Inference, left: Belief, right: Belief) -> OnlineBeliefs:
         L, F = task.model.factors(task.X, left, right)
         return self.at(task, left, Stream.beginning(right, left.sums, L, F, self.start_weight, self.seed))
 
@@ -199,7 +216,6 @@ class StochasticVI:
         return self.at(task, task.model.left.belief(parameters, left.rates), stream)
 
     def absorb(self, batch: Inference, stream: Stream, start: Floats | None, total: float) -> tuple[Stream, Belief]:
-        """The stream after one more batch, of `total` samples in all, and q of the batch's loadings."""
         model, n, stream = batch.model, batch.X.shape[0], stream.before(batch.X)
         left = infer(batch, model, stream.right, start, self.inner, self.tolerance)
         step = self.online.step_size(stream.batches)
@@ -222,7 +238,7 @@ class OnlineState(State):
 
 
 @dataclass(frozen=True)
-class OnlineEM(Solver[OnlineState]):
+class OnlineEM(Learner[Problem, OnlineState, Floats], FactorSolver[OnlineState]):
     """Online maximum likelihood (or the mode under a prior on F): an iteration is one pass in mini-batches.
 
     Parameters
@@ -274,16 +290,15 @@ class OnlineEM(Solver[OnlineState]):
         return self.at(problem, _loadings(problem, stream.right.parameters, L), stream)
 
     def absorb(self, batch: Problem, stream: Stream, start: Floats | None, total: float) -> tuple[Stream, Floats]:
-        """The stream after one more batch, of `total` samples in all, and the batch's loadings."""
         n, stream = batch.X.shape[0], stream.before(batch.X)
         F = stream.right.parameters
         L = _loadings(batch, F, batch.X.sample_totals[:, None] / np.ones(F.shape[1]) if start is None else start)
         step = self.online.step_size(stream.batches)
         return stream.absorb(batch.right, n, topics_prior(batch), L, column_sums(L), total / n, step), L
 
-    def at(self, problem: Problem, L: Factor, stream: Stream) -> OnlineState:
-        L, F = problem.rescale(L, stream.right.parameters.copy())
-        return OnlineState(L=L, F=F, loss=problem.loss(L, F), stream=stream)
+    def at(self, task: Problem, left: Factor, stream: Stream) -> OnlineState:
+        L, F = task.rescale(left, stream.right.parameters.copy())
+        return OnlineState(L=L, F=F, loss=task.loss(L, F), stream=stream)
 
 
 def topics_prior(problem: Problem) -> PointTopics:

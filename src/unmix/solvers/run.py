@@ -25,7 +25,7 @@ from unmix.base.checks import parameter
 from unmix.base.memory import reordered
 from unmix.base.types import STATUSES, Record, Status
 from unmix.fit import Fit
-from unmix.models.task import Iterate, Task
+from unmix.models.problem import Iterate, Task
 from unmix.solvers.base import Stepper, identifier
 from unmix.storage.schema import check_fields
 

@@ -31,6 +31,7 @@ from unmix.kernels import sampling
 from unmix.kernels.sampling import Labels
 from unmix.models.allocation import Allocation, AllocationTask, Averages, Chains, check_labels
 from unmix.solvers.allocation import restored_labels
+from unmix.solvers.base import Stepper
 
 FEWEST = 8  # draws per chain, to say anything
 
@@ -102,7 +103,7 @@ def moments_rhat(mean: Floats, square: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class Gibbs:
+class Gibbs(Stepper[AllocationTask, Chains]):
     """One sweep of every chain a step. With `thin`, every thin-th sweep is kept; without, none: the burn-in."""
 
     thin: int | None = field(default=None, repr=False)

@@ -20,8 +20,7 @@ from scipy.special import xlogy
 from unmix.base.types import Factor, Floats, Integers, Pair, Record
 from unmix.counts.data import Data
 from unmix.models.poisson import poisson_to_topics
-from unmix.models.problem import Problem, State
-from unmix.models.task import Iterate, Task
+from unmix.models.problem import Iterate, Problem, State, Task
 from unmix.solvers import init as starts
 from unmix.solvers.base import Stepper
 from unmix.solvers.extrapolate import Alternate, Extrapolate
@@ -179,7 +178,7 @@ class Searching(State):
 
 
 @dataclass(frozen=True)
-class Search:
+class Search(Stepper[Problem, Searching]):
     """One node an iteration, children before their parent, so that few wait at a time."""
 
     starts: int = 8  # a power of two
@@ -351,7 +350,7 @@ class Refining(Iterate):
 
 
 @dataclass(frozen=True)
-class Refine:
+class Refine(Stepper[Task[Any], Refining]):
     """One move an iteration; the loss never rises. `begin` makes the solver's first iterate of loadings and factors."""
 
     solver: Stepper[Any, Any]

@@ -11,6 +11,7 @@ more block. `ExtrapolatedVI` is the same with momentum.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -20,7 +21,7 @@ from unmix.base.types import Factor, Floats, Record
 from unmix.counts.data import Arrays, Data
 from unmix.counts.sides import FeatureSums
 from unmix.models.beliefs import Belief, further
-from unmix.models.task import from_record, to_record
+from unmix.models.problem import from_record, to_record
 from unmix.models.variational import (
     Beliefs,
     Infer,
@@ -31,15 +32,26 @@ from unmix.models.variational import (
     restore,
     rowless,
 )
-from unmix.solvers.base import Momentum
+from unmix.solvers.base import Momentum, Solver
 
 B = TypeVar("B", bound=Beliefs)
 
 GENTLE = Momentum(0.8, moving=False)
 
 
+class BeliefSolver(Solver[Inference, B]):
+    """Variational inference in memory, from the beliefs that the model makes of loadings and factors, or from others."""
+
+    def start(self, task: Inference, L: Factor, F: Factor) -> B:
+        return self.from_beliefs(task, *task.model.start(task.sides, task.X, L, F))
+
+    @abstractmethod
+    def from_beliefs(self, task: Inference, left: Belief, right: Belief) -> B:
+        """The first iterate, from q(L) and q(F)."""
+
+
 @dataclass(frozen=True)
-class CAVI:
+class CAVI(BeliefSolver[Beliefs]):
     """Coordinate ascent for every variational model: q(L), then q(F). The bound never falls.
 
     Parameters
@@ -62,9 +74,9 @@ class CAVI:
     >>> from unmix.models.variational import Variational
     >>> X, rng = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]), np.random.default_rng(0)
     >>> task = um.solvers.Inference(X, Variational(DirichletRows(np.full(2, 0.5)), DirichletColumns(np.full(3, 0.1))))
-    >>> beliefs = task.model.start(task.sides, X, rng.random((4, 2)), rng.random((3, 2)))
     >>> solver = um.solvers.CAVI(inner=5)
-    >>> _, status = um.solvers.run(task, solver, solver.start(task, *beliefs), max_iter=5, tol=0)
+    >>> first = solver.start(task, rng.random((4, 2)), rng.random((3, 2)))
+    >>> _, status = um.solvers.run(task, solver, first, max_iter=5, tol=0)
     >>> status
     'max_iter'
     """
@@ -73,10 +85,10 @@ class CAVI:
     tolerance: float = 1e-4
     learn_prior: bool = False
 
-    def for_data(self, X: Data) -> Any:
+    def for_data(self, X: Data) -> Solver[Inference, Any]:
         return self if X.in_memory else StreamedVI(self.inner, self.tolerance, False, self.learn_prior)
 
-    def start(self, task: Inference, left: Belief, right: Belief) -> Beliefs:
+    def from_beliefs(self, task: Inference, left: Belief, right: Belief) -> Beliefs:
         return self._at(task, task.model, left, right)
 
     def restore(self, task: Inference, saved: Record) -> Beliefs:
@@ -123,7 +135,7 @@ class ExtrapolatedBeliefs(Beliefs):
 
 
 @dataclass(frozen=True)
-class ExtrapolatedVI:
+class ExtrapolatedVI(BeliefSolver[ExtrapolatedBeliefs]):
     """`CAVI` that moves on along its last change, q(F) + β (q(F) − last q(F)) in parameters, and q(L) alike.
 
     With inner iterations, q(F) takes as long a step as its prior knows (`Prior.moved`). Where the bound falls, the step is
@@ -152,9 +164,9 @@ class ExtrapolatedVI:
     >>> from unmix.models.variational import Variational
     >>> X, rng = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]), np.random.default_rng(0)
     >>> task = um.solvers.Inference(X, Variational(DirichletRows(np.full(2, 0.5)), DirichletColumns(np.full(3, 0.1))))
-    >>> beliefs = task.model.start(task.sides, X, rng.random((4, 2)), rng.random((3, 2)))
     >>> solver = um.solvers.ExtrapolatedVI()
-    >>> _, status = um.solvers.run(task, solver, solver.start(task, *beliefs), max_iter=5, tol=0)
+    >>> first = solver.start(task, rng.random((4, 2)), rng.random((3, 2)))
+    >>> _, status = um.solvers.run(task, solver, first, max_iter=5, tol=0)
     >>> status
     'max_iter'
     """
@@ -164,13 +176,13 @@ class ExtrapolatedVI:
     settling: int = field(default=0, repr=False)
     learn_prior: bool = False
 
-    def for_data(self, X: Data) -> Any:
+    def for_data(self, X: Data) -> Solver[Inference, Any]:
         """In memory a prior is learned without momentum, which is `CAVI`."""
         if not X.in_memory:
             return StreamedVI(self.inner, self.tolerance, True, self.learn_prior)
         return CAVI(self.inner, self.tolerance, True) if self.learn_prior else self
 
-    def start(self, task: Inference, left: Belief, right: Belief) -> ExtrapolatedBeliefs:
+    def from_beliefs(self, task: Inference, left: Belief, right: Belief) -> ExtrapolatedBeliefs:
         if self.inner:  # topics move by what loadings say, and a start may know topics alone
             left = infer(task, task.model, right, left, FIRST_STEPS, self.tolerance)
         return replace(self._at(task, left, right, left, right), plain_steps=self.settling)
@@ -291,7 +303,7 @@ class StreamedVIState(StreamedBeliefs):
     stride: Stride = "long"
 
     @property
-    def numbers(self) -> frozenset[int]:  # type: ignore[override]
+    def numbers(self) -> frozenset[int]:
         return frozenset({self.best.number, self.next.number})
 
     def save(self) -> Record:
@@ -302,7 +314,7 @@ class StreamedVIState(StreamedBeliefs):
 
 
 @dataclass(frozen=True)
-class StreamedVI:
+class StreamedVI(Solver[Inference, StreamedVIState]):
     """`inner` most updates of a sample's loadings in a pass, fewer once they change by less than `tolerance` of their sum."""
 
     inner: int
@@ -310,9 +322,12 @@ class StreamedVI:
     extrapolate: bool = True
     learn_prior: bool = False
     version: ClassVar[int] = 2
-    supports: ClassVar[frozenset[str]] = frozenset({"shards"})
 
-    def start(self, task: Inference, L: Factor | None, F: Factor) -> StreamedVIState:
+    @property
+    def supports(self) -> frozenset[str]:
+        return frozenset({"shards"})
+
+    def start(self, task: Inference, L: Factor, F: Factor) -> StreamedVIState:
         """From topics F, whose columns sum to one; loadings follow from them."""
         model, right = task.model, first_belief(task, F)
         left, visit = self._rowless(model, right), self._visit(model, FIRST_STEPS, first=True)
