@@ -57,11 +57,13 @@ def test_what_is_finished_survives_an_interrupt_and_the_rest_goes_on_from_the_fi
         return {"square": np.array([part**2])}
 
     keep = tmp_path / "parts.safetensors"
-    first, status = in_parts(range(5), lambda part: work(part, stop_at=3), keep=keep, of={"K": 2})
+    first, status = in_parts(range(5), lambda part: work(part, stop_at=3), checkpoint=keep, of={"K": 2})
     assert status == "interrupted"
     assert [None if one is None else one["square"][0] for one in first] == [0, 1, 4, None, None]
     told = []
-    second, status = in_parts(range(5), work, keep=keep, of={"K": 2}, tell=lambda *said: told.append(said[:2]))
+    second, status = in_parts(
+        range(5), work, checkpoint=keep, of={"K": 2}, progress=lambda *said: told.append(said[:2])
+    )
     assert status == "finished"
     assert [one["square"][0] for one in second] == [0, 1, 4, 9, 16]
     assert asked == [0, 1, 2, 3, 4]  # each once
@@ -78,9 +80,9 @@ def test_an_interrupt_before_anything_is_finished_is_an_interrupt():
 
 def test_parts_of_other_data_are_refused(tmp_path):
     keep = tmp_path / "parts.safetensors"
-    in_parts(range(2), lambda part: {"x": np.ones(1)}, keep=keep, of={"K": 2})
+    in_parts(range(2), lambda part: {"x": np.ones(1)}, checkpoint=keep, of={"K": 2})
     with pytest.raises(ValueError, match="parts of other data or other parameters"):
-        in_parts(range(2), lambda part: {"x": np.ones(1)}, keep=keep, of={"K": 3})
+        in_parts(range(2), lambda part: {"x": np.ones(1)}, checkpoint=keep, of={"K": 3})
 
 
 # --- whatever an analysis finds can be saved and loaded ---------------------------------------------------------------

@@ -307,7 +307,7 @@ def interrupted_after(monkeypatch, folds):
 
 def test_ctrl_c_keeps_finished_folds_and_the_same_call_goes_on_to_the_same_result(chosen, tmp_path, monkeypatch):
     keep = tmp_path / "folds.safetensors"
-    arguments = {"folds": 3, "random_state": 0, "keep": keep}
+    arguments = {"folds": 3, "random_state": 0, "checkpoint": keep}
     with monkeypatch.context() as patch:
         interrupted_after(patch, 2)
         part = um.choose_topics(SMALL, range(1, 6), **arguments)
@@ -362,7 +362,7 @@ def test_ctrl_c_during_a_path_ends_the_path_and_not_one_of_its_fits(monkeypatch)
         ({"overdispersion": "guess"}, "overdispersion='guess'; give None, a number b > 0, or \"estimate\""),
         ({"estimator": "lda"}, r"estimator='lda'; give one of unmix, such as unmix\.TopicModel"),
         ({"worth": 2}, "worth=2; give a part of the first gain"),
-        ({"keep": "folds.safetensors"}, "random_state=None with keep: give a number"),
+        ({"checkpoint": "folds.safetensors"}, "random_state=None; give a number, which checkpoint needs"),
         ({"X": SMALL[:1]}, "there is one sample; .* give at least two"),
         ({"X": SMALL / 2}, "choosing a number of topics needs whole numbers: the entry at row"),
         ({"X": um.Shards.of(um.Counts(SMALL))}, r"counts are needed in memory; give shards\.sample"),

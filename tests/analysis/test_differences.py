@@ -16,6 +16,7 @@ from scipy.special import gammaln, psi
 import unmix as um
 from unmix import kernels
 from unmix.analysis.results import Result
+from unmix.base.progress import Step, watching
 from unmix.base.threads import use_threads
 from unmix.counts.counts import Counts
 from unmix.kernels import Posteriors
@@ -562,12 +563,13 @@ def test_ctrl_c_keeps_the_features_that_are_finished(fitted, monkeypatch) -> Non
     monkeypatch.setattr(STUDY, "features_at_once", lambda _: 60)
     told = []
 
-    def tell(done: int, of: int, left: float | None) -> None:
-        told.append((done, of))
-        if done == 2:
+    def stop(step: Step) -> None:
+        told.append((step.done, step.of))
+        if step.done == 2:
             raise KeyboardInterrupt
 
-    d = um.differences(fit, X, tell=tell)
+    with watching(stop):
+        d = um.differences(fit, X, verbose=True)
     assert told == [(1, 5), (2, 5)]
     assert d.status == "interrupted"
     assert np.isfinite(d.z[:120]).all()

@@ -19,6 +19,7 @@ from scipy.optimize import minimize_scalar
 import unmix as um
 from unmix.analysis.freedom import paid, room
 from unmix.analysis.transformations import SIDES, Point, Region, Target, explored, spread_rows
+from unmix.base.progress import Step, watching
 from unmix.cli import main
 from unmix.fit import Fit
 from unmix.models.problem import Problem
@@ -217,20 +218,22 @@ def test_what_is_saved_is_what_is_loaded(tmp_path: Path) -> None:
 def test_ctrl_c_keeps_finished_topics_and_the_same_call_goes_on(tmp_path: Path) -> None:
     fit, told = open_fit(3), []
 
-    def stop(done: int, of: int, left: float | None) -> None:
-        told.append((done, of))
+    def stop(step: Step) -> None:
+        told.append((step.done, step.of))
         if len(told) == 2:
             raise KeyboardInterrupt
 
-    first = um.freedom(fit, probes=3, keep=tmp_path / "parts", tell=stop)
+    with watching(stop):
+        first = um.freedom(fit, probes=3, checkpoint=tmp_path / "parts", verbose=True)
     assert first.status == "interrupted"
     assert "interrupted" in first.advice()[0]
     assert first.width.mean() > 0
-    second = um.freedom(fit, probes=3, keep=tmp_path / "parts", tell=stop)
+    with watching(stop):
+        second = um.freedom(fit, probes=3, checkpoint=tmp_path / "parts", verbose=True)
     assert told[2] == (2, 3)
     np.testing.assert_array_equal(second.low, um.freedom(fit, probes=3).low)
     with pytest.raises(ValueError, match="other data"):
-        um.freedom(open_fit(3, 9), probes=3, keep=tmp_path / "parts")
+        um.freedom(open_fit(3, 9), probes=3, checkpoint=tmp_path / "parts")
 
 
 def test_ctrl_c_in_the_second_round_keeps_the_first(monkeypatch: pytest.MonkeyPatch) -> None:

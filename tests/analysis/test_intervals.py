@@ -15,6 +15,7 @@ from scipy.special import betaincinv, digamma, gammaln, polygamma
 from scipy.stats import beta
 
 import unmix as um
+from unmix.base.progress import Step, watching
 from unmix.cli import main
 from unmix.models.beliefs import beta_quantile, most_probable
 from unmix.models.poisson import match_columns
@@ -197,18 +198,19 @@ def test_ctrl_c_keeps_the_draws_so_far() -> None:
     X = random_counts()
     fit, told = um.TopicModel(2, random_state=0).fit(X).result_, []
 
-    def stop(done: int, of: int, left: float | None) -> None:
-        told.append((done, of))
-        if done >= 40:
+    def stop(step: Step) -> None:
+        told.append((step.done, step.of))
+        if step.done >= 40:
             raise KeyboardInterrupt
 
-    found = um.intervals(fit, X, tell=stop, **FAST)
+    with watching(stop):
+        found = um.intervals(fit, X, verbose=True, **FAST)
     assert found.status == "interrupted"
     assert told[-1] == (40, 80)
     assert found.draws == 2 * 4
     assert "interrupted after 8 draws" in found.advice()[0]
-    with pytest.raises(KeyboardInterrupt):
-        um.intervals(fit, X, tell=lambda *_: stop(99, 0, None), **FAST)
+    with watching(lambda step: stop(step._replace(done=99))), pytest.raises(KeyboardInterrupt):
+        um.intervals(fit, X, verbose=True, **FAST)
 
 
 def test_chains_that_disagree_are_told() -> None:

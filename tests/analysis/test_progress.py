@@ -15,6 +15,7 @@ from conftest import random_counts
 from sklearn.exceptions import ConvergenceWarning
 
 import unmix as um
+from unmix.base.progress import Step, watching
 from unmix.fit import finished, quietly
 
 X = um.Counts(random_counts(20, 15, K=3, seed=1, mean=6.0))
@@ -32,17 +33,15 @@ ANALYSES: dict[str, tuple[str, Callable[..., Any]]] = {
 @pytest.mark.parametrize("name", ANALYSES)
 def test_every_analysis_tells_how_far_it_is_in_one_form(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     line, analysis = ANALYSES[name]
-    told: list[tuple[int, int, float | None]] = []
-    analysis(tell=lambda done, of, remaining: told.append((done, of, remaining)))
+    steps: list[Step] = []
+    with watching(steps.append):
+        analysis(verbose=True)
     assert capsys.readouterr().err == ""
-    assert [done for done, *_ in told] == sorted(done for done, *_ in told)
-    assert told[-1][:2] == (told[-1][1],) * 2, "in the end all is finished"
-    assert all(remaining is None or remaining >= 0 for *_, remaining in told)
-    assert told[-1][2] in (0, None)
-    analysis(verbose=True)
-    shown = capsys.readouterr().err
-    assert shown.endswith("\n")
-    assert shown.rsplit("\r", 1)[1].rstrip().endswith(line)
+    assert [step.done for step in steps] == sorted(step.done or 0 for step in steps)
+    assert steps[-1].done == steps[-1].of, "in the end all is finished"
+    assert all(step.remaining is None or step.remaining >= 0 for step in steps)
+    assert steps[-1].remaining in (0, None)
+    assert str(steps[-1]).endswith(line)
 
 
 def test_a_quiet_fit_says_by_its_status_that_it_has_not_converged() -> None:

@@ -145,27 +145,27 @@ def test_interrupted_runs_are_kept_and_the_same_call_goes_on(tmp_path: Path) -> 
     keep = tmp_path / "runs.safetensors"
     whole = um.stability(X, 3, runs=6, random_state=0)
     stopped = um.TopicModel(callbacks=[Stops(4)])
-    part = um.stability(X, 3, runs=6, estimator=stopped, random_state=0, keep=keep)
+    part = um.stability(X, 3, runs=6, estimator=stopped, random_state=0, checkpoint=keep)
     assert part.status == "interrupted"
     assert len(part.similarity) == 2  # the reference, two runs, and Ctrl-C in the third
     assert any("interrupted after 2 of 6 runs" in text for text in part.advice())
     np.testing.assert_array_equal(part.similarity, whole.similarity[:2])
-    again = um.stability(X, 3, runs=6, random_state=0, keep=keep)
+    again = um.stability(X, 3, runs=6, random_state=0, checkpoint=keep)
     assert again.status == "finished"
     np.testing.assert_array_equal(again.similarity, whole.similarity)
     written = keep.read_bytes()
-    um.consensus(X, 3, runs=6, random_state=0, keep=keep)  # of the same runs
+    um.consensus(X, 3, runs=6, random_state=0, checkpoint=keep)  # of the same runs
     assert keep.read_bytes() == written
-    fewer = um.stability(X, 3, runs=3, random_state=0, keep=keep)
+    fewer = um.stability(X, 3, runs=3, random_state=0, checkpoint=keep)
     assert fewer.status == "finished"
     np.testing.assert_array_equal(fewer.similarity, whole.similarity[:3])
-    more = um.stability(X, 3, runs=7, random_state=0, keep=keep, estimator=um.TopicModel(callbacks=[Stops(2)]))
+    more = um.stability(X, 3, runs=7, random_state=0, checkpoint=keep, estimator=um.TopicModel(callbacks=[Stops(2)]))
     assert more.status == "finished"  # with one fit more
     np.testing.assert_array_equal(more.similarity[:6], whole.similarity)
     with pytest.raises(ValueError, match="parts of other data or other parameters"):
-        um.stability(X + 1, 3, runs=6, random_state=0, keep=keep)
+        um.stability(X + 1, 3, runs=6, random_state=0, checkpoint=keep)
     with pytest.raises(ValueError, match="parts of other data or other parameters"):
-        um.stability(X, 3, runs=6, random_state=0, keep=keep, estimator=um.TopicModel(tol=1e-3))
+        um.stability(X, 3, runs=6, random_state=0, checkpoint=keep, estimator=um.TopicModel(tol=1e-3))
 
 
 @pytest.mark.parametrize("K", [1, 2])
@@ -224,19 +224,19 @@ def test_any_model_can_be_asked_and_fits_that_did_not_converge_are_told() -> Non
     [
         ({"runs": 1}, "runs=1; give a whole number >= 2"),
         ({"runs": 2.5}, "runs=2.5; give a whole number >= 2"),
-        ({"K": 0}, "K=0; give a whole number of topics >= 1"),
+        ({"n_components": 0}, "n_components=0; give a whole number of topics >= 1"),
         ({"noise": "thirds"}, "noise='thirds'; choose one of halves, bootstrap, none"),
         ({"X": X[:1]}, "there is one sample only"),
         ({"X": X + 0.5}, 'noise="halves" needs whole numbers.*or give noise="bootstrap" or "none"'),
-        ({"keep": "runs.safetensors"}, "needs a random_state, such as 0"),
+        ({"checkpoint": "runs.safetensors"}, "random_state=None; give a number, which checkpoint needs"),
         ({"estimator": um.TopicModel(init=(X, X))}, "the estimator has a start in init"),
-        ({"reference": fit_of(np.ones((30, 3)), [1, 1, 1])}, "the reference has 3 topics and K=2; give K=3"),
+        ({"reference": fit_of(np.ones((30, 3)), [1, 1, 1])}, "n_components=2; give 3, as the reference has"),
         ({"reference": fit_of(np.ones((29, 2)), [1, 1])}, "X has 30 features and the model has 29"),
     ],
 )
 def test_bad_input_gets_one_clear_error(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        um.stability(**({"X": X, "K": 2, "runs": 2} | given))
+        um.stability(**({"X": X, "n_components": 2, "runs": 2} | given))
 
 
 def test_a_reference_of_other_features_and_shards_are_refused(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from typer.main import get_command
 
 import unmix as um
-from unmix.cli import app, main, options, reading
+from unmix.cli import app, main, options
 from unmix.cli.commands import fit as fit_command
 from unmix.registry import WORDS
 from unmix.solvers import Extrapolate
@@ -597,7 +597,7 @@ def test_every_command_that_reads_an_input_reads_it_alike() -> None:
     readers = {name for name, command in commands.items() if any(one.metavar == "INPUT" for one in command.params)}
     assert {"fit", "choose", "transform", "shard", "differences", "stability", "intervals"} <= readers
     for name in readers - {"freedom"}:  # whose counts are those of a fit, and rarely needed
-        assert reading.ALWAYS.keys() <= {one.name for one in commands[name].params}, name
+        assert options.ALWAYS.keys() <= {one.name for one in commands[name].params}, name
 
 
 def test_texts_in_another_encoding_are_asked_about_as_they_were_fitted(capsys: pytest.CaptureFixture[str]) -> None:

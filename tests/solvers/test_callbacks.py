@@ -73,5 +73,5 @@ def test_the_bar_tells_iteration_objective_gain_kkt_and_time(capsys: pytest.Capt
         fields = bar._bar.tasks[0].fields
         numbers, left = fields["numbers"], fields["left"]
     assert numbers == "11 it · 2,047.00 (+6.2/it) · KKT 0.12"
-    assert left == "~62 s left"
+    assert left == "~62 s remaining"
     assert capsys.readouterr().out == ""  # stderr, so that results can be piped

@@ -22,11 +22,12 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from unmix.analysis.results import FileLayout, Finished, Result, Tell, columns, in_parts
+from unmix.analysis.results import FileLayout, Finished, Result, columns, in_parts
 from unmix.base.checks import ParameterError, parameter, positive, share, whole
+from unmix.base.progress import Progress
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Integers, Record, Seed
-from unmix.base.words import plural, progress
+from unmix.base.words import plural
 from unmix.counts.counts import Counts, CountsLike
 from unmix.estimators.allocation import AllocationModel
 from unmix.estimators.base import CountsEstimator, generator
@@ -433,9 +434,8 @@ def choose_topics(
     worth: float = 0.01,
     random_state: Seed = None,
     n_jobs: int | None = None,
-    keep: str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     verbose: bool = False,
-    tell: Tell | None = None,
 ) -> Choice:
     """How well fits with more and more topics foretell counts that they have not seen, and which number that suggests.
 
@@ -462,12 +462,10 @@ def choose_topics(
         Seed of how counts are dealt and of the fits.
     n_jobs : int, default=None
         Threads; None or −1 for all available cores. The result does not depend on it.
-    keep : str or PathLike, default=None
+    checkpoint : str or PathLike, default=None
         A file in which finished folds are kept, so that the same call goes on with the rest.
     verbose : bool, default=False
         Whether to write to stderr how many fits are finished, and about how long the others will take.
-    tell : callable, default=None
-        Called instead, with the number of finished fits, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -477,8 +475,8 @@ def choose_topics(
     Raises
     ------
     ValueError
-        If counts are not whole numbers, a number of topics is not one, or `keep` has no seed to go on with, or holds other
-        folds.
+        If counts are not whole numbers, a number of topics is not one, or `checkpoint` has no seed to resume with, or holds
+        other folds.
 
     See Also
     --------
@@ -495,14 +493,14 @@ def choose_topics(
     """
     counts, numbers = _checked(X, topics, folds, worth)
     folds, model = int(folds), _model(estimator, n_jobs)
-    if keep is not None and random_state is None:
-        raise ValueError("random_state=None with keep: give a number, or nobody could go on with what is kept")
+    if checkpoint is not None and random_state is None:
+        raise ParameterError("random_state", None, f"give a number, which {parameter('checkpoint')} needs")
     seed = int(generator(random_state).integers(2**31))
     with quietly():
         b = _overdispersion(overdispersion, counts, numbers, model.n_jobs, seed)
-        study = _Study(counts, numbers, model, folds, b, seed, tell or (progress("fits") if verbose else None))
+        study = _Study(counts, numbers, model, folds, b, seed, Progress("fits") if verbose else None)
         of = study.about() | {"overdispersion": overdispersion}
-        parts, status = in_parts(range(folds), study.fold, keep=keep, of=of)
+        parts, status = in_parts(range(folds), study.fold, checkpoint=checkpoint, of=of)
     done = [part for part in parts if part is not None]
     phi = Dispersion.added(part["dispersion"] for part in done).phi
     if b is None:  # the other folds have fewer counts, and so vary less: φ − 1 is in proportion to them
@@ -538,7 +536,7 @@ class _Study:
     folds: int
     b: float | None
     seed: int
-    tell: Tell | None
+    progress: Progress | None
 
     def about(self) -> Record:
         """What a file of finished folds has to agree with."""
@@ -572,8 +570,8 @@ class _Study:
                 found[K] = self._judged(fit, train, test)
             found[K]["seconds"] = np.array(perf_counter() - began)
             began = perf_counter()
-            if self.tell is not None:
-                self.tell(place * len(self.numbers) + len(found), *self._remaining(place, found))
+            if self.progress is not None:
+                self.progress(place * len(self.numbers) + len(found), *self._remaining(place, found))
         largest = found[max(found)]
         kept = {name: np.stack([found[K][name] for K in self.numbers]) for name in found[min(found)] if name in KEPT}
         return kept | {"dispersion": largest["dispersion"], "held_out": np.array([test.total])}

@@ -16,13 +16,13 @@ from scipy.special import ndtr, ndtri
 from sklearn.base import clone
 
 from unmix.analysis.features import topic_place
-from unmix.analysis.results import FileLayout, Finished, Result, Tell, in_parts
+from unmix.analysis.results import FileLayout, Finished, Result, in_parts
 from unmix.analysis.samples import column_or_values
 from unmix.analysis.samples import groups as groups_of
 from unmix.base.checks import ParameterError, choice, parameter, positive, share
+from unmix.base.progress import Progress
 from unmix.base.threads import threads, use_threads
 from unmix.base.types import Floats, Integers, Seed, numbered, order_by_name
-from unmix.base.words import progress
 from unmix.counts.counts import Counts, CountsLike
 from unmix.estimators import from_fit
 from unmix.estimators.base import CountsEstimator, generator
@@ -466,7 +466,6 @@ def differences(
     random_state: Seed = ...,
     n_jobs: int | None = ...,
     verbose: bool = ...,
-    tell: Tell | None = ...,
 ) -> Differences: ...
 @overload
 def differences(
@@ -482,7 +481,6 @@ def differences(
     random_state: Seed = ...,
     n_jobs: int | None = ...,
     verbose: bool = ...,
-    tell: Tell | None = ...,
 ) -> dict[str | int, Differences]: ...
 def differences(
     fit: Known,
@@ -497,7 +495,6 @@ def differences(
     random_state: Seed = None,
     n_jobs: int | None = None,
     verbose: bool = False,
-    tell: Tell | None = None,
 ) -> Differences | dict[str | int, Differences]:
     """How much more, or less, each topic uses each feature than others do, with errors and local false sign rates.
 
@@ -532,8 +529,6 @@ def differences(
         Threads; None or −1 for all available cores. The result does not depend on it.
     verbose : bool, default=False
         Whether to write to stderr how many parts of the work are finished, and about how long the others will take.
-    tell : callable, default=None
-        Called instead, with the number of finished parts, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -570,7 +565,7 @@ def differences(
         weights = material.sizes[:, None] * material.proportions
         spread = spread_of(weights, material.labels) if errors == "robust" else None
         design = Design(weights, float(pseudocount), spread)
-        common, each, status = _changes(design, material, places, tell or (progress("parts") if verbose else None))
+        common, each, status = _changes(design, material, places, Progress("parts") if verbose else None)
         fractional = material.fractional
         shrunk = [_shrunk(arrays["lfc_raw"], arrays["sd"]) for arrays in each]
     found = [
@@ -598,7 +593,7 @@ def differences(
 
 
 def _changes(
-    design: Design, material: Material, places: list[str | int], tell: Tell | None
+    design: Design, material: Material, places: list[str | int], progress: Progress | None
 ) -> tuple[Blanks, list[Blanks], Finished]:
     """What all comparisons share, and raw changes by each of them, of all features, block by block; NaN for features without
     counts and for topics that no sample has."""
@@ -623,7 +618,7 @@ def _changes(
         return arrays
 
     begins = range(0, m, size)
-    parts, status = in_parts(begins, work, tell=tell)
+    parts, status = in_parts(begins, work, progress=progress)
 
     def whole(name: str, blank: NDArray[Any]) -> NDArray[Any]:
         for begin, part in zip(begins, parts, strict=True):

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from unmix.analysis.application import counts_of
 from unmix.analysis.features import topic_place
-from unmix.analysis.results import FileLayout, Finished, Result, Tell, in_parts
+from unmix.analysis.results import FileLayout, Finished, Result, in_parts
 from unmix.analysis.samples import by_sample_and_topic
 from unmix.analysis.transformations import FEATURES, SAMPLES, SIDES, Point, Region, Target, explored, spread_rows
-from unmix.base.checks import choice, real, whole
+from unmix.base.checks import choice, parameter, real, whole
+from unmix.base.progress import Progress
 from unmix.base.types import Floats, numbered
-from unmix.base.words import percent, progress
+from unmix.base.words import percent
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.models.poisson import match_columns, poisson_to_topics, topics_to_poisson
@@ -148,9 +149,7 @@ class Freedom(Result):
         """
         said = []
         if self.status == "interrupted":
-            said.append(
-                "interrupted: not everything was looked at, and ranges may be too short; the same call with `keep` goes on"
-            )
+            said.append(f"interrupted: ranges may be too short; continue with {parameter('checkpoint')}")
         price = "at the same likelihood" if self.loss == 0 else f"for {self.loss:g} units of log-likelihood"
         if self.width.max() < 1e-6:
             return [*said, f"nothing is left open: no other proportions and topics are to be had {price}"]
@@ -306,9 +305,8 @@ def freedom(
     *,
     loss: float = 0.0,
     probes: int = 24,
-    keep: str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     verbose: bool = False,
-    tell: Tell | None = None,
 ) -> Freedom:
     """Between which values each proportion, and each feature of each topic, can move at the same rates.
 
@@ -326,12 +324,10 @@ def freedom(
     probes : int, default=24
         How many samples, and features, have both ends of every topic sought: those that differ most. All others get the ends
         of the same transformations.
-    keep : str or PathLike, default=None
+    checkpoint : str or PathLike, default=None
         A file in which finished topics are kept, so that the same call goes on with the rest after Ctrl-C.
     verbose : bool, default=False
         Whether to write to stderr how many parts are finished, and about how long the others will take.
-    tell : callable, default=None
-        Called instead, with the number of finished parts, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -373,7 +369,9 @@ def freedom(
         return {"A": np.array([point.A for point in explored(own, _targets(rows, [pair[1]]), [own.identity])])}
 
     about = {"of": parts.summary(), "probes": probes, "loss": loss}
-    pieces, status = in_parts(pairs, ends, keep=keep, of=about, tell=tell or (progress("parts") if verbose else None))
+    pieces, status = in_parts(
+        pairs, ends, checkpoint=checkpoint, of=about, progress=Progress("parts") if verbose else None
+    )
     found = [Point.of(np.eye(parts.P.shape[1]))]
     found += [Point.of(A) for piece in pieces if piece is not None for A in piece["A"][1:]]
     missed = 0.0

@@ -24,12 +24,12 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from unmix.analysis.application import counts_of
-from unmix.analysis.results import FileLayout, Finished, Result, Tell
+from unmix.analysis.results import FileLayout, Finished, Result
 from unmix.analysis.samples import by_sample_and_topic
 from unmix.base.checks import ParameterError, analysis, parameter, share, whole
+from unmix.base.progress import Progress
 from unmix.base.threads import use_threads
 from unmix.base.types import Floats, Seed
-from unmix.base.words import progress
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.kernels.sampling import seeds
@@ -206,7 +206,6 @@ def intervals(
     n_jobs: int | None = None,
     random_state: Seed = None,
     verbose: bool = False,
-    tell: Tell | None = None,
 ) -> Intervals:
     """Intervals that hold each proportion, and each feature of each topic, with probability `level`.
 
@@ -239,8 +238,6 @@ def intervals(
         Seed of the chains.
     verbose : bool, default=False
         Whether to write to stderr how many sweeps are finished, and about how long the others will take.
-    tell : callable, default=None
-        Called instead, with the number of finished sweeps, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -283,7 +280,7 @@ def intervals(
         sampler = _started(fit, counts, priors, chains, generator(random_state))
         status: Finished = "finished"
         try:
-            _run(sampler, learned, sweeps, burn_in, thin, tell or (progress("sweeps") if verbose else None))
+            _run(sampler, learned, sweeps, burn_in, thin, Progress("sweeps") if verbose else None)
         except KeyboardInterrupt:
             if sampler.averages is None:
                 raise
@@ -300,7 +297,9 @@ def _started(fit: Fit, X: Counts, priors: list[ArrayLike | None], chains: int, r
     return Sampler(task, labels_by_shares(task, P, F, chains, rng), random)
 
 
-def _run(sampler: Sampler, learned: list[bool], sweeps: int, burn_in: int, thin: int, tell: Tell | None) -> None:
+def _run(
+    sampler: Sampler, learned: list[bool], sweeps: int, burn_in: int, thin: int, progress: Progress | None
+) -> None:
     began, done, end = perf_counter(), 0, burn_in + sweeps
     while done < end:
         more = min(LEARN_EVERY, burn_in - done) if done < burn_in else min(thin, end - done)
@@ -310,8 +309,8 @@ def _run(sampler: Sampler, learned: list[bool], sweeps: int, burn_in: int, thin:
             _learn(sampler, *learned)
         elif more == thin:
             sampler.keep(logs=True)
-        if tell is not None:
-            tell(done, end, (perf_counter() - began) / done * (end - done))
+        if progress is not None:
+            progress(done, end, (perf_counter() - began) / done * (end - done))
 
 
 def _learn(sampler: Sampler, learn_alpha: bool, learn_eta: bool) -> None:

@@ -18,6 +18,7 @@ import pandas as pd
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
+from unmix.base.progress import Progress
 from unmix.base.types import Record, as_names, as_plain
 from unmix.storage import tensors
 from unmix.storage.fit_file import table_from_json, table_to_json
@@ -26,7 +27,6 @@ from unmix.storage.tensors import Arrays, as_bytes, from_json
 
 FORMAT = 1
 Finished = Literal["finished", "interrupted"]
-Tell = Callable[[int, int, float | None], None]  # parts done, of how many, seconds left as far as is known
 
 
 @dataclass(frozen=True)
@@ -210,9 +210,9 @@ def in_parts(
     parts: Sequence[Any],
     work: Callable[[Any], Arrays],
     *,
-    keep: str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     of: Record | None = None,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> tuple[list[Arrays | None], Finished]:
     """`work(part)` for every part, in order; None for those that Ctrl-C left undone.
 
@@ -222,26 +222,30 @@ def in_parts(
         What to do, one after the other.
     work
         Gives the arrays that a part comes to. A part's randomness is its own, so that results do not depend on where one stopped.
-    keep
-        A file in which finished parts are kept, so that the same call goes on with the rest.
+    checkpoint
+        A file in which finished parts are kept, so that the same call resumes.
     of
         What the parts are of: data and parameters, in a form that JSON can say. A file of other ones is refused.
-    tell
+    progress
         Called after each part.
     """
-    done: dict[int, Arrays] = _kept(Path(keep), of) if keep is not None and Path(keep).is_file() else {}
+    done: dict[int, Arrays] = (
+        _kept(Path(checkpoint), of) if checkpoint is not None and Path(checkpoint).is_file() else {}
+    )
     began, fresh = perf_counter(), 0
     try:
         for place, part in enumerate(parts):
             if place not in done:
                 done[place] = work(part)
                 fresh += 1
-                if keep is not None:
+                if checkpoint is not None:
                     every = {f"{i}.{name}": array for i, arrays in done.items() for name, array in arrays.items()}
-                    tensors.write(keep, every, {"kind": "parts", "format": FORMAT, "of": of, "done": sorted(done)})
-            if tell is not None:
+                    tensors.write(
+                        checkpoint, every, {"kind": "parts", "format": FORMAT, "of": of, "done": sorted(done)}
+                    )
+            if progress is not None:
                 left = (perf_counter() - began) / fresh * (len(parts) - len(done)) if fresh else None
-                tell(len(done), len(parts), left)
+                progress(len(done), len(parts), left)
     except KeyboardInterrupt:
         if not done:
             raise

@@ -24,10 +24,10 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from unmix.analysis.features import topic_names
-from unmix.analysis.results import FileLayout, Finished, Result, Tell, columns, in_parts
-from unmix.base.checks import choice, parameter, whole
+from unmix.analysis.results import FileLayout, Finished, Result, columns, in_parts
+from unmix.base.checks import ParameterError, choice, parameter, whole
+from unmix.base.progress import Progress
 from unmix.base.types import Floats, Integers, Names, Record, Seed, order_by_name
-from unmix.base.words import progress
 from unmix.counts.counts import Counts, CountsLike
 from unmix.estimators.base import CountsEstimator, generator
 from unmix.estimators.likelihood import PoissonNMF, TopicModel
@@ -59,7 +59,7 @@ class Runs(NamedTuple):
 
 def repeated(
     X: CountsLike,
-    K: int,
+    n_components: int,
     runs: int,
     noise: Noise,
     *,
@@ -67,16 +67,15 @@ def repeated(
     reference: Fit | None,
     random_state: Seed,
     n_jobs: int | None,
-    keep: str | os.PathLike[str] | None,
+    checkpoint: str | os.PathLike[str] | None,
     verbose: bool,
-    tell: Tell | None,
 ) -> Runs:
     """`runs` fits, and one of all counts as they are unless a reference is given."""
-    model = checked_model(estimator, K, n_jobs)
+    model = checked_model(estimator, n_components, n_jobs)
     counts = checked_counts(X, runs, noise)
     if reference is not None:
-        counts = counts_like(reference, counts, K)
-    seed = seed_of(model.random_state if random_state is None else random_state, keep)
+        counts = counts_like(reference, counts, n_components)
+    seed = seed_of(model.random_state if random_state is None else random_state, checkpoint)
     noisy = _noisy(counts, noise, seed)
 
     def work(run: int) -> Arrays:
@@ -86,7 +85,9 @@ def repeated(
 
     # not how many: a file of fewer runs, or of more, is as good
     of = {"data": counts.facts["checksum"], "noise": noise, "seed": seed, "model": _told(model)}
-    parts, _ = in_parts(range(runs + 1), work, keep=keep, of=of, tell=tell or (progress("fits") if verbose else None))
+    parts, _ = in_parts(
+        range(runs + 1), work, checkpoint=checkpoint, of=of, progress=Progress("fits") if verbose else None
+    )
     done = [part for part in parts[1:] if part is not None]
     if not done:
         raise KeyboardInterrupt
@@ -118,10 +119,10 @@ def distances_between(found: list[Topics]) -> Floats:
     return distances
 
 
-def checked_model(estimator: CountsEstimator | None, K: int, n_jobs: int | None) -> CountsEstimator:
-    """A copy of the estimator with K topics, which starts from scratch."""
-    K = whole("K", K, 1, "give a whole number of topics >= 1")
-    model = clone(TopicModel() if estimator is None else estimator).set_params(n_components=K)
+def checked_model(estimator: CountsEstimator | None, n_components: int, n_jobs: int | None) -> CountsEstimator:
+    """A copy of the estimator with that many topics, which starts from scratch."""
+    whole("n_components", n_components, 1, "give a whole number of topics >= 1")
+    model = clone(TopicModel() if estimator is None else estimator).set_params(n_components=int(n_components))
     if not isinstance(model.init, str):
         raise ValueError('the estimator has a start in init, in which all runs would agree; give one with init="auto"')
     return model if n_jobs is None else model.set_params(n_jobs=n_jobs)
@@ -138,21 +139,19 @@ def checked_counts(X: CountsLike, runs: int, noise: str) -> Counts:
     return counts
 
 
-def counts_like(reference: Fit, counts: Counts, K: int) -> Counts:
+def counts_like(reference: Fit, counts: Counts, n_components: int) -> Counts:
     """The counts with their features in the order of the reference."""
-    if reference.n_topics != K:
-        raise ValueError(f"the reference has {reference.n_topics} topics and K={K}; give K={reference.n_topics}")
+    if reference.n_topics != n_components:
+        raise ParameterError("n_components", n_components, f"give {reference.n_topics}, as the reference has")
     known, given = (reference.features, len(reference.F)), (counts.features, counts.shape[1])
     columns = order_by_name("feature", known, given, reorder=True)
     return counts if columns is None else counts.take(features=columns)
 
 
-def seed_of(random_state: Seed, keep: str | os.PathLike[str] | None) -> int:
+def seed_of(random_state: Seed, checkpoint: str | os.PathLike[str] | None) -> int:
     """The number that all runs follow from."""
-    if random_state is None and keep is not None:
-        raise ValueError(
-            f"keep={str(keep)!r} needs a random_state, such as 0, so that the same call goes on with the same runs"
-        )
+    if random_state is None and checkpoint is not None:
+        raise ParameterError("random_state", None, f"give a number, which {parameter('checkpoint')} needs")
     if isinstance(random_state, np.random.Generator | np.random.RandomState | None):
         return int(generator(random_state).integers(2**31))
     return int(random_state)
@@ -318,7 +317,7 @@ class Stability(Result):
                 + parameter("noise", "halves")
             )
         if finished < self.runs:
-            said.append(f"interrupted after {finished} of {self.runs} runs; the same call with keep= goes on")
+            said.append(f"interrupted after {finished} of {self.runs} runs; continue with {parameter('checkpoint')}")
         if self.unfinished:
             said.append(f"{self.unfinished} of the fits did not converge; raise max_iter or tol of the model")
         return said
@@ -326,7 +325,7 @@ class Stability(Result):
 
 def stability(
     X: CountsLike,
-    K: int,
+    n_components: int,
     runs: int = 20,
     *,
     noise: Noise = "halves",
@@ -334,11 +333,10 @@ def stability(
     reference: Fit | None = None,
     random_state: Seed = None,
     n_jobs: int | None = None,
-    keep: str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     verbose: bool = False,
-    tell: Tell | None = None,
 ) -> Stability:
-    """Which of K topics would be found again in other data of the same kind.
+    """Which of the topics of a model would be found again in other data of the same kind.
 
     The counts are divided at random into two halves, again and again, and each half is fitted from scratch. Ctrl-C keeps the
     runs that are finished.
@@ -347,7 +345,7 @@ def stability(
     ----------
     X : Counts or array-like
         Counts: anything that `Counts` takes.
-    K : int
+    n_components : int
         Number of topics.
     runs : int, default=20
         How many fits.
@@ -363,13 +361,11 @@ def stability(
         Seed; None is the estimator's. Run r = 1, 2, … is fitted with `random_state + r`.
     n_jobs : int, default=None
         Threads of each fit. The result does not depend on it.
-    keep : str or PathLike, default=None
+    checkpoint : str or PathLike, default=None
         A file for the runs that are finished, so that the same call, or one with more runs, goes on with the rest; `consensus`
         uses the same runs.
     verbose : bool, default=False
         Whether to write to stderr how many fits are finished, and about how long the others will take.
-    tell : callable, default=None
-        Called instead, with the number of finished fits, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -398,27 +394,26 @@ def stability(
     """
     done = repeated(
         X,
-        K,
+        n_components,
         runs,
         noise,
         estimator=estimator,
         reference=reference,
         random_state=random_state,
         n_jobs=n_jobs,
-        keep=keep,
+        checkpoint=checkpoint,
         verbose=verbose,
-        tell=tell,
     )
     similarity, _ = likeness(done.reference.topics, done.found)
     distances = distances_between(done.found)
     table = pd.DataFrame(
         {
-            "topic": np.arange(1, K + 1),
+            "topic": np.arange(1, n_components + 1),
             "name": topic_names(done.reference),
             "share": done.reference.shares,
             "stability": similarity.mean(axis=0),
-            "margin": silhouettes(distances, K),
-            "recall": recalls(distances, K),
+            "margin": silhouettes(distances, n_components),
+            "recall": recalls(distances, n_components),
             "floor": unrelated(done.reference, done.found),
         }
     )
@@ -513,7 +508,7 @@ MOST_ROUNDS = 100  # of matching; a handful is usual
 
 def consensus(
     X: CountsLike,
-    K: int,
+    n_components: int,
     runs: int = 20,
     *,
     noise: Noise = "halves",
@@ -521,11 +516,10 @@ def consensus(
     polish: bool = True,
     random_state: Seed = None,
     n_jobs: int | None = None,
-    keep: str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     verbose: bool = False,
-    tell: Tell | None = None,
 ) -> Fit:
-    """A fit of K topics that were found again and again, in halves of the counts.
+    """A fit of topics that were found again and again, in halves of the counts.
 
     Ctrl-C keeps the runs that are finished.
 
@@ -533,7 +527,7 @@ def consensus(
     ----------
     X : Counts or array-like
         Counts: anything that `Counts` takes.
-    K : int
+    n_components : int
         Number of topics.
     runs : int, default=20
         How many fits.
@@ -548,12 +542,10 @@ def consensus(
         Seed; None is the estimator's.
     n_jobs : int, default=None
         Threads of each fit. The result does not depend on it.
-    keep : str or PathLike, default=None
+    checkpoint : str or PathLike, default=None
         A file for the runs that are finished, so that the same call goes on with the rest; `stability` uses the same runs.
     verbose : bool, default=False
         Whether to write to stderr how many fits are finished, and about how long the others will take.
-    tell : callable, default=None
-        Called instead, with the number of finished fits, of all, and the seconds remaining as far as is known.
 
     Returns
     -------
@@ -581,19 +573,18 @@ def consensus(
     counts = checked_counts(X, runs, noise)
     done = repeated(
         counts,
-        K,
+        n_components,
         runs,
         noise,
         estimator=estimator,
         reference=None,
         random_state=random_state,
         n_jobs=n_jobs,
-        keep=keep,
+        checkpoint=checkpoint,
         verbose=verbose,
-        tell=tell,
     )
     topics, kept = agreed(done.reference.topics, done.found)
-    model = checked_model(estimator, K, n_jobs)
+    model = checked_model(estimator, n_components, n_jobs)
     plain = _with_topics(counts, _possible(topics, counts), n_jobs)
     logliks = {"of all counts": done.reference.loglik, "consensus": plain.loglik}
     fit = plain

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-
 ENDS = {"converged": "converged", "max_iter": "not converged", "interrupted": "interrupted"}
 
 
@@ -42,15 +39,3 @@ def percent(part: float) -> str:
     '19.8%'
     """
     return f"{part:.1%}"
-
-
-def progress(things: str) -> Callable[[int, int, float | None], None]:
-    """What `verbose=True` passes as `tell`: it keeps one line on stderr up to date."""
-
-    def draw(done: int, of: int, remaining: float | None) -> None:
-        done = min(done, of)  # a file of earlier parts may have more
-        known = "" if remaining is None or done == of else f", about {remaining:.0f} s left"
-        sys.stderr.write(f"\r{done:,} of {of:,} {things}{known}".ljust(60) + ("\n" if done == of else ""))
-        sys.stderr.flush()
-
-    return draw

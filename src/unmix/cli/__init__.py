@@ -17,6 +17,7 @@ import typer
 from typer.main import get_command
 
 from unmix.base.checks import NAME_ONLY, in_python, parameters_as
+from unmix.base.progress import watching
 from unmix.cli import analyses, choose  # noqa: F401 - each adds its commands
 from unmix.cli.commands import app
 from unmix.cli.fitting import INTERRUPTED
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             said.add(str(message))
             note(str(message))
 
-    with warnings.catch_warnings(), parameters_as(option):
+    with warnings.catch_warnings(), parameters_as(option), watching(machine="--json" in arguments):
         warnings.simplefilter("always", UserWarning)
         warnings.simplefilter("ignore", DeprecationWarning)  # other libraries' words to their developers
         warnings.showwarning = once

@@ -18,8 +18,19 @@ from unmix.base.words import percent
 from unmix.cli import options, show
 from unmix.cli.commands import DEFAULT_MODEL, app, check_file
 from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed, picture, read_model, write_page_again
-from unmix.cli.options import InputPath, Json, Quiet, asking, examples, results, stopping
-from unmix.cli.reading import METADATA, WORDS, read_counts, reads
+from unmix.cli.options import (
+    METADATA,
+    WORDS,
+    InputPath,
+    Json,
+    Quiet,
+    asking,
+    examples,
+    read_counts,
+    reads,
+    results,
+    stopping,
+)
 from unmix.cli.show import matching, readers, writing
 from unmix.storage.files import replacing
 
@@ -116,7 +127,7 @@ def differences(
             pseudocount=pseudocount,
             random_state=seed,
             n_jobs=threads,
-            verbose=show.lively(),
+            verbose=show.reports(),
         )
         with show.working(f"writing {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -251,10 +262,10 @@ def stability(
             kept.unlink(missing_ok=True)
         elif not kept.is_file():
             show.note(f"nothing to resume in {folder}; starting anew")
-        same: dict[str, Any] = {"noise": noise.value, "estimator": estimator, "random_state": seed, "keep": kept}
+        same: dict[str, Any] = {"noise": noise.value, "estimator": estimator, "random_state": seed, "checkpoint": kept}
         folder.mkdir(parents=True, exist_ok=True)
         with show.errors_about(input):
-            found = um.stability(counts, topics, runs, reference=asked, verbose=show.lively(), **same)
+            found = um.stability(counts, topics, runs, reference=asked, verbose=show.reports(), **same)
         found.save(folder / writing.ANSWER_FILES["stability"])
         writing.write_table(found.table, folder / "stability.csv")
         with replacing(folder / "stability.png") as temporary:
@@ -417,7 +428,7 @@ def freedom(
         X = None
         if loss > 0 and counts is not None:
             X = matching.match_features(read_counts(counts, **reading, like=fit), fit).counts
-        found = um.freedom(fit, X, loss=loss, probes=probes, verbose=show.lively())
+        found = um.freedom(fit, X, loss=loss, probes=probes, verbose=show.reports())
         if output.suffix.lower() == ".safetensors":
             found.save(output)
             write_page_again(output.parent, fit)
@@ -492,7 +503,7 @@ def intervals(
         burn_in=burn_in,
         chains=chains,
         random_state=seed,
-        verbose=show.lively(),
+        verbose=show.reports(),
     )
     with writing.adding_to(output.parent):
         writing.write_table(found.by_sample, output)

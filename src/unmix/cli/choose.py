@@ -15,6 +15,7 @@ from unmix.cli import options, show
 from unmix.cli.commands import DEFAULT_MODEL, app, check_file
 from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed, picture, read_model
 from unmix.cli.options import (
+    WORDS,
     InputPath,
     Json,
     ModelPath,
@@ -22,10 +23,11 @@ from unmix.cli.options import (
     asking,
     examples,
     fitting,
+    read_counts,
+    reads,
     results,
     stopping,
 )
-from unmix.cli.reading import WORDS, read_counts, reads
 from unmix.cli.show import readers, writing
 from unmix.storage.files import replacing
 
@@ -110,8 +112,8 @@ def choose(
                     overdispersion=varied,
                     random_state=seed,
                     n_jobs=threads,
-                    keep=keep,
-                    verbose=show.lively(),
+                    checkpoint=keep,
+                    verbose=show.reports(),
                 )
         finally:
             if not any(output.iterdir()):

@@ -14,14 +14,19 @@ import typer
 
 import unmix as um
 from unmix.base.memory import parsed as parsed_memory
+from unmix.base.progress import Progress
 from unmix.cli import fitting, options, show
-from unmix.cli.options import App, InputPath, Json, Quiet, examples
-from unmix.cli.reading import (
+from unmix.cli.options import (
     METADATA,
     SNIPPETS,
     WORDS,
+    App,
+    InputPath,
+    Json,
+    Quiet,
     anndata_contents,
     counts_or_shards,
+    examples,
     read_counts,
     reads,
 )
@@ -259,24 +264,12 @@ def shard(
     show.speak(quiet=quiet, json=json)
     if output is None:
         output = Path(f"{readers.name_of(input)}.shards")
-    with show.working(f"reading {input}") as status:
-
-        def progress(done: int, of: int | None) -> None:
-            if status is not None:
-                status.update(f"{show.plural(done, 'sample')} of {'?' if of is None else f'{of:,}'} in {output}")
-
-        try:
-            shards = um.shard(
-                input,
-                output,
-                **reading,
-                sample=sample,
-                sample_by=sample_by,
-                progress=progress,
-            )
-        except KeyboardInterrupt:
-            show.note(f"interrupted; the same command goes on with what is finished in {output}")
-            sys.exit(fitting.INTERRUPTED)
+    progress = Progress(f"samples in {output}") if show.reports() else None
+    try:
+        shards = um.shard(input, output, **reading, sample=sample, sample_by=sample_by, progress=progress)
+    except KeyboardInterrupt:
+        show.note(f"interrupted; the same command goes on with what is finished in {output}")
+        sys.exit(fitting.INTERRUPTED)
     show.say(f"wrote {output}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
     show.answer({"output": str(output)} | show.shards_as_json(shards))
 

@@ -123,7 +123,7 @@ def fitted(
     measuring = [um.solvers.MeasureKKT()] if counts.in_memory else []
     # in the end there is the model itself; one of several starts cannot be gone on with
     on_the_way = [] if estimator.n_init > 1 else [um.solvers.Checkpoint(checkpoint, checkpoint_seconds).__call__]
-    estimator.set_params(callbacks=[*measuring, *on_the_way], verbose=show.lively())
+    estimator.set_params(callbacks=[*measuring, *on_the_way], verbose=show.reports())
     with quietly():  # among the advice, as is what the next line is of
         warnings.filterwarnings("ignore", f".*{NO_COUNTS}")
         return (estimator.fit(counts) if resume_from is None else estimator.resume(counts, resume_from)).result_

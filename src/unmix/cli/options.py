@@ -3,11 +3,11 @@ each where there is room. Typer's own help draws a frame around each group and a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from inspect import cleandoc
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
 
 import typer
 from rich.padding import Padding
@@ -15,9 +15,16 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
+import unmix as um
+from unmix.base.memory import IN_MEMORY, gigabytes
 from unmix.cli import show
 from unmix.cli.fitting import Model
+from unmix.cli.show import readers
 from unmix.registry import SOLVERS, STARTS, WORDS
+
+if TYPE_CHECKING:
+    from unmix.counts.counts import Counts
+    from unmix.counts.shards import Shards
 
 # Commands by what people want to do; every command is in one of these groups.
 COMMANDS = {
@@ -45,7 +52,7 @@ class Command(TyperCommand):
         needed = [param for param in params if param.param_type_name == "option" and param.required]
         usage = [*map(_metavar, arguments), *(f"{param.opts[0]} {_metavar(param)}" for param in needed)]
         _print(Text("Usage: ", style="bold") + Text(" ".join([ctx.command_path, *usage, "[options]"])))
-        for paragraph in cleandoc(self.help or "").split("\n\n"):
+        for paragraph in inspect.cleandoc(self.help or "").split("\n\n"):
             _print(Text(), Text(" ".join(paragraph.split())))
         _print(Text())
         _section("", [(_metavar(param), param.help or "") for param in arguments])
@@ -307,3 +314,114 @@ def documents(option: str, given: str | None) -> int | float | None:
     if value < 0 or (isinstance(value, float) and value > 1):
         raise ValueError(f"{option} {given}: a part of all documents is between 0.0 and 1.0")
     return value
+
+
+# How INPUT is read: the options of it, the same in every command that has an INPUT, and what comes of them.
+
+Options = dict[str, tuple[Any, Any]]  # their types and defaults, by their names in `unmix.read`
+
+ALWAYS: Options = {
+    "layer": (Layer, None),
+    "raw": (Raw, False),
+    "transpose": (Transpose, None),
+    "encoding": (Encoding, None),
+    "text_column": (TextColumn, None),
+    "id_column": (IdColumn, None),
+    "title_column": (TitleColumn, None),
+    "skip_bad": (SkipBad, False),
+}
+WORDS: Options = {  # which are those of a model where there is one
+    "min_df": (MinDf, None),
+    "max_df": (MaxDf, None),
+    "stop_words": (StopWords, "english"),
+    "ngrams": (Ngrams, 1),
+}
+METADATA: Options = {"metadata": (Metadata, None)}
+SNIPPETS: Options = {"snippets": (Snippets, False)}
+
+
+def reads(*more: Options) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command with these options besides those that every INPUT has; it is given all of them as one dictionary, `reading`."""
+    kinds: Options = {name: kind for group in (ALWAYS, *more) for name, kind in group.items()}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def with_reading(**given: Any) -> None:
+            reading = _understood({name: given.pop(name) for name in kinds})
+            command(**given, reading=reading)
+
+        own, hints = inspect.signature(command).parameters, get_type_hints(command, include_extras=True)
+        parameters = [one.replace(annotation=hints[name]) for name, one in own.items() if name != "reading"]
+        for name, (kind, default) in kinds.items():
+            parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
+        with_reading.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        with_reading.__annotations__ = {one.name: one.annotation for one in parameters}
+        return with_reading
+
+    return decorate
+
+
+def _understood(reading: dict[str, Any]) -> dict[str, Any]:
+    """What the terminal calls otherwise."""
+    if "min_df" in reading:
+        for name in ("min_df", "max_df"):
+            reading[name] = documents(f"--{name.replace('_', '-')}", reading[name])
+        reading["stop_words"] = None if reading["stop_words"] == "none" else reading["stop_words"]
+    return reading
+
+
+def anndata_contents(path: Path) -> tuple[dict[str, str], list[str]]:
+    """The matrices and the columns of obs in an AnnData file; nothing for other files, and for what cannot be opened."""
+    from unmix.io.read import h5ad
+
+    if path.suffix.lower() != ".h5ad" and not (path.is_dir() and h5ad.is_zarr(path)):
+        return {}, []
+    try:
+        return h5ad.contents(path)
+    except (ValueError, OSError, KeyError, MemoryError):
+        return {}, []  # `read` will say what is wrong
+
+
+def read_counts(path: Path, *, aloud: bool = True, **reading: Any) -> Counts:
+    with show.working(f"reading {path}"):
+        counts = um.read(path, **reading)
+    if isinstance(counts, um.Shards):
+        raise ValueError(
+            f"{path}: a folder of shards, which this command does not take; give a file of counts, such as of some of the samples"
+        )
+    if aloud:
+        show.say(f"read {path}: {show.described(counts)}")
+    return counts
+
+
+def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None) -> tuple[str, Counts | Shards]:
+    """What to fit, and the call in Python that reads it: a folder of shards as it is, and a file whose fit would need more memory
+    than `allowed` (16 GB by default) as shards of it, made in the current folder. Free memory has no say: fits of counts and of
+    shards are two algorithms."""
+
+    if readers.is_shards(path):
+        shards = cast("Shards", um.read(path, **reading))
+        show.say(f"opened {path}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
+        return in_python("um.read", [path], reading), shards
+    options = {name: value for name, value in reading.items() if name != "snippets"}
+    most = IN_MEMORY if allowed is None else allowed
+    known = {name: value for name, value in options.items() if name != "metadata"}
+    needed, folder = readers.memory_for(path, **known), Path(f"{readers.name_of(path)}.shards")
+    if needed is None or needed <= most:
+        return in_python("um.read", [path], reading), read_counts(path, **reading)
+    show.say(
+        f"a fit of {path} in memory would need {gigabytes(needed)}, more than {gigabytes(most)}: making shards of it, {folder}"
+    )
+    if reading["snippets"]:
+        show.note("shards keep no beginnings of texts: --snippets is left aside")
+    with show.working(f"making {folder}"):
+        shards = um.shard(path, folder, **options)
+    show.say(f"wrote {folder}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
+    return in_python("um.shard", [path, folder], options), shards
+
+
+def in_python(function: str, paths: list[Path], reading: dict[str, Any]) -> str:
+    """The call that gives the same counts; options at their defaults are left out."""
+    words = {name: str(value) if isinstance(value, Path) else value for name, value in reading.items()}
+    given = [f"{name}={value!r}" for name, value in words.items() if value != getattr(um.ReadOptions, name, None)]
+    return f"{function}({', '.join([*(repr(str(path)) for path in paths), *given])})"

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 import unmix as um
+from unmix.base import progress
 from unmix.base.memory import gigabytes
 from unmix.base.words import percent, plural, size
 
@@ -66,9 +67,9 @@ def silent() -> bool:
     return Invocation.quiet or Invocation.json
 
 
-def lively() -> bool:
-    """Whether someone is watching."""
-    return sys.stderr.isatty() and not silent()
+def reports() -> bool:
+    """Whether to report progress: to a terminal, to a log, or to a machine."""
+    return not Invocation.quiet
 
 
 def answer(content: Mapping[str, Any]) -> None:
@@ -162,8 +163,12 @@ def described(counts: Counts | Shards) -> str:
 
 
 def working(text: str) -> AbstractContextManager[Any]:
-    """A sign of life while something takes time, if someone is watching."""
-    return console(stderr=True).status(Text(printable(text))) if lively() else nullcontext()
+    """A sign of life while something takes time."""
+    if Invocation.quiet:
+        return nullcontext()
+    if progress.is_live():
+        return console(stderr=True).status(Text(printable(text)))
+    return progress.working(printable(text))
 
 
 def topics(fit: Fit) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from math import isnan, log
 from pathlib import Path
 
+from unmix.base import progress as reports
 from unmix.base.words import brief
 from unmix.fit import Fit
 from unmix.solvers.run import WINDOW, Progress
@@ -194,7 +195,8 @@ class Checkpoint:
 class ProgressBar:
     """A line in the terminal (stderr) while a fit runs, gone when it ends; what `verbose=True` shows.
 
-    How far it is, iterations, objective, gain, KKT residual where it was measured, time spent and about how much is left.
+    Where stderr is not a terminal, as in a log, there is a line after ten seconds, and then one every minute. It shows how far
+    the fit is, iterations, objective, gain, KKT residual where it was measured, time spent and about how much is left.
 
     Parameters
     ----------
@@ -222,8 +224,9 @@ class ProgressBar:
             TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"),
         )
-        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not reports.is_live())
         self._task = self._bar.add_task("starting", total=None, numbers="", left="")
+        self._log = None if reports.is_live() else reports.Progress("iterations")
         self._max_iter, self._tol = max_iter, tol
 
     def __enter__(self) -> ProgressBar:
@@ -242,7 +245,9 @@ class ProgressBar:
         numbers += f" · KKT {brief(kkt)}" if kkt is not None else ""
         seconds = time_left(progress, self._max_iter, self._tol)
         known = {} if seconds is None else {"total": row["seconds"] + seconds, "completed": row["seconds"]}
-        left = "" if seconds is None else f"~{_duration(seconds)} left"
+        left = "" if seconds is None else f"~{reports.duration(seconds)} remaining"
+        if self._log is not None:
+            self._log(int(row["iteration"]), None, seconds, numbers.partition(" · ")[2])
         self._bar.update(self._task, description=row["stage"], numbers=numbers, left=left, **known)
 
 
@@ -263,9 +268,3 @@ def time_left(progress: Progress, max_iter: int, tol: float) -> float | None:
         more = max(0.0, SPAN * log(left / little) / log(before / lately))
         iterations = min(iterations, WINDOW * (counters.done + more) - counters.done)
     return iterations * an_iteration
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

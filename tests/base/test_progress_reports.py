@@ -1,0 +1,102 @@
+"""Progress in one form: one line in a terminal, lines at intervals in a log, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from conftest import random_counts
+
+import unmix as um
+from unmix.base import progress
+from unmix.base.progress import Progress, Step, watching, working
+
+
+class Clock:
+    """Time that passes only when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(progress, "perf_counter", clock)
+    return clock
+
+
+def run(clock: Clock, seconds: int) -> None:
+    report, began = Progress("fits"), clock.now
+    for second in range(1, seconds + 1):
+        clock.now = began + second
+        report(second, seconds, float(seconds - second))
+
+
+def test_a_log_has_a_line_after_ten_seconds_and_then_one_every_minute(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(clock, 200)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "10 of 200 fits, 10 s, about 3 min remaining",
+        "70 of 200 fits, 70 s, about 2 min remaining",
+        "130 of 200 fits, 2 min, about 70 s remaining",
+        "190 of 200 fits, 3 min, about 10 s remaining",
+    ]
+
+
+def test_short_work_writes_nothing_to_a_log(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    run(clock, 9)
+    assert capsys.readouterr().err == ""
+
+
+def test_machines_get_lines_of_json(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    with watching(machine=True):
+        run(clock, 12)
+    steps = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [step["done"] for step in steps] == [5, 10]
+    assert steps[0] == {"progress": "fits", "done": 5, "of": 12, "seconds": 5.0, "remaining": 7.0, "figures": ""}
+
+
+def test_a_terminal_keeps_one_line_up_to_date(
+    clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    run(clock, 3)
+    shown = capsys.readouterr().err
+    assert [part.rstrip(" ") for part in shown.split("\r")] == [
+        "",
+        "1 of 3 fits, about 2 s remaining",
+        "2 of 3 fits, about 1 s remaining",
+        "3 of 3 fits" + " " * 48 + "\n",
+    ]
+
+
+def test_work_without_parts_is_reported_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LOG", (0.0, 1e6))
+    steps: list[Step] = []
+    with watching(steps.append), working("reading a.csv"):
+        while not steps:
+            pass
+    assert str(steps[0]) == "reading a.csv"
+    with working("reading a.csv"):
+        while not (shown := capsys.readouterr().err):
+            pass
+    assert re.fullmatch(r"reading a.csv, \d s\n", shown)
+
+
+def test_fits_and_shards_report_in_the_same_form(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LOG", (0.0, 0.0))
+    um.TopicModel(2, tol=0, max_iter=30, random_state=0, verbose=True).fit(random_counts())
+    lines = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"1 iterations, -[\d,.]+ \(.*/it\).*, 0 s", lines[0])
+    assert re.fullmatch(r"\d+ iterations, .*, 0 s, about \d+ s remaining", lines[-1])
