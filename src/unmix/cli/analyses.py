@@ -20,7 +20,7 @@ from unmix.cli.commands import DEFAULT_MODEL, app, check_file
 from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed, picture, read_model, write_page_again
 from unmix.cli.options import (
     METADATA,
-    WORDS,
+    TEXTS,
     InputPath,
     Json,
     Quiet,
@@ -211,7 +211,7 @@ HALVES = Noise("halves")
         "unmix stability counts.npz -k 10 --resume",
     ),
 )
-@reads(WORDS)
+@reads(TEXTS)
 def stability(
     input: InputPath,
     topics: options.Topics,

@@ -15,7 +15,7 @@ from unmix.cli import options, show
 from unmix.cli.commands import DEFAULT_MODEL, app, check_file
 from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed, picture, read_model
 from unmix.cli.options import (
-    WORDS,
+    TEXTS,
     InputPath,
     Json,
     ModelPath,
@@ -60,7 +60,7 @@ ResumeFolds = Annotated[bool, stopping("--resume", help="Go on with the finished
         "unmix choose counts.npz --resume",
     ),
 )
-@reads(WORDS)
+@reads(TEXTS)
 def choose(
     input: InputPath,
     topics: Numbers = FEW_TOPICS,

@@ -19,7 +19,7 @@ from unmix.cli import fitting, options, show
 from unmix.cli.options import (
     METADATA,
     SNIPPETS,
-    WORDS,
+    TEXTS,
     App,
     InputPath,
     Json,
@@ -98,7 +98,7 @@ def demo(
         "unmix fit cells.shards -k 20 --memory 4GB",
     ),
 )
-@reads(WORDS, METADATA, SNIPPETS)
+@reads(TEXTS, METADATA, SNIPPETS)
 def fit(
     input: InputPath,
     topics: options.Topics,
@@ -245,7 +245,7 @@ def _tell_applied(input: Path, output: Path, n: int, known: Fit, missing: int, u
         "unmix info cells.shards --verify",
     )
 )
-@reads(WORDS, METADATA)
+@reads(TEXTS, METADATA)
 def shard(
     input: InputPath,
     output: options.ShardsFolder = None,

@@ -330,7 +330,7 @@ ALWAYS: Options = {
     "title_column": (TitleColumn, None),
     "skip_bad": (SkipBad, False),
 }
-WORDS: Options = {  # which are those of a model where there is one
+TEXTS: Options = {  # which are those of a model where there is one
     "min_df": (MinDf, None),
     "max_df": (MaxDf, None),
     "stop_words": (StopWords, "english"),
