@@ -25,6 +25,7 @@ from unmix.storage import fit_file
 if TYPE_CHECKING:
     from unmix.analysis.quality import Quality
     from unmix.counts.counts import CountsLike
+    from unmix.estimators.features import Missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,13 +250,16 @@ class Fit:
 
         return unmix.analysis.top_features(self, n)
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: Any, *, missing: Missing | None = None) -> Floats:
         """Proportions of the topics in new samples, counts or texts, by the model's own inference: `unmix.analysis.transform`.
 
         Parameters
         ----------
         X : Counts, array-like, AnnData or iterable of str
             New samples. Features are found by name where both sides have names; texts are counted as those of the fit were.
+        missing : {"unmeasured", "zero"}, default=None
+            Features of the fit that X does not have: "unmeasured" finds proportions from the others, "zero" takes their counts
+            as 0. By default "zero" for a fit of texts and "unmeasured" for others; a warning says which.
 
         Returns
         -------
@@ -272,7 +276,7 @@ class Fit:
         """
         import unmix
 
-        return unmix.analysis.transform(self, X)
+        return unmix.analysis.transform(self, X, missing=missing)
 
     def quality(self, X: CountsLike, top: int = 10, held_out: CountsLike | None = None) -> Quality:
         """How coherent, exclusive, wide and unlike the others each topic is: `unmix.analysis.quality`.

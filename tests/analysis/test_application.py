@@ -52,7 +52,7 @@ def test_a_fit_of_the_embedded_speeches_takes_new_texts():
     fit = um.TopicModel(2, random_state=0, max_iter=3, init="random", prefit=0, tol=0).fit(um.datasets.sotu()).result_
     words = ["silver", "gold", "coinage"]
     new = um.Counts([[2, 1, 1]], features=words)
-    with pytest.warns(UserWarning, match="features of the fit are missing"):
+    with pytest.warns(UserWarning, match="features of the fit are not in X: taken as 0"):
         want = fit.transform(new)
     np.testing.assert_allclose(fit.transform(["Gold, and silver: the SILVER coinage of us."]), want)
 
@@ -64,8 +64,34 @@ def test_features_are_found_by_name_in_any_order_and_what_is_not_there_is_told()
     np.testing.assert_allclose(fit.transform(turned), want)
     np.testing.assert_allclose(fit.transform(anndata.AnnData(turned)), want)
     np.testing.assert_allclose(fit.transform(NEW), want)  # without names, by position
-    with pytest.warns(UserWarning, match="1 features of the fit are missing: .* 2 features are unknown"):
+    with pytest.warns(
+        UserWarning, match="1 feature of the fit is not in X: taken as not .* 2 features of X are unknown"
+    ):
         fit.transform(turned.drop(columns="f3").assign(other=1, more=2))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in KINDS if name != "SparsePoissonNMF"]
+)  # whose penalty grows with counts
+def test_features_that_were_not_measured_leave_proportions_and_loadings_alone(name):
+    """Many counts, of two thirds of the features: what all of them would show. As zeros they show something else."""
+    model = getattr(um, name)(3, random_state=0, **KINDS[name]).fit(X)
+    fit = model.result_
+    truth = np.random.default_rng(0).dirichlet(np.ones(3), 6)
+    new = um.Counts(np.round(1e6 * truth @ fit.topics.T), features=FEATURES)
+    kept = np.sort(np.argsort(-fit.topics[:, 0])[8:])
+    some = new.take(None, kept)
+    with pytest.warns(UserWarning, match=r"^8 features of the fit are not in X: taken as not measured"):
+        found = model.transform(some)
+    np.testing.assert_allclose(found, model.transform(new), rtol=0, atol=0.03 * found.max())
+    with pytest.warns(UserWarning, match="not measured"):
+        np.testing.assert_allclose(fit.transform(some), truth, atol=0.02)
+    with pytest.warns(UserWarning, match="taken as 0 in every sample"):
+        assert np.abs(fit.transform(some, missing="zero") - truth).max() > 0.1
+    with pytest.warns(UserWarning, match="not measured"):  # part by part, with one warning
+        np.testing.assert_array_equal(model.transform(um.Shards.of(some)), found)
+    with pytest.raises(ValueError, match=r"missing='none'; choose one of unmeasured, zero"):
+        fit.transform(some, missing="none")
 
 
 def test_texts_are_counted_as_those_of_the_fit(texts):

@@ -354,10 +354,17 @@ def test_transform_says_how_many_features_are_missing_or_unknown(model, run):
     zeroed.to_csv("zeroed.csv")
     TABLE.drop(columns=["word0", "word5"]).assign(unheard=9).to_csv("partial.csv")
     assert run("transform", model, "zeroed.csv", "-o", "zeroed_p.csv")[0] == 0
-    code, _, err = run("transform", model, "partial.csv", "-o", "partial_p.csv")
+    code, _, err = run("transform", model, "partial.csv", "-o", "partial_p.csv", "--missing", "zero")
     assert code == 0
-    assert "note: 2 features of the model not in partial.csv: taken as 0 in every sample" in err
-    assert "note: 1 feature of partial.csv unknown to the model: left out" in err
+    assert "note: 2 features of the model are not in partial.csv: taken as 0 in every sample" in err
+    assert "note: 1 feature of partial.csv is unknown to the model: left out" in err
+    code, out, err = run("transform", model, "partial.csv", "-o", "other_p.csv", "--json")
+    assert (code, json.loads(out)["missing"]) == (0, "unmeasured")
+    assert "taken as not measured, topics are found by the others (--missing zero changes that)" in err
+    assert np.abs(proportions("other_p.csv") - proportions("zeroed_p.csv")).to_numpy().max() > 1e-6
+    assert (
+        "choose one of unmeasured, zero" in run("transform", model, "partial.csv", "-o", "p.csv", "--missing", "no")[2]
+    )
     pd.testing.assert_frame_equal(proportions("partial_p.csv"), proportions("zeroed_p.csv"))
 
 

@@ -509,6 +509,7 @@ def test_public_names_are_exactly_these() -> None:
         "Online",
         "PoissonNMF",
         "Quality",
+        "ReadOptions",
         "Shards",
         "SparsePoissonNMF",
         "Stability",

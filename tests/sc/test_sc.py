@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -500,13 +501,21 @@ def test_missing_genes_are_not_zeros(model: str) -> None:
     kept = np.argsort(-reference.varm["topics"][:, 0])[M // 3 :]  # without the main genes of the first topic
     assert reference.varm["topics"][kept].sum(axis=0)[0] < 0.5
     few = query[:, kept].copy()
-    with pytest.warns(UserWarning, match=r"^10 genes of the model are not in adata: topics are found by the others$"):
+    with pytest.warns(
+        UserWarning, match=r"^10 genes of the model are not in adata: taken as not measured, topics are found"
+    ):
         um.sc.tl.project(few, reference)
     np.testing.assert_allclose(few.obsm["X_topics"], truth, atol=0.01)
+    assert few.uns["topics"]["params"]["missing"] == "unmeasured"
     filled = query.copy()
     filled.X[:, np.setdiff1d(np.arange(M), kept)] = 0
     um.sc.tl.project(filled, reference)
     assert np.abs(filled.obsm["X_topics"] - truth).max() > 0.1
+    with pytest.warns(UserWarning, match=r"taken as 0 in every sample \(missing='unmeasured' changes that\)"):
+        zeros = um.sc.tl.project(few, reference, missing="zero", copy=True)
+    np.testing.assert_allclose(zeros.obsm["X_topics"], filled.obsm["X_topics"], rtol=1e-9, atol=1e-12)
+    with warnings.catch_warnings(action="ignore"):
+        np.testing.assert_allclose(um.sc.to_fit(reference).transform(query[:, kept]), few.obsm["X_topics"], atol=1e-9)
     np.testing.assert_array_equal(few.varm["topics"], reference.varm["topics"][kept])
     np.testing.assert_allclose(um.sc.to_fit(few).proportions, few.obsm["X_topics"], rtol=1e-9, atol=1e-15)
 
@@ -515,7 +524,7 @@ def test_missing_and_unknown_genes_are_told_at_once() -> None:
     query = cells(NEW)
     query.var_names = [*query.var_names[:-2], "new", "newer"]
     with pytest.warns(
-        UserWarning, match=r"^2 genes of the model .* the others; 2 genes of adata are unknown .* left out$"
+        UserWarning, match=r"^2 genes of the model .* the others .*; 2 genes of adata are unknown .* left out$"
     ):
         um.sc.tl.project(query, fitted())
     params = query.uns["topics"]["params"]

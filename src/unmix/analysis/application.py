@@ -12,14 +12,12 @@ from unmix.base.types import Floats, order_by_name
 from unmix.counts import lazy
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
-from unmix.io.match import match_features
-from unmix.models.poisson import poisson_to_topics
 
 if TYPE_CHECKING:
-    from unmix.estimators.base import CountsEstimator
+    from unmix.estimators.features import Missing
 
 
-def transform(fit: Fit, X: CountsLike | Iterable[str]) -> Floats:
+def transform(fit: Fit, X: CountsLike | Iterable[str], *, missing: Missing | None = None) -> Floats:
     """Proportions of the topics of a fit in new samples.
 
     Parameters
@@ -27,9 +25,13 @@ def transform(fit: Fit, X: CountsLike | Iterable[str]) -> Floats:
     fit : Fit
         Of any model, such as one that `unmix.load` read.
     X : Counts, array-like, AnnData or iterable of str
-        Counts: anything that `Counts` takes, or an AnnData. Features are found by name where both sides have names: those that
-        the fit does not know are left out, missing ones count as 0, and a warning says how many there are. Or texts, a list of
-        strings or a column of a DataFrame, whose words are counted as those of the fit were.
+        Counts: anything that `Counts` takes, or an AnnData. Features are found by name where both sides have names. Those that
+        the fit does not know are left out, and a warning says how many there are. Or texts, a list of strings or a column of
+        a DataFrame, whose words are counted as those of the fit were.
+    missing : {"unmeasured", "zero"}, default=None
+        Features of the fit that X does not have. "unmeasured": nothing is known of them, such as of genes that another chip
+        lacks, and proportions are found from the others. "zero": they were counted and did not occur, such as items that a
+        long table does not list. By default "zero" for a fit of texts and "unmeasured" for others; a warning says which.
 
     Returns
     -------
@@ -53,15 +55,14 @@ def transform(fit: Fit, X: CountsLike | Iterable[str]) -> Floats:
     >>> um.analysis.transform(fit, ["wine and snow"]).sum(axis=1).round(6)
     array([1.])
     """
+    from unmix.estimators import from_fit  # and scikit-learn with it
+    from unmix.estimators.features import match_features, proportions_of
+
     counts = _counted(fit, X)
-    matched = match_features(counts, fit)
-    said = (
-        [f"{matched.missing:,} features of the fit are missing: taken as 0 in every sample"] if matched.missing else []
-    )
-    said += [f"{matched.unknown:,} features are unknown to the fit: left out"] if matched.unknown else []
-    if said:
-        warnings.warn("; ".join(said), UserWarning, stacklevel=3)
-    return proportions_of(fit, matched.counts)
+    matched = match_features(counts, fit, missing)
+    if notes := matched.notes():
+        warnings.warn("; ".join(notes), UserWarning, stacklevel=3)
+    return proportions_of(from_fit(fit), matched)
 
 
 def counts_of(fit: Fit, X: CountsLike, where: str = "X") -> Counts:
@@ -74,25 +75,6 @@ def counts_of(fit: Fit, X: CountsLike, where: str = "X") -> Counts:
         "feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1]), where=where, reorder=True
     )
     return counts if rows is None and columns is None else counts.take(rows, columns)
-
-
-PROPORTIONS = (
-    "TopicModel",
-    "LDA",
-    "AllocationModel",
-)  # is what these models' `transform` gives; the others give loadings
-
-
-def proportions_of(fit: Fit, counts: Counts) -> Floats:
-    """Of counts with the features of the fit."""
-    from unmix.estimators import from_fit  # and scikit-learn with it
-
-    return proportions_by(from_fit(fit), counts)
-
-
-def proportions_by(estimator: CountsEstimator, counts: Counts) -> Floats:
-    found = estimator.transform(counts)
-    return found if type(estimator).__name__ in PROPORTIONS else poisson_to_topics(found, estimator.components_.T)[0]
 
 
 def _counted(fit: Fit, X: Any) -> Counts:

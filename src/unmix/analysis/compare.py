@@ -16,7 +16,7 @@ from unmix.analysis.features import topic_order
 from unmix.analysis.results import FileLayout, Result, columns
 from unmix.base.types import Floats, Integers, Names, in_place, order_by_name
 from unmix.fit import Fit
-from unmix.io.match import read_catalogue
+from unmix.io.read import read_catalogue
 from unmix.models.poisson import hellinger_distances, match_columns
 
 

@@ -26,8 +26,8 @@ from unmix.base.types import Floats, Integers, Seed, numbered, order_by_name
 from unmix.counts.counts import Counts, CountsLike
 from unmix.estimators import from_fit
 from unmix.estimators.base import CountsEstimator, generator
+from unmix.estimators.features import match_features
 from unmix.fit import Fit, finished
-from unmix.io.match import match_features
 from unmix.models.differences import WORDS, Design, LogFactors, comparison, features_at_once, shrink, spread_of
 from unmix.models.poisson import affinities, column_shares, match_columns
 from unmix.storage.tensors import Arrays

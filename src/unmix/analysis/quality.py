@@ -29,8 +29,8 @@ from unmix.analysis.results import FileLayout, Result, columns
 from unmix.base.checks import choice, whole
 from unmix.base.types import Floats, Integers, Record
 from unmix.counts.counts import Counts, CountsLike
+from unmix.estimators.features import match_features
 from unmix.fit import Fit
-from unmix.io.match import match_features
 from unmix.models.poisson import column_shares
 
 By = Literal["frequency", "distinctive"]

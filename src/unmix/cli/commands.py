@@ -36,6 +36,7 @@ from unmix.storage.files import replacing
 
 if TYPE_CHECKING:
     from unmix.counts.shards import Shards
+    from unmix.estimators.features import Matched
     from unmix.fit import Fit
 
 LOADINGS = ".loadings"  # in the folder of results, what a fit of shards keeps on disk while it runs
@@ -194,6 +195,7 @@ def transform(
     model: options.ModelPath,
     input: InputPath,
     output: options.ProportionsFile,
+    missing: options.Missing = None,
     quiet: Quiet = False,
     json: Json = False,
     *,
@@ -202,9 +204,10 @@ def transform(
     """Proportions of the topics of a model in new samples.
 
     Features are found by name, in any order: those unknown to the model are
-    left out, missing ones count as 0. Text is treated as the model's was.
+    left out. Those that INPUT lacks count as 0 if the model is of texts, and
+    as not measured otherwise. Text is treated as the model's was.
     """
-    from unmix.analysis.application import proportions_of
+    from unmix.estimators import from_fit
 
     show.speak(quiet=quiet, json=json)
     check_file(output, ".csv", ".npy")
@@ -212,29 +215,32 @@ def transform(
     if readers.is_shards(input):
         shards = cast("Shards", um.read(input, **reading))
         with show.errors_about(input), writing.adding_to(output.parent):
-            found = fitting.write_proportions_of_shards(shards, known, output)
+            found = fitting.write_proportions_of_shards(shards, known, output, missing)
         _tell_applied(input, output, len(shards), known, *found)
         return
     counts = read_counts(input, like=known, **reading)
     with show.errors_about(input):
-        matched = matching.match_features(counts, known)
-    proportions = proportions_of(known, matched.counts)
+        matched = matching.match_features(counts, known, missing)
+    proportions = matching.proportions_of(from_fit(known), matched)
     with writing.adding_to(output.parent):
         writing.write_proportions(proportions, counts.samples, output, known.labels)
     empty = matched.counts.facts["empty_samples"]
-    _tell_applied(input, output, len(counts), known, matched.missing, matched.unknown, empty)
+    _tell_applied(input, output, len(counts), known, matched, empty)
 
 
-def _tell_applied(input: Path, output: Path, n: int, known: Fit, missing: int, unknown: int, empty: int) -> None:
+def _tell_applied(input: Path, output: Path, n: int, known: Fit, matched: Matched, empty: int) -> None:
     """What became of features and samples when a model was applied to new ones."""
-    if missing:
-        show.note(f"{show.plural(missing, 'feature')} of the model not in {input}: taken as 0 in every sample")
-    if unknown:
-        show.note(f"{show.plural(unknown, 'feature')} of {input} unknown to the model: left out")
+    for note in matched.notes(where=str(input), model="the model"):
+        show.note(note)
     if empty:
         show.note(f"{show.plural(empty, 'sample')} without any counts; all topics get the same proportion there")
     show.say(f"wrote {output}: {n:,} samples × {known.n_topics} topics")
-    about = {"missing_features": missing, "unknown_features": unknown, "empty_samples": empty}
+    about = {
+        "missing_features": matched.missing,
+        "unknown_features": matched.unknown,
+        "missing": matched.taken,
+        "empty_samples": empty,
+    }
     show.answer({"output": str(output), "samples": n, "topics": known.n_topics} | about)
 
 

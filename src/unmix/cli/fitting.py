@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from unmix.counts.shards import Shards
     from unmix.engines import Dask
     from unmix.estimators.base import CountsEstimator
+    from unmix.estimators.features import Matched
     from unmix.fit import Fit
     from unmix.io.write import Failures
 
@@ -129,19 +130,18 @@ def fitted(
         return (estimator.fit(counts) if resume_from is None else estimator.resume(counts, resume_from)).result_
 
 
-def write_proportions_of_shards(shards: Shards, known: Fit, output: Path) -> tuple[int, int, int]:
-    """Shard by shard, features matched by name; how many of them were missing and unknown, and how many samples are empty."""
-    from unmix.analysis.application import proportions_of
+def write_proportions_of_shards(shards: Shards, known: Fit, output: Path, missing: str | None) -> tuple[Matched, int]:
+    """Shard by shard, features matched by name; how they were, and how many samples are empty."""
+    from unmix.estimators import from_fit
 
-    missing = unknown = empty = 0
+    estimator, empty = from_fit(known), 0
     with writing.proportions_file(output, len(shards), known.labels) as write:
         for i in range(shards.n_shards):
             counts = shards.shard(i)
-            matched = matching.match_features(counts, known)
-            missing, unknown = matched.missing, matched.unknown  # the same for every shard
+            matched = matching.match_features(counts, known, missing)  # in the same way for every shard
             empty += int((matched.counts.sample_totals == 0).sum())
-            write(proportions_of(known, matched.counts), counts.samples)
-    return missing, unknown, empty
+            write(matching.proportions_of(estimator, matched), counts.samples)
+    return matched, empty
 
 
 def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts | Shards) -> Fit | None:

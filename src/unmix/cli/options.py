@@ -295,6 +295,14 @@ ProportionsFile = Annotated[
         help="File of the proportions: .csv, or .npy, for many samples.",
     ),
 ]
+Missing = Annotated[
+    str | None,
+    asking(
+        metavar="WORD",
+        help="Features of MODEL that INPUT lacks: unmeasured, or zero.",
+        show_default="zero for texts, else unmeasured",
+    ),
+]
 Title = Annotated[str | None, results(metavar="TEXT", help="Title of the report.", show_default="INPUT")]
 Force = Annotated[bool, results("--force", help="Write into a folder that holds other things.")]
 Json = Annotated[bool, results("--json", help="Print one JSON object instead of words.")]

@@ -44,7 +44,7 @@ class Module:
         return getattr(import_module(self.__name), name)
 
 
-readers, writing, matching = Module("unmix.io.read"), Module("unmix.io.write"), Module("unmix.io.match")
+readers, writing, matching = Module("unmix.io.read"), Module("unmix.io.write"), Module("unmix.estimators.features")
 
 
 class Invocation:

@@ -12,9 +12,10 @@ from dataclasses import replace
 from inspect import signature
 from numbers import Integral, Real
 from pathlib import Path
-from typing import ClassVar, Literal, Self, TypeVar, overload
+from typing import ClassVar, Literal, Self, TypeVar, cast, overload
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -32,6 +33,7 @@ from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.data import Data, is_data, joined
 from unmix.counts.lazy import counts_of, fitting, is_anndata
 from unmix.counts.shards import Shards
+from unmix.estimators.features import Missing, loadings_of, match_features
 from unmix.fit import Fit, finished, quietly
 from unmix.models.poisson import check_factors, match_to_first
 from unmix.models.problem import Iterate, Problem
@@ -143,7 +145,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
     A kind of estimator says what is optimised and in which phases, and where the first of them starts.
     """
 
-    __metadata_request__transform: ClassVar = {"out": UNUSED}  # a file is no metadata of samples
+    __metadata_request__transform: ClassVar = {"out": UNUSED, "missing": UNUSED}  # they do not describe samples
 
     n_components: int
     init: Init
@@ -176,15 +178,20 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
     def _transformed(self, part: CountsLike) -> Floats:
         """What `transform` gives of some samples, in memory."""
 
-    def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats:
+    def transform(
+        self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None, *, missing: Missing | None = None
+    ) -> Floats:
         """What of each topic is in samples.
 
         Parameters
         ----------
         X : Counts, array-like or Shards
-            Samples with the features of the fit.
+            Samples. Features of `Counts`, an AnnData or `Shards` are found by name, in any order, where both sides have names.
         out : str or PathLike, default=None
             For `Shards`: a .npy file for the answer, which is then read from there as needed.
+        missing : {"unmeasured", "zero"}, default=None
+            Features of the fit that X, matched by name, does not have: "unmeasured" leaves them out, "zero" takes their counts
+            as 0. By default "zero" for a fit of texts and "unmeasured" for others; a warning says which.
 
         Returns
         -------
@@ -192,7 +199,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             One row per sample.
         """
         check_is_fitted(self)
-        parts = (np.asarray(self._transformed(part), dtype=np.float64) for part in parts_of(X))
+        parts = self._transformed_parts(X, missing)
         if out is None:
             return joined(list(parts))
         path = Path(out)
@@ -203,6 +210,27 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             for rows in parts:
                 append(rows)
         return np.load(path, mmap_mode="r")
+
+    def _transformed_parts(self, X: CountsLike | Shards, missing: Missing | None) -> Iterator[Floats]:
+        for i, part in enumerate(parts_of(X)):
+            counts = self._named_counts(part)
+            if counts is None:
+                yield np.asarray(self._transformed(part), dtype=np.float64)
+                continue
+            matched = match_features(counts, self.result_, missing)
+            if i == 0 and (notes := matched.notes()):
+                warnings.warn("; ".join(notes), UserWarning, stacklevel=6)
+            yield loadings_of(self, matched)
+
+    def _named_counts(self, part: CountsLike) -> Counts | None:
+        """Counts whose features are found by name; None if a side has no names. After a fit of a DataFrame another one must have
+        the same columns, which is scikit-learn's rule."""
+        if is_anndata(part):
+            part = counts_of(part)
+        elif isinstance(part, pd.DataFrame) and not hasattr(self, "feature_names_in_"):
+            part = Counts(part)
+        named = isinstance(part, Counts) and part.features is not None and self.result_.features is not None
+        return part if named else None  # type: ignore[return-value]
 
     @classmethod
     def from_fit(cls, fit: Fit) -> Self:
@@ -589,7 +617,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         if not (hidden and seen):  # by scikit-learn; names that it does not see are compared below
             validate_data(self, counts if hidden else X, reset=reset, skip_check_array=True)
         if not reset:
-            self._check_same_features(counts)
+            counts = self._in_own_order(cast(Counts, counts))
         if reset and counts.text is not None:
             folder = "" if getattr(counts, "folder", None) is None else f"{counts.folder}: "  # type: ignore[attr-defined]
             checked(as_plain(counts.text), Text, f"{folder}text (how words were counted)")
@@ -605,10 +633,11 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
             )
         return counts
 
-    def _check_same_features(self, counts: Data) -> None:
-        """Names on both sides must agree: the same counts in another order would be wrong loadings, silently."""
-        fit = self.result_
-        order_by_name("feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1]))
+    def _in_own_order(self, counts: Counts) -> Counts:
+        """The features of the fit, by their names where both sides have names; others are refused."""
+        known = (self.result_.features, len(self.result_.F))
+        order = order_by_name("feature", known, (counts.features, counts.shape[1]), reorder=True)
+        return counts if order is None else counts.take(None, order)
 
     def _possible(self, counts: Counts, warn: bool = True) -> Counts:
         """Without counts in features that no topic has: given the fitted factors they are impossible."""

@@ -35,6 +35,7 @@ from unmix.estimators.base import (
     refining,
     where_online,
 )
+from unmix.estimators.features import Missing
 from unmix.fit import Fit
 from unmix.models.poisson import check_factors, frequencies, logliks, poisson_to_topics, with_background
 from unmix.models.priors import Dirichlet, Gamma
@@ -133,15 +134,20 @@ class LikelihoodEstimator(CountsEstimator):
         model.n_features_in_, model.n_iter_ = len(F), 0
         return model
 
-    def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats:
+    def transform(
+        self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None, *, missing: Missing | None = None
+    ) -> Floats:
         """Loadings of samples, given the fitted factors.
 
         Parameters
         ----------
         X : Counts, array-like or Shards
-            Samples with the features of the fit.
+            Samples. Features of `Counts`, an AnnData or `Shards` are found by name, in any order, where both sides have names.
         out : str or PathLike, default=None
             For `Shards`, which are gone through shard by shard: a .npy file for the answer.
+        missing : {"unmeasured", "zero"}, default=None
+            Features of the fit that X, matched by name, does not have: "unmeasured" leaves them out, "zero" takes their counts
+            as 0. By default "zero" for a fit of texts and "unmeasured" for others; a warning says which.
 
         Returns
         -------
@@ -151,11 +157,11 @@ class LikelihoodEstimator(CountsEstimator):
         Raises
         ------
         ValueError
-            If features are others than those of the fit.
+            If no feature is one of the fit.
 
         See Also
         --------
-        Fit.transform : Features matched by name, and texts.
+        Fit.transform : Proportions for any model, and texts.
 
         Examples
         --------
@@ -164,7 +170,7 @@ class LikelihoodEstimator(CountsEstimator):
         array([[10., 20.],
                [ 5.,  0.]])
         """
-        return super().transform(X, out)
+        return super().transform(X, out, missing=missing)
 
     def _transformed(self, part: CountsLike) -> Floats:
         return self._loadings(part)[1]
@@ -588,15 +594,20 @@ class TopicModel(PoissonNMF):
 
     _totals_given = True
 
-    def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats:
+    def transform(
+        self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None, *, missing: Missing | None = None
+    ) -> Floats:
         """Proportions of samples, given the fitted topics.
 
         Parameters
         ----------
         X : Counts, array-like or Shards
-            Samples with the features of the fit.
+            Samples. Features of `Counts`, an AnnData or `Shards` are found by name, in any order, where both sides have names.
         out : str or PathLike, default=None
             For `Shards`, which are gone through shard by shard: a .npy file for the answer.
+        missing : {"unmeasured", "zero"}, default=None
+            Features of the fit that X, matched by name, does not have: "unmeasured" leaves them out, "zero" takes their counts
+            as 0. By default "zero" for a fit of texts and "unmeasured" for others; a warning says which.
 
         Returns
         -------
@@ -606,11 +617,11 @@ class TopicModel(PoissonNMF):
         Raises
         ------
         ValueError
-            If features are others than those of the fit.
+            If no feature is one of the fit.
 
         See Also
         --------
-        Fit.transform : Features matched by name, and texts.
+        Fit.transform : Proportions for any model, and texts.
 
         Examples
         --------
@@ -619,7 +630,7 @@ class TopicModel(PoissonNMF):
         array([[0.75, 0.25],
                [0.  , 1.  ]])
         """
-        return super().transform(X, out)
+        return super().transform(X, out, missing=missing)
 
     def _transformed(self, part: CountsLike) -> Floats:
         _, L, F = self._loadings(part)

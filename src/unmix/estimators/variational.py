@@ -29,6 +29,7 @@ from unmix.estimators.base import (
     refining,
     where_online,
 )
+from unmix.estimators.features import Missing
 from unmix.estimators.likelihood import PoissonNMF
 from unmix.fit import Fit, finished, quietly
 from unmix.models.beliefs import Belief, Prior
@@ -50,15 +51,20 @@ STEPS, INFERENCE_TOLERANCE = (
 class PosteriorEstimator(CountsEstimator):
     """`result_` has the arrays of a variational model and the kinds of its priors."""
 
-    def transform(self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None) -> Floats:
+    def transform(
+        self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None, *, missing: Missing | None = None
+    ) -> Floats:
         """Posterior means of the proportions, or loadings, of samples, given the fitted topics.
 
         Parameters
         ----------
         X : Counts, array-like or Shards
-            Samples with the features of the fit.
+            Samples. Features of `Counts`, an AnnData or `Shards` are found by name, in any order, where both sides have names.
         out : str or PathLike, default=None
             For `Shards`, which are gone through shard by shard: a .npy file for the answer.
+        missing : {"unmeasured", "zero"}, default=None
+            Features of the fit that X, matched by name, does not have: "unmeasured" leaves them out, "zero" takes their counts
+            as 0. By default "zero" for a fit of texts and "unmeasured" for others; a warning says which.
 
         Returns
         -------
@@ -68,11 +74,11 @@ class PosteriorEstimator(CountsEstimator):
         Raises
         ------
         ValueError
-            If features are others than those of the fit.
+            If no feature is one of the fit.
 
         See Also
         --------
-        Fit.transform : Features matched by name, and texts.
+        Fit.transform : Proportions for any model, and texts.
 
         Examples
         --------
@@ -81,7 +87,7 @@ class PosteriorEstimator(CountsEstimator):
         >>> model.transform([[5, 1, 0]]).sum(axis=1).round(6)
         array([1.])
         """
-        return super().transform(X, out)
+        return super().transform(X, out, missing=missing)
 
     def _transformed(self, part: CountsLike) -> Floats:
         with use_threads(self.n_jobs):

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from unmix.base.types import Factor, Floats, Integers, as_names
+from unmix.estimators.features import rescaled, scales_of
 from unmix.fit import Fit
-from unmix.models.beliefs import Prior
 from unmix.plot import topic_colours
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 # What uns[key]["params"] says beside the parameters of the model
-SOURCE = ("layer", "use_raw", "mask_var", "projected", "missing_genes", "unknown_genes")
-ROUNDING = 1e-9  # by which the sums of all factors of a topic may differ where nothing was lost
+SOURCE = ("layer", "use_raw", "mask_var", "projected", "missing_genes", "unknown_genes", "missing")
 
 
 def write(
@@ -138,22 +136,7 @@ def to_fit(adata: AnnData, key: str = "topics") -> Fit:
         remaining_gain=float(record.get("remaining_gain", np.nan)),
         names=as_names([str(name) for name in record["names"]]) if "names" in record else None,
     )
-    return _settled(fit, record["scales"])
-
-
-def restricted(fit: Fit, features: Integers) -> Fit:
-    """The fit over some of its features: topics are taken over those, and proportions are as they were."""
-    posterior = {
-        name: array[features] if name.startswith("F") and array.ndim == 2 else array
-        for name, array in fit.posterior.items()
-    }
-    names = None if fit.features is None else fit.features[features]
-    return _settled(replace(fit, F=fit.F[features], features=names, posterior=posterior), scales_of(fit))
-
-
-def scales_of(fit: Fit) -> Floats:
-    """u_k = Σ_j f_jk"""
-    return fit.F.sum(axis=0, dtype=np.float64)
+    return rescaled(fit, record["scales"])
 
 
 def was_projected(adata: AnnData, key: str) -> bool:
@@ -201,20 +184,6 @@ def colours_of(adata: AnnData, key: str) -> list[str]:
         if len(chosen) == len(categories):
             colours |= {name: str(colour) for name, colour in zip(categories, chosen, strict=True) if name in colours}
     return list(colours.values())
-
-
-def _settled(fit: Fit, scales: Floats) -> Fit:
-    """A fit whose F has lost features since its columns summed to `scales`, with l_ik u_k, and so the proportions, as then."""
-    now = scales_of(fit)
-    if np.allclose(now, scales, rtol=ROUNDING, atol=0):
-        return fit
-    lost = np.divide(scales, now, out=np.ones_like(now), where=now > 0)
-    kind = Prior.kinds.get(fit.priors.get("F", ""))
-    if kind is None or kind.own_scale:
-        return replace(fit, L=(fit.L * lost).astype(fit.L.dtype))
-    arrays = {name[1:]: array for name, array in fit.posterior.items() if name.startswith("F")}
-    kept = {f"F{name}": array for name, array in kind.without_rows(arrays, lost).items()}
-    return replace(fit, F=fit.F * lost, posterior={**fit.posterior, **kept})
 
 
 def _clear(adata: AnnData, key: str) -> None:

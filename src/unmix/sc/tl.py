@@ -16,21 +16,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from unmix.analysis import Differences
 from unmix.analysis import differences as find
-from unmix.analysis.application import proportions_by
 from unmix.base.checks import choice, whole
-from unmix.base.types import Floats, Integers
+from unmix.base.types import Integers
 from unmix.counts.counts import Counts
 from unmix.counts.shards import Shards
 from unmix.estimators import from_fit
 from unmix.estimators.base import NO_COUNTS, CountsEstimator
+from unmix.estimators.features import Missing, match_features, proportions_of, scales_of
 from unmix.fit import Fit, load
-from unmix.io.match import match_features
 from unmix.io.write import MODEL_FILE
 from unmix.models.poisson import topics_to_poisson
 from unmix.plot import topic_colours
 from unmix.registry import WORDS, estimator_class, named
 from unmix.sc.counts import counts_of, fittable
-from unmix.sc.slots import colours_of, restricted, scales_of, to_fit, was_projected, write
+from unmix.sc.slots import colours_of, to_fit, was_projected, write
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -141,15 +140,15 @@ def project(
     *,
     layer: str | None = None,
     use_raw: bool = False,
+    missing: Missing | None = None,
     key: str = "topics",
     key_added: str = "topics",
     copy: bool = False,
 ) -> AnnData | None:
     """Find the topics of a model in the cells of `adata`.
 
-    Genes are matched by name. Those of the model that `adata` does not have were not measured, which is not to say that they
-    were 0: proportions are found from the others. Those that the model does not know are left out. A warning says how many
-    there are of each.
+    Genes are matched by name. A warning says how many genes of the model `adata` does not have, and how many genes the model
+    does not know, which are left out.
 
     Parameters
     ----------
@@ -161,6 +160,9 @@ def project(
         Where the counts are; by default in `adata.X`.
     use_raw : bool, default=False
         Whether they are in `adata.raw`.
+    missing : {"unmeasured", "zero"}, default=None
+        Genes of the model that `adata` does not have: "unmeasured" finds topics from the other genes, "zero" takes their counts
+        as 0 in every cell. By default they are "unmeasured".
     key : str, default="topics"
         If the model is an AnnData: under which name it keeps its topics.
     key_added : str, default="topics"
@@ -200,19 +202,15 @@ def project(
     counts = counts_of(adata, layer, use_raw)
     known = estimator.result_
     places = np.arange(len(known.F)) if known.features is None else adata.var_names.get_indexer(known.features)
-    missing = int((places < 0).sum())
-    if 0 < missing < len(places):
-        estimator = type(estimator)(**estimator.get_params(deep=False))
-        estimator.result_ = restricted(known, np.flatnonzero(places >= 0))
-    matched = match_features(counts, estimator.result_)
-    said = [f"{missing:,} genes of the model are not in adata: topics are found by the others"] if missing else []
-    said += [f"{matched.unknown:,} genes of adata are unknown to the model: left out"] if matched.unknown else []
-    if said:
-        warnings.warn("; ".join(said), UserWarning, stacklevel=2)
+    matched = match_features(counts, known, missing)
+    if notes := matched.notes("gene", "adata", "the model"):
+        warnings.warn("; ".join(notes), UserWarning, stacklevel=2)
     _warn_of_empty_cells(matched.counts)
     fit = replace(
         known,
-        L=_loadings(estimator, matched.counts, known, known.F[places >= 0].sum(axis=0, dtype=np.float64)),
+        L=topics_to_poisson(
+            proportions_of(estimator, matched), known.topics, matched.counts.sample_totals, scales_of(known)
+        )[0],
         trace=known.trace.iloc[:0],
         loglik=float("nan"),
         remaining_gain=float("nan"),
@@ -223,7 +221,7 @@ def project(
         data=matched.counts.facts,
         state=None,
     )
-    genes = {"missing_genes": missing, "unknown_genes": matched.unknown}
+    genes = {"missing_genes": matched.missing, "unknown_genes": matched.unknown, "missing": matched.taken}
     source = {"layer": layer, "use_raw": use_raw or None, "projected": True, **genes}
     return _written(adata, fit, key_added, places, source, copy, colours)
 
@@ -269,20 +267,6 @@ def _fitted(
     raise TypeError(
         f"model is {type(model).__name__}; give an AnnData with topics, a Fit, a fitted estimator, or a path"
     )
-
-
-def _loadings(estimator: CountsEstimator, counts: Counts, known: Fit, known_scales: Floats) -> Floats:
-    """L of the topics of `known` in new cells, by an estimator that may have some of its features only.
-
-    With u_k and v_k (`known_scales`) the sums of column k of F over all features and over those, the part v_k / u_k of the counts
-    of topic k falls on the latter. If of a cell's counts there topic k explains the part p_ik, then l*_ik ∝ p_ik u_k / v_k.
-    """
-    parts = proportions_by(estimator, counts)
-    scales = scales_of(known)
-    weights = parts * np.divide(scales, known_scales, out=np.zeros_like(known_scales), where=known_scales > 0)
-    sums = weights.sum(axis=1, keepdims=True)
-    L, _ = topics_to_poisson(weights / np.where(sums > 0, sums, 1.0), known.topics, counts.sample_totals, scales)
-    return L
 
 
 def _genes(adata: AnnData, mask_var: str | NDArray[np.bool_] | None) -> Integers | None:

@@ -7,6 +7,7 @@ Nothing here unpickles.
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -27,7 +28,7 @@ from unmix.io.read.files import errors_about, require_file, require_inside
 from unmix.io.read.names import FEATURES_FILE, add_neighbours, join_metadata, number_texts, settle_names, writable_name
 from unmix.io.read.raw_counts import RawCounts, ReadKeywords, ReadOptions, TextKeywords, checked, listed
 
-__all__ = ["READERS", "ending_of", "is_shards", "kind_of", "load", "name_of", "read"]
+__all__ = ["READERS", "ending_of", "is_shards", "kind_of", "load", "name_of", "read", "read_catalogue"]
 
 
 class Reader(NamedTuple):
@@ -369,3 +370,44 @@ def _refuse_text_options(options: ReadOptions, raw: RawCounts) -> None:
         raise ValueError(f"{parameter(given[0])}: the model says already how words are counted; leave it out")
     if options.transpose is not None and raw.text is not None:
         raise ValueError(f"{parameter('transpose')} is for counts, and these are texts; leave it out")
+
+
+# Catalogues of known factors, such as COSMIC's signatures: a table features × factors, as a DataFrame or a text file.
+
+TRINUCLEOTIDE = re.compile(r"[ACGT][CT][ACGT]")
+
+
+def read_catalogue(catalogue: pd.DataFrame | str | os.PathLike[str]) -> pd.DataFrame:
+    """Features × factors, with the names of both. A file ends in .csv, or its columns are divided by tabs.
+
+    Of the columns those that are not numbers name the features: one, or a substitution and its trinucleotide, C>A and ACA.
+    """
+    if isinstance(catalogue, pd.DataFrame):
+        table, where = catalogue, "the catalogue"
+    else:
+        where = str(catalogue)
+        if not Path(catalogue).is_file():
+            raise ValueError(f"{where}: no such file; give a catalogue, a table of features × factors")
+        table = pd.read_csv(catalogue, sep="," if Path(catalogue).suffix.lower() == ".csv" else "\t")
+        table = _with_named_rows(table, where)
+    if not len(table) or not len(table.columns):
+        raise ValueError(f"{where}: holds no table; give features × factors")
+    for name, column in table.items():
+        if not pd.api.types.is_numeric_dtype(column) or column.isna().any() or (column < 0).any():
+            raise ValueError(f"{where}: the column {str(name)!r} has entries that are not numbers >= 0")
+    table = table.set_axis([str(name) for name in table.index], axis=0).set_axis([str(name) for name in table], axis=1)
+    if not table.index.is_unique:
+        raise ValueError(f"{where}: two rows are called {table.index[table.index.duplicated()][0]!r}; give each once")
+    return table.astype(float)
+
+
+def _with_named_rows(table: pd.DataFrame, where: str) -> pd.DataFrame:
+    words = [name for name in table if not pd.api.types.is_numeric_dtype(table[name])]
+    if len(words) == 2:
+        change, around = (table[name].astype(str) for name in words)
+        if around.map(lambda text: bool(TRINUCLEOTIDE.fullmatch(text))).all():
+            names = [f"{bases[0]}[{one}]{bases[2]}" for one, bases in zip(change, around, strict=True)]
+            return table.drop(columns=words).set_axis(names, axis=0)
+    if len(words) > 1:
+        raise ValueError(f"{where}: the column {str(words[1])!r} does not hold numbers; give features × factors")
+    return table.set_index(words[0] if words else table.columns[0])

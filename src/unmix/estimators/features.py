@@ -1,0 +1,168 @@
+"""New counts and the features of a fit: found by name where both have names, and by position otherwise.
+
+A feature of the fit that new samples lack was not measured, such as a gene that another chip does not have; or it was counted and
+did not occur, such as a word of a text. Topics over the measured features M alone explain parts q_ik of the counts there. With
+u_k = Σ_j f_jk over all features and v_k that over M, only the part v_k / u_k of the counts of topic k falls on M, so that
+
+    p_ik ∝ q_ik u_k / v_k
+
+are the proportions over all features. A topic without a measured feature cannot be seen, and gets 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from unmix.base.checks import choice, parameter
+from unmix.base.types import Floats, Integers, in_place
+from unmix.base.words import plural
+from unmix.counts.counts import Counts
+from unmix.fit import Fit
+from unmix.models.beliefs import Prior
+from unmix.models.poisson import poisson_to_topics
+
+if TYPE_CHECKING:
+    from unmix.estimators.base import CountsEstimator
+
+Missing = Literal["unmeasured", "zero"]
+PROPORTIONS = ("TopicModel", "LDA", "AllocationModel")  # is what their `transform` gives; the others give loadings
+ROUNDING = 1e-9  # by which the sums of all factors of a topic may differ where nothing was lost
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Counts of features of a fit, in its order.
+
+    Attributes
+    ----------
+    counts : Counts
+        Its columns are all features of the fit, or those that were measured.
+    missing : int
+        Number of features of the fit that the counts did not have.
+    unknown : int
+        Number of features that the fit does not have: they are left out.
+    measured : array, default=None
+        Places of the columns among the features of the fit, where missing features were not measured; None if all are there.
+    """
+
+    counts: Counts
+    missing: int = 0
+    unknown: int = 0
+    measured: Integers | None = None
+
+    @property
+    def taken(self) -> Missing:
+        """What missing features were taken for."""
+        return "zero" if self.measured is None else "unmeasured"
+
+    def notes(self, what: str = "feature", where: str = "X", model: str = "the fit") -> list[str]:
+        """What the user should know: features that are missing, and what that was taken for, and features left out."""
+        counted, taken, other = [], "taken as 0 in every sample", "unmeasured"
+        if self.measured is not None:
+            taken, other = "taken as not measured, topics are found by the others", "zero"
+        remedy = f"{taken} ({parameter('missing', other)} changes that)"
+        for n, of, problem in (
+            (self.missing, model, f"not in {where}: {remedy}"),
+            (self.unknown, where, f"unknown to {model}: left out"),
+        ):
+            if n:
+                counted.append(f"{plural(n, what)} of {of} {'is' if n == 1 else 'are'} {problem}")
+        return counted
+
+
+def match_features(counts: Counts, fit: Fit, missing: Missing | None = "zero") -> Matched:
+    """Counts brought to the features of a fit; unknown ones are left out.
+
+    Parameters
+    ----------
+    counts : Counts
+        New samples.
+    fit : Fit
+        Of any model.
+    missing : {"zero", "unmeasured"}, default="zero"
+        Features of the fit that the counts lack: "zero" gives them columns of zeros; "unmeasured" leaves them out, and
+        `Matched.measured` says which are there. None is "zero" for a fit of texts, as a word that is not in a text occurs zero
+        times, and "unmeasured" for every other fit.
+
+    Returns
+    -------
+    Matched
+        For `loadings_of` and `proportions_of`.
+    """
+    if missing is None:
+        missing = "unmeasured" if fit.text is None else "zero"
+    choice("missing", missing, ("unmeasured", "zero"))
+    if in_place("feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1]), where="the matrix"):
+        return Matched(counts)
+    assert counts.features is not None
+    place = {name: j for j, name in enumerate(fit.feature_names)}
+    if len(place) < len(fit.F):
+        raise ValueError("features of the model share a name; give counts with the same features in the same order")
+    to = np.array([place.get(name, -1) for name in counts.features])
+    there = np.unique(to[to >= 0])
+    if not there.size:
+        raise ValueError(
+            f"no feature has a name that the model knows (such as {fit.feature_names[0]!s}); compare the spelling"
+        )
+    absent, unknown = len(fit.F) - there.size, int((to < 0).sum())
+    names = fit.feature_names
+    if not absent or missing == "zero":
+        return Matched(counts.with_features(to, names), absent, unknown)
+    among = np.where(to >= 0, np.searchsorted(there, to), -1)
+    return Matched(counts.with_features(among, names[there]), absent, unknown, there)
+
+
+def loadings_of(estimator: CountsEstimator, matched: Matched) -> Floats:
+    """What `transform` gives of matched counts: proportions, or loadings."""
+    if matched.measured is None:
+        return np.asarray(estimator._transformed(matched.counts), dtype=np.float64)
+    known = estimator.result_
+    model = type(estimator)(**estimator.get_params(deep=False))
+    model.result_ = restricted(known, matched.measured)
+    found = np.asarray(model._transformed(matched.counts), dtype=np.float64)
+    seen = known.F[matched.measured].sum(axis=0, dtype=np.float64)
+    proportions = type(estimator).__name__ in PROPORTIONS
+    scales = scales_of(known if proportions else model.result_)
+    weights = found * np.divide(scales, seen, out=np.zeros_like(seen), where=seen > 0)
+    if not proportions:
+        return weights
+    sums = weights.sum(axis=1, keepdims=True)
+    return weights / np.where(sums > 0, sums, 1.0)
+
+
+def proportions_of(estimator: CountsEstimator, matched: Matched) -> Floats:
+    """Proportions of topics in matched counts, over all features of the fit."""
+    found = loadings_of(estimator, matched)
+    return found if type(estimator).__name__ in PROPORTIONS else poisson_to_topics(found, estimator.components_.T)[0]
+
+
+def scales_of(fit: Fit) -> Floats:
+    """u_k = Σ_j f_jk"""
+    return fit.F.sum(axis=0, dtype=np.float64)
+
+
+def restricted(fit: Fit, features: Integers) -> Fit:
+    """The fit over some of its features: topics are taken over those, and proportions are as they were."""
+    posterior = {
+        name: array[features] if name.startswith("F") and array.ndim == 2 else array
+        for name, array in fit.posterior.items()
+    }
+    names = None if fit.features is None else fit.features[features]
+    return rescaled(replace(fit, F=fit.F[features], features=names, posterior=posterior), scales_of(fit))
+
+
+def rescaled(fit: Fit, scales: Floats) -> Fit:
+    """A fit whose F has lost features since its columns summed to `scales`, with l_ik u_k, and so the proportions, as then."""
+    now = scales_of(fit)
+    if np.allclose(now, scales, rtol=ROUNDING, atol=0):
+        return fit
+    lost = np.divide(scales, now, out=np.ones_like(now), where=now > 0)
+    kind = Prior.kinds.get(fit.priors.get("F", ""))
+    if kind is None or kind.own_scale:
+        return replace(fit, L=(fit.L * lost).astype(fit.L.dtype))
+    arrays = {name[1:]: array for name, array in fit.posterior.items() if name.startswith("F")}
+    kept = {f"F{name}": array for name, array in kind.without_rows(arrays, lost).items()}
+    return replace(fit, F=fit.F * lost, posterior={**fit.posterior, **kept})
