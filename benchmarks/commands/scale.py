@@ -120,7 +120,7 @@ def a_pass(engine: str, path: Path, topics: Any, arguments: Namespace) -> tuple[
         if engine == "dask":
             from distributed import Client
 
-            from unmix.engines.connection import local_cluster
+            from unmix.engines import local_cluster
 
             with local_cluster(arguments.workers) as cluster, Client(cluster, set_as_default=False) as client:
                 return timed(um.engines.Dask(client, folder), shards, start, arguments)

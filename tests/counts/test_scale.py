@@ -121,7 +121,7 @@ def test_a_fit_whose_disk_is_full_ends_with_its_last_checkpoint(kind, small_disk
             monkeypatch.setattr(um.engines.Local, "require", lambda *_: None)
         else:
             distributed = pytest.importorskip("distributed")
-            from unmix.engines.connection import local_cluster
+            from unmix.engines import local_cluster
 
             client = stack.enter_context(
                 distributed.Client(stack.enter_context(local_cluster(1)), set_as_default=False)

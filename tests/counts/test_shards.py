@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unmix as um
-from unmix.counts import shard_files, shards, stores
+from unmix.counts import shards, stores
 from unmix.counts.shards import Shards
 from unmix.counts.sides import Sides
 from unmix.io.write import write_counts
@@ -132,7 +132,7 @@ def test_any_counts_survive_the_encoding(n: int, m: int, values: list[float]) ->
     encoder = stores.Encoder(m)
     encoder.add(counts.rows)
     arrays = tensors.parsed(tensors.serialized(encoder.arrays()))
-    decoded = shard_files.Encoded.checked(arrays, n, counts.nnz, m, thoroughly=True).rows(0, n)
+    decoded = stores.Encoded.checked(arrays, n, counts.nnz, m, thoroughly=True).rows(0, n)
     assert all(map(np.array_equal, decoded, counts.rows))
 
 
@@ -544,7 +544,7 @@ def test_shards_without_a_word_of_metadata_are_refused_and_the_same_command_adds
 def test_a_table_that_is_none_is_refused_whatever_its_checksum(change: dict[str, Any]) -> None:
     arrays = {k: np.frombuffer(v, np.uint8) if isinstance(v, bytes) else v for k, v in change.items()}
     with pytest.raises(ValueError, match=r"holds no table|its columns?\b|Extra data"):
-        shard_files.decoded(arrays, 21)
+        stores.decoded(arrays, 21)
 
 
 def test_sample_names_are_read_only_when_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ import dask  # noqa: E402
 from distributed import Client, LocalCluster, Security, Status, Worker, WorkerPlugin  # noqa: E402
 
 from unmix.cli import main  # noqa: E402
-from unmix.engines import Dask, base, connect, connection, passes, tasks  # noqa: E402
+from unmix.engines import Dask, connect, is_open, local, local_cluster, passes, tasks  # noqa: E402
 from unmix.io.write import write_counts as um_write  # noqa: E402
 from unmix.solvers import Checkpoint  # noqa: E402
 
@@ -174,7 +174,7 @@ def test_a_task_covers_more_shards_where_there_are_many(client: Client, tmp_path
 def test_only_what_a_checkpoint_needs_stays_in_the_folder(folder: Path, client: Client, tmp_path: Path) -> None:
     engine = Dask(client, tmp_path / "run")
     result = fitted(folder, engine)
-    kept = {base.NAME.fullmatch(path.name).group(1) for path in (tmp_path / "run").rglob("*") if path.is_file()}  # type: ignore[union-attr]
+    kept = {local.NAME.fullmatch(path.name).group(1) for path in (tmp_path / "run").rglob("*") if path.is_file()}  # type: ignore[union-attr]
     assert {int(number) for number in kept} == set(result.state["loadings"]["numbers"])  # type: ignore[index]
     fitted(folder, other := Dask(client, tmp_path / "other"), max_iter=200, tol=1e-3)
     assert not list(other.folder.iterdir())
@@ -201,7 +201,7 @@ class Fault(WorkerPlugin):
             "before read": (tasks.Shards, "tiles"),
             "after read": (tasks, "read_checked"),
             "half-written": (Path, "write_bytes"),
-            "after rename": (base.Kept, "write"),
+            "after rename": (local.Kept, "write"),
             "in a sum": (tasks, "added"),
             "before the last return": (tasks, "write_arrays"),
         }[self.point]
@@ -373,7 +373,7 @@ def test_a_worker_that_hangs_is_done_without(
 
 
 def test_a_retried_task_with_other_bits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, sums = base.Kept(tmp_path), {"v": np.ones(3)}
+    kept, sums = local.Kept(tmp_path), {"v": np.ones(3)}
     about = tasks.Pass("token", "", str(tmp_path), tasks.Facts("", "", "", ""), "", None, 7, {})
     monkeypatch.setattr(tasks, "worker_name", lambda: "tcp://one:1")
     checksum = tasks._leave(kept, about, 4, {"L": np.ones((2, 3))}, sums)
@@ -582,7 +582,7 @@ def test_an_address_without_certificates_is_said_to_be_open(tmp_path: Path) -> N
         "tls://10.0.0.1:1",
         "local:2",
     )
-    assert [connection.is_open(word) for word in words] == [True, True, True, False, False]
+    assert [is_open(word) for word in words] == [True, True, True, False, False]
 
 
 def _listening() -> set[Any]:
@@ -604,7 +604,7 @@ def _answers(place: SplitResult, context: ssl.SSLContext | None) -> bool:
 
 def test_a_local_cluster_lets_nobody_in_without_its_certificate(folder: Path, expected: um.Fit, tmp_path: Path) -> None:
     before = _listening()
-    with connection.local_cluster(1) as cluster:
+    with local_cluster(1) as cluster:
         address = cluster.scheduler_address
         ports = {urlsplit(place).port for place in (address, *cluster.scheduler.workers)}
         assert address.startswith("tls://127.0.0.1:")

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import unmix as um
 from unmix.base import memory
 from unmix.cli import main
-from unmix.counts import lazy
+from unmix.counts.counts import memory_of
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def backed(X, tmp_path):
 @pytest.fixture
 def little(monkeypatch):
     """Fits of more than 1,000 bytes go over shards."""
-    monkeypatch.setattr("unmix.counts.lazy.IN_MEMORY", 1000)
+    monkeypatch.setattr("unmix.counts.counts.IN_MEMORY", 1000)
 
 
 def fitted(X, **options):
@@ -67,7 +67,7 @@ def test_free_memory_never_decides_which_algorithm_fits(kind, X, backed, monkeyp
         with pytest.raises(ValueError, match=r"would need .* of memory, .* are free; write them with unmix\.shard"):
             fit(source)
     monkeypatch.setattr(memory, "available", lambda: 1 << 60)
-    monkeypatch.setattr("unmix.counts.lazy.IN_MEMORY", 1000)
+    monkeypatch.setattr("unmix.counts.counts.IN_MEMORY", 1000)
     with pytest.warns(UserWarning, match="written as shards"):
         assert fitted(source).data["shards"] == 1
 
@@ -124,9 +124,9 @@ def test_an_anndata_without_x_says_what_to_give():
 
 
 def test_memory_is_asked_for_only_where_counts_are_not_in_it(X, backed):
-    assert lazy.memory_of(X) == lazy.memory_of(sp.csr_array(X)) == lazy.memory_of(backed.to_memory()) == 0
-    assert lazy.memory_of(backed) == 48 * np.count_nonzero(X)
-    assert lazy.memory_of(da.from_array(X)) == 48 * X.size
+    assert memory_of(X) == memory_of(sp.csr_array(X)) == memory_of(backed.to_memory()) == 0
+    assert memory_of(backed) == 48 * np.count_nonzero(X)
+    assert memory_of(da.from_array(X)) == 48 * X.size
 
 
 @pytest.mark.parametrize("model", [um.TopicModel, um.PoissonNMF, um.LDA, um.GammaPoisson])

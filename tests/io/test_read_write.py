@@ -112,7 +112,7 @@ def test_a_failing_swap_leaves_the_previous_results(fit, tmp_path, monkeypatch):
 
     monkeypatch.setattr(type(folder), "rename", stubborn)
     for exchange, problem in ((fail, "cannot exchange"), (lambda one, other: False, "cannot rename")):
-        monkeypatch.setattr("unmix.storage.folders.exchange", exchange)
+        monkeypatch.setattr("unmix.storage.files.exchange", exchange)
         with pytest.raises(OSError, match=problem):
             write_fit(fit, folder)
         assert (folder / "trace.csv").read_text() == "old"

@@ -17,7 +17,7 @@ import pytest
 import unmix as um
 from unmix.cli import main
 from unmix.io.write import CHECKPOINT_FILE, claim, write_counts, write_fit
-from unmix.storage import folders
+from unmix.storage import files
 from unmix.storage.files import replacing
 
 pytestmark = [
@@ -39,7 +39,7 @@ OLD, NEW = a_fit(0), a_fit(1)
 
 
 def without_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "exchange", lambda one, other: False)
+    monkeypatch.setattr(files, "exchange", lambda one, other: False)
 
 
 def killed(work, at: int) -> bool:
@@ -99,7 +99,7 @@ def test_a_kill_at_any_touch_of_a_file_leaves_old_or_new_results_and_the_next_ru
         assert [path.name for path in tmp_path.iterdir()] == ["results"]
         assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]
     assert kills * step >= 50
-    if exchange and folders._exchange_call() is not None and folders.exchange(*_two(tmp_path)):
+    if exchange and files._exchange_call() is not None and files.exchange(*_two(tmp_path)):
         assert not gone, "there is no moment without results"
 
 

@@ -29,7 +29,7 @@ import numpy as np
 import unmix as um
 from unmix.base import memory
 from unmix.io.write import write_proportions
-from unmix.engines.base import Kept
+from unmix.engines.local import Kept
 
 folder, limited = Path(sys.argv[1]), sys.argv[2] == "limited"
 rows = np.full((100_000, 2), 0.5)

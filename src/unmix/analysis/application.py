@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from unmix.base.types import Floats, order_by_name
-from unmix.counts import lazy
-from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.counts import Counts, CountsLike, from_anndata
 from unmix.fit import Fit
 
 if TYPE_CHECKING:
@@ -89,4 +88,5 @@ def _counted(fit: Fit, X: Any) -> Counts:
 
 
 def _as_counts(X: Any) -> Counts:
-    return X if isinstance(X, Counts) else lazy.counts_of(X) if lazy.is_anndata(X) else Counts(X)
+    counts = from_anndata(X)
+    return counts if isinstance(counts, Counts) else Counts(counts)

@@ -77,7 +77,7 @@ def estimator_of(model: str, **parameters: Any) -> CountsEstimator:
 
 def check_cluster(word: str) -> None:
     """A wrong word is best said before a large file is read; and what passes over a network can be read there."""
-    from unmix.engines.connection import check_address, is_open
+    from unmix.engines import check_address, is_open
 
     check_address(word)
     if is_open(word):

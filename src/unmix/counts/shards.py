@@ -24,8 +24,7 @@ from unmix.base.types import Floats, Integers, Names, Record, as_names, with_uni
 from unmix.counts.canonical import as_scipy
 from unmix.counts.counts import Counts, CountsLike, amount
 from unmix.counts.data import Engine, chosen_engine
-from unmix.counts.shard_files import file_name, read_soon
-from unmix.counts.stores import InMemory, OnDisk, Store, checksum, doubles, read_manifest
+from unmix.counts.stores import InMemory, OnDisk, Store, checksum, doubles, file_name, read_manifest, read_soon
 
 SHARD, TILE = 16_384, 4_096  # samples. Bits depend on them: they are no options
 START = 16_384  # samples of the start

@@ -18,7 +18,7 @@ from distributed import Client
 from unmix.base.types import Record
 from unmix.counts.data import BRANCHES, Arrays, Before, Visit
 from unmix.counts.shards import Shards
-from unmix.engines.base import Kept, Usable, cutter
+from unmix.engines.local import Kept, Usable, cutter
 from unmix.engines.passes import Cluster, Run
 from unmix.engines.tasks import Facts, Pass, read_checked, write_arrays
 from unmix.storage.tensors import digest

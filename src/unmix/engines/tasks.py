@@ -24,10 +24,10 @@ from unmix import __version__, kernels
 from unmix.base.threads import available, use_threads
 from unmix.base.types import Floats
 from unmix.counts.data import Arrays, Tree, Visit, added
-from unmix.counts.shard_files import MANIFEST
 from unmix.counts.shards import Shards, Tile, splitmix64
 from unmix.counts.sides import FeatureSums, Sides, column_sums
-from unmix.engines.base import Kept
+from unmix.counts.stores import MANIFEST
+from unmix.engines.local import Kept
 from unmix.kernels import CSR
 from unmix.storage.files import replacing
 from unmix.storage.tensors import digest, parsed, read_bytes, serialized

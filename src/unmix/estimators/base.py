@@ -29,9 +29,8 @@ from unmix.base.checks import ParameterError, parameter
 from unmix.base.memory import npy_rows
 from unmix.base.threads import use_threads
 from unmix.base.types import WIDEST, Factor, Floats, Record, Seed, as_plain, order_by_name
-from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.counts import Counts, CountsLike, fitting, from_anndata
 from unmix.counts.data import Data, is_data, joined
-from unmix.counts.lazy import counts_of, fitting, is_anndata
 from unmix.counts.shards import Shards
 from unmix.estimators.features import Missing, loadings_of, match_features
 from unmix.fit import Fit, finished, quietly
@@ -609,7 +608,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
     def _checked_counts(self, X: CountsLike | Data, *, reset: bool) -> Data: ...
     def _checked_counts(self, X: CountsLike | Data, *, reset: bool) -> Data:
         """`Counts` or `Shards`. `reset` when fitting: then features are learned, and data that cannot be fitted are refused."""
-        X = counts_of(X) if is_anndata(X) else X
+        X = from_anndata(X)
         counts = as_data(X)
         named = counts is X and counts.features is not None
         seen = hasattr(self, "feature_names_in_")

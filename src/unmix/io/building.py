@@ -26,17 +26,15 @@ from numpy.typing import ArrayLike
 
 from unmix.base.memory import gigabytes, require
 from unmix.base.types import Record
-from unmix.counts import shard_files, shards
+from unmix.counts import shards, stores
 from unmix.counts.canonical import arrays_of, as_scipy, canonical
-from unmix.counts.shard_files import FEATURES, MANIFEST, METADATA, SAMPLE, Encoded, file_name
 from unmix.counts.shards import Shards
-from unmix.counts.stores import FORMAT, JOURNAL, Encoder, Part, add_feature_totals, checked_manifest, checksum
+from unmix.counts.stores import FEATURES, FORMAT, JOURNAL, MANIFEST, METADATA, SAMPLE, Encoded, Encoder, Part, file_name
 from unmix.io.read import errors_about
 from unmix.io.read.blocks import blocks_of
 from unmix.io.read.raw_counts import RawCounts, errors_by_name
 from unmix.storage import tensors
-from unmix.storage.files import TEMPORARY, write_durably
-from unmix.storage.folders import claimed
+from unmix.storage.files import TEMPORARY, claimed, write_durably
 from unmix.storage.schema import Whole, checked
 
 LOCK = f".{JOURNAL}.lock"  # held by the process that writes to the folder, as long as it lives
@@ -163,7 +161,7 @@ class Building:
         for i, part in enumerate(self.parts):
             arrays = tensors.parsed(tensors.read_bytes(self.folder / file_name(i), part.size))
             shard = Encoded.checked(arrays, part.rows, part.nonzeros, m, thoroughly=False)
-            add_feature_totals(totals, shard, part.rows, shards.TILE)
+            stores.add_feature_totals(totals, shard, part.rows, shards.TILE)
             first = i * self.rows_per_shard
             here = chosen[slice(*np.searchsorted(chosen, (first, first + part.rows)))] - first
             for start in range(0, part.rows, shards.TILE):
@@ -185,19 +183,19 @@ class Building:
             "shape": [n, m],
             "nonzeros": sum(part.nonzeros for part in self.parts),
             "total": float(sum(part.total for part in self.parts)),
-            "checksum": checksum((n, m), self.parts),
+            "checksum": stores.checksum((n, m), self.parts),
             "rows_per_shard": self.rows_per_shard,
             "rows_per_tile": shards.TILE,
-            "indices": shard_files.index_type(m).str,
+            "indices": stores.index_type(m).str,
             "named": raw.samples is not None,
             "features": self._write(FEATURES, about),
             "sample": self._write(SAMPLE, arrays) | {"rows": len(chosen), "nonzeros": matrix.nnz},
-            "metadata": None if raw.metadata is None else self._write(METADATA, shard_files.encoded(raw.metadata)),
+            "metadata": None if raw.metadata is None else self._write(METADATA, stores.encoded(raw.metadata)),
             "source": self.source,
             "text": raw.text,
             "shards": [{"file": part.file} | asdict(part) for part in self.parts],
         }
-        checked_manifest(manifest)
+        stores.checked_manifest(manifest)
         write_durably(self.folder / MANIFEST, json.dumps(manifest, indent=1).encode())
         (self.folder / JOURNAL).unlink(missing_ok=True)
 
@@ -225,7 +223,7 @@ def sha256_of(file: Path) -> str:
 
 
 def _ours(name: str) -> bool:
-    return bool(shard_files.FILE_NAME.fullmatch(name)) or name in BESIDE
+    return bool(stores.FILE_NAME.fullmatch(name)) or name in BESIDE
 
 
 def _temporary(name: str) -> bool:
@@ -310,7 +308,7 @@ def _finished(folder: Path, source: Record) -> Shards | None:
         return None
     with suppress(OSError, ValueError):
         found = Shards(folder)
-        files = checked_manifest(manifest).files()
+        files = stores.checked_manifest(manifest).files()
         if all(sha256_of(folder / name) == file.sha256 for name, file in files.items()):
             (folder / JOURNAL).unlink(missing_ok=True)  # of a process that was killed at the very end
             return found

@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike
 
 from unmix.base.checks import ParameterError
 from unmix.base.types import Record
-from unmix.counts.counts import Counts, CountsLike
-from unmix.counts.lazy import chosen, in_memory, is_anndata, is_dask, matrices_of
+from unmix.counts.counts import Counts, CountsLike, chosen, in_memory, is_anndata, is_dask, matrices_of
 from unmix.counts.shards import Shards, start_sample
 from unmix.io import read as reading
 from unmix.io.building import Progress, build

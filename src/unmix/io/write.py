@@ -31,8 +31,7 @@ from unmix.base.memory import errors_about, npy_rows
 from unmix.base.types import numbered
 from unmix.counts.counts import Counts
 from unmix.fit import Fit
-from unmix.storage.files import is_temporary, replacing
-from unmix.storage.folders import claimed, is_claimed, replacing_folder
+from unmix.storage.files import claimed, is_claimed, is_temporary, replacing, replacing_folder
 
 FORMULA = re.compile(r"'*[=+\-@\t\r\n\0]")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unmix.base.types import Integers
-from unmix.counts.counts import Counts
-from unmix.counts.lazy import chosen, elsewhere, fits_in_memory, in_memory, matrices_of, memory_of, temporary_shards
+from unmix.counts import counts as any_counts
+from unmix.counts.counts import Counts, in_memory
 from unmix.counts.shards import Shards
 from unmix.estimators.base import MOST_FRACTIONS
 
@@ -56,7 +56,7 @@ def fittable(
 ) -> Iterator[Counts | Shards]:
     """`counts_of`, or while this lasts shards of them, if they lie in a file and are too large for memory."""
     place, matrix, _ = _chosen(adata, layer, use_raw)
-    if fits_in_memory(needed := memory_of(matrix)):
+    if any_counts.fits_in_memory(needed := any_counts.memory_of(matrix)):
         yield counts_of(adata, layer, use_raw, genes)
         return
     places, names = _columns(adata, use_raw, genes)
@@ -68,7 +68,7 @@ def fittable(
 
     with ExitStack() as stack:
         try:
-            shards = temporary_shards(blocks(), needed, samples=adata.obs_names, features=names)
+            shards = any_counts.temporary_shards(blocks(), needed, samples=adata.obs_names, features=names)
             found = stack.enter_context(shards)
         except ValueError as error:
             raise ValueError(f"{place}: {error}") from error
@@ -90,10 +90,10 @@ def _columns(adata: AnnData, use_raw: bool, genes: Integers | None) -> tuple[Int
 
 def _chosen(adata: AnnData, layer: str | None, use_raw: bool) -> tuple[str, Any, Callable[[], str]]:
     """The name of a matrix, as one would type it, the matrix, and a function that says where else counts are."""
-    matrices = matrices_of(adata)
-    name = chosen(matrices, layer, use_raw, "use_raw")
+    matrices = any_counts.matrices_of(adata)
+    name = any_counts.chosen(matrices, layer, use_raw, "use_raw")
     place = f"adata.{name}" if layer is None else f"adata.layers[{layer!r}]"
-    return place, matrices[name], lambda: elsewhere(matrices, name, _values, "use_raw")
+    return place, matrices[name], lambda: any_counts.elsewhere(matrices, name, _values, "use_raw")
 
 
 def _values(matrix: Any) -> NDArray[Any]:

@@ -20,9 +20,8 @@ from numpy.typing import ArrayLike
 from unmix.base.checks import parameter
 from unmix.base.memory import BYTES_PER_NONZERO
 from unmix.counts.counts import Counts
-from unmix.counts.shard_files import MANIFEST
 from unmix.counts.shards import Shards
-from unmix.counts.stores import JOURNAL
+from unmix.counts.stores import JOURNAL, MANIFEST
 from unmix.io.read import h5ad, matrices, sheets, tables, tenx, text
 from unmix.io.read.files import errors_about, require_file, require_inside
 from unmix.io.read.names import FEATURES_FILE, add_neighbours, join_metadata, number_texts, settle_names, writable_name

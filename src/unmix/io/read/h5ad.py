@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from unmix.base.memory import require
-from unmix.counts.lazy import are_counts, chosen, elsewhere
+from unmix.counts.counts import are_counts, chosen, elsewhere
 from unmix.io.read.blocks import NONZEROS, ROWS, SMALLER, Blocks, slices
 from unmix.io.read.files import extra
 from unmix.io.read.raw_counts import RawCounts, ReadOptions, require_numbers, require_plain
