@@ -224,12 +224,11 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
     def _named_counts(self, part: CountsLike) -> Counts | None:
         """Counts whose features are found by name; None if a side has no names. After a fit of a DataFrame another one must have
         the same columns, which is scikit-learn's rule."""
-        if is_anndata(part):
-            part = counts_of(part)
-        elif isinstance(part, pd.DataFrame) and not hasattr(self, "feature_names_in_"):
+        part = from_anndata(part)
+        if isinstance(part, pd.DataFrame) and not hasattr(self, "feature_names_in_"):
             part = Counts(part)
         named = isinstance(part, Counts) and part.features is not None and self.result_.features is not None
-        return part if named else None  # type: ignore[return-value]
+        return part if named else None
 
     @classmethod
     def from_fit(cls, fit: Fit) -> Self:
