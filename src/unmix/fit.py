@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from unmix.base.types import Factor, Floats, Names, Record, Status, as_names, check_names, numbered
 from unmix.base.words import ENDS, brief, objective, plural, size
+from unmix.counts.data import Facts
 from unmix.models.poisson import poisson_to_topics
 from unmix.models.variational import restore
 from unmix.registry import MODELS
@@ -57,8 +58,8 @@ class Fit:
         The "model", and the parameters of its estimator.
     versions : dict
         Of unmix, python, numpy and scipy.
-    data : dict
-        `Counts.facts`, and where the counts came from.
+    data : mapping
+        `Counts.facts`, and where the counts came from. Its checksum is computed when it is first asked for, as `save` does.
     text : dict or None
         How words were counted, as in `Counts`.
     state : dict or None
@@ -97,7 +98,7 @@ class Fit:
     priors: dict[str, str] = field(default_factory=dict, repr=False)
     params: Record = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=lambda: versions())
-    data: Record = field(default_factory=dict, repr=False)  # `Counts.facts`, and where the counts came from
+    data: Record | Facts = field(default_factory=dict, repr=False)  # `Counts.facts`, and where the counts came from
     text: Record | None = field(default=None, repr=False)  # how words were counted, as in `Counts`
     # what is needed to go on exactly where the fit stopped; None once it has converged
     state: Record | None = field(default=None, repr=False)

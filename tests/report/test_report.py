@@ -5,6 +5,7 @@ import hashlib
 import html
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -381,7 +382,7 @@ def test_moves_are_in_the_trace_and_long_traces_are_thinned():
 def test_the_recipe_fits_the_same_model_again():
     X = um.datasets.digits()
     fit = um.TopicModel(3, solver="scd", max_iter=4, tol=0, init="random", random_state=5).fit(X).result_
-    fit.data["source"], fit.data["command"] = "it's.csv", ["unmix", "fit", "it's.csv"]
+    fit = replace(fit, data=fit.data | {"source": "it's.csv", "command": ["unmix", "fit", "it's.csv"]})
     recipe = data_of(page(fit))["reproduce"]
     assert recipe["command"] == """unmix fit 'it'"'"'s.csv'"""
     assert ["checksum", fit.data["checksum"]] in recipe["data"]

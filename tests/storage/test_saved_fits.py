@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import decimal
 import fractions
 import math
@@ -19,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unmix as um
+from unmix.counts import counts as counts_module
 from unmix.storage import fit_file, tensors
 
 N, M = 6, 5
@@ -238,3 +240,30 @@ def test_a_fit_whose_state_has_no_session_is_a_start_like_any_other() -> None:
         warnings.simplefilter("ignore")
         fit = um.PoissonNMF(2, init=start, max_iter=3, tol=0).fit(X0).result_
     assert fit.loglik >= half.loglik
+
+
+def test_a_checksum_is_taken_when_it_is_needed_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[tuple[int, int]] = []
+
+    def counted(shape: tuple[int, int], rows: Any) -> str:
+        taken.append(shape)
+        return real(shape, rows)
+
+    real = counts_module.checksum
+    monkeypatch.setattr(counts_module, "checksum", counted)
+    X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]])
+    several = um.TopicModel(2, n_init=2, max_iter=3, tol=0, random_state=0).fit(X)
+    model = um.TopicModel(2, max_iter=3, tol=0, random_state=0).fit(X)
+    model.transform(X), model.score(X), model.result_.advice()
+    assert taken == []
+    model.result_.save(tmp_path / "fit.safetensors", resumable=True)
+    model.result_.save(tmp_path / "again.safetensors")
+    assert taken == [X.shape]
+    again = um.load(tmp_path / "fit.safetensors")
+    assert again.data == model.result_.data == copy.deepcopy(model.result_.data)
+    assert several.result_.data["checksum"] == again.data["checksum"]
+    um.TopicModel(2, max_iter=5, tol=0, random_state=0).resume(X, again)
+    assert taken == [X.shape]
+    with pytest.raises(ValueError, match="other data"):
+        um.TopicModel(2, max_iter=5, tol=0, random_state=0).resume(um.Counts(X.csr * 2), again)
+    assert len(taken) == 2

@@ -287,7 +287,7 @@ def fit_as_json(fit: Fit) -> dict[str, Any]:
         ],
         "notes": fit.advice(),
         "parameters": fit.params,
-        "data": fit.data,
+        "data": dict(fit.data),
         "versions": fit.versions,
     }
 

@@ -10,7 +10,7 @@ import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self, TypeAlias
@@ -25,7 +25,7 @@ from unmix.base.checks import parameter
 from unmix.base.memory import BYTES_PER_NONZERO, IN_MEMORY, gigabytes, require
 from unmix.base.types import Floats, Integers, Names, Record, as_names, check_names, with_unique_columns
 from unmix.counts.canonical import arrays_of, as_scipy, canonical, sparse_to_csr
-from unmix.counts.data import Memory
+from unmix.counts.data import Facts, Memory
 from unmix.counts.sides import Sides
 from unmix.kernels import CSR
 
@@ -351,19 +351,20 @@ class Counts:
         return float((self.rows.data % 1 != 0).mean()) if self.nnz else 0.0
 
     @cached_property
-    def facts(self) -> Record:
-        """dict: what a fit remembers of its data: size, oddities, and a checksum by which to know them again."""
-        checksum = hashlib.sha256(repr(self.shape).encode())
-        for array in self.rows:
-            checksum.update(np.ascontiguousarray(array).view(np.uint8).data)
-        return {
-            "nonzeros": self.nnz,
-            "total": self.total,
-            "empty_samples": int((self.sample_totals == 0).sum()),
-            "empty_features": int((self.feature_totals == 0).sum()),
-            "fractional": self.fractional,
-            "checksum": f"sha256:{checksum.hexdigest()}",
-        }
+    def facts(self) -> Facts:
+        """mapping: what a fit remembers of its data: size, oddities, and a checksum by which to know them again."""
+        return Facts(
+            {
+                "nonzeros": self.nnz,
+                "total": self.total,
+                "empty_samples": int((self.sample_totals == 0).sum()),
+                "empty_features": int((self.feature_totals == 0).sum()),
+                "fractional": self.fractional,
+                "checksum": cache(
+                    partial(checksum, self.shape, self.rows)
+                ),  # holds the counts, and not what is made of them
+            }
+        )
 
     def require_whole(self, purpose: str, remedy: str = "") -> None:
         """Raises if an entry is not a whole number, naming the first."""
@@ -385,6 +386,14 @@ class Counts:
             small = x.max() < len(table) and np.array_equal(x, whole := x.astype(np.int32))
             total += float((table[whole] if small else gammaln(x + 1)).sum())
         return total
+
+
+def checksum(shape: tuple[int, int], rows: CSR) -> str:
+    """Of the counts alone."""
+    digest = hashlib.sha256(repr(shape).encode())
+    for array in rows:
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return f"sha256:{digest.hexdigest()}"
 
 
 def amount(total: float) -> str:

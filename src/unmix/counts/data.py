@@ -9,7 +9,7 @@ alone, so they are the same to the last bit on every engine, in whatever order t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
@@ -36,6 +36,37 @@ BRANCHES = 8  # of the tree of sums
 LARGEST = "largest_"  # sums whose name begins so are maxima
 
 
+class Facts(Mapping[str, Any]):
+    """What a fit remembers of its data. Values that cost a pass over them, as a checksum does, are functions, each called when it
+    is first asked for."""
+
+    def __init__(self, values: Record) -> None:
+        self._values = values
+
+    def __getitem__(self, name: str) -> Any:
+        if callable(value := self._values[name]):
+            value = self._values[name] = value()
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __or__(self, more: Record) -> Facts:
+        return Facts(self._values | more)
+
+    def __ror__(self, other: Record) -> Record:
+        return other | dict(self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[Record]]:
+        return dict, (dict(self),)
+
+
 class Data(Protocol):
     """What models, solvers and estimators may ask of data. `Counts` are data in memory, `Shards` are data of any size."""
 
@@ -59,7 +90,7 @@ class Data(Protocol):
     @property
     def fractional(self) -> float: ...
     @property
-    def facts(self) -> Record: ...
+    def facts(self) -> Facts: ...
     @property
     def samples(self) -> Names | None: ...
     @property

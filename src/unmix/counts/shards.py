@@ -10,7 +10,7 @@ import copy
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,7 +23,7 @@ from unmix import kernels
 from unmix.base.types import Floats, Integers, Names, Record, as_names, with_unique_columns
 from unmix.counts.canonical import as_scipy
 from unmix.counts.counts import Counts, CountsLike, amount
-from unmix.counts.data import Engine, chosen_engine
+from unmix.counts.data import Engine, Facts, chosen_engine
 from unmix.counts.stores import InMemory, OnDisk, Store, checksum, doubles, file_name, read_manifest, read_soon
 
 SHARD, TILE = 16_384, 4_096  # samples. Bits depend on them: they are no options
@@ -307,18 +307,20 @@ class Shards:
         return sum(part.fractional for part in self._store.parts) / self.nnz if self.nnz else 0.0
 
     @cached_property
-    def facts(self) -> Record:
-        """dict: what a fit remembers of its data: size, oddities, and a checksum by which to know them again, anywhere."""
+    def facts(self) -> Facts:
+        """mapping: what a fit remembers of its data: size, oddities, and a checksum by which to know them again, anywhere."""
         parts = self._store.parts
-        return {
-            "nonzeros": self.nnz,
-            "total": self.total,
-            "empty_samples": sum(part.empty_samples for part in parts),
-            "empty_features": int((self.feature_totals == 0).sum()),
-            "fractional": self.fractional,
-            "checksum": checksum(self.shape, parts),
-            "shards": self.n_shards,
-        }
+        return Facts(
+            {
+                "nonzeros": self.nnz,
+                "total": self.total,
+                "empty_samples": sum(part.empty_samples for part in parts),
+                "empty_features": int((self.feature_totals == 0).sum()),
+                "fractional": self.fractional,
+                "checksum": partial(checksum, self.shape, parts),
+                "shards": self.n_shards,
+            }
+        )
 
     @cached_property
     def sample(self) -> Counts:

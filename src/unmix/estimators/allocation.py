@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import field
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -17,7 +16,7 @@ from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Pair, Seed
 from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.data import Data
-from unmix.estimators.base import Init, generator
+from unmix.estimators.base import estimator, generator
 from unmix.estimators.variational import PosteriorEstimator
 from unmix.fit import Fit
 from unmix.kernels.sampling import seeds
@@ -28,7 +27,7 @@ from unmix.solvers import EM, Alternate, Extrapolate, Newton, run
 from unmix.solvers import init as starts
 from unmix.solvers.allocation import ICM, FactoredBLD, FreeBLD, labels_by_shares, shares
 from unmix.solvers.base import AnySolver, refuse_unsupported
-from unmix.solvers.run import Callback, Phase, Plan
+from unmix.solvers.run import Phase, Plan
 from unmix.solvers.sampling import Diagnostics, Evidence, Gibbs, diagnose, exact_evidence, samples_table, smc_evidence
 from unmix.solvers.search import Search, search
 
@@ -37,7 +36,7 @@ CANDIDATES = 4  # maximum-likelihood fits to choose a start from
 PRIOR_SHARE = 0.1  # of the prior's mean in a start from given or fitted factors, so that no topic starts at zero
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class AllocationModel(PosteriorEstimator):
     """The allocation model: every single count has a topic of its own, S_ijk ~ Poisson(s_i l*_ik f*_jk), x_ij = Σ_k S_ijk.
 
@@ -124,8 +123,6 @@ class AllocationModel(PosteriorEstimator):
     diagnostics_: Diagnostics = field(init=False)
     log_joint_: float = field(init=False)
 
-    n_components: int = 10
-    _: KW_ONLY
     a: float = 1.0
     b: float | None = None
     alpha: ArrayLike = 1.0
@@ -136,13 +133,6 @@ class AllocationModel(PosteriorEstimator):
     burn_in: int = 200
     thin: int = 5
     chains: int = 2
-    init: Init = "auto"
-    max_iter: int = 500
-    tol: float = 1e-5
-    n_jobs: int | None = None
-    random_state: Seed = None
-    verbose: bool = False
-    callbacks: Sequence[Callback] = ()
 
     def _plan(self, X: Data, rng: np.random.Generator) -> Plan:
         phases = self._phases()

@@ -8,11 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import replace
-from inspect import signature
+from dataclasses import KW_ONLY, dataclass, field, replace
+from inspect import Signature, getdoc, signature
 from numbers import Integral, Real
 from pathlib import Path
-from typing import ClassVar, Literal, Self, TypeVar, cast, overload
+from typing import ClassVar, Literal, Self, TypeVar, cast, dataclass_transform, overload
 
 import numpy as np
 import pandas as pd
@@ -138,7 +138,32 @@ MIXED = 0.01  # of the whole, in every topic of a sample: it may lack features
 MAY_CHANGE = {"max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
 
 
-class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
+@dataclass(eq=False, repr=False)
+class Parameters:
+    """What every estimator takes; each lists only what it has besides, or has another default of."""
+
+    n_components: int = 10
+    _: KW_ONLY
+    init: Init = "auto"
+    max_iter: int = 500
+    tol: float = 1e-5
+    n_jobs: int | None = None
+    random_state: Seed = None
+    verbose: bool = False
+    callbacks: Sequence[Callback] = ()
+
+
+@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
+def estimator(cls: type[E]) -> type[E]:
+    """The class with its fields, and those of its bases, as parameters, in the order in which its docstring explains them."""
+    made, text = dataclass(eq=False, repr=False, kw_only=True)(cls), getdoc(cls) or ""
+    parameters = signature(made.__init__).parameters.values()
+    ordered = sorted(parameters, key=lambda one: (one.kind, text.find(f"\n{one.name} : ")))
+    made.__init__.__dict__["__signature__"] = Signature(ordered)
+    return made
+
+
+class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
     """An estimator that takes counts and learns `result_`, a `Fit`.
 
     A kind of estimator says what is optimised and in which phases, and where the first of them starts.
@@ -146,16 +171,8 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
 
     __metadata_request__transform: ClassVar = {"out": UNUSED, "missing": UNUSED}  # they do not describe samples
 
-    n_components: int
-    init: Init
     n_init: int = 1
-    max_iter: int
-    tol: float
-    n_jobs: int | None
-    random_state: Seed
-    verbose: bool
-    callbacks: Sequence[Callback]
-    online: Online | None
+    online: Online | None = None
     stream_: Stream
     result_: Fit
     n_features_in_: int
@@ -762,7 +779,7 @@ class CountsEstimator(TransformerMixin, BaseEstimator, ABC):
         is_pair = isinstance(self.init, tuple | list) and len(self.init) == 2
         if not (isinstance(self.init, Fit) or is_pair or (isinstance(self.init, str) and self.init in STARTS)):
             raise ParameterError("init", self.init, f"choose one of {', '.join(STARTS)}, a pair (L0, F0), or a Fit")
-        if not isinstance(getattr(self, "online", None), Online | None):
+        if not isinstance(self.online, Online | None):
             raise ParameterError("online", self.online, "give None or unmix.Online(batch_size=...)")
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -19,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from unmix import solvers
 from unmix.base.checks import ParameterError, choice, real
 from unmix.base.threads import use_threads
-from unmix.base.types import Factor, Floats, Pair, Seed, as_names
+from unmix.base.types import Factor, Floats, Pair, as_names
 from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.data import Data
 from unmix.counts.shards import Shards
@@ -27,9 +26,9 @@ from unmix.counts.sides import column_sums
 from unmix.estimators.base import (
     SMOOTHING,
     CountsEstimator,
-    Init,
     check_smoothing,
     checked_finite,
+    estimator,
     generator,
     parts_of,
     refining,
@@ -46,7 +45,7 @@ from unmix.solvers import init as starts
 from unmix.solvers.base import AnySolver, FactorSolver, HalfStep, refuse_unsupported
 from unmix.solvers.joint import SparseL1, SparseL2
 from unmix.solvers.online import Online, OnlineEM, OnlineState, spread, start_weight
-from unmix.solvers.run import COLUMNS, Callback, Phase, Plan
+from unmix.solvers.run import COLUMNS, Phase, Plan
 from unmix.solvers.search import Search
 from unmix.solvers.search import search as search_factors
 
@@ -75,7 +74,6 @@ class LikelihoodEstimator(CountsEstimator):
     _totals_given: ClassVar[bool] = False  # whether the model is of counts given the totals of samples
     refine: int = 0
     dtype: Literal["float64", "float32"] = "float64"
-    online: Online | None = None
 
     @classmethod
     def from_factors(cls, F: ArrayLike | pd.DataFrame, features: ArrayLike | None = None, **parameters: Any) -> Self:
@@ -336,7 +334,7 @@ class LikelihoodEstimator(CountsEstimator):
         )
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class PoissonNMF(LikelihoodEstimator):
     """Poisson NMF: x_ij ~ Poisson(Σ_k l_ik f_jk), fitted by maximum likelihood (KL-NMF), or MAP with a prior.
 
@@ -411,24 +409,16 @@ class PoissonNMF(LikelihoodEstimator):
     'converged'
     """
 
-    n_components: int = 10
-    _: KW_ONLY
     solver: SolverLike = "newton"
     extrapolate: bool = True
-    init: Init = "auto"
     n_init: int = 1
     prefit: int = 10
-    max_iter: int = 500
     tol: float = 1e-6
     refine: int = 0
     prior: Gamma | Dirichlet | None = None
     loadings_prior: Gamma | Dirichlet | None = None
     online: Online | None = None
-    n_jobs: int | None = None
     dtype: Literal["float64", "float32"] = "float64"
-    random_state: Seed = None
-    verbose: bool = False
-    callbacks: Sequence[Callback] = ()
 
     def _problem(self, X: Data) -> Problem:
         prior = self.prior.on_topics() if isinstance(self.prior, Dirichlet) else self.prior
@@ -686,7 +676,7 @@ TopicModel.__doc__ = named(TopicModel.__doc__)
 # SparsePoissonNMF: maximum likelihood with an l1 penalty on loadings.
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class SparsePoissonNMF(LikelihoodEstimator):
     """Poisson NMF with an l1 penalty on loadings: minimise KL(X ‖ L Fᵀ) + penalty · Σ l_ik, columns of F held to norm one.
 
@@ -742,18 +732,9 @@ class SparsePoissonNMF(LikelihoodEstimator):
     True
     """
 
-    n_components: int = 10
-    _: KW_ONLY
     penalty: float = 1.0
     norm: Literal["l1", "l2"] = "l2"
     extrapolate: bool = True
-    init: Init = "auto"
-    max_iter: int = 500
-    tol: float = 1e-5
-    n_jobs: int | None = None
-    random_state: Seed = None
-    verbose: bool = False
-    callbacks: Sequence[Callback] = ()
 
     def fit(self, X: CountsLike, y: None = None) -> Self:
         """Fit the model to counts.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal, Self
 
@@ -16,14 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from unmix.base.checks import choice, share
 from unmix.base.threads import use_threads
-from unmix.base.types import Factor, Floats, Pair, Seed
+from unmix.base.types import Factor, Floats, Pair
 from unmix.counts.counts import CountsLike
 from unmix.counts.data import Data
 from unmix.counts.shards import Shards
 from unmix.estimators.base import (
     CountsEstimator,
-    Init,
     checked_finite,
+    estimator,
     generator,
     parts_of,
     refining,
@@ -39,7 +38,7 @@ from unmix.models.problem import Problem
 from unmix.models.variational import Beliefs, Inference, Variational, gamma_gamma, gamma_poisson, lda, restore
 from unmix.solvers import init as starts
 from unmix.solvers.online import Online, OnlineBeliefs, StochasticVI, spread, start_weight
-from unmix.solvers.run import Callback, Phase, Plan
+from unmix.solvers.run import Phase, Plan
 from unmix.solvers.vi import CAVI, ExtrapolatedVI, infer
 
 STEPS, INFERENCE_TOLERANCE = (
@@ -221,12 +220,16 @@ SETTLING = (
 )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class VariationalEstimator(PosteriorEstimator):
     """Fit by coordinate ascent on the evidence lower bound, or by mini-batches; see `LDA` for the parameters."""
 
-    inner: int | None
-    extrapolate: bool
-    refine: int
+    n_init: int = 1
+    inner: int | None = None
+    extrapolate: bool = True
+    max_iter: int = 1000
+    refine: int = 0
+    online: Online | None = None
     newton_iterations: ClassVar[int] = 20  # of the maximum-likelihood fit to start from
 
     # What a member of the family says of itself
@@ -363,7 +366,7 @@ class VariationalEstimator(PosteriorEstimator):
 # LDA: Dirichlet proportions; topics are estimated, or Dirichlet, too.
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class LDA(VariationalEstimator):
     """Latent Dirichlet allocation: l*_i ~ Dirichlet(alpha), x_i ~ Multinomial(t_i, Σ_k l*_ik f*_k), by variational inference.
 
@@ -441,22 +444,8 @@ class LDA(VariationalEstimator):
     3
     """
 
-    n_components: int = 10
-    _: KW_ONLY
     alpha: ArrayLike | Literal["auto"] = 1.0
     eta: ArrayLike | None = None
-    init: Init = "auto"
-    n_init: int = 1
-    inner: int | None = None
-    extrapolate: bool = True
-    max_iter: int = 1000
-    tol: float = 1e-5
-    refine: int = 0
-    online: Online | None = None
-    n_jobs: int | None = None
-    random_state: Seed = None
-    verbose: bool = False
-    callbacks: Sequence[Callback] = ()
 
     @property
     def gamma_(self) -> Floats:
@@ -489,7 +478,7 @@ class LDA(VariationalEstimator):
 # GammaPoisson: Gamma loadings, LDA that models the sizes of samples, too.
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class GammaPoisson(VariationalEstimator):
     """Gamma–Poisson: l_ik ~ Gamma(shape, rate), x_ij ~ Poisson(Σ_k l_ik f*_jk), columns of F* sum to one.
 
@@ -566,23 +555,9 @@ class GammaPoisson(VariationalEstimator):
     ((4, 2), (2,))
     """
 
-    n_components: int = 10
-    _: KW_ONLY
     shape: ArrayLike = 1.0
     rate: ArrayLike | None = None
     eta: ArrayLike | None = None
-    init: Init = "auto"
-    n_init: int = 1
-    inner: int | None = None
-    extrapolate: bool = True
-    max_iter: int = 1000
-    tol: float = 1e-5
-    refine: int = 0
-    online: Online | None = None
-    n_jobs: int | None = None
-    random_state: Seed = None
-    verbose: bool = False
-    callbacks: Sequence[Callback] = ()
 
     @property
     def shape_(self) -> Floats:
@@ -609,7 +584,7 @@ class GammaPoisson(VariationalEstimator):
 # BayesianPoissonNMF: Gamma priors on both sides.
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class BayesianPoissonNMF(VariationalEstimator):
     """Bayesian Poisson factorisation: l_ik ~ Gamma(a, b), f_jk ~ Gamma(c, d) (shapes and rates), x_ij ~ Poisson(Σ_k l_ik f_jk).
 
@@ -684,24 +659,11 @@ class BayesianPoissonNMF(VariationalEstimator):
 
     newton_iterations = 10  # twice as many led higher on one of two data sets, and lower on the other
 
-    n_components: int = 10
-    _: KW_ONLY
     a: float = 0.3
     b: float | None = None
     c: float = 0.3
     d: float | None = None
-    init: Init = "auto"
-    n_init: int = 1
     inner: int | None = 0
-    extrapolate: bool = True
-    max_iter: int = 1000
-    tol: float = 1e-5
-    refine: int = 0
-    online: Online | None = None
-    n_jobs: int | None = None
-    random_state: Seed = None
-    verbose: bool = False
-    callbacks: Sequence[Callback] = ()
 
     def _model(self, X: Data) -> Variational:
         a, c = (positive_number(name, getattr(self, name)) for name in "ac")
