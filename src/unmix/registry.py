@@ -1,10 +1,14 @@
-"""The names of models and solvers, and what the rooms above need to know of each before it is imported.
+"""The names of models, solvers and analyses, and what the packages above need to know of each before it is imported.
 
-A new model is named here and in `__init__.pyi`: the command line, `unmix.sc` and saved fits all look here.
+A new model is named here and in `__init__.pyi`: the command line, `unmix.sc` and saved fits all look here. A new analysis is
+its module, its row in `ANALYSES` and, where the report shows more than its table, the script of its section. The command, the
+option of `unmix fit`, the files in a fit's folder, the section of the report and `Result.plot` follow from the row; options
+follow from the signature and the docstring of its function.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -43,6 +47,153 @@ SOLVERS = {
 }
 STARTS = ("auto", "topic-score", "random")
 NAMES = {"solvers": SOLVERS, "models": WORDS}
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A question about counts or fits. Functions and classes are public names of `unmix`, imported when they are needed."""
+
+    name: str  # of the command, and of its option of `unmix fit`
+    function: str
+    result: str  # its class; in lower case, the name of its files and of its section
+    summary: str  # one line of help
+    needs: tuple[str, ...]  # those parameters of the function that are arguments of the command, in this order
+    pictures: tuple[str, ...] = ()  # in `unmix.plot`; one that has a parameter `topic` is drawn for each
+    tables: tuple[str, ...] = ("table",)  # attributes of the result; of a method, the parameters are options too
+    section: bool = (
+        False  # whether the report shows it; a script of its name in `report/static` draws more than the table
+    )
+    asks_fit: bool = False  # whether it is a question about a fit, `unmix fit --NAME`
+    shards: str = ""  # what it does with shards: "sample" takes their sample, "" refuses them
+    also: tuple[str, ...] = ()  # options that save what another function of the same arguments gives
+    examples: tuple[str, ...] = ()  # commands, for its help
+
+    @property
+    def stem(self) -> str:
+        return self.result.lower()
+
+
+ANALYSES = {
+    row.name: row
+    for row in (
+        Analysis(
+            "choose",
+            "choose_topics",
+            "Choice",
+            "How many topics there are, by prediction of held-out counts.",
+            ("X", "topics"),
+            pictures=("choice",),
+            section=True,
+            shards="sample",
+            examples=(
+                "unmix choose counts.npz",
+                "unmix choose cells.h5ad -k 2-12,16,20 --layer counts --overdispersion estimate",
+                "unmix choose speeches/ -k 2-20 --model lda --set alpha=auto --set eta=0.1",
+            ),
+        ),
+        Analysis(
+            "differences",
+            "differences",
+            "Differences",
+            "What distinguishes topics: log fold changes with errors.",
+            ("fit", "X"),
+            pictures=("differences", "volcano"),
+            tables=("surest",),
+            section=True,
+            asks_fit=True,
+            examples=(
+                "unmix differences cells-k12 cells.h5ad --layer counts --groups donor",
+                "unmix differences speeches-k8 speeches/ --held-out 0.5 -o speeches-differences",
+            ),
+        ),
+        Analysis(
+            "stability",
+            "stability",
+            "Stability",
+            "Which topics are found again in random halves of the counts.",
+            ("X", "n_components"),
+            pictures=("stability",),
+            section=True,
+            asks_fit=True,
+            also=("consensus",),
+            examples=(
+                "unmix stability counts.npz -k 10",
+                "unmix stability cells.h5ad -k 12 --layer counts --runs 40 -o cells-stability",
+                "unmix stability counts.npz -k 10 --reference counts-k10 -o counts-k10",
+            ),
+        ),
+        Analysis(
+            "freedom",
+            "freedom",
+            "Freedom",
+            "How far proportions can move at the same likelihood.",
+            ("fit",),
+            pictures=("freedom",),
+            tables=("by_sample",),
+            section=True,
+            asks_fit=True,
+            examples=("unmix freedom counts-k10", "unmix freedom counts-k10 -o ranges.csv"),
+        ),
+        Analysis(
+            "intervals",
+            "intervals",
+            "Intervals",
+            "Credible intervals of proportions, by sampling.",
+            ("fit", "X"),
+            pictures=("freedom",),
+            tables=("by_sample",),
+            section=True,
+            asks_fit=True,
+            examples=(
+                "unmix intervals counts-k10 counts.npz",
+                "unmix intervals cells-k12 cells.h5ad --layer counts --level 0.95 --sweeps 2000 -o intervals.csv",
+            ),
+        ),
+        Analysis(
+            "quality",
+            "analysis.quality",
+            "Quality",
+            "Coherence, exclusivity and diversity of topics.",
+            ("fit", "X"),
+            pictures=("quality",),
+            section=True,
+            asks_fit=True,
+            examples=("unmix quality counts-k10 counts.npz",),
+        ),
+        Analysis(
+            "compare",
+            "compare",
+            "Comparison",
+            "Which topic of a fit is which of another, or of a catalogue.",
+            ("fit", "other"),
+            pictures=("similarity",),
+            tables=("table", "proportions"),
+            examples=(
+                "unmix compare tumours-k5 tumours-k6",
+                "unmix compare one.safetensors two.safetensors -o pairs.csv",
+                "unmix compare tumours-k5 COSMIC_v3.4_SBS_GRCh37.txt",
+            ),
+        ),
+        Analysis(
+            "align",
+            "align",
+            "Alignment",
+            "Which topics of one fit become which of the next.",
+            ("fits",),
+            pictures=("alignment",),
+            tables=("table", "flows"),
+            examples=("unmix align counts-k8 counts-k10 counts-k12 -o alignment",),
+        ),
+    )
+}
+
+
+def public(name: str) -> Any:
+    """What a public name of `unmix` means, such as "stability" or "plot.stability", imported now."""
+    thing: Any = import_module("unmix")
+    for part in name.split("."):
+        thing = getattr(thing, part)
+    return thing
 
 
 def estimator_class(name: str) -> Any:

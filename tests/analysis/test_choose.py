@@ -288,7 +288,8 @@ def test_it_is_the_same_after_saving_and_loading(chosen, tmp_path):
     again = um.Choice.load(tmp_path / "choice.safetensors")
     pd.testing.assert_frame_equal(again.table, chosen.table)
     assert again.advice() == chosen.advice()
-    assert repr(again) == repr(chosen) == "Choice(1 to 5 topics: 3 suggested, 3 best, 3 of 3 folds)"
+    assert repr(again) == repr(chosen)
+    assert repr(chosen).startswith("Choice(1 to 5 topics: 3 suggested, 3 best, 3 of 3 folds)\n")
 
 
 def interrupted_after(monkeypatch, folds):
@@ -365,7 +366,6 @@ def test_ctrl_c_during_a_path_ends_the_path_and_not_one_of_its_fits(monkeypatch)
         ({"checkpoint": "folds.safetensors"}, "random_state=None; give a number, which checkpoint needs"),
         ({"X": SMALL[:1]}, "there is one sample; .* give at least two"),
         ({"X": SMALL / 2}, "choosing a number of topics needs whole numbers: the entry at row"),
-        ({"X": um.Shards.of(um.Counts(SMALL))}, r"counts are needed in memory; give shards\.sample"),
     ],
 )
 def test_what_cannot_be_chosen_from_is_refused_by_name(options, said):

@@ -13,6 +13,7 @@ from conftest import examples, random_counts
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
+from sklearn.exceptions import NotFittedError
 
 import unmix as um
 from unmix.analysis.align import transport
@@ -245,7 +246,7 @@ def test_a_reference_of_other_features_and_shards_are_refused(tmp_path: Path) ->
     with pytest.raises(ValueError, match="feature 1 is 'f0', the model has 'f1' there: the names differ"):
         um.stability(um.Counts(X, features=names), 2, reference=other)
     for function in (um.stability, um.consensus):
-        with pytest.raises(ValueError, match="these are shards, and counts are needed in memory"):
+        with pytest.raises(ValueError, match="stability takes counts in memory, and these are shards; give"):
             function(um.Shards.of(um.Counts(X)), 2)
 
 
@@ -408,8 +409,10 @@ def test_what_cannot_be_aligned_is_refused_by_name() -> None:
     one = fit_of(np.eye(3), [1, 1, 1])
     with pytest.raises(ValueError, match="1 fit cannot be aligned; give at least 2"):
         um.align([one])
-    with pytest.raises(ValueError, match="fit 2 is a TopicModel; give fits, such as"):
-        um.align([one, um.TopicModel()])  # type: ignore[list-item]
+    with pytest.raises(NotFittedError, match="TopicModel instance is not fitted yet"):
+        um.align([one, um.TopicModel()])
+    with pytest.raises(TypeError, match="a dict is not a fit; give a Fit, a fitted estimator, or the path of one"):
+        um.align([one, {}])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="fit 2 has 4 features and fit 1 has 3; give the same features"):
         um.align([one, fit_of(np.eye(4), [1] * 4)])
     named = [fit_of(np.eye(2), [1, 1], names) for names in (["a", "b"], ["c", "d"])]

@@ -15,9 +15,11 @@ The last two are the coherence and the refinement of Fukuyama, Sankaran and Symu
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations, pairwise
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,17 +28,19 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.features import topic_names
 from unmix.analysis.results import FileLayout, Result, columns
 from unmix.base.types import Floats, Integers, as_names, in_place
 from unmix.fit import Fit
+from unmix.io.write import MODEL_FILE
 from unmix.models.poisson import column_shares, hellinger_distances
 from unmix.storage.schema import Whole
 
 SWEEPS = 10  # down and up, of the order of topics
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Alignment(Result):
     """What `align` found: every topic of every fit, and what flows from each to those of the next.
 
@@ -104,15 +108,15 @@ class Alignment(Result):
         return said
 
 
-def align(fits: Iterable[Fit] | Mapping[Any, Fit]) -> Alignment:
+def align(fits: Iterable[FitLike] | Mapping[Any, FitLike]) -> Alignment:
     """Topics of several fits, each followed from one fit to the next.
 
     Parameters
     ----------
-    fits : iterable or mapping of Fit
-        At least two, in order; a mapping, as `fit_path` gives it, says their names. They may have different numbers of topics
-        and different samples. Features are found by name, and those that all fits have count; without names they must be the
-        same.
+    fits : iterable or mapping of Fit, estimator or path
+        At least two, in order; a mapping, as `fit_path` gives it, says their names, and so do paths. They may have
+        different numbers of topics and different samples. Features are found by name, and those that all fits have count;
+        without names they must be the same.
 
     Returns
     -------
@@ -190,17 +194,26 @@ def common_topics(fits: list[Fit]) -> tuple[list[Floats], list[int]]:
     return topics, [len(fit.F) - len(shared) for fit in fits]
 
 
-def _named(fits: Iterable[Fit] | Mapping[Any, Fit]) -> dict[str, Fit]:
-    pairs = list(fits.items() if isinstance(fits, Mapping) else enumerate([fits] if isinstance(fits, Fit) else fits, 1))
+def _named(fits: Iterable[FitLike] | Mapping[Any, FitLike]) -> dict[str, Fit]:
+    several = [fits] if isinstance(fits, Fit | str) else list(fits)
+    names = [_name_of(path) for path in several if isinstance(path, str | os.PathLike)]
+    if not isinstance(fits, Mapping) and len(set(names)) == len(several):
+        fits = dict(zip(names, several, strict=True))
+    pairs = list(fits.items() if isinstance(fits, Mapping) else enumerate(several, 1))
     if len(pairs) < 2:
         raise ValueError(f"{len(pairs)} fit{'s' * (len(pairs) != 1)} cannot be aligned; give at least 2")
-    for name, fit in pairs:
-        if not isinstance(fit, Fit):
-            raise ValueError(f"fit {name} is a {type(fit).__name__}; give fits, such as `model.result_`")
-    named = {str(name): fit for name, fit in pairs}
+    named = {str(name): fit_of(fit) for name, fit in pairs}
     if len(named) < len(pairs):
         raise ValueError("two fits have the same name; give each its own")
     return named
+
+
+def _name_of(path: str | os.PathLike[str]) -> str:
+    """Of a fit's folder, of the folder of its model, or of a model of another name."""
+    place = Path(path).absolute()
+    if place.suffix != ".safetensors":
+        return place.name
+    return place.parent.name if place.name == MODEL_FILE else place.stem
 
 
 def _costs(one: Floats, two: Floats) -> Floats:

@@ -2,26 +2,66 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import pandas as pd
 
 from unmix.base.types import Floats, order_by_name
 from unmix.counts.counts import Counts, CountsLike, from_anndata
-from unmix.fit import Fit
+from unmix.fit import Fit, load
+from unmix.io.write import MODEL_FILE
 
 if TYPE_CHECKING:
+    from unmix.estimators.base import CountsEstimator
     from unmix.estimators.features import Missing
 
+FitLike: TypeAlias = Union[Fit, "CountsEstimator", str, os.PathLike[str]]
 
-def transform(fit: Fit, X: CountsLike | Iterable[str], *, missing: Missing | None = None) -> Floats:
+
+def fit_of(model: FitLike, otherwise: str = "give a fit's folder or its model.safetensors") -> Fit:
+    """The fit that is meant: by itself, by the estimator that made it, by its file, or by its folder."""
+    if isinstance(model, str | os.PathLike):
+        path = Path(model)
+        file = path / MODEL_FILE if path.is_dir() else path
+        if not file.is_file():
+            problem = f"a folder without {MODEL_FILE}" if path.is_dir() else "no such file"
+            raise FileNotFoundError(f"{path}: {problem}; {otherwise}")
+        return load(file)
+    if not isinstance(model, Fit) and hasattr(type(model), "fit"):
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(model, "result_")
+        return model.result_
+    if not isinstance(model, Fit):
+        raise TypeError(f"a {type(model).__name__} is not a fit; give a Fit, a fitted estimator, or the path of one")
+    return model
+
+
+def counts_in_memory(X: Any, what: str, *, sample: bool = False) -> Counts:
+    """Counts of any kind: Counts and what they take, an AnnData, a path. Of shards the sample, or an error that says `what` does
+    not take them."""
+    if isinstance(X, str | os.PathLike):
+        from unmix.io.read import read
+
+        X = read(X)
+    if not getattr(X, "in_memory", True):
+        if sample:
+            return X.sample
+        raise ValueError(f"{what} takes counts in memory, and these are shards; give shards.sample, or some of them")
+    counts = from_anndata(X)
+    return counts if isinstance(counts, Counts) else Counts(counts)
+
+
+def transform(fit: FitLike, X: CountsLike | Iterable[str], *, missing: Missing | None = None) -> Floats:
     """Proportions of the topics of a fit in new samples.
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Of any model, such as one that `unmix.load` read.
     X : Counts, array-like, AnnData or iterable of str
         Counts: anything that `Counts` takes, or an AnnData. Features are found by name where both sides have names. Those that
@@ -57,6 +97,7 @@ def transform(fit: Fit, X: CountsLike | Iterable[str], *, missing: Missing | Non
     from unmix.estimators import from_fit  # and scikit-learn with it
     from unmix.estimators.features import match_features, proportions_of
 
+    fit = fit_of(fit)
     counts = _counted(fit, X)
     matched = match_features(counts, fit, missing)
     if notes := matched.notes():
@@ -64,9 +105,9 @@ def transform(fit: Fit, X: CountsLike | Iterable[str], *, missing: Missing | Non
     return proportions_of(from_fit(fit), matched)
 
 
-def counts_of(fit: Fit, X: CountsLike, where: str = "X") -> Counts:
+def counts_of(fit: Fit, X: CountsLike, what: str, where: str = "X") -> Counts:
     """The counts of the samples and features of a fit, in its order; an error if they are of others."""
-    counts = _as_counts(X)
+    counts = counts_in_memory(X, what)
     rows = order_by_name(
         "sample", (fit.samples, len(fit.L)), (counts.samples, counts.shape[0]), where=where, reorder=True
     )
@@ -84,9 +125,4 @@ def _counted(fit: Fit, X: Any) -> Counts:
         if fit.text is None:
             raise ValueError("the fit was not made from texts; give counts with its features")
         return read_texts(X, like=fit)
-    return _as_counts(X)
-
-
-def _as_counts(X: Any) -> Counts:
-    counts = from_anndata(X)
-    return counts if isinstance(counts, Counts) else Counts(counts)
+    return counts_in_memory(X, "unmix.analysis.transform")

@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
+from unmix.analysis.application import counts_in_memory
 from unmix.analysis.results import FileLayout, Finished, Result, columns, in_parts
 from unmix.base.checks import ParameterError, parameter, positive, share, whole
 from unmix.base.progress import Progress
@@ -208,7 +209,7 @@ FEW_SAMPLES = 30  # with fewer, errors are taken from folds
 OVERDISPERSED = 1.2  # φ from which it is said
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Choice(Result):
     """How well every number of topics foretells held-out counts; made by `choose_topics`.
 
@@ -285,7 +286,9 @@ class Choice(Result):
     samples: int
     seed: int = field(repr=False)
 
-    def __repr__(self) -> str:
+    ANSWERS: ClassVar = True
+
+    def _headline(self) -> str:
         numbers = self.table["topics"]
         return (
             f"Choice({numbers.min()} to {numbers.max()} topics: {self.suggested} suggested, {self.best} best, "
@@ -657,7 +660,7 @@ def _checked(X: CountsLike, topics: Iterable[int], folds: int, worth: float) -> 
         raise ValueError(f"topics has {again} twice; give every number once")
     whole("folds", folds, 1)
     share("worth", worth, "give a part of the first gain, between 0 and 1", zero=True)
-    counts = X if isinstance(X, Counts) else Counts(X)
+    counts = counts_in_memory(X, "choose_topics", sample=True)
     counts.require_whole("choosing a number of topics")
     n, m = counts.shape
     if n < 2:

@@ -6,18 +6,23 @@ import os
 import warnings
 from collections import Counter
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, Union, overload
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.features import topic_order
 from unmix.analysis.results import FileLayout, Result, columns
 from unmix.base.types import Floats, Integers, Names, in_place, order_by_name
 from unmix.fit import Fit
 from unmix.io.read import read_catalogue
 from unmix.models.poisson import hellinger_distances, match_columns
+
+if TYPE_CHECKING:
+    from unmix.estimators.base import CountsEstimator
 
 
 def match_topics(one: Fit, two: Fit, by: Literal["samples", "features"] = "features") -> dict[int, int]:
@@ -112,13 +117,15 @@ def _check_same(one: Fit, two: Fit, what: Literal["samples", "features"]) -> Non
 #
 # where the first looks at all features and the second at the most frequent ones.
 
+CATALOGUES = (".csv", ".tsv", ".tab", ".txt")
+Other: TypeAlias = Union[Fit, "CountsEstimator", str, os.PathLike[str], pd.DataFrame]
 UNLIKE = 0.7  # a Hellinger distance at which topics share less than half: √(f g) sums to 0.51
 MOST = 20  # proportions that are listed
 
 Row = tuple[int | None, int | None, float, float, float]  # two columns, their distance, cosine and mean difference
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Result):
     """What `compare` found.
 
@@ -181,19 +188,26 @@ class Comparison(Result):
         return said + [f"topic {number} is hardly like its partner (distance above {UNLIKE})" for number in far]
 
 
-def compare(one: Fit, two: Fit) -> Comparison:
+@overload
+def compare(fit: FitLike, other: Fit | CountsEstimator) -> Comparison: ...
+@overload
+def compare(fit: FitLike, other: Other) -> Comparison | CatalogueMatch: ...
+def compare(fit: FitLike, other: Other) -> Comparison | CatalogueMatch:
     """Matched topics of two fits, with their distances, and the proportions that differ most.
 
     Parameters
     ----------
-    one, two : Fit
-        Of the same or other data, models and numbers of topics. Features, and samples, are found by name where both have names,
-        and by place otherwise.
+    fit : Fit, estimator or path
+        Of any model.
+    other : Fit, estimator, path or DataFrame
+        Of the same or other data, model and number of topics. Features, and samples, are found by name where both have names,
+        and by place otherwise. Or a catalogue, a DataFrame or a .csv, .tsv, .tab or .txt file of features × signatures, for
+        `match_catalogue`.
 
     Returns
     -------
-    Comparison
-        Its `table` has a row a pair of topics.
+    Comparison or CatalogueMatch
+        Its `table` has one row per pair of topics; of a catalogue, one per topic.
 
     Raises
     ------
@@ -212,19 +226,24 @@ def compare(one: Fit, two: Fit) -> Comparison:
     >>> list(um.compare(one, two).table["topic"])
     [1, 2, 3]
     """
-    topics = _on_all_features(one, two)
+    if isinstance(other, pd.DataFrame) or (
+        isinstance(other, str | os.PathLike) and Path(other).suffix.lower() in CATALOGUES
+    ):
+        return match_catalogue(fit, other)
+    fit, other = fit_of(fit), fit_of(other)
+    topics = _on_all_features(fit, other)
     partners = match_columns(*topics)
     distances, cosines = hellinger_distances(*topics), cosine_similarities(*topics)
-    places = common_samples(one, two)
-    first, second = one.proportions[places[0]], two.proportions[places[1]]
+    places = common_samples(fit, other)
+    first, second = fit.proportions[places[0]], other.proportions[places[1]]
     rows: list[Row] = []
-    for k in (k for k in topic_order(one).tolist() if k in partners):
-        other = partners[k]
-        difference = np.abs(first[:, k] - second[:, other]).mean() if len(first) else np.nan
-        rows.append((k, other, distances[k, other], cosines[k, other], difference))
-    rows += [(k, None, np.nan, np.nan, np.nan) for k in topic_order(one).tolist() if k not in partners]
-    rows += [(None, k, np.nan, np.nan, np.nan) for k in topic_order(two).tolist() if k not in partners.values()]
-    return Comparison(_table(one, two, rows), _largest(one, two, partners, places), len(first))
+    for k in (k for k in topic_order(fit).tolist() if k in partners):
+        partner = partners[k]
+        difference = np.abs(first[:, k] - second[:, partner]).mean() if len(first) else np.nan
+        rows.append((k, partner, distances[k, partner], cosines[k, partner], difference))
+    rows += [(k, None, np.nan, np.nan, np.nan) for k in topic_order(fit).tolist() if k not in partners]
+    rows += [(None, k, np.nan, np.nan, np.nan) for k in topic_order(other).tolist() if k not in partners.values()]
+    return Comparison(_table(fit, other, rows), _largest(fit, other, partners, places), len(first))
 
 
 def cosine_similarities(one: Floats, two: Floats) -> Floats:
@@ -318,7 +337,7 @@ def _largest(one: Fit, two: Fit, partners: dict[int, int], places: tuple[Integer
 LIKE = 0.85  # cosines below leave it open which signature it is
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CatalogueMatch(Result):
     """What `match_catalogue` found.
 
@@ -376,12 +395,12 @@ class CatalogueMatch(Result):
         return said
 
 
-def match_catalogue(fit: Fit, catalogue: pd.DataFrame | str | os.PathLike[str]) -> CatalogueMatch:
+def match_catalogue(fit: FitLike, catalogue: pd.DataFrame | str | os.PathLike[str]) -> CatalogueMatch:
     """The entries of a catalogue that each topic is most like, by cosine.
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         With names of features.
     catalogue : DataFrame, str or PathLike
         Features × known factors, such as COSMIC's signatures: a DataFrame, or a .csv or tab-separated file. Features are found
@@ -410,6 +429,7 @@ def match_catalogue(fit: Fit, catalogue: pd.DataFrame | str | os.PathLike[str]) 
     >>> um.match_catalogue(fit, known).table[["topic", "best"]].values.tolist()
     [[1, 'two'], [2, 'one']]
     """
+    fit = fit_of(fit)
     if fit.features is None:
         raise ValueError(
             "the features of this fit have no names, by which a catalogue is matched; give counts with names"

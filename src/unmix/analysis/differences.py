@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 from sklearn.base import clone
 
+from unmix.analysis.application import counts_in_memory, fit_of
 from unmix.analysis.features import topic_place
 from unmix.analysis.results import FileLayout, Finished, Result, in_parts
 from unmix.analysis.samples import column_or_values
@@ -64,7 +66,7 @@ class Material(NamedTuple):
 
 def checked(fit: Known, X: CountsLike) -> tuple[Floats, Counts]:
     """The proportions, and the counts, of the same samples."""
-    counts = X if isinstance(X, Counts) else Counts(X)
+    counts = counts_in_memory(X, "differences")
     return proportions_of(fit, counts), counts
 
 
@@ -206,6 +208,7 @@ LEVEL = 0.9  # of the intervals in tables
 SURE = 0.05  # a local false sign rate below which a change is counted
 FEW_FEATURES = 200  # with fewer all topics are shrunk together
 UNLIKE = 0.8  # likeness of topics, below which they are others
+MOST_NAMED = 6  # features of a topic in one line
 FEWEST = 10  # changes that can tell what changes are like; fewer are not shrunk
 OVERDISPERSED = 1.5  # of Pearson's φ: what Poisson errors do not bear
 
@@ -214,7 +217,7 @@ Against = Literal["next", "least", "rest", "average"] | int
 Errors = Literal["robust", "poisson"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Differences(Result):
     """Log₂ fold changes of features (rows) in topics (columns); NaN where there is nothing to tell. Made by `differences`.
 
@@ -270,8 +273,8 @@ class Differences(Result):
     >>> import unmix as um
     >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
     >>> d = um.differences(um.TopicModel(2, random_state=0).fit(X), X)
-    >>> d
-    Differences(3 features × 2 topics against next, ... with lfsr < 0.05, counts used twice)
+    >>> d.summary["topic"].tolist()
+    [1, 2]
     >>> d.lfc.shape
     (3, 2)
     """
@@ -304,7 +307,7 @@ class Differences(Result):
     fractional: float = 0.0  # part of the values that are not whole numbers
     status: Finished = "finished"
 
-    def __repr__(self) -> str:
+    def _headline(self) -> str:
         m, K = self.lfc.shape
         sure = int((self.lfsr < SURE).sum())
         twice = "counts used twice" if self.used_twice else f"held out {self.held_out:.0%}"
@@ -366,6 +369,38 @@ class Differences(Result):
                 "against": rivals.T.ravel().astype(str),
             }
         )
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """DataFrame: one row per topic, with the number of features that are surely different, and those it uses most more."""
+        top = [self.top(topic, MOST_NAMED) for topic in range(1, self.n_topics + 1)]
+        named = [", ".join(f"{row.feature} {row.lfc:+.1f}" for row in rows.itertuples()) for rows in top]
+        sure = (self.lfsr < SURE).sum(axis=0)
+        return pd.DataFrame({"topic": range(1, self.n_topics + 1), "surely_different": sure, "most": named})
+
+    def surest(self, lfsr: float = SURE) -> pd.DataFrame:
+        """The rows of the table that are sure, from the largest change of each topic to the least.
+
+        Parameters
+        ----------
+        lfsr : float, default=0.05
+            Local false sign rate below which rows are given; 1 for all rows.
+
+        Returns
+        -------
+        DataFrame
+            Rows of `table`.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
+        >>> d = um.differences(um.TopicModel(2, random_state=0).fit(X), X)
+        >>> len(d.surest(1.0)), len(d.surest(0.0))
+        (6, 0)
+        """
+        rows = self.table if lfsr >= 1 else self.table[self.table["lfsr"] < lfsr]
+        return rows.sort_values(["topic", "lfc"], ascending=[True, False], kind="stable")
 
     def top(self, topic: int, n: int | None = 20, lfsr: float = SURE) -> pd.DataFrame:
         """The features that a topic uses more, the largest change first.
@@ -502,9 +537,9 @@ def differences(
 
     Parameters
     ----------
-    fit : Fit, estimator or array
-        A `Fit`, a fitted estimator, or proportions of topics (samples × topics, rows that sum to one), which are taken as
-        known.
+    fit : Fit, estimator, path or array
+        A `Fit`, a fitted estimator, the path of a model, or proportions of topics (samples × topics, rows that sum to one),
+        which are taken as known.
     X : Counts or array-like
         Counts of the same samples. Features may be others than those of the fit: topics may be found in some and tested in all.
     against : str, int or list of these, default="next"
@@ -556,6 +591,7 @@ def differences(
     >>> sorted(um.differences(fit, X, against=["rest", "average"]))
     ['average', 'rest']
     """
+    fit = fit_of(fit) if isinstance(fit, str | os.PathLike) else fit
     kinds: list[str | int] = [*against] if isinstance(against, list) else [against]
     _check(errors, groups, pseudocount)
     with use_threads(n_jobs):

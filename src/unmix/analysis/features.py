@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 from scipy.cluster.hierarchy import leaves_list, linkage
 
+from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.samples import fair_sample
 from unmix.base.checks import choice, positive
 from unmix.base.types import Floats, Integers
-from unmix.fit import Fit
 
 LANDMARKS = 500  # samples in the tree; its best order of leaves takes cubic time
 SAMPLES_AT_ONCE = 4096  # whose distances to all landmarks are in memory
@@ -184,12 +184,12 @@ LONGEST_FEATURE = 16  # letters, in the name of a topic
 LONGEST_NAME = 48  # letters of a name that a topic was given
 
 
-def lifts(fit: Fit, pseudocount: float = 1.0) -> Floats:
+def lifts(fit: FitLike, pseudocount: float = 1.0) -> Floats:
     """How many times as much each topic uses each feature as the other topics do.
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Whose topics.
     pseudocount : float, default=1.0
         Counts added to both sides. The larger, the closer to one are features with few counts, whose shares are mostly noise.
@@ -211,6 +211,7 @@ def lifts(fit: Fit, pseudocount: float = 1.0) -> Floats:
     >>> (um.analysis.lifts(fit) > 1)[[0, 2]].tolist()
     [[True, False], [False, True]]
     """
+    fit = fit_of(fit)
     counts = fit.sizes @ fit.proportions
     others = counts.sum() - counts
     fewer = np.minimum(counts, others)
@@ -229,12 +230,12 @@ def distinctiveness(shares: Floats, lift: Floats) -> Floats:
     return np.sqrt(shares) * np.log(lift)
 
 
-def distinctive_features(fit: Fit, n: int | None = None) -> list[Integers]:
+def distinctive_features(fit: FitLike, n: int | None = None) -> list[Integers]:
     """Per topic the rows of its most distinctive features, the most distinctive first.
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Whose topics.
     n : int, default=None
         How many of each topic; None for all.
@@ -251,6 +252,7 @@ def distinctive_features(fit: Fit, n: int | None = None) -> list[Integers]:
     >>> [rows.tolist() for rows in um.analysis.distinctive_features(fit, 1)]
     [[0], [2]]
     """
+    fit = fit_of(fit)
     scores = distinctiveness(fit.topics, lifts(fit))
     best = []
     for k in range(fit.n_topics):
@@ -259,7 +261,7 @@ def distinctive_features(fit: Fit, n: int | None = None) -> list[Integers]:
     return best
 
 
-def top_features(fit: Fit, n: int = 10) -> pd.DataFrame:
+def top_features(fit: FitLike, n: int = 10) -> pd.DataFrame:
     """The n most distinctive features of each topic: those of the largest √share × log lift.
 
     So neither what is frequent everywhere nor what is rare leads. The lift says how many times as frequent a feature is in the
@@ -267,7 +269,7 @@ def top_features(fit: Fit, n: int = 10) -> pd.DataFrame:
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Whose topics.
     n : int, default=10
         How many of each topic.
@@ -290,6 +292,7 @@ def top_features(fit: Fit, n: int = 10) -> pd.DataFrame:
     >>> um.analysis.top_features(fit, 1)[["topic", "feature"]].values.tolist()
     [[1, 'ant'], [2, 'cat']]
     """
+    fit = fit_of(fit)
     best = distinctive_features(fit, n)
     topics, places = np.repeat(np.arange(fit.n_topics), [len(rows) for rows in best]), np.concatenate(best)
     named = {} if fit.names is None else {"name": np.array(fit.labels, dtype=object)[topics]}
@@ -306,13 +309,13 @@ def top_features(fit: Fit, n: int = 10) -> pd.DataFrame:
 
 
 def log_fold_change(
-    fit: Fit, topic: int, against: Literal["rest", "next"] = "rest", pseudocount: float = 1.0
+    fit: FitLike, topic: int, against: Literal["rest", "next"] = "rest", pseudocount: float = 1.0
 ) -> Floats:
     """log₂ lift of each feature in a topic.
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Whose topics; at least two.
     topic : int
         Its number, from 1.
@@ -339,6 +342,7 @@ def log_fold_change(
     >>> (um.analysis.log_fold_change(fit, 1) > 0).tolist()
     [True, True, False]
     """
+    fit = fit_of(fit)
     k = topic_place(fit, topic)
     if fit.n_topics == 1:
         raise ValueError("the fit has one topic only; there is none to compare it with")
@@ -352,12 +356,12 @@ def log_fold_change(
     return np.log2(_lift(fewer * fit.topics[:, k], fewer * in_nearest, pseudocount))
 
 
-def topic_names(fit: Fit, n_features: int = 3) -> list[str]:
+def topic_names(fit: FitLike, n_features: int = 3) -> list[str]:
     """ "4: war, peace, nations": the number of each topic and its most distinctive features, or the name that it was given.
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Whose topics.
     n_features : int, default=3
         How many features make up a name.
@@ -374,6 +378,7 @@ def topic_names(fit: Fit, n_features: int = 3) -> list[str]:
     >>> um.analysis.topic_names(um.TopicModel(2, random_state=0).fit(X).result_, n_features=1)
     ['1: ant', '2: cat']
     """
+    fit = fit_of(fit)
     names = fit.feature_names.tolist()
     cut = [[short(names[j], LONGEST_FEATURE) for j in rows] for rows in distinctive_features(fit, n_features)]
     given = [""] * fit.n_topics if fit.names is None else [short(name, LONGEST_NAME) for name in fit.names]

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmix.analysis.application import counts_of
+from unmix.analysis.application import FitLike, counts_of, fit_of
 from unmix.analysis.features import topic_place
 from unmix.analysis.results import FileLayout, Finished, Result, in_parts
 from unmix.analysis.samples import by_sample_and_topic
@@ -31,7 +31,7 @@ from unmix.storage.tensors import Arrays
 WIDE = 0.05  # a mean width from which on the advice speaks of it
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Freedom(Result):
     """Ranges of proportions and topics at the same rates, made by `freedom`. Arrays are in the order of the columns of the fit.
 
@@ -98,7 +98,7 @@ class Freedom(Result):
     samples: NDArray[np.str_] | None = None
     status: Finished = "finished"
 
-    def __repr__(self) -> str:
+    def _headline(self) -> str:
         (n, K), found = self.low.shape, len(self.transformations)
         mean, most = self.width.mean(), self.width.max()
         return f"Freedom({n} samples, {K} topics, mean width {mean:.3f}, widest {most:.3f}, {found} ends)"
@@ -300,7 +300,7 @@ CHECKED = 8  # samples, and features, that are looked at once more, to see what 
 
 
 def freedom(
-    fit: Fit,
+    fit: FitLike,
     X: CountsLike | None = None,
     *,
     loss: float = 0.0,
@@ -314,7 +314,7 @@ def freedom(
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Only its rates count: where a prior or a penalty decided between answers, this says what it had to decide.
     X : Counts or array-like, default=None
         The counts of the fit; needed for a `loss`. Samples and features are found by name where both have names.
@@ -356,6 +356,7 @@ def freedom(
     >>> freedom.table.columns.to_list()
     ['topic', 'share', 'mean_width', 'widest', 'sample', 'change']
     """
+    fit = fit_of(fit)
     whole("probes", probes, 1)
     real("loss", loss, 0)
     parts = _Parts.of(fit)
@@ -480,7 +481,7 @@ def _regions(fit: Fit, parts: _Parts, counts: Counts | None, loss: float) -> lis
 def _counts_of(fit: Fit, X: CountsLike | None) -> Counts:
     if X is None:
         raise ValueError("a loss of log-likelihood needs the counts: give X")
-    return counts_of(fit, X)
+    return counts_of(fit, X, "freedom")
 
 
 def _targets(rows: list[NDArray[np.intp]], topics: range | list[int]) -> list[Target]:

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from unmix.analysis.application import counts_of
+from unmix.analysis.application import FitLike, counts_of, fit_of
 from unmix.analysis.results import FileLayout, Finished, Result
 from unmix.analysis.samples import by_sample_and_topic
 from unmix.base.checks import ParameterError, analysis, parameter, share, whole
@@ -44,7 +44,7 @@ EVEN = 0.02  # of every topic in the labels to start from, so that none is out o
 AGREE = 1.1  # up to this R̂ chains agree
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Intervals(Result):
     """Credible intervals, made by `intervals`. Arrays are in the order of the columns of the fit.
 
@@ -109,7 +109,7 @@ class Intervals(Result):
     samples: NDArray[np.str_] | None = None
     status: Finished = "finished"
 
-    def __repr__(self) -> str:
+    def _headline(self) -> str:
         n, K = self.low.shape
         width = (self.high - self.low).mean()
         return f"Intervals({n} samples, {K} topics, {self.level:.0%}, mean width {width:.3f}, R̂ {self.rhat:.2f})"
@@ -193,7 +193,7 @@ class Intervals(Result):
 
 
 def intervals(
-    fit: Fit,
+    fit: FitLike,
     X: CountsLike,
     level: float = 0.9,
     *,
@@ -214,7 +214,7 @@ def intervals(
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Where chains start, and what names topics. Of any model: a Bayesian one gives its priors too.
     X : Counts or array-like
         The counts of the fit: whole numbers. Samples and features are found by name where both have names.
@@ -263,6 +263,7 @@ def intervals(
     >>> bool((found.low < found.mean).all() and (found.mean < found.high).all())
     True
     """
+    fit = fit_of(fit)
     from unmix.estimators.base import generator
 
     share("level", level)
@@ -271,7 +272,7 @@ def intervals(
         whole(name, number, 1)
     if thin > sweeps:
         raise ParameterError("thin", thin, f"give at most {sweeps}, the number of sweeps")
-    counts = counts_of(fit, X)
+    counts = counts_of(fit, X, "intervals")
     check_labels(counts, fit.n_topics, chains, "sampling")
     known = _priors(fit)
     priors = [known[0] if alpha is None else alpha, known[1] if eta is None else eta]

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from unmix.analysis.application import counts_of
+from unmix.analysis.application import FitLike, counts_in_memory, counts_of, fit_of
 from unmix.analysis.compare import topic_distances
 from unmix.analysis.features import distinctive_features, topic_names
 from unmix.analysis.results import FileLayout, Result, columns
@@ -36,12 +36,12 @@ from unmix.models.poisson import column_shares
 By = Literal["frequency", "distinctive"]
 
 
-def coherence(fit: Fit, X: CountsLike, top: int = 10, by: By = "frequency") -> pd.DataFrame:
+def coherence(fit: FitLike, X: CountsLike, top: int = 10, by: By = "frequency") -> pd.DataFrame:
     """How often the top features of each topic are together in the same samples.
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Whose topics.
     X : Counts or array-like
         The samples to count in: those of the fit, or better others; features are found by name where both have names.
@@ -74,9 +74,10 @@ def coherence(fit: Fit, X: CountsLike, top: int = 10, by: By = "frequency") -> p
     >>> um.coherence(fit, X)[["topic", "npmi"]].shape
     (4, 2)
     """
+    fit = fit_of(fit)
     top = checked_top(fit, top)
     choice("by", by, ("frequency", "distinctive"))
-    counts = match_features(X if isinstance(X, Counts) else Counts(X), fit).counts
+    counts = match_features(counts_in_memory(X, "coherence"), fit).counts
     chosen = distinctive_features(fit, top) if by == "distinctive" else frequent_features(fit, top)
     used, places = np.unique(np.concatenate(chosen), return_inverse=True)
     together = cooccurrences(counts, used)
@@ -160,7 +161,7 @@ PERSISTENCE = 0.9  # of a reader who goes on to the next feature of two lists (W
 EVERYWHERE = 0.5  # of the pairs: beyond that co-occurrence says little
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Quality(Result):
     """What `quality` found.
 
@@ -227,13 +228,13 @@ class Quality(Result):
 
 
 def quality(
-    fit: Fit, X: CountsLike, top: int = 10, by: By = "frequency", held_out: CountsLike | None = None
+    fit: FitLike, X: CountsLike, top: int = 10, by: By = "frequency", held_out: CountsLike | None = None
 ) -> Quality:
     """One row a topic: coherence, exclusivity, how wide it is, how unlike others, and what held-back counts say.
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Whose topics.
     X : Counts or array-like
         The samples to count co-occurrences in, as in `coherence`.
@@ -266,6 +267,7 @@ def quality(
     >>> um.analysis.quality(fit, X).table[["topic", "npmi", "exclusivity", "effective_features"]].shape
     (4, 4)
     """
+    fit = fit_of(fit)
     top = checked_top(fit, top)
     about = pd.DataFrame({"topic": np.arange(1, fit.n_topics + 1), "name": topic_names(fit), "share": fit.shares})
     table = about.merge(coherence(fit, X, top, by), on="topic")
@@ -279,12 +281,12 @@ def quality(
     return Quality(table, diversity(fit, min(25, len(fit.F))), top)
 
 
-def exclusivity(fit: Fit, top: int = 10) -> Floats:
+def exclusivity(fit: FitLike, top: int = 10) -> Floats:
     """For each topic the mean FREX score of its heaviest features: high where they are frequent in the topic and rare in others.
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Whose topics.
     top : int, default=10
         How many features of each topic.
@@ -306,6 +308,7 @@ def exclusivity(fit: Fit, top: int = 10) -> Floats:
     >>> bool((um.analysis.exclusivity(fit, top=2) > 0.3).all())
     True
     """
+    fit = fit_of(fit)
     top = checked_top(fit, top)
     topics, m = fit.topics, len(fit.F)
     own = topics / np.maximum(topics.sum(axis=1, keepdims=True), np.finfo(float).tiny)
@@ -316,12 +319,12 @@ def exclusivity(fit: Fit, top: int = 10) -> Floats:
     )
 
 
-def diversity(fit: Fit, top: int = 25) -> dict[str, float]:
+def diversity(fit: FitLike, top: int = 25) -> dict[str, float]:
     """How unlike the topics of a fit are, all together.
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Whose topics.
     top : int, default=25
         How many features of each topic.
@@ -345,6 +348,7 @@ def diversity(fit: Fit, top: int = 25) -> dict[str, float]:
     >>> um.diversity(fit, top=2)["distinct"]
     1.0
     """
+    fit = fit_of(fit)
     top = checked_top(fit, top)
     lists, (one, two) = frequent_features(fit, top), np.triu_indices(fit.n_topics, 1)
     overlaps = [_overlap(lists[a], lists[b], top) for a, b in zip(one, two, strict=True)]
@@ -365,14 +369,14 @@ class Lift(NamedTuple):
     error: Floats
 
 
-def held_out_lift(fit: Fit, held_out: CountsLike, top: int = 10) -> Lift:
+def held_out_lift(fit: FitLike, held_out: CountsLike, top: int = 10) -> Lift:
     """How many times as often a topic's top features are among counts that the fit has not seen, in samples that have it.
 
     In logarithms: about zero for a topic that is made of noise.
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         A fit to a part of the counts.
     held_out : Counts or array-like
         Other counts of the same samples and features: `fitted, held_out = X.thinned(2, rng)`. They are found by name where
@@ -399,8 +403,9 @@ def held_out_lift(fit: Fit, held_out: CountsLike, top: int = 10) -> Lift:
     >>> bool((um.analysis.held_out_lift(fit, held_out).lift > 0).all())
     True
     """
+    fit = fit_of(fit)
     top = checked_top(fit, top)
-    counts = counts_of(fit, held_out, "held_out")
+    counts = counts_of(fit, held_out, "held_out_lift", "held_out")
     totals, lifts, errors = counts.sample_totals, [], []
     for k, features in enumerate(frequent_features(fit, top)):
         own = np.asarray(counts.csr[:, features].sum(axis=1)).ravel()

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from html import escape
+from operator import attrgetter
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -20,12 +22,14 @@ from numpy.typing import NDArray
 
 from unmix.base.progress import Progress
 from unmix.base.types import Record, as_names, as_plain
+from unmix.registry import ANALYSES, public
 from unmix.storage import tensors
 from unmix.storage.fit_file import table_from_json, table_to_json
 from unmix.storage.schema import Gap, Whole, check_bounds, check_fields, check_rows, checked, kind_of
 from unmix.storage.tensors import Arrays, as_bytes, from_json
 
 FORMAT = 1
+ROWS_SHOWN, WIDTH = 12, 100  # of a table in a notebook or a session: one screen
 Finished = Literal["finished", "interrupted"]
 
 
@@ -58,11 +62,72 @@ class Parts(Struct):
     done: list[Whole]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """Arrays of numbers, names, tables, and what JSON can say; subclasses are frozen dataclasses of such fields."""
+    """Arrays of numbers, names, tables, and what JSON can say; subclasses are frozen dataclasses of such fields, with a
+    `table`."""
 
     LAYOUT: ClassVar[FileLayout] = FileLayout()
+    ANSWERS: ClassVar[bool] = False  # whether the first sentence of advice is the answer itself
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """DataFrame: what fits one screen; the table itself, unless that is long."""
+        return attrgetter("table")(self)
+
+    @property
+    def facts(self) -> Record:
+        """dict: what it says in single numbers and words, by name."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {
+            name: as_plain(value)
+            for name, value in values.items()
+            if np.ndim(value) == 0 and not hasattr(value, "keys")
+        }
+
+    def _headline(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.facts.items())})"
+
+    def __repr__(self) -> str:
+        rows = self.summary.to_string(max_rows=ROWS_SHOWN, max_colwidth=40, line_width=WIDTH, index=False)
+        return "\n".join([self._headline(), rows, *(f"- {text}" for text in self.advice())])
+
+    def _repr_html_(self) -> str:
+        rows = self.summary.to_html(max_rows=ROWS_SHOWN, index=False, border=0)
+        said = "".join(f"<li>{escape(text)}</li>" for text in self.advice())
+        return f"<p>{escape(self._headline())}</p>{rows}<ul>{said}</ul>"
+
+    def plot(self, *given: Any, **how: Any) -> Any:
+        """Draw it, by the function of `unmix.plot` for results of its kind.
+
+        Parameters
+        ----------
+        *given : Any
+            Passed on, such as the fit where the picture needs it.
+        **how : Any
+            Passed on, such as `ax`.
+
+        Returns
+        -------
+        Axes or array of Axes
+            What it was drawn in.
+
+        Raises
+        ------
+        NotImplementedError
+            If there is no such picture.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = [[90, 10, 0], [80, 20, 10], [0, 10, 70], [10, 0, 80]]
+        >>> um.stability(X, 2, runs=2, random_state=0).plot(what="topics").get_xlabel()
+        'stability: ...'
+        """
+        for row in ANALYSES.values():
+            if row.result == type(self).__name__ and row.pictures:
+                return public(f"plot.{row.pictures[0]}")(self, *given, **how)
+        raise NotImplementedError(f"there is no picture of a {type(self).__name__}; draw its table")
 
     def advice(self) -> list[str]:
         """What a person may want to know or do, in words.

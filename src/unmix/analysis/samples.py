@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from unmix.analysis.application import FitLike, fit_of
 from unmix.base.types import Floats, Integers, Names, numbered
 from unmix.fit import Fit
 
@@ -140,7 +141,7 @@ def fair_sample(labels: Integers, at_most: int) -> Integers:
     return np.sort(np.concatenate(kept))
 
 
-def typical_samples(fit: Fit, n: int = 12) -> Integers:
+def typical_samples(fit: FitLike, n: int = 12) -> Integers:
     """The samples most typical of each topic, the most typical first.
 
     By proportion, shrunk towards the share of the topic as if each sample had a few more counts of the usual kind, as many as
@@ -148,7 +149,7 @@ def typical_samples(fit: Fit, n: int = 12) -> Integers:
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         With samples.
     n : int, default=12
         How many of each topic.
@@ -165,6 +166,7 @@ def typical_samples(fit: Fit, n: int = 12) -> Integers:
     >>> um.analysis.typical_samples(fit, 2).shape
     (2, 2)
     """
+    fit = fit_of(fit)
     sizes = fit.sizes[:, None]
     extra = max(float(np.quantile(sizes, 0.25)), np.finfo(float).tiny)
     scores = (sizes * fit.proportions + extra * fit.shares) / (sizes + extra)

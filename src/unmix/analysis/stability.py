@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from unmix.analysis.application import FitLike, counts_in_memory, fit_of
 from unmix.analysis.features import topic_names
 from unmix.analysis.results import FileLayout, Finished, Result, columns, in_parts
 from unmix.base.checks import ParameterError, choice, parameter, whole
@@ -131,7 +132,7 @@ def checked_model(estimator: CountsEstimator | None, n_components: int, n_jobs: 
 def checked_counts(X: CountsLike, runs: int, noise: str) -> Counts:
     whole("runs", runs, 2, "give a whole number >= 2: one run has nothing to agree with")
     choice("noise", noise, get_args(Noise))
-    counts = X if isinstance(X, Counts) else Counts(X)
+    counts = counts_in_memory(X, "stability")
     if len(counts) < 2:
         raise ValueError("there is one sample only, in which no topic can be told from another; give at least 2")
     if noise == "halves":
@@ -223,7 +224,7 @@ SHUFFLED = 5  # runs, by which the floor is known to two digits
 NEIGHBOURS = 0.3  # of the runs, whose distance is the local density (Kotliar et al. 2019)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Stability(Result):
     """What `stability` found.
 
@@ -283,6 +284,8 @@ class Stability(Result):
         near = min(max(1, int(NEIGHBOURS * len(self.similarity))), len(self.distances) - 1)
         return np.sort(self.distances, axis=1)[:, 1 : near + 1].sum(axis=1) / max(1, near)
 
+    ANSWERS: ClassVar = True
+
     def advice(self) -> list[str]:
         """Which topics hold, which do not, and what to do about it.
 
@@ -330,7 +333,7 @@ def stability(
     *,
     noise: Noise = "halves",
     estimator: CountsEstimator | None = None,
-    reference: Fit | None = None,
+    reference: FitLike | None = None,
     random_state: Seed = None,
     n_jobs: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -355,7 +358,7 @@ def stability(
         programs. "none": all counts as they are, so that runs differ in their starts only.
     estimator : estimator, default=None
         What to fit; None is `TopicModel()`.
-    reference : Fit, default=None
+    reference : Fit, estimator or path, default=None
         The fit whose topics are asked about; None is that of the estimator to all counts, with this `random_state`.
     random_state : int, Generator or RandomState, default=None
         Seed; None is the estimator's. Run r = 1, 2, … is fitted with `random_state + r`.
@@ -398,7 +401,7 @@ def stability(
         runs,
         noise,
         estimator=estimator,
-        reference=reference,
+        reference=None if reference is None else fit_of(reference),
         random_state=random_state,
         n_jobs=n_jobs,
         checkpoint=checkpoint,

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.choose import Choice
 from unmix.base import checks
 from unmix.fit import Fit
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 FEW_POINTS = 30  # each gets a mark
 
-Fits = Fit | Sequence[Fit] | Mapping[str, Fit]
+Fits = FitLike | Sequence[FitLike] | Mapping[str, FitLike]
 
 
 def convergence(
@@ -61,10 +62,10 @@ def convergence(
     >>> panels = um.plot.convergence({"newton": fit})
     """
     if isinstance(fits, Mapping):
-        named = dict(fits)
+        named = {name: fit_of(fit) for name, fit in fits.items()}
     else:
-        several = [fits] if isinstance(fits, Fit) else fits
-        named = {f"{i + 1}: {fit.params.get('solver', 'fit')}": fit for i, fit in enumerate(several)}
+        several = map(fit_of, fits if isinstance(fits, Sequence) and not isinstance(fits, str) else [fits])
+        named = {f"{i}: {fit.params.get('solver', 'fit')}": fit for i, fit in enumerate(several, 1)}
     if not named:
         raise ValueError("there are no fits to compare; give at least one")
     if what is not None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unmix.analysis import Freedom, fair_sample, match_topics, similarity_order, topic_names, topic_order
+from unmix.analysis import Freedom, Intervals, fair_sample, match_topics, similarity_order, topic_names, topic_order
+from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.features import leading_axes, short, topic_place, topic_places
 from unmix.analysis.samples import Scale, groups, means_along, scale, values_of
 from unmix.base.checks import choice
@@ -141,7 +142,7 @@ LEGEND_ROWS = 40
 
 
 def structure(
-    fit: Fit,
+    fit: FitLike,
     group: str | ArrayLike | None = None,
     order: str | ArrayLike | None = None,
     ax: Axes | None = None,
@@ -155,7 +156,7 @@ def structure(
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Of any model.
     group : str or array-like, default=None
         Samples with the same value stand together: a column of `fit.metadata`, or one value per sample.
@@ -188,6 +189,7 @@ def structure(
     >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
     >>> ax = um.plot.structure(fit, group=["insects", "insects", "cats", "cats"])
     """
+    fit = fit_of(fit)
     names, labels = [""], np.zeros(len(fit.L), dtype=np.intp)
     if group is not None:
         names, labels = groups(values_of(fit, group, "group"))
@@ -307,7 +309,7 @@ MOST_COLUMNS, PANEL_WIDTH = 5, 2.6  # inches
 
 
 def loadings_scatter(
-    one: Fit, two: Fit, topics: int | Iterable[int] | None = None, ax: Axes | None = None
+    one: FitLike, two: FitLike, topics: int | Iterable[int] | None = None, ax: Axes | None = None
 ) -> Axes | NDArray[np.object_]:
     """One point per sample: its proportion of a topic in fit one (across) and of the matching topic in fit two (up).
 
@@ -317,7 +319,7 @@ def loadings_scatter(
 
     Parameters
     ----------
-    one, two : Fit
+    one, two : Fit, estimator or path
         Of the same samples.
     topics : int or iterable of int, default=None
         Numbers of topics of fit one, from 1; by default all, the heaviest first.
@@ -345,6 +347,7 @@ def loadings_scatter(
     >>> one, two = (um.TopicModel(3, init="random", tol=1e-4, random_state=seed).fit(X).result_ for seed in (0, 1))
     >>> panels = um.plot.loadings_scatter(one, two)
     """
+    one, two = fit_of(one), fit_of(two)
     partners = match_topics(one, two, by="samples")
     shown = [k for k in topic_places(one, topics) if k in partners]
     if not shown:
@@ -397,7 +400,7 @@ LONGEST_LEGEND = 24  # letters of a name
 
 
 def embedding(
-    fit: Fit,
+    fit: FitLike,
     method: Literal["pca", "umap"] = "pca",
     colour: str | int | ArrayLike | None = None,
     ax: Axes | None = None,
@@ -409,7 +412,7 @@ def embedding(
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Of any model.
     method : str, default="pca"
         "pca": the two directions in which samples differ most, which keeps distances as far as a plane can. "umap": keeps
@@ -442,6 +445,7 @@ def embedding(
     >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
     >>> ax = um.plot.embedding(fit, colour=1)
     """
+    fit = fit_of(fit)
     choice("method", method, ("pca", "umap"))
     meaning = _meaning(fit, colour)
     labels = meaning.labels if isinstance(meaning, Groups) else np.zeros(len(fit.L), dtype=np.intp)
@@ -559,8 +563,8 @@ PALE = 0.3
 
 
 def freedom(
-    found: Freedom,
-    fit: Fit,
+    found: Freedom | Intervals,
+    fit: FitLike,
     topics: int | Iterable[int] | None = None,
     order: str | ArrayLike | None = None,
     colours: Sequence[str] | None = None,
@@ -569,9 +573,9 @@ def freedom(
 
     Parameters
     ----------
-    found : Freedom
-        What `unmix.freedom` says of the fit.
-    fit : Fit
+    found : Freedom or Intervals
+        What `unmix.freedom` or `unmix.intervals` says of the fit.
+    fit : Fit, estimator or path
         The fit itself: it names topics and samples.
     topics : int or iterable of int, default=None
         Numbers of topics, from 1; by default all, the heaviest first.
@@ -602,6 +606,7 @@ def freedom(
     >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
     >>> panels = um.plot.freedom(um.freedom(fit), fit)
     """
+    fit = fit_of(fit)
     if fit.L.shape != found.low.shape:
         raise ValueError(
             f"the fit has loadings of shape {fit.L.shape}, the ranges {found.low.shape}; give the fit they are of"
@@ -633,5 +638,7 @@ def freedom(
         last.set_xticks([])
     part = f" ({len(members):,} of {len(fit.L):,})" if len(members) < len(fit.L) else ""
     last.set_xlabel(f"{axis_title(None, order)}{part}", parse_math=False)
-    figure_of(panels[0]).supylabel("proportion: decided, and open (pale)", fontsize=9)
+    open_to = "proportion: decided, and open (pale)"
+    label = f"proportion, and its {found.level:.0%} interval (pale)" if isinstance(found, Intervals) else open_to
+    figure_of(panels[0]).supylabel(label, fontsize=9)
     return panels

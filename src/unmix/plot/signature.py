@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.features import short, topic_places
 from unmix.base.types import Floats
 from unmix.fit import Fit
@@ -198,13 +199,13 @@ LONGEST_TITLE = 60
 
 
 def signature(
-    fit: Fit, topics: int | Iterable[int] | None = None, ax: Axes | None = None
+    fit: FitLike, topics: int | Iterable[int] | None = None, ax: Axes | None = None
 ) -> Axes | NDArray[np.object_]:
     """Bars of the types of mutations in each topic, in the field's order whatever the order of the features.
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Its features are 96 single base substitutions ("A[C>A]A"), 78 doublets ("AC>CA"), 83 insertions and deletions
         ("1:Del:C:0"), 48 classes of copy number ("2:LOH:1Mb-10Mb") or 32 of structural variants ("clustered_del_1-10Kb"), or
         some of one kind. For a catalogue: `unmix.PoissonNMF.from_factors(table).result_`.
@@ -235,6 +236,7 @@ def signature(
     >>> len(um.plot.signature(flat)[0].patches)
     96
     """
+    fit = fit_of(fit)
     if fit.features is None:
         raise ValueError("the features of this fit have no names; give them, such as A[C>A]A, to draw signatures")
     layout = layout_of(fit.features.tolist())

@@ -16,9 +16,9 @@ from unmix.analysis import (
     topic_names,
     topic_order,
 )
+from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.features import distinctiveness, short, topic_place, topic_places
 from unmix.base.checks import whole
-from unmix.fit import Fit
 from unmix.plot.style import (
     MANY_POINTS,
     bare,
@@ -40,7 +40,7 @@ MOST_COLUMNS, PANEL_WIDTH = 5, 2.7  # inches
 
 
 def top_features(
-    fit: Fit,
+    fit: FitLike,
     n: int = 10,
     topics: int | Iterable[int] | None = None,
     ax: Axes | None = None,
@@ -52,7 +52,7 @@ def top_features(
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Of any model.
     n : int, default=10
         How many of each topic.
@@ -84,6 +84,7 @@ def top_features(
     >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
     >>> panels = um.plot.top_features(fit, n=2)
     """
+    fit = fit_of(fit)
     places = topic_places(fit, topics)
     whole("n", n, 1)
     panels = panels_for(places, ax, MOST_COLUMNS, (PANEL_WIDTH, 0.6 + 0.19 * n))
@@ -118,7 +119,7 @@ LOWEST_FREQUENCY = 1e-3  # of the average one, where the picture ends
 
 
 def topic_features(
-    fit: Fit,
+    fit: FitLike,
     topic: int,
     against: Literal["rest", "next"] = "rest",
     n: int = 20,
@@ -131,7 +132,7 @@ def topic_features(
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Of any model.
     topic : int
         The number of the topic, from 1.
@@ -167,6 +168,7 @@ def topic_features(
     >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
     >>> ax = um.plot.topic_features(fit, 1)
     """
+    fit = fit_of(fit)
     k = topic_place(fit, topic)
     changes, overall = log_fold_change(fit, topic, against, pseudocount), fit.topics @ fit.shares
     seen = np.flatnonzero(overall > 0)
@@ -194,7 +196,7 @@ def topic_features(
 MOST_WITH_NUMBERS = 12  # topics; beyond that figures in the cells are too small to read
 
 
-def similarity(fit: Fit, other: Fit | None = None, ax: Axes | None = None) -> Axes:
+def similarity(fit: FitLike, other: FitLike | None = None, ax: Axes | None = None) -> Axes:
     """A cell for each pair of topics: 1 where they are the same, 0 where they share no feature.
 
     Rows are the topics of `fit`, the heaviest first. Columns are the same, or the topics of the `other` fit, each on the
@@ -202,9 +204,9 @@ def similarity(fit: Fit, other: Fit | None = None, ax: Axes | None = None) -> Ax
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Of any model.
-    other : Fit, default=None
+    other : Fit, estimator or path, default=None
         Of the same features; by default the fit itself.
     ax : Axes, default=None
         Where to draw; by default a new figure.
@@ -230,6 +232,7 @@ def similarity(fit: Fit, other: Fit | None = None, ax: Axes | None = None) -> Ax
     >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
     >>> ax = um.plot.similarity(fit)
     """
+    fit, other = fit_of(fit), None if other is None else fit_of(other)
     rows = topic_order(fit)
     columns = rows
     if other is not None:
