@@ -41,17 +41,7 @@ from unmix.registry import STARTS
 from unmix.solvers import ProgressBar
 from unmix.solvers.base import Solver, refuse_unsupported
 from unmix.solvers.online import Learner, Online, OnlineBeliefs, OnlineState, Stream
-from unmix.solvers.run import (
-    REMEDY,
-    Callback,
-    Counters,
-    Phase,
-    Plan,
-    Session,
-    restored,
-    resume,
-    run_phases,
-)
+from unmix.solvers.run import REMEDY, Callback, Counters, Phase, Plan, Session, restored, resume, run_phases
 from unmix.solvers.search import Refine
 from unmix.storage.files import replacing
 from unmix.storage.schema import Text, checked
@@ -516,12 +506,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         return np.asarray(X, dtype=np.float64) @ self.components_
 
     def perplexity(
-        self,
-        X: CountsLike | Shards,
-        *,
-        held_out: float = 0.5,
-        smoothing: float = SMOOTHING,
-        random_state: Seed = 0,
+        self, X: CountsLike | Shards, *, held_out: float = 0.5, smoothing: float = SMOOTHING, random_state: Seed = 0
     ) -> float:
         """Held-out perplexity by document completion: lower is better.
 

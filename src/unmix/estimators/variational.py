@@ -41,10 +41,8 @@ from unmix.solvers.online import Online, OnlineBeliefs, StochasticVI, spread, st
 from unmix.solvers.run import Phase, Plan
 from unmix.solvers.vi import CAVI, ExtrapolatedVI, infer
 
-STEPS, INFERENCE_TOLERANCE = (
-    1000,
-    1e-7,
-)  # most updates of a new sample, and the change, as a part of its sum, that ends them
+# most updates of a new sample, and the change, as a part of its sum, that ends them
+STEPS, INFERENCE_TOLERANCE = 1000, 1e-7
 
 
 class PosteriorEstimator(CountsEstimator):

@@ -32,10 +32,8 @@ from unmix.base.types import Floats, Integers
 from unmix.counts.sides import Side, column_sums
 from unmix.kernels import Posteriors, Spread
 
-LEAST_BEND, MOST_BEND = (
-    0.3,
-    5.0,
-)  # of r, beyond which the marginal would say more of its third derivative than of its curvature
+# of r, beyond which the marginal would say more of its third derivative than of its curvature
+LEAST_BEND, MOST_BEND = 0.3, 5.0
 NUMBERS_AT_ONCE = 1_000_000  # of K × K matrices in memory, each
 
 
@@ -231,9 +229,8 @@ FULL_STEP = 0.6838  # root of z² + z + log(1 − z): no likelihood may fall by 
 RIDGE = 1e-10
 IN_CACHE = 1024
 MANY, COARSER = 4000, 8  # estimates, of which every eighth says where to begin
-NEGLIGIBLE = (
-    1e-9  # at most n₁ π_g is the part of component g in any posterior, as no slope is open; less than this is left out
-)
+# at most n₁ π_g is the part of component g in any posterior, as no slope is open; less than this is left out
+NEGLIGIBLE = 1e-9
 
 
 class Shrunk(NamedTuple):
