@@ -119,8 +119,11 @@ def counts_of(fit: Fit, X: CountsLike, what: str, where: str = "X") -> Counts:
 
 def _counted(fit: Fit, X: Any) -> Counts:
     from unmix.io.read import read_texts
+    from unmix.io.read.text import are_tokens
 
-    texts = isinstance(X, list | tuple) and len(X) > 0 and all(isinstance(entry, str) for entry in X)
+    texts = (
+        isinstance(X, list | tuple) and len(X) > 0 and all(isinstance(entry, str) or are_tokens(entry) for entry in X)
+    )
     if isinstance(X, str) or texts or (isinstance(X, pd.Series) and pd.api.types.is_string_dtype(X)):
         if fit.text is None:
             raise ValueError("the fit was not made from texts; give counts with its features")

@@ -182,13 +182,17 @@ Transpose = Annotated[
     bool | None,
     reading("--transpose/--no-transpose", help="Whether rows of a table are features.", show_default="by its labels"),
 ]
+Layout = Annotated[
+    str | None,
+    reading(metavar="long|wide", help="One row per count, or one column per feature.", show_default="by its cells"),
+]
 Encoding = Annotated[
     str | None, reading(metavar="NAME", help="Of texts and tables, such as latin-1.", show_default="utf-8")
 ]
 Metadata = Annotated[Path | None, reading(metavar="FILE", help="A .csv or .tsv with a row a sample, found by name.")]
 
 TextColumn = Annotated[
-    str | None, of_text(metavar="NAME", help="Column or field that holds the text.", show_default="by its name")
+    str | None, of_text(metavar="NAME", help="Column or field that holds the text.", show_default="by its cells")
 ]
 IdColumn = Annotated[
     str | None, of_text(metavar="NAME", help="Column or field that names the texts.", show_default="by its name")
@@ -212,6 +216,7 @@ StopWords = Annotated[
     of_text(metavar="LANGUAGE|FILE", help="Words to leave out: of english, german, …, none, or a file, one a line."),
 ]
 Ngrams = Annotated[int, of_text(metavar="N", min=1, max=5, help="Count runs of up to so many words too.")]
+Phrases = Annotated[Path | None, of_text(metavar="FILE", help="Phrases that stay whole, one per line.")]
 
 Topics = Annotated[int, fitting("-k", "--topics", metavar="K", min=1, help="Number of topics.")]
 *MOST_MODELS, LAST_MODEL = WORDS
@@ -332,6 +337,7 @@ ALWAYS: Options = {
     "layer": (Layer, None),
     "raw": (Raw, False),
     "transpose": (Transpose, None),
+    "layout": (Layout, None),
     "encoding": (Encoding, None),
     "text_column": (TextColumn, None),
     "id_column": (IdColumn, None),
@@ -343,6 +349,7 @@ TEXTS: Options = {  # which are those of a model where there is one
     "max_df": (MaxDf, None),
     "stop_words": (StopWords, "english"),
     "ngrams": (Ngrams, 1),
+    "phrases": (Phrases, None),
 }
 METADATA: Options = {"metadata": (Metadata, None)}
 SNIPPETS: Options = {"snippets": (Snippets, False)}
@@ -399,6 +406,7 @@ def read_counts(path: Path, *, aloud: bool = True, **reading: Any) -> Counts:
         )
     if aloud:
         show.say(f"read {path}: {show.described(counts)}")
+        show.say_reading(counts)
     return counts
 
 
@@ -425,6 +433,7 @@ def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None)
     with show.working(f"making {folder}"):
         shards = um.shard(path, folder, **options)
     show.say(f"wrote {folder}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
+    show.say_reading(shards)
     return in_python("um.shard", [path, folder], options), shards
 
 

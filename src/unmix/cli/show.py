@@ -162,6 +162,12 @@ def described(counts: Counts | Shards) -> str:
     return f"{size(*counts.shape, text=bool(counts.text))}, {Module('unmix.counts.counts').amount(counts.total)} counts"
 
 
+def say_reading(counts: Counts | Shards) -> None:
+    """How a file was read, where there was a choice."""
+    if counts.reading:
+        say(f"read as: {counts.reading}")
+
+
 def working(text: str) -> AbstractContextManager[Any]:
     """A sign of life while something takes time."""
     if Invocation.quiet:
@@ -201,7 +207,8 @@ def describe_counts(counts: Counts) -> dict[str, str]:
     n, m = counts.shape
     known = counts.facts
     fractions = known["fractional"]
-    described = {
+    described = {"read as": counts.reading} if counts.reading else {}
+    described |= {
         "samples": f"{n:,}" + examples(counts.samples),
         "features": f"{m:,}" + examples(counts.features),
         "nonzeros": f"{counts.nnz:,} ({counts.nnz / (n * m):.3%} of all entries)",
@@ -256,7 +263,8 @@ def counts_as_json(counts: Counts) -> dict[str, Any]:
     columns = [] if counts.metadata is None else [str(name) for name in counts.metadata]
     named = {"sample_names": counts.samples is not None, "feature_names": counts.features is not None}
     size = {"samples": counts.shape[0], "features": counts.shape[1]}
-    return size | counts.facts | {"looks_like_counts": counts.facts["fractional"] == 0, "metadata": columns} | named
+    told = {"read_as": counts.reading, "looks_like_counts": counts.facts["fractional"] == 0, "metadata": columns}
+    return size | counts.facts | told | named
 
 
 def shards_as_json(shards: Shards) -> dict[str, Any]:

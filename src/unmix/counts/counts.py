@@ -57,6 +57,8 @@ class Counts:
         A row a sample.
     text : dict or None
         How words were counted.
+    reading : str
+        How the file was read, in one line; empty where there was no choice.
 
     Raises
     ------
@@ -83,6 +85,7 @@ class Counts:
     features: Names | None
     metadata: pd.DataFrame | None
     text: Record | None
+    reading: str = ""
 
     def __init__(
         self,

@@ -77,6 +77,8 @@ class Shards:
         Names.
     text : dict or None
         How words were counted, as in `Counts`.
+    reading : str
+        How the file was read, in one line, if `unmix.shard` has just read it.
     rows_per_shard, rows_per_tile : int
         How many samples a shard has, except the last, and a tile.
     folder : Path or None
@@ -102,6 +104,7 @@ class Shards:
     shape: tuple[int, int]
     features: Names | None
     text: Record | None
+    reading: str = ""
     rows_per_shard: int
     rows_per_tile: int
     folder: Path | None

@@ -35,6 +35,7 @@ from unmix.io.read.names import (
 )
 from unmix.io.read.raw_counts import RawCounts, ReadKeywords, ReadOptions
 from unmix.io.read.text import about_empty
+from unmix.io.read.words import name_of_tokenizer
 
 Source: TypeAlias = "str | os.PathLike[str] | CountsLike | Iterable[Any]"
 
@@ -121,7 +122,7 @@ def shard(
             return _described(_renamed(_in_python(source, settings), samples, features), metadata, settings.encoding)
 
         return build(Path(folder), None, given, sample=sample, sample_by=sample_by, progress=progress)
-    path, notes = Path(source), list[str]()
+    path, notes, reading_as = Path(source), list[str](), list[str]()
     reading.existing(path)
     choices = {"samples": samples, "features": features, "sample": sample, "sample_by": sample_by}
     if isinstance(metadata, str | os.PathLike):
@@ -136,9 +137,11 @@ def shard(
         number_texts(found)
         settle_names(found)
         notes.extend(found.notes)
+        reading_as.append(found.reading)
         return found
 
     shards = build(Path(folder), fingerprint, opened, about=path, sample=sample, sample_by=sample_by, progress=progress)
+    shards.reading = "".join(reading_as[:1])
     if shards.text is not None and (empty := shards.facts["empty_samples"]):
         notes.append(about_empty(empty, len(shards)))
     for note in notes:
@@ -189,6 +192,8 @@ def _plain(options: ReadOptions, given: Record) -> Record:
     """The options as JSON, those that were left alone left out; what is long by its checksum."""
     said = {name: getattr(options, name) for name in options.given(*(field.name for field in fields(options)))}
     said |= {name: value for name, value in given.items() if value is not None}
+    if options.tokenizer is not None:
+        said["tokenizer"] = name_of_tokenizer(options.tokenizer)
     if options.like is not None:
         said["like"] = [options.like.text, None if options.like.features is None else options.like.features.tolist()]
     plain = {}

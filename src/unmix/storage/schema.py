@@ -190,6 +190,8 @@ class Text(Struct):
     max_df: Amount
     text_column: str | None = None
     title_column: str | None = None
+    tokenizer: str | None = None
+    phrases: list[str] | None = None
 
 
 class Starts(Struct):

@@ -42,9 +42,26 @@ class Reader(NamedTuple):
 
 TEXT = frozenset({"text_column", "id_column", "title_column", "snippets", "encoding"})
 FOLDER, LINES = frozenset({"encoding", "skip_bad", "snippets"}), frozenset({"transpose", "encoding", "snippets"})
-MATRIX, TABLE, SHEET = frozenset({"transpose"}), TEXT | {"transpose"}, TEXT - {"encoding"} | {"transpose"}
-BY_FORMAT = ("layer", "raw", "transpose", *sorted(TEXT | FOLDER))  # options that mean something for some formats only
-OF_TEXTS = ("min_df", "max_df", "stop_words", "ngrams")  # and for texts only, wherever they come from
+MATRIX, TABLE, SHEET = (
+    frozenset({"transpose"}),
+    TEXT | {"transpose", "layout"},
+    TEXT - {"encoding"} | {"transpose", "layout"},
+)
+BY_FORMAT = (
+    "layer",
+    "raw",
+    "transpose",
+    "layout",
+    *sorted(TEXT | FOLDER),
+)  # options that mean something for some formats only
+OF_TEXTS = (
+    "min_df",
+    "max_df",
+    "stop_words",
+    "ngrams",
+    "phrases",
+    "tokenizer",
+)  # and for texts only, wherever they come from
 
 READERS = {
     ".npz": Reader("sparse matrix of scipy", matrices.read_npz, MATRIX),
@@ -161,6 +178,7 @@ def read(
     number_texts(raw_counts)
     with errors_about(path):
         counts = _settled(raw_counts)
+    counts.reading = raw_counts.reading
     for note in raw_counts.notes:
         warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
     return counts
@@ -186,24 +204,28 @@ def _described(shards: Shards, metadata: Path, encoding: str | None) -> Shards:
 
 
 def read_texts(
-    texts: Iterable[str],
+    texts: Iterable[Any],
     *,
     samples: ArrayLike | None = None,
     metadata: pd.DataFrame | None = None,
+    dictionary: Any = None,
     **options: Unpack[TextKeywords],
 ) -> Counts:
     """Counts of the words in texts that are in memory.
 
     Parameters
     ----------
-    texts : iterable of str
-        A list of strings, a column of a DataFrame, …
+    texts : iterable of str, of lists of tokens, or of bags of words
+        A list of strings, a column of a DataFrame, …; lists of tokens, which are counted as they are; or bags of words,
+        which have their counts already: dictionaries from words to counts, or lists of pairs (id, count) as gensim makes them.
     samples : array-like of str, default=None
         Names of the texts; of a column of a DataFrame, its index, unless that is a mere count of its rows.
     metadata : DataFrame, default=None
         Table with one row per text.
+    dictionary : gensim Dictionary, mapping or list of str, default=None
+        Words of the ids in bags of words.
     **options : ReadOptions
-        How words are counted: `min_df`, `max_df`, `stop_words`, `ngrams`, `like`, and `snippets`.
+        How words are counted: `min_df`, `max_df`, `stop_words`, `ngrams`, `tokenizer`, `phrases`, `like`, and `snippets`.
         `unmix.ReadOptions` explains all of them.
 
     Returns
@@ -214,7 +236,8 @@ def read_texts(
     Raises
     ------
     ValueError
-        If texts is one string, or an entry is none; or an option does not mean anything.
+        If texts is one string, or an entry is none; if the model `like` made its words otherwise; or an option does not
+        mean anything.
 
     See Also
     --------
@@ -226,6 +249,10 @@ def read_texts(
     >>> import unmix as um
     >>> um.read_texts(["Red roses and red wine", "White wine", "White roses"]).features.tolist()
     ['red', 'roses', 'white', 'wine']
+    >>> um.read_texts([["new_york", "c++"], ["c++"]]).features.tolist()
+    ['c++', 'new_york']
+    >>> um.read_texts([[(0, 2), (1, 1)], [(1, 3)]], dictionary=["red", "wine"]).csr.toarray().tolist()
+    [[2.0, 1.0], [0.0, 3.0]]
     """
     settings = ReadOptions(**options)
     for name in settings.given(*(name for name in BY_FORMAT if name != "snippets")):
@@ -236,11 +263,8 @@ def read_texts(
         raise ValueError("texts is one string; give a list of them, or read a file with unmix.read")
     if samples is None and isinstance(texts, pd.Series) and not isinstance(texts.index, pd.RangeIndex):
         samples = texts.index
-    listed = list(texts)
-    for place, entry in enumerate(listed):
-        if not isinstance(entry, str):
-            raise ValueError(f"texts[{place}] is {entry!r}; give strings, such as '' where there is nothing")
-    found = text.counted(lambda: iter(listed), settings, metadata=metadata)
+    found = text.from_memory(list(texts), settings, dictionary, metadata)
+    _refuse_text_options(settings, found)
     if samples is not None:
         found.samples = [str(name) for name in np.asarray(samples, dtype=object).ravel().tolist()]
     counts = _settled(found)
@@ -365,6 +389,7 @@ def _refuse_text_options(options: ReadOptions, raw: RawCounts) -> None:
     if raw.text is None:
         for name in [*given, *options.given("id_column", "title_column", "snippets")]:
             raise ValueError(f"{parameter(name)} is for texts, and these are counts; leave it out")
+    given = [name for name in given if name != "tokenizer"]  # of which a model has the name alone
     if given and options.like is not None:
         raise ValueError(f"{parameter(given[0])}: the model says already how words are counted; leave it out")
     if options.transpose is not None and raw.text is not None:

@@ -227,18 +227,29 @@ def _words(words: str) -> frozenset[str]:
 
 SAMPLE_WORDS = _words(
     "sample cell barcode doc document patient subject donor tumor tumour individual person participant spot nucleus "
-    "specimen observation obs user customer site plot station speech post article paper file filename"
+    "specimen observation obs user customer site plot station speech post article paper file filename visitor session member "
+    "account client viewer listener reader buyer household basket order invoice student respondent"
 )
 FEATURE_WORDS = _words(
     "gene feature word term token mutation symbol ensembl transcript protein peak probe otu asv taxon taxa motif kmer "
-    "vocabulary vocab variable ngram lemma hugo entrez"
+    "vocabulary vocab variable ngram lemma hugo entrez taxonomy lineage"
 )
-COUNT_WORDS = _words("count n value freq frequency umi read tf number abundance weight occurrence")
+COUNT_WORDS = _words(
+    "count n value freq frequency umi read tf number abundance weight occurrence rating score play click quantity qty amount "
+    "view purchase listen star hit visit vote"
+)
+TIME_WORDS = _words("time timestamp date datetime created day month year unix")
+NOTE_WORDS = _words(
+    "note comment description desc remark annotation definition diagnosis citation reference address function"
+)
 INDEX_WORDS = _words("id index row name title")
-LONG_FEATURE_WORDS = FEATURE_WORDS | {"type", "item", "product", "species", "category", "pathway"}
+LONG_FEATURE_WORDS = FEATURE_WORDS | _words(
+    "type item product species category pathway movie film song track artist book page url sku game video tag brand merchant"
+)
 
 FEATURE_PATTERNS = {
-    "mutation types": r"(?:[TUNBQ]:)?[ACGT]\[[CT]>[ACGT]\][ACGT]|[ACGT]{2}>(?:[ACGT]{2}|NN)|\d:(?:Del|Ins):[CTRM]:\d",
+    "mutation types": r"(?:[TUNBQ]:)?[ACGT]\[[CT]>[ACGT]\][ACGT]|[ACGT]{2}>(?:[ACGT]{2}|NN)|[ACGT]{3}>[ACGT]{3}"
+    r"|\d:(?:Del|Ins):[CTRM]:\d|(?:DEL|INS)_(?:C|T|MH|repeats)_\d\+?_\d\+?|\d(?:[+]|-\d)?:(?:homdel|LOH|het):\S+",
     "Ensembl genes": r"ENS[A-Z]{0,6}[GT]\d{11}(?:\.\d+)?(?:_\w+)?",
 }
 SAMPLE_PATTERNS = {
@@ -276,24 +287,22 @@ def names_samples(header: str) -> bool:
 
 
 def long_roles(headers: Sequence[str]) -> tuple[int, int, int] | None:
-    """Where samples, features and counts stand among three headers, if they say so.
+    """Where samples, features and counts stand among headers, if they say so.
 
-    >>> long_roles(["word", "doc_id", "n"])
-    (1, 0, 2)
+    >>> long_roles(["word", "doc_id", "n"]), long_roles(["userId", "movieId", "rating", "timestamp"])
+    ((1, 0, 2), (0, 1, 2))
     """
-    if len(headers) != 3:
-        return None
     said = [words_in(header) for header in headers]
-    counts = [i for i in range(3) if said[i] & COUNT_WORDS]
+    counts = [i for i, words in enumerate(said) if words & COUNT_WORDS]
     if len(counts) > 1:  # of 'word' and 'word count', the one that says nothing else
         counts = [i for i in counts if said[i] <= COUNT_WORDS | {"s", ""}] or counts
-    if len(counts) != 1:
+    if len(counts) != 1 or len(headers) < 3:
         return None
-    a, b = (i for i in range(3) if i != counts[0])
+    others = [i for i in range(len(headers)) if i != counts[0]]
     for features, samples in ((FEATURE_WORDS, SAMPLE_WORDS | INDEX_WORDS), (LONG_FEATURE_WORDS, SAMPLE_WORDS)):
-        for sample, feature in ((a, b), (b, a)):
-            if said[feature] & features and said[sample] & samples:
-                return sample, feature, counts[0]
+        pairs = [(i, j) for i in others for j in others if i != j and said[i] & samples and said[j] & features]
+        if pairs and (len(pairs) == 1 or len(headers) == 3):
+            return *pairs[0], counts[0]
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from unmix.fit import Fit
 
 StopWords = str | os.PathLike[str] | Iterable[str] | None
+Phrases = str | os.PathLike[str] | Iterable[str | Sequence[str]] | None
+Tokenizer = Callable[[str], Iterable[Any]]
 BYTES_A_TEXT = 100  # in memory, a short one
 TEXTS = 1 << 28  # bytes of texts that are looked at together, at most
 
@@ -41,8 +43,11 @@ class ReadOptions:
         Whether the counts are in `raw` of an AnnData.
     transpose : bool, default=None
         True if the rows of a table or matrix are features, False if they are samples; None decides by the labels.
+    layout : {"long", "wide"}, default=None
+        Layout of a table of counts: "long" has one row per count and columns of samples, features and counts, "wide" one
+        column per feature. None decides by the cells and the header.
     text_column : str, default=None
-        Column or field with the texts, if it is not called `text`.
+        Column or field with the texts. By default that called `text`, or that which holds sentences.
     id_column : str, default=None
         Column or field with the names of the texts. By default it is found by its name.
     title_column : str, default=None
@@ -61,10 +66,16 @@ class ReadOptions:
     max_df : int or float, default=None
         Maximum number of documents with a word, or their share if it is a float. By default no word is too frequent.
     stop_words : str, list of str, PathLike or None, default="english"
-        Words not to count: "english", another language ("german", …; it needs `pip install 'unmix[text]'`), None, a list,
-        or a file with one word per line.
+        Words not to count: "english", another language ("german" or "de", …; it needs `pip install 'unmix[text]'`), None, a
+        list, or a file with one word per line.
     ngrams : int or tuple of two int, default=1
         2 counts pairs of neighbouring words as well as words, (2, 2) pairs alone.
+    tokenizer : callable, default=None
+        Function from a text to its tokens, such as `jieba.lcut`, a spaCy pipeline or a `CountVectorizer`, instead of the
+        rules of unmix. Tokens are counted as they are, except for stop words. A fit remembers the name of the function
+        alone: give it again with new texts. Not on the command line.
+    phrases : list of str, str or PathLike, default=None
+        Phrases that stay whole: "new york" is counted as new_york. A list, or a file with one phrase per line.
     like : Fit, default=None
         Fit made from texts. New texts are counted in the same way, and the columns are the features of the fit.
         It has no effect on tables of counts and matrices.
@@ -79,6 +90,7 @@ class ReadOptions:
     layer: str | None = None
     raw: bool = False
     transpose: bool | None = None
+    layout: str | None = None
     text_column: str | None = None
     id_column: str | None = None
     title_column: str | None = None
@@ -89,6 +101,8 @@ class ReadOptions:
     max_df: int | float | None = None
     stop_words: StopWords = "english"
     ngrams: int | tuple[int, int] = 1
+    tokenizer: Tokenizer | Any = None
+    phrases: Phrases = None
     like: Fit | None = None
     longest: ClassVar[int | None] = None  # letters of a cell of the metadata; columns with longer ones are left out
 
@@ -110,6 +124,8 @@ class TextKeywords(TypedDict, total=False):
     max_df: int | float | None
     stop_words: StopWords
     ngrams: int | tuple[int, int]
+    tokenizer: Tokenizer | Any
+    phrases: Phrases
     like: Fit | None
 
 
@@ -119,6 +135,7 @@ class ReadKeywords(TextKeywords, total=False):
     layer: str | None
     raw: bool
     transpose: bool | None
+    layout: str | None
     text_column: str | None
     id_column: str | None
     title_column: str | None
@@ -141,6 +158,7 @@ class RawCounts:
     text: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
     bare: bool = False
+    reading: str = ""  # how the file was read, in one line
 
     def __post_init__(self) -> None:
         if self.metadata is not None and not len(self.metadata.columns):
@@ -151,7 +169,8 @@ class RawCounts:
         notes = list(self.notes)
         if self.metadata is not None:
             notes.append(f"left out, as features have no room for more than a name: {listed(self.metadata.columns)}")
-        return RawCounts(self.matrix.T, self.features, self.samples, None, self.text, notes, self.bare)
+        reading = f"{self.reading}; transposed" if self.reading else ""
+        return RawCounts(self.matrix.T, self.features, self.samples, None, self.text, notes, self.bare, reading)
 
 
 def require_numbers(arrays: Iterable[Any]) -> None:

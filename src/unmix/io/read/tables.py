@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import pandas as pd
+import regex
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
@@ -22,19 +23,26 @@ from unmix.io.read.files import ONLY_EMPTY_IS_MISSING, first_line, opened_text
 from unmix.io.read.names import (
     FEATURE_WORDS,
     INDEX_WORDS,
+    LONG_FEATURE_WORDS,
+    NOTE_WORDS,
+    SAMPLE_WORDS,
+    TIME_WORDS,
     as_names,
     long_roles,
+    looks_like,
     may_name,
     mutation_columns,
     names_samples,
     naming,
     rows_are_features,
+    speaks_of,
     whole_numbers,
     with_mutation_types,
     words_in,
 )
 from unmix.io.read.raw_counts import BYTES_A_TEXT, RawCounts, ReadOptions, listed
-from unmix.io.read.text import TEXT_FIELD, counted
+from unmix.io.read.text import TEXT_FIELD, counted, told_roles
+from unmix.io.read.words import SEGMENTERS
 from unmix.io.write import unguarded_table
 
 MISSING = {"nan", "na", "n/a", "null", "none", "-", "."}
@@ -42,6 +50,14 @@ BLOCK = 1000  # columns that are made sparse at once
 CELLS = 1 << 23  # that are read at once
 PLAIN = [*"biuf"]  # columns of numbers and nothing else, as numpy has them
 Part = tuple[list[str], pd.DataFrame]  # the header of a table, and some of its rows
+LAYOUTS = ("long", "wide")
+FIRST = 200_000  # rows that show what a table is
+SENTENCES = 1_000  # cells that show whether a column holds sentences
+FEW = 8  # columns of numbers that may stand beside texts
+MOST_LONG = 8  # columns of a long table
+WITHOUT_BLANKS = regex.compile(
+    f"[{''.join(letters for _, letters, *_ in SEGMENTERS)}]"
+)  # letters of scripts without them
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
@@ -130,7 +146,7 @@ def _refuse_short_rows(path: Path, separator: str, width: int, encoding: str | N
 
 class Table:
     """A table in parts, which can be gone through more than once. `read` gives them, each after its header; columns that it is
-    told of stay text. `named` is whether the first column has names, if the file says so.
+    told of stay text. `named` is whether the first column has names, if the file says so. `first` are the first rows.
 
     What a column holds depends on all of its cells: 01 is a number, unless there is an x further down. So all parts are looked at
     first, and where some have numbers in a column and others text, it is read again as text.
@@ -144,7 +160,7 @@ class Table:
         if self._mutations is not None:
             header, table = next(iter(self._parts))
             kept = [j for j in range(len(header)) if j not in self._mutations.values()]
-            self.header, _ = with_mutation_types(header, table, self._mutations)
+            self.header, self.first = with_mutation_types(header, table.head(FIRST), self._mutations)
             of_types = (("fine", False), ("numbers", False), ("text", True), ("blank", self.n), ("mended", False))
             for name, first in of_types:
                 setattr(self, name, np.array([first, *getattr(self, name)[kept]]))
@@ -157,6 +173,7 @@ class Table:
         for header, table in self._parts:
             self.header, kind, missing = header, _kinds(table), table.isna().sum().to_numpy()
             if not self.n:
+                self.first = table.head(FIRST)
                 self.fine, self.blank = np.ones(len(kind), bool), np.zeros(len(kind), np.int64)
                 self.numbers, self.text, whole, part, truth, words, empty = np.zeros((7, len(kind)), bool)
             self.n += len(table)
@@ -193,14 +210,17 @@ class Table:
         """A column of a part, as it is in the whole."""
         return part[column].astype(np.float64) if self.mended[column] else part[column]
 
-    def columns(self, wanted: list[int], longest: int | None = None) -> dict[int, pd.Series]:
-        """Some columns of the whole, but for those that hold longer texts."""
+    def columns(
+        self, wanted: list[int], longest: int | None = None, always: Container[int] = ()
+    ) -> dict[int, pd.Series]:
+        """Some columns of the whole, but for those that hold longer texts, unless they are always wanted."""
         found: dict[int, list[pd.Series]] = {column: [] for column in wanted}
         for first, part in self.parts() if wanted else ():
             require(BYTES_A_TEXT * (first + len(part)), f"a column of the first {first + len(part):,} rows", SMALLER)
             for column in list(found):
                 cells = self.cells(part, column)
-                if longest and _kind(cells.dtype) == "O" and (cells.dropna().map(str).str.len() > longest).any():
+                long = longest is not None and column not in always and _kind(cells.dtype) == "O"
+                if long and (cells.dropna().map(str).str.len() > longest).any():
                     del found[column]
                 else:
                     found[column].append(cells)
@@ -230,44 +250,139 @@ def _kind(dtype: Any) -> str:
 
 
 def from_table(table: Table, options: ReadOptions) -> RawCounts:
-    """Texts, a long table or a wide one, whichever the header and the cells show."""
+    """Texts, a long table or a wide one, whichever the cells and the header show; if two of them are plausible, neither."""
+    if options.layout not in (None, *LAYOUTS):
+        raise ValueError(f"{parameter('layout', options.layout)}; give {' or '.join(map(repr, LAYOUTS))}")
     if (text := _text_column(table, options)) is not None:
         return _texts(table, text, options)
-    if (roles := long_roles(table.header)) and table.fine[roles[2]]:
+    if (roles := _long_roles(table, options)) is not None:
         return _long(table, roles, options)
     return _wide(table, options)
 
 
 def _text_column(table: Table, options: ReadOptions) -> int | None:
-    """Where texts are to be taken from, or were for the model `like`, or where most cells of a column of that name are text."""
+    """Where texts are to be taken from, or were for the model `like`; where most cells of a column called `text` are text; or
+    where cells are sentences, whatever the column is called."""
     header = table.header
     if options.text_column is not None and options.text_column not in header:
         raise ValueError(f"no column {options.text_column!r} to take texts from; there are {listed(header)}")
     for name in (options.text_column, options.earlier_text_column):
         if name in header:
             return header.index(name)
+    if options.layout is not None:
+        return None
     for column, name in enumerate(header):
         if name.strip().lower() == TEXT_FIELD and table.blank[column] > 0.5 * table.n:
             return column  # a text may be "1984", and a count may be mistyped
-    return None
+    lengths = {
+        j: length
+        for j in np.flatnonzero(table.text & (table.blank > 0.5 * table.n)).tolist()
+        if (length := _sentences(table, j))
+    }
+    numbers = [name for j, name in enumerate(header) if table.fine[j] and table.numbers[j] and not names_samples(name)]
+    if not lengths or looks_like(numbers)[0] or speaks_of(header[0]) == "feature" or _named_features(table):
+        return None
+    text, *others = sorted(lengths, key=lengths.__getitem__, reverse=True)
+    if others and lengths[text] < 3 * lengths[others[0]]:
+        which = listed(header[j] for j in sorted(lengths))
+        raise ValueError(
+            f"the columns {which} hold sentences; name the one to count words of with {parameter('text_column')}"
+        )
+    if numbers and (len(numbers) > FEW or words_in(header[text]) & NOTE_WORDS):
+        raise ValueError(
+            f"column {header[text]!r} holds sentences, and {listed(numbers)} {'hold' if len(numbers) > 1 else 'holds'} numbers; "
+            f"give {parameter('text_column', header[text])} to count words, or {parameter('layout', 'wide')} if these are counts"
+        )
+    return text
+
+
+def _named_features(table: Table) -> bool:
+    """Whether the first column has names of features."""
+    return looks_like(as_names(table.first[0]))[0] == "feature"
+
+
+def _sentences(table: Table, column: int) -> float:
+    """How many words the cells of a column have, if most of them are different sentences, or else 0."""
+    header, cells = words_in(table.header[column]), table.first[column].dropna().head(SENTENCES).map(str)
+    if header & (FEATURE_WORDS | {"id", "index", "row", "name"}) or not table.header[column].strip() or not len(cells):
+        return 0.0
+    lengths = cells.map(lambda cell: len(cell.split()) + len(WITHOUT_BLANKS.findall(cell)) / 2)
+    return float(lengths.mean()) if lengths.median() >= 5 and 2 * cells.nunique() >= len(cells) else 0.0
+
+
+def _long_roles(table: Table, options: ReadOptions) -> tuple[int, int, int] | None:
+    """Where samples, features and counts stand in a table with a row per count: as the header says, or where two columns hold
+    identifiers that come again and again, and each pair of them once."""
+    header = table.header
+    if options.layout == "wide" or (options.layout is None and not 3 <= len(header) <= MOST_LONG):
+        return None
+    said = long_roles(header)
+    if said is not None and not table.fine[said[2]]:
+        said = None
+    times = {j for j in range(len(header)) if words_in(header[j]) & TIME_WORDS and "times" not in words_in(header[j])}
+    numbers = [j for j in range(len(header)) if table.fine[j] and table.numbers[j] and j not in times]
+    rest = [j for j in range(len(header)) if j not in times]
+    if said is not None and (len(header) == 3 or options.layout == "long" or _are_pairs(table, *said[:2])):
+        return said
+    if options.layout == "long":
+        if len(rest) < 3 or not numbers or not table.fine[count := numbers[-1]]:
+            raise ValueError(f"a long table needs columns of samples, features and counts; there are {listed(header)}")
+        sample, feature = [j for j in rest if j != count][:2]
+        return sample, feature, count
+    if len(rest) != 3 or not numbers:
+        return None
+    count = numbers[-1]
+    sample, feature = (j for j in rest if j != count)
+    if not _are_pairs(table, sample, feature):
+        return None
+    words = [words_in(header[j]) for j in (sample, feature)]
+    named = all(said & (SAMPLE_WORDS | LONG_FEATURE_WORDS | {"id"}) for said in words)
+    texts = sample not in numbers and feature not in numbers
+    if named or texts:
+        return (
+            (feature, sample, count)
+            if words[0] & LONG_FEATURE_WORDS and words[1] & SAMPLE_WORDS
+            else (sample, feature, count)
+        )
+    if table.n < 20 or min(_repeats(table, sample), _repeats(table, feature)) < 3:
+        return None
+    raise ValueError(
+        f"{header[sample]!r} and {header[feature]!r} may be identifiers, with a count for each pair in {header[count]!r}, or all "
+        f"of {listed(header)} may be counts; give {parameter('layout', 'long')} or {parameter('layout', 'wide')}"
+    )
+
+
+def _are_pairs(table: Table, sample: int, feature: int) -> bool:
+    """Whether both columns repeat their values, and few pairs of values come twice."""
+    pairs = table.first[[sample, feature]]
+    both = min(_repeats(table, sample), _repeats(table, feature)) > 1
+    return both and len(pairs.drop_duplicates()) > 0.9 * len(pairs)
+
+
+def _repeats(table: Table, column: int) -> float:
+    """How often a value of a column comes, on average."""
+    return len(table.first) / max(1, table.first[column].nunique())
 
 
 def _texts(table: Table, text: int, options: ReadOptions) -> RawCounts:
     header = table.header
     others = [column for column in range(len(header)) if column != text]
-    names = table.columns([column for column in others if may_name(header[column], options)])
-    known = {header[column]: as_names(cells) for column, cells in names.items()}
-    named = naming(known, options, [header[column] for column in others])
-    kept = [column for column in others if header[column] != "" and header[column] not in named.dropped]
-    described = table.columns(kept, options.longest)
-    metadata = pd.DataFrame({column: natural(cells) for column, cells in described.items()})
-    metadata = metadata.set_axis([header[column] for column in described], axis=1)
+    names = {column for column in others if may_name(header[column], options)}
+    found = table.columns(others, options.longest, names)
+    named = naming({header[j]: as_names(found[j]) for j in others if j in names}, options, [header[j] for j in others])
+    kept = [column for column in found if header[column] != "" and header[column] not in named.dropped]
+    metadata = pd.DataFrame({column: natural(found[column]) for column in kept})
+    metadata = metadata.set_axis([header[column] for column in kept], axis=1)
 
     def documents() -> Iterator[str]:
         for _, part in table.parts():
             yield from as_names(table.cells(part, text))
 
-    return counted(documents, options, naming=named, metadata=metadata, column=header[text])
+    raw = counted(documents, options, naming=named, metadata=metadata, column=header[text])
+    raw.reading = f"one text per row, column {header[text]!r}" + told_roles(
+        {"sample names": [named.column] * (named.column is not None), "metadata": [header[j] for j in kept]}
+    )
+    return raw
 
 
 def _long(table: Table, roles: tuple[int, int, int], options: ReadOptions) -> RawCounts:
@@ -293,6 +408,9 @@ def _long(table: Table, roles: tuple[int, int, int], options: ReadOptions) -> Ra
         raw.notes.append(
             f"{again:,} row{'s name' if again > 1 else ' names'} a sample and a feature that came before: counts are added"
         )
+    others = [name for j, name in enumerate(header) if j not in roles]
+    said = {"samples": [header[sample]], "features": [header[feature]], "counts": [header[count]], "left out": others}
+    raw.reading = f"long, one row per count{told_roles(said)}"
     return raw.transposed() if options.transpose else raw
 
 
@@ -325,6 +443,9 @@ def _wide(table: Table, options: ReadOptions) -> RawCounts:
 
     metadata = pd.DataFrame(table.columns(described)).set_axis([header[column] for column in described], axis=1)
     raw = RawCounts(Blocks((table.n, len(counts)), None, read), samples, features, metadata, notes=notes)
+    raw.reading = f"wide, one column per feature, {len(counts):,} in all" + told_roles(
+        {"sample names": [header[0]] if named else [], "metadata": [header[j] for j in described]}
+    )
     return the_right_way_round(raw, header, described, counts, options)
 
 
@@ -373,8 +494,8 @@ def refuse_other_layouts(header: list[str], features: list[str], described: list
         raise ValueError("one column only, and it holds names; the columns of the table must be separated by commas")
     if len(header) == 3 and len(described) == 1:
         raise ValueError(
-            f"two columns of text and one of numbers; if its rows are counts of features in samples, "
-            f"name the columns sample, feature and count (now {listed(header)})"
+            f"two columns of text and one of numbers, {listed(header)}; if its rows are counts of features in samples, give "
+            f"{parameter('layout', 'long')}, or name the columns sample, feature and count"
         )
     if len(set(features)) < len(features) and all(_is_number(name) for name in features):
         raise ValueError("the first row holds counts; put a row with the names of the features above it")

@@ -7,9 +7,9 @@ import heapq
 import json
 import re
 import zlib
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,16 @@ from unmix.io.read.names import (
     writable_name,
 )
 from unmix.io.read.raw_counts import RawCounts, ReadOptions, listed
-from unmix.io.read.words import MOST, about_language, as_before, settings_of, vectorizer_of, without_words
+from unmix.io.read.words import (
+    MOST,
+    TOKENS,
+    Words,
+    about_language,
+    about_segmentation,
+    as_before,
+    settings_of,
+    without_words,
+)
 
 TEXT_FIELD = "text"
 NAMELESS = Naming()
@@ -57,6 +66,7 @@ def read_txt(path: Path, options: ReadOptions) -> RawCounts:
 
     raw = counted(documents, options)
     raw.samples = [f"line {i}" for i in range(1, raw.matrix.shape[0] + 1)]
+    raw.reading = "one text per line"
     return raw
 
 
@@ -95,6 +105,7 @@ def read_text_folder(folder: Path, files: list[Path], options: ReadOptions) -> R
     raw = counted(documents, options, metadata=folders_of(folder, files))
     raw.samples = [sample_name(folder, file) for file in files]
     raw.notes += notes
+    raw.reading = "one text per file"
     return raw
 
 
@@ -168,7 +179,14 @@ def read_jsonl(path: Path, options: ReadOptions) -> RawCounts:
     for left, what in ((fields.nested, "lists or records"), (fields.long, "texts too long to keep with every sample")):
         if left:
             raw.notes.append(f"left out, being {what}: {listed(left)}")
+    raw.reading = f"one text per line, field {field!r}" + told_roles(
+        {"sample names": [named.column] * (named.column is not None), "metadata": kept}
+    )
     return raw
+
+
+def told_roles(roles: Mapping[str, Collection[object]]) -> str:
+    return "".join(f"; {what}: {listed(columns)}" for what, columns in roles.items() if columns)
 
 
 class Fields:
@@ -245,12 +263,69 @@ def as_name(value: Any) -> str:
     return "" if value is None or value != value else str(clean(value))
 
 
+def from_memory(
+    texts: list[Any], options: ReadOptions, dictionary: Any = None, metadata: pd.DataFrame | None = None
+) -> RawCounts:
+    """Counts of the words of texts, of lists of tokens, or of bags of words, which have their counts."""
+    if texts and all(map(is_bag, texts)) and (dictionary is not None or not all(map(are_tokens, texts))):
+        return _bags(texts, dictionary, metadata)
+    for place, entry in enumerate(texts):
+        if not isinstance(entry, str) and not are_tokens(entry):
+            raise ValueError(
+                f"texts[{place}] is {entry!r}; give strings, such as '' where there is nothing, lists of tokens, or bags of words"
+            )
+    if tokens := [place for place, entry in enumerate(texts) if not isinstance(entry, str)]:
+        if len(tokens) < len(texts):
+            raise ValueError(f"texts[{tokens[0]}] is a list of tokens, others are strings; give one of the two")
+        for name in options.given("tokenizer", "phrases"):
+            raise ValueError(f"{parameter(name)} is for texts, and these are lists of tokens; leave it out")
+        options = replace(options, tokenizer=TOKENS)
+    shown = (lambda: map(" ".join, texts)) if tokens else None
+    return counted(lambda: iter(texts), options, metadata=metadata, shown=shown)
+
+
+def are_tokens(entry: Any) -> bool:
+    return isinstance(entry, list | tuple) and all(isinstance(token, str) for token in entry)
+
+
+def is_bag(entry: Any) -> bool:
+    pairs = entry.items() if isinstance(entry, Mapping) else entry if isinstance(entry, list | tuple) else (None,)
+    return all(isinstance(pair, tuple | list) and len(pair) == 2 and not isinstance(pair[1], str) for pair in pairs)
+
+
+def _bags(bags: list[Any], dictionary: Any, metadata: pd.DataFrame | None) -> RawCounts:
+    """Words and counts, or numbers of words in a dictionary and counts."""
+    pairs = [
+        (row, *pair) for row, bag in enumerate(bags) for pair in (bag.items() if isinstance(bag, Mapping) else bag)
+    ]
+    rows, keys, counts = zip(*pairs, strict=True) if pairs else ((), (), ())
+    if dictionary is None:
+        if numbers := [key for key in keys if not isinstance(key, str)]:
+            raise ValueError(
+                f"bags of words name the word {numbers[0]!r} by its number; give its {parameter('dictionary')}"
+            )
+        words: dict[Any, str] = {word: word for word in sorted(set(keys))}
+    else:
+        dictionary = getattr(dictionary, "token2id", dictionary)
+        found = dict(dictionary.items() if isinstance(dictionary, Mapping) else enumerate(dictionary))
+        words = (
+            {number: word for word, number in found.items()} if any(isinstance(key, str) for key in found) else found
+        )
+    order = sorted(words) if dictionary is not None else list(words)
+    place = {key: j for j, key in enumerate(order)}
+    if missing := [key for key in keys if key not in place]:
+        raise ValueError(f"no word {missing[0]!r} in the dictionary of {len(words):,} words; give that of these bags")
+    columns = [place[key] for key in keys]
+    matrix = sp.coo_array((np.array(counts, dtype=np.float64), (rows, columns)), shape=(len(bags), len(words)))
+    return RawCounts(matrix, None, [str(words[key]) for key in order], metadata)
+
+
 # Words are counted some documents at a time. Where the counts of all of them may not be kept in memory, a first pass finds the
 # words to count, and the documents are read again.
 
-Documents = Callable[[], Iterator[str]]
+Documents = Callable[[], Iterator[Any]]  # texts, or lists of tokens
 BATCH = 1_000  # documents that are counted at once
-BYTES_PER_WORD = 100  # of the dictionary of all words
+BYTES_PER_WORD = 150  # of the dictionary of all words
 
 
 def counted(
@@ -260,58 +335,56 @@ def counted(
     naming: Naming = NAMELESS,
     metadata: pd.DataFrame | None = None,
     column: str | None = None,
+    shown: Documents | None = None,
 ) -> RawCounts:
     """The words in each text, counted as asked for, or as for the model `like`."""
-    notes, words = list(naming.notes), list[str]()
-    numbers: dict[str, int] = defaultdict(lambda: len(numbers))  # of words, in the order in which they first come
-    if options.like is None:
-        settings = settings_of(options, 1, column, naming.title)
-    else:
-        settings, words = as_before(options.like)
-        numbers = {word: number for number, word in enumerate(words)}
-    analyse = vectorizer_of(settings, None).build_analyzer()
-    blocks = Again(lambda: _counts(documents(), analyse, numbers), lambda block: 12 * block.nnz)
+    notes, known = list(naming.notes), options.like is not None
+    settings, vocabulary = as_before(options) if known else (settings_of(options, 1, column, naming.title), None)
+    tokenizer = None if isinstance(options.tokenizer, str) else options.tokenizer
+    words = Words(settings, vocabulary, tokenizer)
+    blocks = Again(lambda: _counts(documents(), words), lambda block: 12 * block.nnz)
     n, texts_with = 0, np.zeros(0, np.int64)
     for block in blocks:
         n += block.shape[0]
-        texts_with = np.concatenate([texts_with, np.zeros(len(numbers) - len(texts_with), np.int64)])
-        texts_with += np.bincount(block.indices, minlength=len(numbers))
-        if options.like is None and len(numbers) * BYTES_PER_WORD > (free := available()):
+        texts_with = np.concatenate([texts_with, np.zeros(len(words.names) - len(texts_with), np.int64)])
+        texts_with += np.bincount(block.indices, minlength=len(texts_with))
+        if not known and len(words.names) * BYTES_PER_WORD > (free := available()):
             raise ValueError(
-                f"{len(numbers):,} different words in the first {n:,} texts are too many for {gigabytes(free)} of memory; "
+                f"{len(words.names):,} different words in the first {n:,} texts are too many for {gigabytes(free)} of memory; "
                 "use fewer ngrams"
             )
     if not n:
         raise ValueError("there are no texts in it")
-    if options.like is None:
+    order = [*range(len(words.names))]
+    if not known:
         settings = settings_of(options, n, column, naming.title)
         low, high = (of if isinstance(of, int) else of * n for of in (settings["min_df"], settings["max_df"]))
-        words = [word for word in sorted(numbers) if low <= texts_with[numbers[word]] <= high]
-        if not words:
-            raise without_words(n, settings, any_word=bool(numbers))
-    order = [numbers[word] for word in words]
-    if options.like is None:
-        notes += about_words(dict(zip(words, texts_with[order].tolist(), strict=True)), options)
+        notes += (hints := about_segmentation(words.names))
+        kept = np.flatnonzero((low <= texts_with) & (texts_with <= high)).tolist()
+        order = sorted(kept, key=words.names.__getitem__)
+        if not order:
+            raise ValueError("; ".join([without_words(n, settings, any_word=bool(words.names)), *hints]))
+        notes += about_words({words.names[place]: int(texts_with[place]) for place in order}, options)
+    features = [words.names[place] for place in order]
 
     def read(start: int) -> Iterator[Any]:
-        return from_row(start, (_columns(block, order, len(numbers)) for block in blocks))
+        return from_row(start, (_columns(block, order, len(words.names)) for block in blocks))
 
-    raw = RawCounts(Blocks((n, len(words)), None, read), naming.samples, words, metadata, settings, notes)
+    raw = RawCounts(Blocks((n, len(order)), None, read), naming.samples, features, metadata, settings, notes)
     if options.snippets:
-        add_snippets(raw, documents, n)
+        add_snippets(raw, shown or documents, n)
     return raw
 
 
-def _counts(documents: Iterator[str], analyse: Callable[[str], list[str]], numbers: dict[str, int]) -> Iterator[Any]:
-    """How often each text has each word, by the number of the word; a dictionary that takes new words grows."""
-    number = numbers.__getitem__ if isinstance(numbers, defaultdict) else numbers.get
+def _counts(documents: Iterator[Any], words: Words) -> Iterator[Any]:
+    """How often each text has each word, by the number of the word; new words may come with every block."""
     while texts := list(islice(documents, BATCH)):
         found, indptr = list[int](), [0]
         for text in texts:
-            found += [place for place in map(number, analyse(text)) if place is not None]
+            found += words.of(text)
             indptr.append(len(found))
         indices = np.array(found, dtype=np.int32)
-        block = sp.csr_array((np.ones(len(found)), indices, indptr), shape=(len(texts), len(numbers)))
+        block = sp.csr_array((np.ones(len(found)), indices, indptr), shape=(len(texts), len(words.names)))
         block.sum_duplicates()
         yield block
 

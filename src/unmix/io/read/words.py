@@ -1,117 +1,156 @@
 """What a word is, and which words are counted.
 
-A word begins with a letter, goes on with letters and digits, may have an apostrophe inside, and has two characters or
-more; it is lower-cased, and a possessive 's is dropped. So "America's p53 genes don't" has america, p53, genes, don't.
-Addresses on the web and of e-mail are no words, and leave none behind.
+Words follow Unicode's word segmentation (UAX #29): letters with their marks, digits, underscores, and an apostrophe or another
+sign of that kind inside. So "America's p53 genes don't" has america, p53, genes, don't. Where unmix departs from the standard:
 
-A model remembers by which rules its words were counted. Rules 1 took addresses apart into words.
+- A word begins with a letter; numbers are not counted. A single letter is not a word, except in scripts that write words so.
+- It may begin with the sign of a tag or a name (#metoo, @nasa), and end with ++, # or a hyphen and a number (c++, c#, covid-19).
+- A possessive 's is dropped, and so is an article or pronoun before an apostrophe (l'homme, dell'arte).
+- Runs of Chinese, Japanese, Thai, Khmer, Lao or Burmese letters stay whole, as a segmenter separates words by blanks.
+- Addresses on the web and of e-mail are not words, and neither are their parts.
+
+Words are compared by Unicode's full case folding, and named by the first form found, in lower case and composed (NFC).
+A model remembers by which rules its words were counted.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
+import regex
 
 from unmix.base.checks import parameter
 from unmix.io.read.files import extra, lines_of
-from unmix.io.read.raw_counts import ReadOptions, StopWords
+from unmix.io.read.raw_counts import Phrases, ReadOptions, StopWords, Tokenizer
 
-if TYPE_CHECKING:
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    from unmix.fit import Fit
-
-
-RULES = 2
-WORD = re.compile(r"(?<![^\W_])[^\W\d_][^\W_]*(?:'(?!s(?![^\W_]))[^\W_]+)*")
+RULES = 3
+TOKENS = "lists of tokens"  # instead of the name of a tokenizer
+# Properties of Unicode: letters, and what continues a word that began with one.
+LETTER, MORE = r"[\p{L}\p{M}\p{Nl}]", r"[\p{L}\p{M}\p{N}\p{WB=Extend}\p{WB=Format}\p{WB=ZWJ}_]"
+# Of French, Italian and Catalan: what is written together with the next word.
+ELIDED = "[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|presqu|[dnsc]ell|[ds]?all|sull|un|quest|quell|bell|sant"
+WORD = regex.compile(
+    rf"(?<![\p{{L}}\p{{M}}\p{{N}}])(?:(?i:{ELIDED})['’](?={LETTER}))?"
+    rf"({LETTER}(?:\.{LETTER})++(?!{MORE})|(?:(?<!&)[#@])?{LETTER}{MORE}*+"
+    rf"""(?:(?:['’·‧]|(?<=\p{{Hebrew}})["״](?=\p{{Hebrew}})){MORE}++)*+"""
+    rf"(?:[-‑]\p{{Nd}}{MORE}*+)?(?:\+\+|(?<=(?<!{MORE}){LETTER})\#(?!{MORE}))?)"
+)
+IGNORED = regex.compile(
+    r"\p{WB=Format}|_+$|['’]s$"
+)  # in a word: soft hyphens, marks of direction; at its end, a possessive
+ALONE = regex.compile(r"[\p{Han}\p{Hangul}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Yi}\p{Ethiopic}]")  # may be a word
 # Each alternative may begin where a run of its characters does, so that long runs are gone through once.
-ADDRESS = re.compile(
-    r"""(?:\b(?:https?|ftp)://|\bwww\.)[^\s<>"]*"""  # http://example.org/page
+ADDRESS = regex.compile(
+    r"""(?i)(?:\b(?:https?|ftp)://|\bwww\.)[^\s<>"]*"""  # http://example.org/page
     r"|(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+"  # name@example.org
     r"|(?<![\w.-])(?:[\w-]+\.)+"  # bit.ly/page: without http only if a known ending and a path follow
     r"""(?:com|org|net|edu|gov|info|io|co|ly|gl|gd|me|be|tv|cc|eu|uk|de|fr|us|ca|au|ru)/[^\s<>"]*"""
 )
 LEFT_OF_ADDRESSES = frozenset(["http", "https", "www"])  # where blanks have torn them apart
-# Stop words with an apostrophe, which the list of scikit-learn has not.
+REMEMBERED, LONGEST = 1 << 19, 64  # chunks of text between blanks whose words are kept, and letters of one
+# Stop words that the list of scikit-learn has not.
 NEGATIONS = "are ca could did does do had has have is must need sha should was were wo would ai"
 PRONOUNS, VERBS = "i you he she it we they that there who what this", "ll ve re d m"
 SHORT_FORMS = frozenset(
-    [f"{verb}n't" for verb in NEGATIONS.split()]
+    ["e.g", "i.e"]
+    + [f"{verb}n't" for verb in NEGATIONS.split()]
     + [f"{who}'{verb}" for who in PRONOUNS.split() for verb in VERBS.split()]
 )
-
-
-def plain(text: str) -> str:
-    """Lower case, accents as one character with their letter, typographic apostrophes as plain ones."""
-    return unicodedata.normalize("NFC", text).lower().replace("’", "'")
-
-
-def without_addresses(text: str) -> str:
-    """The same in plain letters, with a blank in place of every address.
-
-    >>> words(without_addresses("Read https://t.co/Ab1 or ow.ly/x, mail to jo@bees.org; and/or U.S./U.K. bees"))
-    ['read', 'or', 'mail', 'to', 'and', 'or', 'bees']
-    """
-    text = plain(text)
-    if not _may_be_address(text):
-        return text
-    # word by word, as the pattern takes its time and few words have such a sign
-    return " ".join([ADDRESS.sub(" ", word) if _may_be_address(word) else word for word in text.split()])
-
-
-def _may_be_address(text: str) -> bool:
-    return "/" in text or "@" in text or "www." in text
 
 
 def words(text: str) -> list[str]:
     """The words of a text in lower case.
 
-    >>> words(plain("America’s 2nd p53 genes don't, in 1999 as now; a x"))
+    >>> words("America’s 2nd p53 genes don't, in 1999 as now; a x")
     ['america', 'p53', 'genes', "don't", 'in', 'as', 'now']
+    >>> words("Read https://t.co/Ab1 or ow.ly/x, mail to jo@bees.org; and/or U.S./U.K. bees")
+    ['read', 'or', 'mail', 'to', 'and', 'or', 'u.s', 'u.k', 'bees']
     """
-    return [word for word in WORD.findall(text) if len(word) > 1]
+    text = unicodedata.normalize("NFC", text)
+    if "/" in text or "@" in text or "www." in text:
+        text = ADDRESS.sub(" ", text)
+    found = (IGNORED.sub("", word).lower().replace("i̇", "i").replace("’", "'") for word in WORD.findall(text))
+    return [word for word in found if word not in LEFT_OF_ADDRESSES and (len(word) > 1 or ALONE.match(word))]
 
 
-def words_but_addresses(text: str) -> list[str]:
-    """The words of a text without what may be left of addresses."""
-    found = words(text)
-    return [word for word in found if word not in LEFT_OF_ADDRESSES] if "http" in text or "www" in text else found
+class Words(dict[str, tuple[Any, ...]]):
+    """Counts words, all of them or those of a vocabulary: texts or lists of tokens -> numbers of words.
+
+    It remembers which words are in what stands between blanks, as most of that comes again and again: a text costs a look-up per
+    word. `names` are the words by their numbers.
+    """
+
+    def __init__(
+        self, settings: dict[str, Any], vocabulary: list[str] | None, tokenizer: Tokenizer | None = None
+    ) -> None:
+        self.tokenize: Tokenizer | None = getattr(tokenizer, "build_analyzer", lambda: tokenizer)()
+        self.key: Callable[[str], str] = str if settings.get("tokenizer") else str.casefold
+        phrases = sorted(settings.get("phrases") or (), key=len, reverse=True)
+        self.phrases = regex.compile(rf"(?i)\b(?:{'|'.join(map(_phrase, phrases))})\b") if phrases else None
+        self.stop = frozenset(map(self.key, _stop_words(settings["stop_words"]) or ()))
+        self.first, self.last = settings["ngrams"]
+        self.names, self.closed = list(vocabulary or ()), vocabulary is not None
+        self.numbers = {self.key(name): number for number, name in enumerate(self.names)}
+
+    def __missing__(self, chunk: str) -> tuple[Any, ...]:
+        kept = self._kept(words(chunk))
+        found = tuple(self._numbers(kept) if self.last == 1 else kept)
+        if len(self) < REMEMBERED and len(chunk) < LONGEST:
+            self[chunk] = found
+        return found
+
+    def of(self, text: Any) -> Iterable[int]:
+        """The numbers of the words of a text, or of a list of tokens."""
+        if isinstance(text, str) and self.phrases is not None:
+            text = self.phrases.sub(lambda found: "_".join(found[0].split()), text)
+        if isinstance(text, str) and self.tokenize is None:
+            found = chain.from_iterable(map(self.__getitem__, text.split()))
+            return found if self.last == 1 else self._numbers(self._ngrams([*found]))
+        tokens = self.tokenize(text) if isinstance(text, str) and self.tokenize is not None else text
+        return self._numbers(self._ngrams(self._kept([str(getattr(token, "text", token)) for token in tokens])))
+
+    def _kept(self, found: list[str]) -> list[str]:
+        return [word for word in found if self.key(word) not in self.stop]
+
+    def _ngrams(self, found: list[str]) -> Iterator[str]:
+        for n in range(self.first, self.last + 1):
+            yield from map(" ".join, zip(*(found[i:] for i in range(n)), strict=False))
+
+    def _numbers(self, names: Iterable[str]) -> Iterator[int]:
+        for name in names:
+            number = self.numbers.get(key := self.key(name))
+            if number is None and not self.closed:
+                number = self.numbers[name if key == name else key] = len(self.names)
+                self.names.append(name)
+            if number is not None:
+                yield number
 
 
-PREPARE = {1: plain, 2: without_addresses}  # by the rules of a model
-SPLIT = {1: words, 2: words_but_addresses}
+def _phrase(phrase: str) -> str:
+    return r"\s+".join(map(regex.escape, phrase.split()))
 
 
-def vectorizer_of(settings: dict[str, Any], vocabulary: list[str] | None) -> CountVectorizer:
-    """What counts words as the settings say, all of them or those of a vocabulary."""
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    return CountVectorizer(
-        preprocessor=PREPARE[settings["rules"]],
-        tokenizer=SPLIT[settings["rules"]],
-        token_pattern=None,
-        stop_words=_stop_words(settings["stop_words"]),
-        ngram_range=tuple(settings["ngrams"]),
-        min_df=settings["min_df"],
-        max_df=settings["max_df"],
-        vocabulary=vocabulary,
-        dtype=np.float64,
-    )
+def name_of_tokenizer(tokenizer: Any) -> str | None:
+    """By what a model knows a tokenizer again: where it can be imported from, or its settings if those are what it shows."""
+    if tokenizer is None or isinstance(tokenizer, str):
+        return tokenizer
+    if hasattr(tokenizer, "build_analyzer"):
+        return repr(tokenizer)
+    tokenizer = getattr(tokenizer, "func", tokenizer)  # of a partial function
+    named = tokenizer if hasattr(tokenizer, "__qualname__") else type(tokenizer)
+    return f"{getattr(named, '__module__', 'builtins')}.{named.__qualname__}"
 
 
-def without_words(n: int, settings: dict[str, Any], *, any_word: bool) -> ValueError:
+def without_words(n: int, settings: dict[str, Any], *, any_word: bool) -> str:
     if not any_word:
-        return ValueError(f"no words in {n:,} texts, stop words and single letters aside")
+        return f"no words in {n:,} texts, stop words and single letters aside"
     between = f"at least {settings['min_df']} and at most {settings['max_df']}"
-    return ValueError(
-        f"no word is in {between} of {n:,} texts; lower {parameter('min_df')} or raise {parameter('max_df')}"
-    )
+    return f"no word is in {between} of {n:,} texts; lower {parameter('min_df')} or raise {parameter('max_df')}"
 
 
 def settings_of(options: ReadOptions, n: int, text_column: str | None, title_column: str | None) -> dict[str, Any]:
@@ -127,15 +166,27 @@ def settings_of(options: ReadOptions, n: int, text_column: str | None, title_col
         "max_df": max_df,
         "text_column": text_column,
         "title_column": title_column,
+        "tokenizer": name_of_tokenizer(options.tokenizer),
+        "phrases": _phrases(options.phrases),
     }
 
 
-def as_before(like: Fit) -> tuple[dict[str, Any], list[str]]:
-    """The settings and the words of a model that was made from texts."""
-    if like.text is None or like.features is None:
+def as_before(options: ReadOptions) -> tuple[dict[str, Any], list[str]]:
+    """The settings and the words of the model `like`, which was made from texts in the same way."""
+    like = options.like
+    if like is None or like.text is None or like.features is None:
         raise ValueError("the model was not made from text; give counts with the names of its features")
-    if like.text.get("rules") not in PREPARE:
-        raise ValueError("the model counts words in a way this version of unmix does not know; upgrade unmix")
+    if like.text.get("rules") != RULES:
+        raise ValueError("the model counts words in a way this version of unmix does not know; fit it again")
+    made, given = like.text.get("tokenizer"), name_of_tokenizer(options.tokenizer)
+    if made != given:
+        of = {None: "by the rules of unmix", TOKENS: "outside unmix, from lists of tokens"}
+        again = f"give that function as {parameter('tokenizer')}, as for the model"
+        remedy = {None: f"leave {parameter('tokenizer')} out and give texts", TOKENS: "give lists of tokens"}
+        raise ValueError(
+            f"the words of the model were made {of.get(made, f'by {made}')}, these {of.get(given, f'by {given}')}; "
+            f"{remedy.get(made, again)}"
+        )
     return dict(like.text), [str(word) for word in like.features]
 
 
@@ -157,21 +208,29 @@ def _ngrams(ngrams: int | tuple[int, int]) -> list[int]:
     return [first, last]
 
 
+def _phrases(given: Phrases) -> list[str] | None:
+    """Each as words between blanks: of a file, one per line, or of a list of texts or of lists of words."""
+    if given is None:
+        return None
+    entries = _lines(given, "phrases") if isinstance(given, str | os.PathLike) else given
+    return sorted({" ".join([one] if isinstance(one, str) else one) for one in entries} - {""})
+
+
 def _listed_stop_words(wanted: StopWords) -> str | list[str] | None:
     """'english', None, or a list of words: of a language, from a list or a file."""
-    if wanted is None or wanted == "english":
-        return wanted
+    if wanted is None or wanted in ("english", "en"):
+        return wanted and "english"
     if isinstance(wanted, str | os.PathLike):
-        wanted = _words_of_file(Path(wanted)) if Path(wanted).is_file() else _words_of_language(str(wanted))
-    entries = [words(plain(str(entry))) for entry in wanted]
+        wanted = _lines(wanted, "stop words") if Path(wanted).is_file() else _words_of_language(str(wanted))
+    entries = [words(str(entry)) for entry in wanted]
     return sorted({entry[0] for entry in entries if len(entry) == 1})
 
 
-def _words_of_file(file: Path) -> list[str]:
+def _lines(file: str | os.PathLike[str], what: str) -> list[str]:
     try:
-        return lines_of(file)
-    except ValueError as error:
-        raise ValueError(f"stop words in {file}: {error}") from error
+        return lines_of(Path(file))
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{what} in {file}: {error}") from error
 
 
 def _words_of_language(name: str) -> list[str]:
@@ -218,12 +277,30 @@ WIDESPREAD = {
 MOST, ENOUGH = 25, 5  # so many of the most widespread words of a corpus must be a language's
 
 
+# What the package has of Greek is ancient.
+GREEK = """
+    ο η το οι τα του της των τον την τη τους τις ένας ένα μια μία ενός μιας έναν και κι ή είτε ούτε αλλά όμως ωστόσο να θα
+    ας δεν δε μην μη μα που πού πως πώς ότι όταν όπως όπου όσο όσα όσοι αν εάν ενώ αφού επειδή γιατί διότι ώστε για με σε
+    από ως έως μέχρι προς κατά μετά παρά αντί χωρίς πριν μεταξύ υπό υπέρ περί στο στον στη στην στους στις στα εγώ εσύ εμείς
+    εσείς μου σου μας σας αυτός αυτή αυτό αυτοί αυτές αυτά αυτού αυτής αυτών αυτούς αυτόν αυτήν εκείνος εκείνη εκείνο εκείνα
+    κάθε κάποιος κάποια κάποιο όλα όλοι όλες όλη όλο άλλο άλλα άλλη άλλος άλλοι άλλες οποίος οποία οποίο οποίοι οποίες
+    οποίων οποίους τι ποιος ποια ποιο είναι είμαι είσαι είμαστε είστε ήταν ήμουν έχει έχω έχουν έχουμε είχε είχαν εδώ εκεί
+    τώρα τότε πολύ πιο πάρα πάλι ακόμη ακόμα μόνο επίσης έτσι τόσο ήδη μέσα έξω πάνω κάτω όχι ναι λοιπόν δηλαδή καθώς λόγω
+    μέσω βάσει
+"""
+LATIN_5 = str.maketrans("ýþðÝÞÐ", "ışğİŞĞ")  # as which the Turkish words of the package were not read
+
+
 def stop_words_of(language: str) -> list[str]:
-    """The stop words of a language by its English name; a ValueError if there are none."""
+    """The stop words of a language by its English name or its code; a ValueError if there are none."""
     package = extra("stop_words", f"leaving out the stop words of {language!r}", "text")
+    language = package.LANGUAGE_MAPPING.get(language, language)
     if language not in package.AVAILABLE_LANGUAGES:
         raise ValueError(f"no stop words of {language!r}; there are those of {', '.join(known_languages())}")
-    return list(package.get_stop_words(language))
+    if language == "greek":
+        return GREEK.split()
+    listed = list(package.get_stop_words(language))
+    return [word.translate(LATIN_5) for word in listed] if language == "turkish" else listed
 
 
 def known_languages() -> list[str]:
@@ -259,3 +336,32 @@ def about_language(widespread: Iterable[str], stop_words: object) -> list[str]:
         f"the most widespread words are {', '.join(words[:5])}: {language.capitalize()}? "
         f"{parameter('stop_words', language)} leaves such words out"
     ]
+
+
+# Scripts that are written without blanks: their letters, how long a run of them is that cannot be a word, and what segments it.
+SEGMENTERS = (
+    ("Japanese", r"\p{Hiragana}\p{Katakana}", 6, "fugashi.Tagger"),
+    ("Chinese", r"\p{Han}", 5, "jieba.lcut"),
+    ("Thai", r"\p{Thai}", 14, "pythainlp.word_tokenize"),
+    ("Lao", r"\p{Lao}", 14, "laonlp.word_tokenize"),
+    ("Khmer", r"\p{Khmer}", 18, "khmernltk.word_tokenize"),
+    ("Burmese", r"\p{Myanmar}", 18, "pyidaungsu.tokenize"),
+)
+
+
+def about_segmentation(names: Sequence[str]) -> list[str]:
+    """What to say if most words are clauses of a script without blanks.
+
+    >>> about_segmentation(["人人生而自由", "在尊严和权利上一律平等", "free"])[0][:44]
+    "'人人生而自由' and many other words look like w"
+    """
+    looked_at = names[:: max(1, len(names) // 10_000)]
+    for language, letters, longest, segmenter in SEGMENTERS:
+        found = [name for name in looked_at if regex.search(f"[{letters}]", name)]
+        long = [name for name in found if len(name) > longest]
+        if 2 * len(found) > len(looked_at) and 3 * len(long) > len(found):
+            return [
+                f"{long[0][:30]!r} and many other words look like whole clauses: {language} is written without blanks; segment "
+                f"the texts, such as by {segmenter}, given as {parameter('tokenizer')} in Python, or put blanks between words"
+            ]
+    return []
