@@ -227,6 +227,13 @@ def test_a_fit_that_did_not_converge_says_what_to_do(counts, run):
 def test_notes_are_single_lines_without_python_in_them(run):
     sp.save_npz("holes.npz", sp.csr_array(np.vstack([np.eye(4) * 2.5, np.zeros((2, 4))])))
     code, _, err = run("fit", "holes.npz", "-k", 5)
+    assert code == 2
+    assert err.startswith(
+        "error: holes.npz: 100% of the values are not whole numbers, as after tf-idf, logarithms or norm"
+    )
+    assert err.endswith("; unmix models counts: give those, or fit these with --force\n")
+    assert not Path("holes-k5").exists()
+    code, _, err = run("fit", "holes.npz", "-k", 5, "--force")
     assert code == 0
     assert "note: 2 samples without any counts" in err
     assert "note: 100.0% of the values are not whole numbers" in err

@@ -159,6 +159,7 @@ def fit(
     writing.check_folder(output, force=force)
     allowed = None if memory is None else parsed_memory(memory)
     python, counts = counts_or_shards(input, reading, allowed)
+    fitting.require_counts(counts, input, force=force)
     fitting.check_answerable(counts, topics, differences=differences, stability=stability)
     estimator.set_params(init=start)
     about = {"source": writable_name(input.name), "title": title or readers.name_of(input), "python": python}

@@ -296,6 +296,15 @@ def keep_names(known: Fit, path: Path) -> Failures:
 RUNS = 20  # of --stability, unless told
 
 
+def require_counts(counts: Counts | Shards, input: Path, *, force: bool) -> None:
+    """Refuse what is plainly not counts, such as logarithms, unless it is to be fitted all the same."""
+    from unmix.estimators.base import MOST_FRACTIONS, NO_COUNTS
+
+    if counts.fractional > MOST_FRACTIONS and not force:
+        elsewhere = " (--layer NAME or --raw)" if input.suffix in (".h5ad", ".zarr") else ""
+        raise ValueError(f"{input}: {counts.fractional:.0%} {NO_COUNTS}{elsewhere}, or fit these with --force")
+
+
 def check_answerable(counts: Counts | Shards, topics: int, *, differences: bool, stability: bool) -> None:
     """What cannot be answered is best said before the fit."""
     for asked, option in ((differences, "--differences"), (stability, "--stability")):

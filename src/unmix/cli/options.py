@@ -309,7 +309,7 @@ Missing = Annotated[
     ),
 ]
 Title = Annotated[str | None, results(metavar="TEXT", help="Title of the report.", show_default="INPUT")]
-Force = Annotated[bool, results("--force", help="Write into a folder that holds other things.")]
+Force = Annotated[bool, results("--force", help="Write into a folder that holds other things; fit what is not counts.")]
 Json = Annotated[bool, results("--json", help="Print one JSON object instead of words.")]
 Quiet = Annotated[bool, results("--quiet", "-q", help="Print nothing but notes and errors.")]
 
