@@ -2,6 +2,11 @@
 
 SQUAREM (Varadhan and Roland 2008), squared extrapolation:
     r = Mθ − θ,   w = M²θ − Mθ − r,   α = −max(1, ‖r‖/‖w‖),   θ' = M(θ − 2αr + α²w)
+with one step length α for all of θ.
+
+Quasi-Newton (Zhou, Alexander and Lange 2011), which `maptpx` accelerates EM with:
+    θ' = Mθ − V (UᵀU − UᵀV)⁻¹ Uᵀ (θ − Mθ)
+where the columns of U and V are the last few pairs u = Mθ − θ and v = M²θ − Mθ.
 
 DAAREM (Henderson and Varadhan 2019), damped Anderson acceleration with restarts:
     f = Mθ − θ,   θ' = Mθ − ΔMᵀ γ,   γ = argmin ‖f − ΔFᵀ γ‖² + ρ ‖γ‖²
@@ -10,7 +15,7 @@ where the rows of ΔM and ΔF are the last changes of Mθ and f.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -18,14 +23,25 @@ from scipy.optimize import brentq
 
 from unmix.base.types import Factor, Floats
 from unmix.models.problem import Problem, State
-from unmix.solvers.base import KEPT, FactorSolver, HalfStep
+from unmix.solvers.base import KEPT, AnySolver, FactorSolver, HalfStep
 from unmix.solvers.extrapolate import Alternate
 from unmix.solvers.halfsteps import EM
 
 
+@dataclass(frozen=True, kw_only=True)
+class History(State):
+    """Two vectors of each of the last iterations, the oldest first: for DAAREM θ and Mθ, for QuasiNewton u and v. `trust` counts
+    the leaps that were kept."""
+
+    paths: ClassVar[tuple[str, ...]] = ("L_path", "F_path")
+    L_path: Factor  # 2 × iterations × n × K
+    F_path: Factor
+    trust: int = 0
+
+
 @dataclass(frozen=True)
 class SQUAREM(FactorSolver[State]):
-    """Three plain iterations a step; kept only if the loss is no worse than after the second, so it never rises.
+    """Three plain iterations per step; kept only if the loss is no worse than after the second, so it never rises.
 
     Parameters
     ----------
@@ -42,33 +58,84 @@ class SQUAREM(FactorSolver[State]):
         plain = Alternate(self.half)
         first = plain.step(problem, state)
         second = plain.step(problem, first)
-        L, F = _leap(state.L, first.L, second.L), _leap(state.F, first.F, second.F)
-        third = plain.step(problem, plain.start(problem, L, F))
-        if third.loss <= second.loss:
-            return third
-        return State(L=second.L, F=second.F, loss=second.loss, note="rejected")
+        zero, one, two = (_theta(s) for s in (state, first, second))
+        r, w = one - zero, two - 2 * one + zero
+        bend = np.linalg.norm(w)
+        alpha = -max(1.0, float(np.linalg.norm(r) / bend)) if bend > 0 else -1.0
+        leap = _factors(zero - 2 * alpha * r + alpha**2 * w, second)
+        return _better(plain.step(problem, plain.start(problem, *leap)), second)
 
 
-def _leap(zero: Factor, one: Factor, two: Factor) -> Factor:
-    r, w = one - zero, two - 2 * one + zero
-    bend = np.linalg.norm(w)
-    alpha = -max(1.0, float(np.linalg.norm(r) / bend)) if bend > 0 else -1.0
-    return np.maximum(zero - 2 * alpha * r + alpha**2 * w, KEPT * two).astype(zero.dtype, copy=False)
+@dataclass(frozen=True)
+class QuasiNewton(FactorSolver[History]):
+    """Two plain iterations per step and a leap from the last secants, kept only if the loss is no worse than after the second.
+
+    Parameters
+    ----------
+    inner : HalfStep or Solver, default=EM()
+        The plain iteration M.
+    secants : int, default=3
+        Number of secants, the columns of U and V.
+    """
+
+    inner: HalfStep | AnySolver = field(default_factory=EM)
+    secants: int = 3
+    state_type: ClassVar[type[State]] = History
+
+    @property
+    def supports(self) -> frozenset[str]:
+        return frozenset(_plain(self.inner).supports)
+
+    def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> History:
+        return _without_past(_plain(self.inner).start(problem, L, F, loss))
+
+    def step(self, problem: Problem, state: History) -> History:
+        plain = _plain(self.inner)
+        first = plain.step(problem, plain.start(problem, state.L, state.F, state.loss))
+        second = plain.step(problem, first)
+        pairs = [
+            np.stack([b - a, c - b])[:, None]
+            for a, b, c in zip(*((s.L, s.F) for s in (state, first, second)), strict=True)
+        ]
+        paths = [
+            np.concatenate([old, new], axis=1)[:, -self.secants :]
+            for old, new in zip((state.L_path, state.F_path), pairs, strict=True)
+        ]
+        U, V = _flat(paths)
+        leap = quasi_newton(U, V, _theta(state), _theta(first))
+        new = _better(plain.start(problem, *problem.rescale(*_factors(leap, second))), second)
+        return History(L=new.L, F=new.F, loss=new.loss, note=new.note, L_path=paths[0], F_path=paths[1])
 
 
-@dataclass(frozen=True, kw_only=True)
-class History(State):
-    """θ and Mθ of the last iterations, the oldest first; `trust` counts the leaps that were kept."""
+def quasi_newton(U: Floats, V: Floats, here: Floats, there: Floats) -> Floats:
+    """Mθ − V (UᵀU − UᵀV)⁻¹ Uᵀ (θ − Mθ), secants as rows; Mθ itself where they determine nothing."""
+    try:
+        return there - np.linalg.solve(U @ U.T - U @ V.T, U @ (here - there)) @ V
+    except np.linalg.LinAlgError:
+        return there
 
-    paths: ClassVar[tuple[str, ...]] = ("L_path", "F_path")
-    L_path: Factor  # 2 × iterations × n × K
-    F_path: Factor
-    trust: int = 0
+
+def _plain(inner: HalfStep | AnySolver) -> AnySolver:
+    return inner if isinstance(inner, FactorSolver) else Alternate(inner)
+
+
+def _theta(state: State) -> Floats:
+    return np.concatenate([state.L.ravel(), state.F.ravel()], dtype=np.float64)
+
+
+def _flat(paths: list[Factor]) -> Floats:
+    """Both parts of a path, one row per entry: 2 × entries × length of θ."""
+    return np.concatenate([path.reshape(*path.shape[:2], -1) for path in paths], axis=2, dtype=np.float64)
+
+
+def _better(leap: State, plain: State) -> State:
+    """The leap where its loss is no worse, else the plain iterate."""
+    return leap if leap.loss <= plain.loss else replace(plain, note="rejected")
 
 
 @dataclass(frozen=True)
 class DAAREM(FactorSolver[History]):
-    """One plain iteration a step, and a leap from the changes of the last ones, which are then forgotten.
+    """One plain iteration per step, and a leap from the changes of the last ones, which are then forgotten.
 
     A leap that makes the loss rise gives way to the plain iteration (the original lets it rise by 0.01). Damping, by ρ,
     leaves γ a share 1 / (1 + 1.2^(25 − trust)) of its squared norm: leaps grow bolder the more of them were kept.
@@ -86,14 +153,12 @@ class DAAREM(FactorSolver[History]):
     state_type: ClassVar[type[State]] = History
 
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> History:
-        nothing = (np.empty((2, 0, *factor.shape), factor.dtype) for factor in (L, F))
-        loss = problem.loss(L, F) if loss is None else loss
-        return History(L=L, F=F, loss=loss, L_path=next(nothing), F_path=next(nothing))
+        return _without_past(Alternate(self.half).start(problem, L, F, loss))
 
     def step(self, problem: Problem, state: History) -> History:
         plain = Alternate(self.half).step(problem, state)
         paths = self._longer(state.L_path, state.L, plain.L), self._longer(state.F_path, state.F, plain.F)
-        here, there = np.concatenate([path.reshape(*path.shape[:2], -1) for path in paths], axis=2, dtype=np.float64)
+        here, there = _flat([*paths])
         L, F, loss, trust, note = plain.L, plain.F, plain.loss, state.trust, ""
         if len(here) > 1:
             f = there - here
@@ -110,6 +175,11 @@ class DAAREM(FactorSolver[History]):
         """With one iteration more, or with that one alone."""
         now = np.stack([here, there])[:, None]
         return now if path.shape[1] > self.order else np.concatenate([path, now], axis=1)
+
+
+def _without_past(state: State) -> History:
+    L, F = (np.empty((2, 0, *factor.shape), factor.dtype) for factor in (state.L, state.F))
+    return History(L=state.L, F=state.F, loss=state.loss, L_path=L, F_path=F)
 
 
 def _factors(theta: Floats, plain: State) -> tuple[Factor, Factor]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from scipy.special import xlogy
 from scipy.stats import geninvgauss
 
@@ -60,8 +61,10 @@ The lecture shows no figures; the experiments here are ours."""
 
 
 def main(job: Job) -> Section:
-    simulated, doubts = about_simulation(job, simulate(job, *((50, 20) if job.full else (8, 2))))
-    return Section("\n\n".join([CLAIM, simulated, about_prediction(job, prediction(job))]), doubts)
+    draws = (50, 20) if job.full else (8, 2)
+    simulated, doubts = about_simulation(job, job.table(lambda: simulate(job, *draws), "simulated"))
+    predicted = about_prediction(job, job.table(lambda: prediction(job), "prediction"))
+    return Section("\n\n".join([CLAIM, simulated, predicted]), doubts)
 
 
 # --- data drawn from the model ---------------------------------------------------------------------------------------
@@ -189,7 +192,7 @@ def simulate(job: Job, draws: int, sampled: int) -> pd.DataFrame:
         for depth in DEPTHS:
             job.say(f"{draws} draws of {kind} topics, {depth} counts a sample")
             rows += [drawn_row(kind, shape, depth, seed, exact=seed < sampled) for seed in range(draws)]
-    return job.table(rows, "simulated")
+    return pd.DataFrame(rows)
 
 
 def drawn_row(kind: str, shape: float, depth: int, seed: int, *, exact: bool) -> dict[str, Any]:
@@ -207,8 +210,10 @@ def drawn_row(kind: str, shape: float, depth: int, seed: int, *, exact: bool) ->
 
 
 def about_simulation(job: Job, rows: pd.DataFrame) -> tuple[str, list[str]]:
-    picture = simulation_picture(job, rows)
-    mean = rows.groupby(["topics", "depth"], sort=False).mean()
+    picture = job.save(
+        lambda: simulation_picture(rows), "simulated", "Distance to the truth, and how often intervals hold it"
+    )
+    mean = rows.groupby(["topics", "depth"], sort=False).mean(numeric_only=True)
     draws, sampled = rows["seed"].nunique(), rows.loc[rows["exact_loadings_0.9"].notna(), "seed"].nunique()
     table = pd.DataFrame(
         {
@@ -282,7 +287,7 @@ def simulation_doubts(mean: pd.DataFrame) -> list[str]:
     ]
 
 
-def simulation_picture(job: Job, rows: pd.DataFrame) -> str:
+def simulation_picture(rows: pd.DataFrame) -> Figure:
     figure, axes = panels(2, 3, (2.8, 2.1), sharex="col", sharey="col")
     shades = dict(zip(DEPTHS, ("#FDBE85", "#FD8D3C", "#D94801", "#7F2704"), strict=True))
     for row, kind in enumerate(SHAPES):
@@ -306,7 +311,7 @@ def simulation_picture(job: Job, rows: pd.DataFrame) -> str:
         ax.set(xlabel="level of the interval", xticks=LEVELS)
     axes[1, 2].plot([], [], color=GREY, linestyle=":", label="exact posterior (Gibbs)")
     legend_below(figure, axes[1, 2])
-    return job.save(figure, "simulated", "Distance to the truth, and how often intervals hold it")
+    return figure
 
 
 # --- counts not seen, as K grows -------------------------------------------------------------------------------------
@@ -409,11 +414,13 @@ def prediction(job: Job) -> pd.DataFrame:
             for label, model in fitted(parts[0], topics).items():
                 row = {"data": name, "K": topics, "model": label} | perplexity(model, *parts)
                 rows.append(row | {"elbo": float(getattr(model, "elbo_", np.nan))})
-    return job.table(rows, "prediction")
+    return pd.DataFrame(rows)
 
 
 def about_prediction(job: Job, rows: pd.DataFrame) -> str:
-    picture = prediction_picture(job, rows)
+    picture = job.save(
+        lambda: prediction_picture(rows), "prediction", "Perplexity of seen and unseen counts as K grows"
+    )
     parts = [
         "**Counts not seen, as K grows.** A fifth of the samples is left out of the fit; of each, about half the "
         f"counts are shown to find its loadings and the rest are foreseen. MAP has Gamma({MAP_SHAPE}) priors, VI a = c "
@@ -450,7 +457,7 @@ def about_data(name: str, group: pd.DataFrame) -> str:
     )
 
 
-def prediction_picture(job: Job, rows: pd.DataFrame) -> str:
+def prediction_picture(rows: pd.DataFrame) -> Figure:
     names = list(dict.fromkeys(rows["data"]))
     figure, axes = panels(len(names), 2, (4.4, 2.7))
     for row, name in enumerate(names):
@@ -464,4 +471,4 @@ def prediction_picture(job: Job, rows: pd.DataFrame) -> str:
             ax.set_xscale("log", base=2)
             ax.set_xticks(sorted(group["K"].unique()), [str(k) for k in sorted(group["K"].unique())])
     legend_below(figure, axes[0, 0])
-    return job.save(figure, "prediction", "Perplexity of seen and unseen counts as K grows")
+    return figure

@@ -45,6 +45,11 @@ SOLVERS = {  # name: solver, colour
 }
 SEQUENTIAL, JOINT, DEFAULT = SOLVERS
 PENALTIES = (0.0, 0.1, 1.0, 10.0, 100.0)
+LENGTHS = {
+    "State of the Union": (200, 2000),
+    "NeurIPS": (60, 1000),
+    "newsgroups": (60, 1000),
+}  # iterations, quick and full
 ABSENT = 1e-3  # a topic with a smaller share of a sample counts as absent
 RATE = 2.0  # of the Gamma prior
 UNEQUAL = np.linspace(0.5, 4.0, K)  # rates with which lemma E.3 does not hold
@@ -53,20 +58,25 @@ UNEQUAL = np.linspace(0.5, 4.0, K)  # rates with which lemma E.3 does not hold
 def main(job: Job) -> Section:
     sotu = um.datasets.sotu()
     job.say("counting matrix products")
-    products = job.table(counted_products(um.datasets.digits(), repetitions=200 if job.full else 30), "products")
-    curves, missing = all_curves(job, sotu)
+    products = job.table(lambda: counted_products(um.datasets.digits(), 200 if job.full else 30), "products")
+    curves = job.table(lambda: all_curves(job, sotu), "curves")
     lengths = 1000 if job.full else 150
     job.say(f"State of the Union: {len(PENALTIES)} penalties, two norms, {lengths} iterations each")
-    sparse = job.table(sparsity(sotu, random_start(sotu), PENALTIES, lengths), "sparsity")
+    sparse = job.table(lambda: sparsity(sotu, random_start(sotu), PENALTIES, lengths), "sparsity")
     job.say("joint NMF beside PLSA, LDA beside Gamma–Poisson")
-    plsa = joint_beside_plsa(sotu, random_start(sotu), 100)
-    twins = job.table(lda_beside_gamma_poisson(sotu, random_start(sotu), 100 if job.full else 50), "lda")
-    job.table(curves, "curves")
+    numbers = job.numbers(lambda: {"joint and PLSA apart": joint_beside_plsa(sotu, random_start(sotu), 100)})
+    twins = job.table(lambda: lda_beside_gamma_poisson(sotu, random_start(sotu), 100 if job.full else 50), "lda")
     pictures = (
-        job.save(draw_curves(curves), alt="Log-likelihood of joint and sequential updates against iterations and time"),
-        job.save(draw_lemmas(sparse, twins), "lemmas", alt="Sparsity against penalty; LDA beside Gamma–Poisson"),
+        job.save(
+            lambda: draw_curves(curves),
+            alt="Log-likelihood of joint and sequential updates against iterations and time",
+        ),
+        job.save(
+            lambda: draw_lemmas(sparse, twins), "lemmas", alt="Sparsity against penalty; LDA beside Gamma–Poisson"
+        ),
     )
-    return section(Findings(products, race(curves), missing, sparse, plsa, twins), pictures)
+    missing = [name for name in LENGTHS if name not in set(curves["data"])]
+    return section(Findings(products, race(curves), missing, sparse, numbers["joint and PLSA apart"], twins), pictures)
 
 
 def random_start(X: um.Counts, n_topics: int = K) -> tuple[np.ndarray, np.ndarray]:
@@ -141,23 +151,22 @@ def seconds_of(task: Callable, *arguments: Any) -> float:
 # --- log-likelihood against iterations and time ------------------------------------------------------------------------
 
 
-def all_curves(job: Job, sotu: um.Counts) -> tuple[pd.DataFrame, list[str]]:
-    """Runs from one start on every data set there is, and why others are left out."""
-    curves, missing = [], []
-    for name, few, many in (("State of the Union", 200, 2000), ("NeurIPS", 60, 1000), ("newsgroups", 60, 1000)):
+def all_curves(job: Job, sotu: um.Counts) -> pd.DataFrame:
+    """Runs from one start on every data set there is."""
+    curves = []
+    for name, (few, many) in LENGTHS.items():
         try:
             X, start = (sotu, None) if name == "State of the Union" else corpus(name)
         except MissingDataError as reason:
-            missing.append(name)
             job.say(f"{name} left out: {reason}")
             continue
         iterations = many if job.full else few
         if start is None:
             fit = run_from(X, random_start(X), EM(steps=1), 20)
             start = fit.L, fit.F
-        job.say(f"{name}: {iterations} iterations of {len(SOLVERS)} solvers, by turns")
+        job.say(f"{name}: {iterations} iterations of {len(SOLVERS)} solvers, alternating")
         curves.append(by_turns(X, start, iterations).assign(data=name))
-    return pd.concat(curves, ignore_index=True), missing
+    return pd.concat(curves, ignore_index=True)
 
 
 def corpus(name: str) -> tuple[um.Counts, Any]:
@@ -353,19 +362,19 @@ def section(found: Findings, pictures: tuple[str, str]) -> Section:
     pairs = duels(found.race)
     text = f"""
 Geiger and Park hold the topics to sum one; then both factors can be updated from the same ratios of counts to rates. That
-saves one of four matrix products an iteration (section 4, algorithms 1 and 4), is the PLSA algorithm (lemma B.1), and, they
+saves one of four matrix products per iteration (section 4, algorithms 1 and 4), is the PLSA algorithm (lemma B.1), and, they
 conclude, speeds up training significantly (section 7; no runs are reported). With such topics, they show, an l1 penalty on
 loadings cannot make them sparse (lemma 6.1), and LDA and Gamma–Poisson have the same iterates (lemma E.3).
 
 **Products.** Both algorithms, written in NumPy with every product counted, take {sequential["products"]} and
-{joint["products"]} products ({sequential["multiplications"]:,} and {joint["multiplications"]:,} multiplications an iteration
+{joint["products"]} products ({sequential["multiplications"]:,} and {joint["multiplications"]:,} multiplications per iteration
 on digits, K = {K}), and agree with unmix's `EM(steps=1)` and `Joint()` to
 {max(sequential["difference"], joint["difference"]):.0e} of a rate after five iterations. In NumPy an iteration takes
 {sequential["ms"]:.1f} and {joint["ms"]:.1f} ms on one thread: joint takes {joint["ms"] / sequential["ms"]:.2f} of the time of
 sequential, where three products of four would be 0.75; the division of counts by rates, once instead of twice, is saved as
 well.
 
-**Training.** All from one start (20 EM iterations from random), iterations by turns.
+**Training.** All from one start (20 EM iterations from random), iterations alternating.
 
 {pictures[0]}
 

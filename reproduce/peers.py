@@ -67,25 +67,31 @@ MARKERS = {"likelihood": "o", "LDA": "s", "squares": "^"}
 
 def main(job: Job) -> Section:
     chosen = [program for program in PROGRAMS if job.full or not program.only_full]
-    tables, missing = {}, []
-    for name in FULL if job.full else QUICK:
-        try:
-            tables[name] = compare(job, name, chosen)
-        except MissingDataError as reason:
-            missing.append(str(reason))
-            job.say(f"{name} left out: {reason}")
-    if not tables:
-        raise MissingDataError("; ".join(missing))
-    return page(job, tables, chosen, missing)
+    wanted = FULL if job.full else QUICK
+
+    def every() -> pd.DataFrame:
+        tables, missing = [], []
+        for name in wanted:
+            try:
+                tables.append(compare(job, name, chosen).assign(data=name).drop(columns="each"))
+            except MissingDataError as reason:
+                missing.append(str(reason))
+                job.say(f"{name} left out: {reason}")
+        if not tables:
+            raise MissingDataError("; ".join(missing))
+        return pd.concat(tables)
+
+    return page(job, job.table(every).fillna({"reason": ""}), chosen, wanted)
 
 
-def page(job: Job, tables: dict[str, pd.DataFrame], programs: list[Program], missing: list[str]) -> Section:
-    every = pd.concat([table.assign(data=name) for name, table in tables.items()])
-    job.table(every.drop(columns="each", errors="ignore"))
-    picture = job.save(draw(tables), alt="how far behind the best prediction against seconds, for every program")
-    parts = [explanation(programs, full=job.full), picture, LEGEND, markdown(together(tables))]
+def page(job: Job, every: pd.DataFrame, programs: list[Program], wanted: tuple[str, ...]) -> Section:
+    tables = {str(name): table.reset_index(drop=True) for name, table in every.groupby("data", sort=False)}
+    picture = job.save(
+        lambda: draw(tables), alt="how far behind the best prediction against seconds, for every program"
+    )
+    parts = [explanation(programs, every, full=job.full), picture, LEGEND, markdown(together(tables))]
     parts += [f"**{NAMES[name]}**\n{verdict(table)}" for name, table in tables.items()]
-    parts += [f"Left out: {reason}." for reason in missing]
+    parts += [f"Left out, as the data were not at hand: {name}." for name in wanted if name not in tables]
     parts += [WHICH] if job.full else []
     return Section("\n\n".join(parts))
 
@@ -198,6 +204,7 @@ def compare(job: Job, data: str, programs: list[Program]) -> pd.DataFrame:
         for program in programs:
             job.say(f"{data}: {program.name}")
             row = {"program": program.name, "library": program.library, "kind": program.kind, "reason": ""}
+            row |= {"version": release(program), "runs": 1}
             try:
                 found = in_fresh_process(
                     "reproduce.peers:measure",
@@ -280,8 +287,14 @@ LEGEND = (
 )
 
 
-def explanation(programs: list[Program], *, full: bool) -> str:
-    lines = [f"- {program.name}{release(program)}: {program.settings}" for program in programs]
+def explanation(programs: list[Program], every: pd.DataFrame, *, full: bool) -> str:
+    versions, runs = (every.drop_duplicates("program").set_index("program")[column] for column in ("version", "runs"))
+    lines = [
+        f"- {program.name}, version {versions[program.name]}: {program.settings}"
+        for program in programs
+        if program.name in versions and pd.notna(versions[program.name])
+    ]
+    once = "Each program ran once" if runs.max() == 1 else "Each program ran `runs` times, and its shortest time counts"
     later = [f"{program.name}: {program.settings}" for program in PROGRAMS if program not in programs]
     omitted = f"\n\nOnly with `--full`, for their length: {'; '.join(later)}." if later else ""
     shorter = "" if full else " In this quick form every other sample is left out."
@@ -291,7 +304,7 @@ def explanation(programs: list[Program], *, full: bool) -> str:
         "counts are predicted by the proportions and topics found on its seen ones (for LDA the posterior means, for Gibbs "
         "sampling the last sweep). For everybody alike, a prediction is mixed with the overall frequencies of the features, "
         f"with weight ε = {SMOOTHING:g}, so that nothing has probability zero; features and samples without a seen count are "
-        f"not judged. Each program ran once, in a fresh process with {THREADS} threads: seconds are from the matrix in memory to "
+        f"not judged. {once}, in a fresh process: seconds are from the matrix in memory to "
         "proportions and topics, conversions included, imports not; memory is the peak beyond the matrix, child processes "
         "included. ± is the standard error over samples, and says nothing of other seeds. gensim's LdaMulticore and tomotopy on "
         f"several threads give slightly different topics every time, whatever the seed.{shorter}\n\n"
@@ -299,11 +312,11 @@ def explanation(programs: list[Program], *, full: bool) -> str:
     )
 
 
-def release(program: Program) -> str:
+def release(program: Program) -> str | None:
     try:
-        return f", version {version(program.library)}"
+        return version(program.library)
     except PackageNotFoundError:
-        return ""
+        return None
 
 
 def verdict(table: pd.DataFrame) -> str:

@@ -88,7 +88,7 @@ LOOK = {NORMALISED: GREY, PLSI_NAME: COLOURS["scd"], FOUR: COLOURS["scd+ex"], FL
 
 @dataclass(frozen=True)
 class Effort:
-    """An algorithm has converged when what is left to gain is at most `tol` a count."""
+    """An algorithm has converged when the remaining gain is at most `tol` per count."""
 
     tol: float
     max_iter: int
@@ -98,20 +98,28 @@ class Effort:
 def main(job: Job) -> Section:
     starts = range(100)
     effort = Effort(tol=1e-8, max_iter=20_000) if job.full else Effort(tol=1e-7, max_iter=10_000)
-    ends, steps, paths = [], [], []
-    for name, (X, K) in data_sets(job.full).items():
-        job.say(
-            f"{name}: {X.shape[0]} × {X.shape[1]}, K = {K}, {len(starts)} starts, {len(ALGORITHMS)} algorithms each"
-        )
-        ends.append(all_ends(X, K, starts, effort).assign(data=name, K=K))
-        steps.append(one_step_further(X, K, 0, effort).assign(data=name))
-        paths.append(furthest_apart(X, K, range(3), iterations=200))
-    table = job.table(pd.concat(ends, ignore_index=True), "ends")
-    job.table(pd.concat(steps, ignore_index=True), "fixed-points")
-    picture = job.save(
-        draw(table), alt="Final log-likelihoods of PLSI and NMF from the same starts, and their differences"
+    sets = data_sets(job.full)
+
+    def ends() -> Iterable[pd.DataFrame]:
+        for name, (X, K) in sets.items():
+            job.say(
+                f"{name}: {X.shape[0]} × {X.shape[1]}, K = {K}, {len(starts)} starts of {len(ALGORITHMS)} algorithms"
+            )
+            yield all_ends(X, K, starts, effort).assign(data=name, K=K)
+
+    def steps() -> Iterable[pd.DataFrame]:
+        for name, (X, K) in sets.items():
+            yield one_step_further(X, K, 0, effort).assign(data=name)
+
+    table = job.table(lambda: pd.concat(ends(), ignore_index=True), "ends")
+    moves = job.table(lambda: pd.concat(steps(), ignore_index=True), "fixed-points")
+    numbers = job.numbers(
+        lambda: {"NMF and normalised NMF apart": max(furthest_apart(X, K, range(3), 200) for X, K in sets.values())}
     )
-    return section(table, pd.concat(steps), max(paths), effort, picture)
+    picture = job.save(
+        lambda: draw(table), alt="Final log-likelihoods of PLSI and NMF from the same starts, and their differences"
+    )
+    return section(table, moves, numbers["NMF and normalised NMF apart"], effort, picture)
 
 
 def data_sets(full: bool) -> dict[str, tuple[um.Counts, int]]:
@@ -308,8 +316,8 @@ Zhang, Ding and Tang compare three algorithms for one objective: NMF (Lee and Se
 C diag(w) Hᵀ) and NMF normalised at every step. From one start, they write, the three may end at different factors (abstract,
 section 4), yet their products "are always identical", CSHᵀ = FGᵀ = F\\*G\\*ᵀ (their equation 10); why is their
 closing question. They show no data. Here each algorithm runs from the same {table["seed"].nunique()} random starts of
-{table["data"].nunique()} small data sets until the log-likelihood rises by less than {effort.tol:g} a count, three times
-running; {table["converged"].mean():.1%} of the runs got there within {effort.max_iter:,} iterations.
+{table["data"].nunique()} small data sets until the gain that remains is at most {effort.tol:g} per count;
+{table["converged"].mean():.1%} of the runs got there within {effort.max_iter:,} iterations.
 
 {picture}
 

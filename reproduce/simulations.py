@@ -1,14 +1,14 @@
 """Carbonetto et al., section 4, figures 1 and A1: EM against coordinate descent on two small simulated data sets, A and B.
 
 50 EM iterations from a start; from there each method goes on, 100 iterations on A and 950 on B; after 750 EM iterations on B
-coordinate descent also takes over for 200. LDA (alpha = 1, 400 iterations) starts from three of the fits. All of it on the
-authors' own draw of the data, where it is at hand, and on fresh draws.
+coordinate descent also takes over for 200. LDA (alpha = 1, 400 iterations) and the posterior mode (by quasi-Newton EM) start from
+three of the fits. All of it on the authors' own draw of the data, where it is at hand, and on fresh draws.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil
 from typing import Any
@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 import unmix as um
-from reproduce.accelerate import DAAREM, SQUAREM
+from reproduce.accelerate import DAAREM, SQUAREM, QuasiNewton
 from reproduce.common import (
     COLOURS,
     GREY,
@@ -41,6 +42,7 @@ K, PREFIT, FLOOR = 6, 50, 0.1
 ITERATIONS = {"A": 100, "B": 950}
 HANDED_OVER = 750  # EM iterations on B before coordinate descent takes over
 LDA_ITERATIONS = 400
+MODE_ITERATIONS, SECANTS = 400, QuasiNewton.secants
 SOLVED = 1e-6  # KKT residual at which a run on a fresh draw ends; no run gains anything visible after it
 
 EM = um.solvers.EM(steps=4)  # as many inner steps as coordinate descent has sweeps, as in the authors' runs
@@ -49,20 +51,22 @@ METHODS: dict[str, tuple[Any, bool]] = {
     "em+ex": (EM, True),
     "squarem": (SQUAREM(EM), False),
     "daarem": (DAAREM(EM), False),
+    "qn": (QuasiNewton(EM), False),
     "scd": ("scd", False),
     "scd+ex": ("scd", True),
 }
-MAPS = {"squarem": 3}  # EM maps in a step; a step counts as so many iterations
+MAPS = {"squarem": 3, "qn": 2}  # EM maps per step; a step counts as that many iterations
 LABELS = {
     "em": "EM",
     "em+ex": "EM, extrapolated",
     "squarem": "EM, SQUAREM",
     "daarem": "EM, DAAREM",
+    "qn": "EM, quasi-Newton",
     "scd": "CD",
     "scd+ex": "CD, extrapolated",
 }
-TICKS = ["EM", "EM\nextr.", "EM\nSQU.", "EM\nDAA.", "CD", "CD\nextr."]  # of METHODS
-PAINT = COLOURS | {"squarem": "#CC79A7", "daarem": "#000000", "handed over": COLOURS["scd"]}
+TICKS = ["EM", "EM\nextr.", "EM\nSQU.", "EM\nDAA.", "EM\nqN", "CD", "CD\nextr."]  # of METHODS
+PAINT = COLOURS | {"squarem": "#CC79A7", "daarem": "#000000", "qn": "#8C6D31", "handed over": COLOURS["scd"]}
 STARTS = {"pre": "Topic-SCORE start", "rpre": "best of ten random starts"}
 CASES = [("A", "pre"), ("A", "rpre"), ("B", "pre"), ("B", "rpre")]
 DRAWN = CASES[:3]  # from the random start B looks like A
@@ -70,23 +74,23 @@ DRAWN = CASES[:3]  # from the random start B looks like A
 
 def main(job: Job) -> Section:
     parts, doubts = [CLAIM], []
-    try:
-        cases = [own_draw(job, data, start) for data, start in CASES]
-    except MissingDataError as reason:
-        job.say(f"without the authors' draw: {reason}")
-        parts.append("The authors' own draw of the data was not at hand for this run; what follows is of fresh draws.")
-    else:
+    cases = [] if job.written else own_cases(job)
+    if job.numbers(lambda: {"the authors' draw": bool(cases)})["the authors' draw"]:
         own, own_doubts = about_own_draw(job, cases)
         parts.append(own)
         doubts += own_doubts
-    text, fresh_doubts = about_fresh_draws(job, fresh_draws(job, 50 if job.full else 10))
+    else:
+        parts.append("The authors' own draw of the data was not at hand for this run; what follows is of fresh draws.")
+    fresh = job.table(lambda: fresh_draws(job, 50 if job.full else 10), "fresh")
+    text, fresh_doubts = about_fresh_draws(job, fresh)
     return Section("\n\n".join([*parts, text]), doubts + fresh_doubts)
 
 
 CLAIM = """**The claim** (Carbonetto et al., section 4, figure 1). On data set A, whose documents mostly have one topic, EM and
 coordinate descent (CD) reach the same solution soon. On B, where topics 5 and 6 come together, 750 EM iterations end far below
-CD although EM gains little an iteration by then, proportions differ, and 200 CD iterations from EM's end recover CD's solution.
-LDA ends higher when it starts from CD, on B by over 1,000 units. Quasi-Newton EM (`maptpx`) is slow on B too (figure A1)."""
+CD although EM gains little per iteration by then, proportions differ, and 200 CD iterations from EM's end recover CD's solution.
+LDA ends higher when it starts from CD, on B by over 1,000 units. Quasi-Newton EM (`maptpx`) is slow on B too (figure A1).
+EM has four inner steps per half-step here, as coordinate descent has four sweeps and as in the authors' runs."""
 
 
 # --- one data set from one start -------------------------------------------------------------------------------------
@@ -102,6 +106,7 @@ class Case:
     truth: tuple[np.ndarray, np.ndarray]
     fits: dict[str, um.Fit]
     lda: dict[str, um.Fit]
+    modes: dict[str, um.Fit]
 
     @property
     def best(self) -> float:
@@ -140,12 +145,9 @@ def compare(
     residual."""
     callbacks = lambda: [um.solvers.StopAtKKT(until)] if until else [um.solvers.MeasureKKT(1.15)]  # noqa: E731
     fits = {method: run(X, start, method, ITERATIONS[data], callbacks()) for method in METHODS}
-    lda = {
-        f"{PREFIT} EM": lda_from(X, start),
-        "EM": lda_from(X, fits["em"]),
-        "CD": lda_from(X, fits["scd"]),
-    }
-    return Case(data, start_name, X, truth, fits, lda)
+    starts = {f"{PREFIT} EM": start, "EM": fits["em"], "CD": fits["scd"]}
+    lda = {name: lda_from(X, begin) for name, begin in starts.items()}
+    return Case(data, start_name, X, truth, fits, lda, {})
 
 
 def lda_from(X: um.Counts, start: Any) -> um.Fit:
@@ -157,6 +159,24 @@ def lda_from(X: um.Counts, start: Any) -> um.Fit:
 # --- the authors' draw -----------------------------------------------------------------------------------------------
 
 
+def mode_from(X: um.Counts, start: Any, solver: Any, iterations: int) -> um.Fit:
+    """The posterior mode under the priors of `maptpx`: Dirichlet with 1/K on proportions and 1/(K m) on topics in the natural
+    parameters, which is 1 + 1/K and 1 + 1/(K m) for proportions and topics themselves."""
+    factors = (start.L, start.F) if isinstance(start, um.Fit) else start
+    priors = {"prior": um.Dirichlet(1 + 1 / (K * X.shape[1])), "loadings_prior": um.Dirichlet(1 + 1 / K)}
+    options = {"extrapolate": False, "prefit": 0, "tol": 0, "n_jobs": THREADS}
+    return um.TopicModel(K, solver=solver, init=factors, max_iter=iterations, **priors, **options).fit(X).result_
+
+
+def own_cases(job: Job) -> list[Case]:
+    """The authors' draw of both data sets from both starts; nothing where it is not at hand."""
+    try:
+        return [own_draw(job, data, start) for data, start in CASES]
+    except MissingDataError as reason:
+        job.say(f"without the authors' draw: {reason}")
+        return []
+
+
 def own_draw(job: Job, data: str, start_name: str) -> Case:
     arrays = stored(f"smallsim/{data}.npz")
     job.say(f"the authors' draw of {data}, {STARTS[start_name]}")
@@ -166,34 +186,94 @@ def own_draw(job: Job, data: str, start_name: str) -> Case:
         before = run(X, start, "em", HANDED_OVER)
         more = ITERATIONS["B"] - HANDED_OVER
         case.fits["handed over"] = run(X, before, "scd", more, [um.solvers.MeasureKKT(1.15)], after=HANDED_OVER)
+    starts = {f"{PREFIT} EM": start, "EM": case.fits["em"], "CD": case.fits["scd"]}
+    for name, begin in starts.items():
+        case.modes[name] = mode_from(X, begin, QuasiNewton(um.solvers.PLSA()), MODE_ITERATIONS // 2)
+        case.modes[name].trace["iteration"] *= 2  # EM maps
+    case.modes["CD, plain"] = mode_from(X, starts["CD"], um.solvers.PLSA(), MODE_ITERATIONS)
+    case.modes[f"{PREFIT} EM, plain"] = mode_from(X, start, um.solvers.PLSA(), MODE_ITERATIONS)
     return case
 
 
+@dataclass(frozen=True)
+class Told:
+    """What the tables say of one data set and start."""
+
+    data: str
+    start: str
+    ends: pd.DataFrame  # by method
+    facts: pd.Series
+
+    @classmethod
+    def read(cls, job: Job) -> list[Told]:
+        ends, facts = job.read("ends"), job.read("cases")
+        by_method = {key: table.set_index("method") for key, table in ends.groupby(["data", "start"])}
+        return [
+            cls(row["data"], row["start"], by_method[row["data"], row["start"]], row) for _, row in facts.iterrows()
+        ]
+
+    @property
+    def best(self) -> float:
+        return float(self.facts["best"])
+
+    def below(self, method: str) -> float:
+        return float(self.ends["below_best"][method])
+
+    def close(self, method: str) -> float:
+        return float(self.ends["first_within_0.1"][method])
+
+    def lda_gain(self, start: str) -> float:
+        """ELBO of LDA started from CD minus that from another start."""
+        return float(self.facts["elbo, CD"] - self.facts[f"elbo, {start}"])
+
+    @property
+    def excess(self) -> np.ndarray:
+        """Mean proportion by EM minus that by CD, topic by topic of the truth."""
+        return self.facts[[f"excess of EM, topic {k + 1}" for k in range(K)]].to_numpy(float)
+
+
 def about_own_draw(job: Job, cases: list[Case]) -> tuple[str, list[str]]:
-    job.table(pd.concat([traces(case) for case in cases]))
-    ends = job.table([row for case in cases for row in end_rows(case)], "ends")
     drawn = [case for case in cases if (case.data, case.start) in DRAWN]
-    pictures = progress_picture(job, drawn), proportions_picture(job, drawn), lda_picture(job, drawn)
-    poor, a, b, _ = cases
+    job.table(lambda: pd.concat([traces(case) for case in cases]))
+    ends = job.table(lambda: [row for case in cases for row in end_rows(case)], "ends")
+    job.table(lambda: [facts(case) for case in cases], "cases")
+    job.table(lambda: pd.concat([lda_traces(case) for case in drawn]), "lda")
+    modes = job.table(lambda: pd.concat([mode_traces(case) for case in drawn]), "map")
+    poor, a, b, _ = Told.read(job)
+    save = job.save
     parts = [
+        "**The data** (figure 1, A and B): the true proportions of both sets; in B topics 5 and 6 come together.",
+        save(lambda: truth_picture(drawn), "truth", "Structure plots of the true proportions of data sets A and B"),
         "**The authors' draw.** Log-likelihood below the best of the methods, and the largest KKT residual, after the "
-        f"{PREFIT} EM iterations; a step of SQUAREM is three EM maps and counts as three iterations.",
-        pictures[0],
+        f"{PREFIT} EM iterations; a step of SQUAREM is three EM maps and counts as three iterations, one of quasi-Newton two.",
+        save(
+            lambda: progress_picture(drawn),
+            "progress",
+            "EM and coordinate descent on the authors' draw of data sets A and B",
+        ),
         f"At the end: units below the best (first iteration within {FLOOR} of it, KKT residual).",
         markdown(pretty_ends(ends)),
         about_a(poor, a),
         about_b(b),
-        pictures[1],
+        save(
+            lambda: proportions_picture(drawn), "proportions", "Topic proportions by EM, by coordinate descent and true"
+        ),
         about_proportions(b),
-        pictures[2],
+        save(lambda: lda_picture(drawn), "lda", "LDA from different starts"),
         about_lda(poor, a, b),
         about_rivals(b),
+        save(
+            lambda: mode_picture(modes),
+            "map",
+            "The posterior mode from different starts, by quasi-Newton EM and plain EM",
+        ),
+        about_modes(modes),
     ]
     return "\n\n".join(parts), own_doubts(poor, a, b)
 
 
 def traces(case: Case, points: int = 60) -> pd.DataFrame:
-    """What the first picture shows, at about so many iterations a method, evenly spaced in their logarithm."""
+    """What the progress picture shows, at about that many iterations per method, evenly spaced in their logarithm."""
     tables = []
     for method, fit in case.fits.items():
         trace = fit.trace
@@ -220,14 +300,30 @@ def end_rows(case: Case) -> list[dict[str, Any]]:
             "below_best": case.below(method),
             "kkt": fit.kkt,
             "first_within_0.1": case.close(method),
+            "seconds_to_0.1": fit.trace.set_index("iteration")["seconds"].get(case.close(method), np.nan),
             "correlation_with_truth": np.mean(correlations(fit.proportions, case.truth[0])),
         }
         for method, fit in case.fits.items()
     ]
 
 
+def facts(case: Case) -> dict[str, Any]:
+    """One row per data set and start: what the text says and no other table has."""
+    row: dict[str, Any] = {"data": case.data, "start": STARTS[case.start], "best": case.best}
+    row["largest difference of proportions"] = largest_difference(case)
+    row |= {f"excess of EM, topic {k + 1}": value for k, value in enumerate(overestimates(case))}
+    row |= {f"elbo, {start}": elbo(fit) for start, fit in case.lda.items()}
+    if case.data == "B":
+        em = case.fits["em"].trace.set_index("iteration")["loglik"]
+        row |= {
+            "missing at hand-over": case.best - em[HANDED_OVER],
+            "gain there": em[HANDED_OVER] - em[HANDED_OVER - 1],
+        }
+    return row
+
+
 def pretty_ends(ends: pd.DataFrame) -> pd.DataFrame:
-    """A row a method, a column a data set and start."""
+    """One row per method, one column per data set and start."""
     names = LABELS | {"handed over": f"EM {HANDED_OVER}, then CD"}
     below, first = thousands(ends["below_best"], 2), thousands(ends["first_within_0.1"])
     cells = ends.assign(
@@ -250,11 +346,11 @@ def correlations(one: np.ndarray, two: np.ndarray) -> list[float]:
     return [float(np.corrcoef(one[:, k], two[:, match])[0, 1]) for k, match in match_columns(one, two).items()]
 
 
-def about_a(poor: Case, a: Case) -> str:
+def about_a(poor: Told, a: Told) -> str:
     same = a.below("em") < 1
     return (
         f"A, from the better start: EM ends {a.below('em'):.2f} below CD's best after {ITERATIONS['A']} iterations, "
-        f"and their proportions differ by {largest_difference(a):.3f} at most; EM or CD makes "
+        f"and their proportions differ by {a.facts['largest difference of proportions']:.3f} at most; EM or CD makes "
         f"{'little practical difference here, as the paper says' if same else 'a difference here'}. From Topic-SCORE "
         f"every method goes to an optimum {a.best - poor.best:,.0f} units lower, and CD leads EM there by "
         f"{poor.below('em') - poor.below('scd'):.0f} units. We do not know which start the authors' figure shows; "
@@ -262,9 +358,8 @@ def about_a(poor: Case, a: Case) -> str:
     )
 
 
-def about_b(b: Case) -> str:
-    trace = b.fits["em"].trace.set_index("iteration")["loglik"]
-    gain, left = trace[HANDED_OVER] - trace[HANDED_OVER - 1], b.best - trace[HANDED_OVER]
+def about_b(b: Told) -> str:
+    gain, left = b.facts["gain there"], b.facts["missing at hand-over"]
     more = ITERATIONS["B"] - HANDED_OVER
     return (
         f"B, from Topic-SCORE: after {HANDED_OVER} EM iterations {left:,.0f} units are missing, while an iteration "
@@ -276,9 +371,9 @@ def about_b(b: Case) -> str:
     )
 
 
-def about_proportions(b: Case) -> str:
+def about_proportions(b: Told) -> str:
     """Where EM and CD differ on B; topics are those of the truth."""
-    excess = overestimates(b)
+    excess = b.excess
     most, least = int(np.argmax(excess)), int(np.argmin(excess))
     six = excess[K - 1]
     return (
@@ -310,15 +405,15 @@ def lda_gain(case: Case, start: str) -> float:
     return elbo(case.lda["CD"]) - elbo(case.lda[start])
 
 
-def about_lda(poor: Case, a: Case, b: Case) -> str:
+def about_lda(poor: Told, a: Told, b: Told) -> str:
     first = f"{PREFIT} EM"
-    left = elbo(a.lda["CD"]) - elbo(poor.lda[first])
-    escaped = left < 100 < elbo(a.lda["CD"]) - elbo(poor.lda["CD"])
+    left = a.facts["elbo, CD"] - poor.facts[f"elbo, {first}"]
+    escaped = left < 100 < a.facts["elbo, CD"] - poor.facts["elbo, CD"]
     return (
-        f"LDA from CD ends higher than from the first {first} iterations by {signed(lda_gain(b, first))} on B (the paper:"
-        f" over 1,000) and than from EM's end by {signed(lda_gain(b, 'EM'))}; on A, from the better start, by"
-        f" {signed(lda_gain(a, first), 2)} and {signed(lda_gain(a, 'EM'), 2)}. From the poor start of A it is"
-        f" {signed(lda_gain(poor, first))} against the {first} iterations"
+        f"LDA from CD ends higher than from the first {first} iterations by {signed(b.lda_gain(first))} on B (the paper:"
+        f" over 1,000) and than from EM's end by {signed(b.lda_gain('EM'))}; on A, from the better start, by"
+        f" {signed(a.lda_gain(first), 2)} and {signed(a.lda_gain('EM'), 2)}. From the poor start of A it is"
+        f" {signed(poor.lda_gain(first))} against the {first} iterations"
         + (
             f": from these LDA still finds its way out of the poor optimum (to {left:.0f} below LDA from the better start),"
             " from CD's solution, which has settled in it, it does not."
@@ -328,43 +423,87 @@ def about_lda(poor: Case, a: Case, b: Case) -> str:
     )
 
 
-def about_rivals(b: Case) -> str:
+def about_rivals(b: Told) -> str:
     def within(method: str) -> str:
-        found = b.close(method)
-        if np.isnan(found):
+        if np.isnan(b.close(method)):
             return f"not within {ITERATIONS['B']} iterations"
-        trace = b.fits[method].trace
-        return f"after {found:.0f} iterations, {float(trace.loc[trace['iteration'] == found, 'seconds'].iloc[0]):.2f} s"
+        return f"after {b.close(method):.0f} iterations, {b.ends['seconds_to_0.1'][method]:.2f} s"
 
     each = "; ".join(f"{LABELS[method]}: {within(method)}" for method in METHODS)
     return (
-        f"**Acceleration** (figure A1). Within {FLOOR} of the best on B: {each}. The paper's rival is the quasi-Newton "
-        "method of `maptpx`, which maximises a posterior and is not a part of this library; SQUAREM and DAAREM, the damped "
-        "Anderson scheme that its section 3 names among those tried, stand in for it, on the likelihood."
+        f"**Acceleration.** Within {FLOOR} of the best on B: {each}. Quasi-Newton EM (Zhou et al. 2011, {SECANTS} secants) and "
+        "DAAREM, damped Anderson acceleration, are the schemes that section 3 names among those tried; SQUAREM is another."
     )
 
 
-def own_doubts(poor: Case, a: Case, b: Case) -> list[str]:
+def mode_traces(case: Case) -> pd.DataFrame:
+    """Log-posteriors in time, at some 40 iterations."""
+    tables = []
+    for name, fit in case.modes.items():
+        trace = fit.trace
+        kept = np.unique(np.geomspace(1, len(trace), 40).round().astype(int) - 1)
+        where = {"data": case.data, "start": STARTS[case.start], "map_from": name}
+        tables.append(trace.iloc[kept][["iteration", "seconds", "objective"]].assign(**where))
+    return pd.concat(tables)
+
+
+def mode_picture(modes: pd.DataFrame) -> Figure:
+    """Figure A1: the log-posterior against the number of EM maps."""
+    cases = modes[["data", "start"]].drop_duplicates().to_numpy()
+    figure, axes = panels(1, len(cases), (3.2, 2.6), sharey=True)
+    looks = {f"{PREFIT} EM": GREY, "EM": COLOURS["em"], "CD": COLOURS["scd"]}
+    for ax, (data, start) in zip(axes[0], cases, strict=True):
+        group = modes[(modes["data"] == data) & (modes["start"] == start)]
+        best = group["objective"].max()
+        for name, trace in group.groupby("map_from", sort=False):
+            begin, _, plain = str(name).partition(", ")
+            trace = trace[trace["iteration"] > 0]
+            look = {"color": looks[begin], "linestyle": ":" if plain else "-"}
+            label = f"from {begin}" + (", plain EM" if plain else ", quasi-Newton")
+            ax.plot(trace["iteration"], np.maximum(best - trace["objective"], FLOOR), label=label, **look)
+        ax.set(title=f"{data}, {start}", xlabel="EM maps", xscale="log", yscale="log")
+    axes[0, 0].set_ylabel("log-posterior below the best")
+    legend_below(figure, axes[0, 0], columns=3)
+    return figure
+
+
+def about_modes(modes: pd.DataFrame) -> str:
+    ends = modes.groupby(["data", "start", "map_from"], sort=False)["objective"].last()
+    first = f"{PREFIT} EM"
+    each = "; ".join(
+        f"{data} ({start}) {thousands([ends[data, start, first] - ends[data, start, 'CD']], 1)[0]} from {first}, "
+        f"{thousands([ends[data, start, 'EM'] - ends[data, start, 'CD']], 1)[0]} from EM's end, and by plain EM "
+        f"{thousands([ends[data, start, f'{first}, plain'] - ends[data, start, 'CD']], 1)[0]} from {first}"
+        for data, start in dict.fromkeys((data, start) for data, start, _ in ends.index)
+    )
+    return (
+        "**The posterior mode** (figure A1). Quasi-Newton EM on the log-posterior with the priors of `maptpx` (1/K on "
+        f"proportions, 1/(K m) on topics, in the natural parameters), {MODE_ITERATIONS} EM maps from each start. The "
+        f"log-posterior at the end, compared with that from CD's solution: {each}."
+    )
+
+
+def own_doubts(poor: Told, a: Told, b: Told) -> list[str]:
     doubts, first = [], f"{PREFIT} EM"
-    arrived = [method for method in ("squarem", "daarem") if not np.isnan(b.close(method))]
+    arrived = [method for method in ("squarem", "daarem", "qn") if not np.isnan(b.close(method))]
     if arrived:
-        each = " and ".join(f"{method.upper()} after {b.close(method):.0f} EM iterations" for method in arrived)
+        each = " and ".join(f"{LABELS[method][4:]} after {b.close(method):.0f} EM iterations" for method in arrived)
         doubts.append(
             "Carbonetto et al., section 4: “the poor convergence of EM in data set B is not easily solved using "
             f"existing acceleration schemes”. On their draw {each} came within {FLOOR} of the best, where plain EM is "
             f"{b.below('em'):,.0f} units below after {ITERATIONS['B']}; CD needs {b.close('scd'):.0f}."
         )
-    if (gain := lda_gain(poor, first)) < 0:
+    if (gain := poor.lda_gain(first)) < 0:
         doubts.append(
             "Carbonetto et al., section 4: LDA ends higher from CD in both data sets. On A from Topic-SCORE it ends "
             f"{signed(gain)} from CD compared with the first {first} iterations (from the better start "
-            f"{signed(lda_gain(a, first), 2)})."
+            f"{signed(a.lda_gain(first), 2)})."
         )
-    if (six := overestimates(b)[K - 1]) <= 0:
+    if (six := b.excess[K - 1]) <= 0:
         doubts.append(
             "Carbonetto et al., section 4: EM often overestimates topic 6 on B. Here EM's mean excess over CD is "
-            f"{signed(six, 3)} in topic 6 and largest in topic {int(np.argmax(overestimates(b))) + 1} "
-            f"({overestimates(b).max():+.3f})."
+            f"{signed(six, 3)} in topic 6 and largest in topic {int(np.argmax(b.excess)) + 1} "
+            f"({b.excess.max():+.3f})."
         )
     return doubts
 
@@ -376,7 +515,19 @@ def signed(value: float, digits: int = 0) -> str:
 # --- pictures of the authors' draw -----------------------------------------------------------------------------------
 
 
-def progress_picture(job: Job, cases: list[Case]) -> str:
+def truth_picture(cases: list[Case]) -> Figure:
+    """The true proportions, one Structure plot per data set."""
+    sets = {case.data: case for case in cases}
+    figure, axes = panels(len(sets), 1, (9.0, 1.8))
+    for ax, (data, case) in zip(axes[:, 0], sets.items(), strict=True):
+        L, F = case.truth
+        um.plot.structure(replace(case.fits["scd"], L=L * case.X.sample_totals[:, None], F=F), ax=ax)
+        ax.set_title(f"data set {data}")
+        ax.grid(False)
+    return figure
+
+
+def progress_picture(cases: list[Case]) -> Figure:
     figure, axes = panels(3, len(cases), (2.95, 2.1), sharey="row")
     for column, case in enumerate(cases):
         for method, fit in case.fits.items():
@@ -401,10 +552,10 @@ def progress_picture(job: Job, cases: list[Case]) -> str:
     for row, label in enumerate(("log-likelihood\nbelow the best",) * 2 + ("largest KKT residual",)):
         axes[row, 0].set_ylabel(label)
     legend_below(figure, axes[0, -1], columns=4)
-    return job.save(figure, "progress", "EM and coordinate descent on the authors' draw of data sets A and B")
+    return figure
 
 
-def proportions_picture(job: Job, cases: list[Case]) -> str:
+def proportions_picture(cases: list[Case]) -> Figure:
     figure, axes = panels(2, len(cases), (3.2, 3.0))
     colours = palette(K)
     for column, case in enumerate(cases):
@@ -420,40 +571,46 @@ def proportions_picture(job: Job, cases: list[Case]) -> str:
         ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, zorder=0)
         ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
     legend_below(figure, axes[0, 0])
-    return job.save(figure, "proportions", "Topic proportions by EM, by coordinate descent and true")
+    return figure
 
 
-def lda_picture(job: Job, cases: list[Case]) -> str:
+def lda_traces(case: Case) -> pd.DataFrame:
+    """What the picture of LDA shows, at some 40 iterations."""
+    rows, best = [], max(elbo(fit) for fit in case.lda.values())
+    for start, fit in case.lda.items():
+        trace = fit.trace[fit.trace["iteration"] > 0]
+        kept = np.unique(np.geomspace(1, len(trace), 40).round().astype(int) - 1)
+        where = {"data": case.data, "start": STARTS[case.start], "lda_from": start}
+        rows.append(trace.iloc[kept][["iteration", "elbo"]].assign(**where, below_best=best - trace["elbo"]))
+    return pd.concat(rows)
+
+
+def lda_picture(cases: list[Case]) -> Figure:
     figure, axes = panels(1, len(cases), (3.2, 2.5), sharey=True)
     looks = {f"{PREFIT} EM": GREY, "EM": COLOURS["em"], "CD": COLOURS["scd"]}
-    rows = []
     for ax, case in zip(axes[0], cases, strict=True):
         best = max(elbo(fit) for fit in case.lda.values())
         for start, fit in case.lda.items():
             trace = fit.trace[fit.trace["iteration"] > 0]
             below = np.maximum(best - trace["elbo"], FLOOR)
             ax.plot(trace["iteration"], below, color=looks[start], label=f"LDA from {start}")
-            kept = np.unique(np.geomspace(1, len(trace), 40).round().astype(int) - 1)
-            where = {"data": case.data, "start": STARTS[case.start], "lda_from": start}
-            rows.append(trace.iloc[kept][["iteration", "elbo"]].assign(**where, below_best=best - trace["elbo"]))
         ax.set(title=case.title, xlabel="iterations of LDA", xscale="log", yscale="log")
     axes[0, 0].set_ylabel("ELBO below the best")
     legend_below(figure, axes[0, 0])
-    job.table(pd.concat(rows), "lda")
-    return job.save(figure, "lda", "LDA from different starts")
+    return figure
 
 
 # --- fresh draws -----------------------------------------------------------------------------------------------------
 
 
 def fresh_draws(job: Job, draws: int) -> pd.DataFrame:
-    """A row a draw, data set, start and method."""
+    """One row per draw, data set, start and method."""
     rows: list[dict[str, Any]] = []
     for seed in range(draws):
         job.say(f"fresh draw {seed + 1} of {draws}")
         for data, init in product(ITERATIONS, ("topic-score", "random")):
             rows += draw_rows(data, seed, init)
-    return job.table(rows, "fresh")
+    return pd.DataFrame(rows)
 
 
 def draw_rows(data: str, seed: int, init: str) -> Iterable[dict[str, Any]]:
@@ -478,7 +635,11 @@ def draw_rows(data: str, seed: int, init: str) -> Iterable[dict[str, Any]]:
 
 
 def about_fresh_draws(job: Job, rows: pd.DataFrame) -> tuple[str, list[str]]:
-    picture = fresh_picture(job, rows)
+    picture = job.save(
+        lambda: fresh_picture(rows),
+        "fresh",
+        "Fresh draws of data sets A and B: how far each method ends below the best",
+    )
     draws = rows["seed"].nunique()
     cells = pd.DataFrame([summary(key, group) for key, group in rows.groupby(["data", "start", "method"], sort=False)])
     table = across(cells, "method", "case", "cell")
@@ -537,7 +698,7 @@ def summary(key: tuple[str, str, str], group: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def fresh_picture(job: Job, rows: pd.DataFrame) -> str:
+def fresh_picture(rows: pd.DataFrame) -> Figure:
     figure, axes = panels(2, 3, (3.2, 2.5))
     shake = np.random.default_rng(0)
     for row, (init, group) in enumerate(rows.groupby("start", sort=False)):
@@ -562,4 +723,4 @@ def fresh_picture(job: Job, rows: pd.DataFrame) -> str:
         ax.set(title=f"LDA, {init} start", ylabel=f"ELBO from CD\nminus that from {PREFIT} EM", xlim=(-0.6, 1.6))
         ax.axhline(0, color="black", linewidth=0.6, zorder=0)
         ax.set_xticks([0, 1], list(ITERATIONS))
-    return job.save(figure, "fresh", "Fresh draws of data sets A and B: how far each method ends below the best")
+    return figure

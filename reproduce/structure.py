@@ -10,7 +10,9 @@ in the group.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +27,7 @@ Floats = NDArray[np.float64]
 
 WORDS = 30  # of a topic, the most distinctive
 PRESENT = 0.1  # a topic is present in a sample from this proportion on
-TIMES = 5  # the authors' rule for key words of the topic that is everywhere: so many times as frequent as in any other topic
+TIMES = 5  # the authors' rule for key words of the topic that is everywhere: that many times as frequent as in any other topic
 RIBOSOMAL = re.compile(r"^RP([LS]\d+(A|AL|L|X|Y\d)?|LP\d|SA)$")
 MARKERS = {"B cell": ("CD79A", "CD79B"), "NK cell": ("NKG7", "GNLY"), "T cell": ("CD3D", "CD3E", "CD8B")}
 ONE_TOPIC = ("NK cell", "CD14+", "B cell")  # types that the vignette finds to be a topic each
@@ -34,20 +36,26 @@ CARS = ("wheel", "riding", "bmw")  # of which the authors' notes on newsgroups n
 
 def main(job: Job) -> Section:
     """Both data sets, or the one that is there."""
-    made, missing = Section(""), []
-    for name, tell in (("newsgroups", newsgroups), ("pbmc_facs", blood_cells)):
+    made = Section("")
+    data = {} if job.written else found(job)
+    for name in job.numbers(lambda: {"data": list(data)})["data"]:
+        text, doubts = {"newsgroups": newsgroups, "pbmc_facs": blood_cells}[name](job, data.get(name))
+        made = Section(made.text + text, made.unconfirmed + doubts)
+    return made
+
+
+def found(job: Job) -> dict[str, um.Counts]:
+    """The data sets that are there."""
+    there, missing = {}, []
+    for name in ("newsgroups", "pbmc_facs"):
         try:
-            X = counts(name)
+            there[name] = counts(name)
         except MissingDataError as reason:
             missing.append(str(reason))
-            continue
-        text, doubts = tell(job, X)
-        made = Section(made.text + text, made.unconfirmed + doubts)
-    for reason in missing:
-        job.say(reason)
-    if not made.text:
+            job.say(str(reason))
+    if not there:
         raise MissingDataError(missing[0])
-    return made
+    return there
 
 
 def fit_topics(job: Job, X: um.Counts, K: int) -> um.Fit:
@@ -119,7 +127,7 @@ def features_table(fit: um.Fit, X: um.Counts, group: pd.Series) -> pd.DataFrame:
 
 
 def topics_table(fit: um.Fit, means: pd.DataFrame, features: pd.DataFrame) -> pd.DataFrame:
-    """A row a topic: its share, its breadth, where it is most, and the breadth of its features."""
+    """One row per topic: its share, its breadth, where it is most, and the breadth of its features."""
     return pd.DataFrame(
         {
             "topic": means.columns,
@@ -157,16 +165,18 @@ def draw_features(fit: um.Fit, topic: int) -> Figure:
 
 @dataclass(frozen=True)
 class Look:
-    """A fit looked at by group: mean proportions, distinctive features, a row a topic, the topic that is everywhere, pictures."""
+    """A fit by group, as its tables have it: mean proportions, distinctive features, topics, single numbers; and pictures."""
 
-    fit: um.Fit
-    group: pd.Series
-    means: pd.DataFrame
+    means: pd.DataFrame  # groups × topics
     features: pd.DataFrame
     topics: pd.DataFrame
-    everywhere: int
+    numbers: dict[str, Any]
     structure: str
     words: str
+
+    @property
+    def everywhere(self) -> int:
+        return everywhere(self.topics)
 
     @property
     def broad(self) -> pd.Series:
@@ -179,26 +189,44 @@ class Look:
         return self.features[self.features["topic"] == self.everywhere]
 
 
-def look(job: Job, X: um.Counts, K: int, column: str, what: str, things: str) -> Look:
-    """Fit, measure, draw. `what` and `things` are for the names of files: cells, genes."""
-    group = labels(X, column)
-    fit = fit_topics(job, X, K)
-    means, features = mean_by_group(fit, group), features_table(fit, X, group)
-    topics = topics_table(fit, means, features)
+def look(
+    job: Job,
+    X: um.Counts | None,
+    K: int,
+    column: str,
+    what: str,
+    things: str,
+    more: Callable[[um.Fit, um.Counts, pd.Series, int], dict[str, Any]],
+) -> Look:
+    """Fit, measure, draw. `what` and `things` are for the names of files: cells, genes. `more` gives the single numbers."""
+    if X is not None:
+        group, fit = labels(X, column), fit_topics(job, X, K)
+    means = job.table(lambda: mean_by_group(fit, group).rename_axis(column).reset_index(), what).set_index(column)
+    means.columns = means.columns.astype(int)
+    features = job.table(lambda: features_table(fit, X, group), f"{what}-{things}")
+    topics = job.table(lambda: topics_table(fit, means, features), f"{what}-topics")
     topic = everywhere(topics)
-    job.table(means.rename_axis(column).reset_index(), what)
-    job.table(features, f"{what}-{things}")
-    job.say("pictures")
-    structure = job.save(draw_structure(fit, column), what, f"the topics of {what}, by {column}")
-    words = job.save(draw_features(fit, topic), f"{what}-{things}", f"the {things} of topic {topic}")
-    return Look(fit, group, means, features, topics, topic, structure, words)
+    numbers = job.numbers(lambda: {"loglik": fit.loglik} | more(fit, X, group, topic), f"{what}-numbers")
+    structure = job.save(lambda: draw_structure(fit, column), what, f"the topics of {what}, by {column}")
+    words = job.save(lambda: draw_features(fit, topic), f"{what}-{things}", f"the {things} of topic {topic}")
+    return Look(means, features, topics, numbers, structure, words)
 
 
 # --- newsgroups ------------------------------------------------------------------------------------------------------
 
 
-def newsgroups(job: Job, X: um.Counts) -> tuple[str, list[str]]:
-    seen = look(job, X, 10, "group", "newsgroups", "words")
+def newsgroups_numbers(fit: um.Fit, X: um.Counts, group: pd.Series, topic: int) -> dict[str, Any]:
+    key = keywords(fit, X, group, topic).head(25)
+    return {
+        "key words": key["feature"].tolist(),
+        "breadth of key words": [] if key.empty else [key["breadth"].min(), key["breadth"].max()],
+        "topics of cars": sorted({topic_of(fit, word) for word in CARS}),
+        "the authors' loglik": their_loglik(),
+    }
+
+
+def newsgroups(job: Job, X: um.Counts | None) -> tuple[str, list[str]]:
+    seen = look(job, X, 10, "group", "newsgroups", "words", newsgroups_numbers)
     narrow = seen.named[seen.named["breadth"] < len(seen.means) / 2]["feature"].tolist()
     doubts = []
     if (present := seen.broad["present in"]) <= 0.5:
@@ -208,16 +236,17 @@ def newsgroups(job: Job, X: um.Counts) -> tuple[str, list[str]]:
             f"Newsgroups: that no distinctive word of the off-topic topic points to a newsgroup; of {WORDS}, {len(narrow)} "
             f"({', '.join(narrow)}) are used, in effect, by fewer than half of the groups."
         )
-    return newsgroups_text(seen, narrow, keywords(seen.fit, X, seen.group, seen.everywhere).head(25)), doubts
+    return newsgroups_text(seen, narrow), doubts
 
 
-def newsgroups_text(seen: Look, narrow: list[str], key: pd.DataFrame) -> str:
+def newsgroups_text(seen: Look, narrow: list[str]) -> str:
     topic, broad, means = seen.everywhere, seen.broad, seen.means
     others, groups = seen.topics[seen.topics["topic"] != topic], len(seen.means)
     least, most = means[topic].idxmin(), means[topic].idxmax()
-    cars = sorted({topic_of(seen.fit, word) for word in CARS})
-    where = ", ".join(f"{number} ({seen.topics.set_index('topic').loc[number, 'most in']})" for number in cars)
-    range_of_key = f" (breadth {key['breadth'].min():.1f} to {key['breadth'].max():.1f})" if len(key) else ""
+    most_in = seen.topics.set_index("topic")["most in"]
+    where = ", ".join(f"{number} ({most_in[number]})" for number in seen.numbers["topics of cars"])
+    ends = seen.numbers["breadth of key words"]
+    range_of_key = f" (breadth {ends[0]:.1f} to {ends[1]:.1f})" if ends else ""
     theirs = "none is" if not narrow else f"{len(narrow)} ({', '.join(narrow)}) are"
     return f"""
 Carbonetto et al. (figure 3E, section 5, figure A10) fit ten topics to 18,774 posts to 20 newsgroups. One topic, their topic 1,
@@ -242,11 +271,12 @@ Its most distinctive words: {", ".join(seen.named["feature"].head(20))}. The med
 {broad["breadth of features"]:.1f} of {groups} groups, and {theirs} below {groups / 2:g}; for the other topics the median is
 {others["breadth of features"].min():.1f} to {others["breadth of features"].max():.1f}. By the rule for key words in the
 authors' notes (analysis/newsgroups_more.Rmd of fastTopics-experiments), more than {TIMES} times as frequent as in any other
-topic, we find {", ".join(key["feature"]) or "none"}{range_of_key}.
+topic, we find {", ".join(seen.numbers["key words"]) or "none"}{range_of_key}.
 
 **Beside the paper.** Our fit ends at a log-likelihood of
-{thousands([seen.fit.loglik])[0]}{beside(seen.fit.loglik, their_loglik())}. The same notes tell of a topic of cars and
-motorcycles by the words {", ".join(CARS)}; here they are most frequent in topic {where}.
+{thousands([seen.numbers["loglik"]])[0]}{beside(*(seen.numbers[of] for of in ("loglik", "the authors' loglik")))}.
+The same notes speak of a topic of cars and motorcycles by the words {", ".join(CARS)}; here they
+are most frequent in topic {where}.
 """
 
 
@@ -304,8 +334,16 @@ def as_text(topics: pd.DataFrame, features: pd.DataFrame, n: int = 6) -> pd.Data
 # --- blood cells -----------------------------------------------------------------------------------------------------
 
 
-def blood_cells(job: Job, X: um.Counts) -> tuple[str, list[str]]:
-    seen = look(job, X, 6, "subpop", "cells", "genes")
+def cells_numbers(fit: um.Fit, X: um.Counts, group: pd.Series, topic: int) -> dict[str, Any]:
+    return {
+        "topics of genes": {gene: topic_of(fit, gene) for genes in MARKERS.values() for gene in genes},
+        "with two topics": with_topics(fit, group, 2),
+        "with three topics": with_topics(fit, group, 3),
+    }
+
+
+def blood_cells(job: Job, X: um.Counts | None) -> tuple[str, list[str]]:
+    seen = look(job, X, 6, "subpop", "cells", "genes", cells_numbers)
     ribosomal = sum(bool(RIBOSOMAL.match(gene)) for gene in seen.named["feature"].head(20))
     leading = seen.means.drop(columns=seen.everywhere).idxmax(axis=1)
     own = {cell: float(seen.means.loc[cell, leading[cell]]) for cell in ONE_TOPIC}
@@ -313,7 +351,7 @@ def blood_cells(job: Job, X: um.Counts) -> tuple[str, list[str]]:
         f"{gene} (topic {found}, not {leading[cell]})"
         for cell, genes in MARKERS.items()
         for gene in genes
-        if (found := topic_of(seen.fit, gene)) != leading[cell]
+        if (found := seen.numbers["topics of genes"][gene]) != leading[cell]
     ]
     doubts = []
     if ribosomal <= 10:
@@ -327,20 +365,20 @@ def blood_cells(job: Job, X: um.Counts) -> tuple[str, list[str]]:
         doubts.append(
             f"Blood cells: genes of the vignette that are most frequent in another topic: {', '.join(strays)}."
         )
-    if (several := with_topics(seen, 2)["T cell"]) <= 0.5:
+    if (several := seen.numbers["with two topics"]["T cell"]) <= 0.5:
         doubts.append(f"Blood cells: that most T cells are of at least two topics; {several:.0%} are.")
     return blood_cells_text(seen, ribosomal, leading, own, strays), doubts
 
 
-def with_topics(seen: Look, least: int) -> pd.Series:
-    """The part of the samples of each group with so many topics present."""
-    many = (seen.fit.proportions >= PRESENT).sum(axis=1) >= least
-    return pd.Series(many).groupby(seen.group.to_numpy()).mean()
+def with_topics(fit: um.Fit, group: pd.Series, least: int) -> dict[str, float]:
+    """The share of the samples of each group with at least that many topics present."""
+    many = (fit.proportions >= PRESENT).sum(axis=1) >= least
+    return pd.Series(many).groupby(group.to_numpy()).mean().to_dict()
 
 
 def blood_cells_text(seen: Look, ribosomal: int, leading: pd.Series, own: dict[str, float], strays: list[str]) -> str:
     topic, broad, means = seen.everywhere, seen.broad, seen.means
-    two, three = with_topics(seen, 2), with_topics(seen, 3)
+    two, three = (pd.Series(seen.numbers[f"with {number} topics"]) for number in ("two", "three"))
     rest = [cell for cell in means.index if cell != "T cell"]
     by_type = ", ".join(f"{part:.0%} in {cell} (topic {leading[cell]})" for cell, part in own.items())
     together = ", ".join(f"{part + means.loc[cell, topic]:.0%}" for cell, part in own.items())
@@ -350,9 +388,8 @@ def blood_cells_text(seen: Look, ribosomal: int, leading: pd.Series, own: dict[s
         agree = f"Most frequent in another topic here: {', '.join(strays)}"
     return f"""
 
-The paper's cells (figures 3F and A11) are 68,579 unsorted blood cells, which we do not have; its authors' package fastTopics
-has 3,774 sorted ones, with K = 6, in its vignette on single cells. The Structure plot of these, by the type they were sorted
-as:
+The paper's cells (figures 3F and A11) are 68,579 unsorted blood cells; the authors' package fastTopics has 3,774 sorted ones,
+with K = 6, in its vignette on single cells. The Structure plot of these, by the type they were sorted as:
 
 {seen.structure}
 

@@ -74,21 +74,26 @@ def main(job: Job) -> Section:
     X = swimmer(PER_PIXEL)
 
     job.say(f"KL-NMF and BLD, {len(seeds)} seeds each")
-    runs = pd.DataFrame(run_starts(job, X, seeds, max_iter))
-    job.table(runs, "starts")
-    bld, nmf = decompose(X, max_iter=max_iter), factorise(X, 0)
-    pictures = [job.save(draw_topics(X, bld, nmf), alt="the 17 topics of BLD and of KL-NMF")]
-    pictures.append(job.save(draw_slices(X, bld, nmf), "image", alt="one image and its slices, by BLD and by KL-NMF"))
-
-    grid = run_grid(job, X, range(3 if job.full else 1), max_iter)
-    job.table(grid, "settings")
-    bright = run_brightness(job, range(5 if job.full else 1), max_iter)
-    job.table(bright, "brightness")
-    pictures.append(job.save(draw_settings(grid, bright), "settings", alt="parts found under other hyper-parameters"))
+    runs = job.table(lambda: run_starts(job, X, seeds, max_iter), "starts")
+    both = cache(lambda: (decompose(X, max_iter=max_iter), factorise(X, 0)))
+    pictures = [
+        job.save(lambda: draw_topics(X, *both()), alt="the 17 topics of BLD and of KL-NMF"),
+        job.save(lambda: draw_slices(X, *both()), "image", alt="one image and its slices, by BLD and by KL-NMF"),
+    ]
+    grid = job.table(lambda: run_grid(job, X, range(3 if job.full else 1), max_iter), "settings")
+    bright = job.table(lambda: run_brightness(job, range(5 if job.full else 1), max_iter), "brightness")
+    pictures.append(
+        job.save(lambda: draw_settings(grid, bright), "settings", alt="parts found under other hyper-parameters")
+    )
     job.say("a and b")
-    apart = sizes_matter(X, max_iter=20)
-    exact = float(um.loglik(X, X.truth.L * X.sample_totals[:, None], X.truth.F))
-    return Section(text(runs, grid, bright, pictures, apart, nmf.fit.loglik - exact), unconfirmed(runs, grid))
+    numbers = job.numbers(
+        lambda: {
+            "change of S by a and b": sizes_matter(X, max_iter=20),
+            "KL-NMF above the true parts": both()[1].fit.loglik
+            - float(um.loglik(X, X.truth.L * X.sample_totals[:, None], X.truth.F)),
+        }
+    )
+    return Section(text(runs, grid, bright, pictures, *numbers.values()), unconfirmed(runs, grid))
 
 
 @cache

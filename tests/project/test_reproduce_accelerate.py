@@ -1,4 +1,4 @@
-"""SQUAREM and DAAREM, which the papers are compared with: solvers of `reproduce` that keep what every solver promises."""
+"""SQUAREM, DAAREM and quasi-Newton EM, rivals that the papers name: they keep what every solver promises."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import never_rises, problem_of, random_start, wild_start
 from reproduce import accelerate
-from reproduce.accelerate import DAAREM, SQUAREM
+from reproduce.accelerate import DAAREM, SQUAREM, QuasiNewton
 from test_solvers import PROBLEMS, START, X0, path
 
 import unmix as um
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.reproduce
 
 
 @pytest.mark.parametrize("half", [EM(), SCD(), Newton()], ids=repr)
-@pytest.mark.parametrize("scheme", [SQUAREM, DAAREM])
+@pytest.mark.parametrize("scheme", [SQUAREM, DAAREM, QuasiNewton])
 @pytest.mark.parametrize("problem_name", PROBLEMS)
 def test_accelerated_em_never_makes_the_loss_rise(problem_name: str, scheme: Any, half: Any) -> None:
     X, K = PROBLEMS[problem_name]
@@ -38,6 +38,59 @@ def test_daarem_is_far_ahead_of_em() -> None:
     assert state.loss == pytest.approx(problem.loss(state.L, state.F), rel=1e-12)
 
 
+def by_listing(X: np.ndarray, L: np.ndarray, F: np.ndarray) -> np.ndarray:
+    """SQUAREM of Varadhan and Roland on θ = (L, F), with one step length; M is an EM iteration with equal column means."""
+
+    def M(theta: np.ndarray) -> np.ndarray:
+        L, F = np.split(theta, [len(X) * 3])
+        L, F = L.reshape(-1, 3), F.reshape(-1, 3)
+        L = L * ((X / (L @ F.T)) @ F) / F.sum(axis=0)
+        F = F * ((X / (L @ F.T)).T @ L) / L.sum(axis=0)
+        scale = np.sqrt(F.mean(axis=0) / L.mean(axis=0))
+        return np.concatenate([(L * scale).ravel(), (F / scale).ravel()])
+
+    theta = np.concatenate([L.ravel(), F.ravel()])
+    one, two = M(theta), M(M(theta))
+    r, w = one - theta, two - 2 * one + theta
+    alpha = -max(1, np.linalg.norm(r) / np.linalg.norm(w))
+    assert alpha < -1.5  # a leap, not M³
+    return M(np.maximum(theta - 2 * alpha * r + alpha**2 * w, 0.5 * two))
+
+
+def test_a_step_of_squarem_is_the_listing() -> None:
+    problem, em = problem_of(X0, 3), Alternate(EM())
+    state = path(problem, em, *START, 20)[0]
+    new = SQUAREM().step(problem, SQUAREM().start(problem, state.L, state.F))
+    assert new.note == ""
+    expected = by_listing(X0.csr.toarray() if isinstance(X0, um.Counts) else np.asarray(X0), state.L, state.F)
+    np.testing.assert_allclose(np.concatenate([new.L.ravel(), new.F.ravel()]), expected, rtol=1e-9)
+
+
+def test_quasi_newton_finds_the_fixed_point_of_a_linear_map_with_as_many_secants_as_dimensions() -> None:
+    rng = np.random.default_rng(0)
+    A, b = 0.5 * rng.normal(size=(4, 4)), rng.normal(size=4)
+    points = rng.normal(size=(4, 4))
+    U = points @ A.T + b - points
+    found = accelerate.quasi_newton(U, U @ A.T, points[-1], points[-1] @ A.T + b)
+    np.testing.assert_allclose(found, np.linalg.solve(np.eye(4) - A, b))
+    assert (accelerate.quasi_newton(0 * U, 0 * U, b, 2 * b) == 2 * b).all()
+
+
+@pytest.mark.parametrize("scheme", [SQUAREM(), QuasiNewton()], ids=str)
+def test_leaps_are_made_and_gain(scheme: Any) -> None:
+    """With the same number of EM maps, more is gained than by EM, and many leaps are kept."""
+    X = um.datasets.correlated_topics("A", seed=0)
+    problem, start = Problem(X, 6), random_start(*X.shape, 6)
+    maps = 3 if isinstance(scheme, SQUAREM) else 2
+    em = path(problem, Alternate(EM()), *start, 60 * maps)[1]
+    state, notes = scheme.start(problem, *start), []
+    for _ in range(60):
+        state = scheme.step(problem, state)
+        notes.append(state.note)
+    assert state.loss < em[-1] - 1
+    assert notes.count("") > 15
+
+
 @pytest.mark.parametrize("share", [0.9, 0.3, 0.01])
 def test_daarem_damps_by_ridge_regression(share: float) -> None:
     rng = np.random.default_rng(0)
@@ -53,7 +106,7 @@ def test_daarem_damps_by_ridge_regression(share: float) -> None:
     assert (accelerate._damped(0 * changes, f, share) == 0).all()
 
 
-@pytest.mark.parametrize("solver", [SQUAREM(), DAAREM()], ids=str)
+@pytest.mark.parametrize("solver", [SQUAREM(), DAAREM(), QuasiNewton()], ids=str)
 def test_a_resumed_fit_ends_with_the_same_bits(solver: Any, tmp_path: Path) -> None:
     options = {"solver": solver, "extrapolate": False, "prefit": 3, "tol": 0}
     twenty = um.PoissonNMF(3, init=START, max_iter=20, **options).fit(X0).result_
@@ -62,7 +115,7 @@ def test_a_resumed_fit_ends_with_the_same_bits(solver: Any, tmp_path: Path) -> N
     assert (fit.L.tobytes(), fit.loglik) == (twenty.L.tobytes(), twenty.loglik)
 
 
-@pytest.mark.parametrize("algorithm", [SQUAREM(), DAAREM()], ids=str)
+@pytest.mark.parametrize("algorithm", [SQUAREM(), DAAREM(), QuasiNewton()], ids=str)
 def test_a_step_leaves_the_state_before_it_as_it_was(algorithm: Any) -> None:
     problem = problem_of(X0, 3)
     state = algorithm.start(problem, *(factor.copy() for factor in START))

@@ -160,13 +160,13 @@ def test_the_page_has_one_table_of_all_data_sets_and_says_what_is_missing(tmp_pa
     rows.append(row(peers.NO_TOPICS, [-60.0, -40.0], "") | {"seconds": np.nan})
     table = peers.ranked(pd.DataFrame(rows), total=10)
     job = peers.Job("peers", full=True, folder=tmp_path)
-    section = peers.page(job, {"nips": table, "newsgroups": table}, list(peers.PROGRAMS), ["pbmc_facs is not there"])
+    every = pd.concat([table.assign(data=name, version="1.2", runs=1) for name in ("nips", "newsgroups")])
+    section = peers.page(job, every.drop(columns="each"), list(peers.PROGRAMS), peers.FULL)
     (header,) = [line for line in section.text.splitlines() if line.startswith("| program |")]
     assert (
         header
         == "| program | NeurIPS: behind | NeurIPS: s | NeurIPS: MB | newsgroups: behind | newsgroups: s | newsgroups: MB |"
     )
-    assert "Left out: pbmc_facs is not there." in section.text
+    assert "Left out, as the data were not at hand: pbmc_facs." in section.text
     assert all(f"- {name}" in section.text for name in BY_NAME)
     assert (tmp_path / "peers.png").stat().st_size < 200_000
-    assert len(pd.read_csv(tmp_path / "peers.csv")) == 2 * len(rows)

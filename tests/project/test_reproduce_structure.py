@@ -41,19 +41,29 @@ def test_breadth_of_words_does_not_depend_on_the_sizes_of_groups() -> None:
 
 def test_the_topic_everywhere_is_the_one_of_all_groups(two_groups, tmp_path) -> None:
     X, _ = two_groups
-    seen = result.look(Job("test", folder=tmp_path), X, 3, "kind", "things", "words")
+
+    def topics_of_words(fit, X, group, topic):
+        return {"topics": {word: result.topic_of(fit, word) for word in "wxy"}}
+
+    seen = result.look(Job("test", folder=tmp_path), X, 3, "kind", "things", "words", topics_of_words)
     assert set(seen.named["feature"].head(2)) == {"u", "v"}
     assert seen.broad["breadth"] > 1.8
     others = seen.topics[seen.topics["topic"] != seen.everywhere]
     assert (others["breadth"] < 1.5).all()
     assert set(others["most in"]) == {"a", "b"}
-    assert result.topic_of(seen.fit, "w") == result.topic_of(seen.fit, "x") != result.topic_of(seen.fit, "y")
+    topics = seen.numbers["topics"]
+    assert topics["w"] == topics["x"] != topics["y"]
     assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "test-things-numbers.csv",
+        "test-things-topics.csv",
         "test-things-words.csv",
         "test-things-words.png",
         "test-things.csv",
         "test-things.png",
     ]
+    again = result.look(Job("test", folder=tmp_path, written=True), None, 3, "kind", "things", "words", topics_of_words)
+    pd.testing.assert_frame_equal(again.topics, seen.topics)
+    assert again.numbers == seen.numbers
 
 
 def test_named_features_are_those_of_the_picture(two_groups) -> None:
