@@ -1,4 +1,4 @@
-# The verbs: demo, test, quick, lint, fuzz, sanitize, kills, wheel, test-lowest, test-newest, bench, docs, reproduce. Each makes its own
+# The verbs: demo, test, quick, lint, fuzz, mutants, sanitize, kills, wheel, test-lowest, test-newest, bench, docs, reproduce. Each makes its own
 # virtual environment first, in .venv. wheel, test-lowest and test-newest leave that one alone, and take any Python:
 # `make wheel PYTHON=python3.13`; sanitize is in build/sanitize-*.
 PYTHON ?= python3
@@ -20,7 +20,7 @@ BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.21' ninja
 NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml
 SOURCES := $(shell find src -type f -not -path '*/__pycache__/*')
 
-.PHONY: demo test quick lint fuzz sanitize kills wheel test-lowest test-newest bench docs reproduce reproduce-full clean
+.PHONY: demo test quick lint fuzz mutants sanitize kills wheel test-lowest test-newest bench docs reproduce reproduce-full clean
 
 demo: $(VENV)/installed
 	$(BIN)/unmix demo -o demo
@@ -39,6 +39,10 @@ lint: $(VENV)/developed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Wrong lines in the mathematics, one at a time, each of which its tests must notice: some minutes.
+mutants: $(VENV)/developed
+	$(BIN)/python -m mutants
 
 # Spoils files of every kind for FUZZ_SECONDS, then searches for examples that break a promise: FUZZ_EXAMPLES random ones for
 # each of some thirty tests.

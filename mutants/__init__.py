@@ -1,0 +1,1 @@
+"""Mutants of the mathematics: one wrong line each, which its tests must notice. `python -m mutants` tries them all."""

@@ -1,0 +1,384 @@
+"""The mutants: a claim, the file, the text that states it, the text that breaks it, and the tests that must then fail.
+
+The text must occur exactly once in its file (tests/project/test_mutants.py); whoever moves it moves the mutant along.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`tests` are arguments of pytest."""
+
+    claim: str
+    file: str  # within src/unmix, or reproduce
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    @property
+    def path(self) -> Path:
+        return ROOT / self.file if self.file.startswith("reproduce/") else ROOT / "src" / "unmix" / self.file
+
+    @property
+    def module(self) -> str:
+        dotted = self.file.removesuffix(".py").replace("/", ".")
+        return dotted if dotted.startswith("reproduce.") else f"unmix.{dotted}"
+
+    def applied(self) -> str:
+        """The source with the mutant in it."""
+        source = self.path.read_text(encoding="utf-8")
+        if source.count(self.old) != 1:
+            raise ValueError(f"{self.file} has {source.count(self.old)} times {self.old!r}; it must have it once")
+        return source.replace(self.old, self.new)
+
+
+def only(file: str, *words: str) -> tuple[str, ...]:
+    """The tests of a file whose names have all of these words."""
+    return (f"tests/{file}", "-k", " and ".join(words)) if words else (f"tests/{file}",)
+
+
+THEOREMS, MODELS, VARIATIONAL = "solvers/test_theorems.py", "models/test_models.py", "models/test_variational.py"
+SPARSE, ALLOCATION, MAP = "models/test_sparse.py", "estimators/test_allocation.py", "models/test_map.py"
+SOLVERS, ONLINE, ACCELERATE = (
+    "solvers/test_solvers.py",
+    "solvers/test_online.py",
+    "project/test_reproduce_accelerate.py",
+)
+
+MUTANTS = [
+    # The map between Poisson NMF and the topic model, likelihoods, KKT residuals
+    Mutant(
+        "Carbonetto et al., definition 1: weights of topics have their scales",
+        "models/poisson.py",
+        "    weights = L * scales\n",
+        "    weights = L + 0 * scales\n",
+        only(THEOREMS, "carbonetto_definition_1"),
+    ),
+    Mutant(
+        "definition 1, back: loadings are divided by the scales",
+        "models/poisson.py",
+        "[:, None] * Lstar / u, 0.0)",
+        "[:, None] * Lstar, 0.0)",
+        only(THEOREMS, "carbonetto_definition_1"),
+    ),
+    Mutant(
+        "lemma 1: the multinomial has t_i!",
+        "models/poisson.py",
+        "gammaln(X.sample_totals + 1) if multinomial",
+        "gammaln(X.sample_totals) if multinomial",
+        only(THEOREMS, "carbonetto_lemma_1"),
+    ),
+    Mutant(
+        "the deviance is twice the divergence",
+        "models/poisson.py",
+        "- xlog - X.total + expected_total(L, F))",
+        "- xlog + X.total - expected_total(L, F))",
+        only(MODELS, "deviance"),
+    ),
+    Mutant(
+        "KKT residuals of both factors",
+        "models/poisson.py",
+        "        return max(left, residual(F, column_sums(L) - sides.right.numerators(F, L)[0]))",
+        "        return left",
+        only(MODELS, "residuals_are"),
+    ),
+    # Priors and scales
+    Mutant(
+        "corollary 2: the slope of a Gamma prior",
+        "models/priors.py",
+        "            return rate - np.where(extra > 0, extra / F, 0.0)",
+        "            return rate + np.where(extra > 0, extra / F, 0.0)",
+        only(MODELS, "kkt_of_a_posterior_mode"),
+    ),
+    Mutant(
+        "corollary 2: column sums at the mode",
+        "models/priors.py",
+        "        return extra.sum(axis=0) / rate",
+        "        return (extra.sum(axis=0) + 1) / rate",
+        only(THEOREMS, "corollary_2"),
+    ),
+    Mutant(
+        "corollary 2: a mode has concentration − 1",
+        "models/priors.py",
+        "np.asarray(shape, dtype=np.float64) - 1, (rows, n_topics))",
+        "np.asarray(shape, dtype=np.float64) - 0.5, (rows, n_topics))",
+        only(MAP, "pseudo_counts"),
+    ),
+    Mutant(
+        "the best scale of a topic under two priors",
+        "models/problem.py",
+        "    root = np.sqrt(middle**2 + 4 * square * constant)",
+        "    root = np.sqrt(middle**2 + 2 * square * constant)",
+        only(MAP, "rescaling_finds_the_best_scale"),
+    ),
+    Mutant(
+        "the best scale of a topic for the bound",
+        "models/problem.py",
+        "    return _root(d * F_sums, m * c - n * a, b * L_sums)",
+        "    return _root(d * F_sums, m * c + n * a, b * L_sums)",
+        only(VARIATIONAL, "the_scale_of_a_topic"),
+    ),
+    Mutant(
+        "appendix A.5: equal column means",
+        "models/problem.py",
+        "                scale = np.sqrt((v / len(L)) / (u / len(F)))",
+        "                scale = np.sqrt(v / u)",
+        only(SOLVERS, "rescaling"),
+    ),
+    Mutant(
+        "the l2 penalty has a slope along the topic",
+        "models/problem.py",
+        'slope = np.ones_like(F) if self.norm == "l1" else',
+        "slope = np.ones_like(F) if self.norm else",
+        only(SPARSE, "kkt"),
+    ),
+    # EM, joint updates, PLSA, PLSI
+    Mutant(
+        "algorithm 1: F sees the new loadings",
+        "solvers/extrapolate.py",
+        "        F, xlog = half(problem.right, L, state.F, measure=True)",
+        "        F, xlog = half(problem.right, state.L, state.F, measure=True)",
+        only(THEOREMS, "a32"),
+    ),
+    Mutant(
+        "Geiger and Park, lemma B.1: PLSA keeps the row sums",
+        "solvers/joint.py",
+        "        return _with_row_sums(Z, problem.X.sample_totals)\n",
+        "        return Z\n",
+        only(THEOREMS, "lemma_b1"),
+    ),
+    Mutant(
+        "algorithm 4: topics sum to one",
+        "solvers/joint.py",
+        "(Y / Y.sum(axis=0)).astype(",
+        "(Y / Y.sum()).astype(",
+        only(THEOREMS, "joint_updates_keep"),
+    ),
+    Mutant(
+        "Zhang et al., algorithm 3: weights collect what normalising takes from H",
+        "solvers/joint.py",
+        "        H, w = _normalised(G), w * G.sum(axis=0)",
+        "        H, w = _normalised(G), w",
+        only(THEOREMS, "zhang_algorithm_3"),
+    ),
+    Mutant(
+        "lemma 6.1: an l1 penalty divides the loadings by 1 + ω",
+        "solvers/joint.py",
+        "        return super().loadings(problem, state) / (1 + _sparsity(problem).weight)",
+        "        return super().loadings(problem, state)",
+        only(SPARSE, "lemma_61_the_iterates"),
+    ),
+    Mutant(
+        "the update of an l2-normalised topic minimises its bound",
+        "solvers/joint.py",
+        "np.sqrt(v**2 + 4 * sparsity.weight * v * Y / norms)",
+        "np.sqrt(v**2 + 2 * sparsity.weight * v * Y / norms)",
+        only(SPARSE, "minimises_its_bound"),
+    ),
+    Mutant(
+        "section 3.2.2: a coordinate-descent iteration that would raise the loss is redone",
+        "solvers/extrapolate.py",
+        "        if safe is not None and new.loss > state.loss",
+        "        if safe is not None and False and new.loss > state.loss",
+        only(SOLVERS, "would_raise"),
+    ),
+    # Variational inference
+    Mutant(
+        "Paisley (34), (35): the rate of q has the cost of the other factor",
+        "models/beliefs.py",
+        "        return self.belief(self.shape + counts, self.rate + cost)",
+        "        return self.belief(self.shape + counts, self.rate + 0 * cost)",
+        only(VARIATIONAL, "one_step_equals_the_listing"),
+    ),
+    Mutant(
+        "Geiger and Park (17): the bound of a Dirichlet",
+        "models/beliefs.py",
+        "        bound = term + prior - gammaln(totals).sum() - (total - totals) @ digamma(totals)\n        means",
+        "        bound = term + prior + gammaln(totals).sum() - (total - totals) @ digamma(totals)\n        means",
+        only(VARIATIONAL, "in_the_books"),
+    ),
+    Mutant(
+        "Paisley (31): the bound of a Gamma",
+        "models/beliefs.py",
+        "        bound = term + prior + sums @ (1 - self.rate / rates)",
+        "        bound = term + prior - sums @ (1 - self.rate / rates)",
+        only(VARIATIONAL, "in_the_books"),
+    ),
+    Mutant(
+        "LDA is the Dirichlet–Poisson model and a constant",
+        "models/variational.py",
+        "gammaln(totals + 1).sum() + len(totals) if",
+        "gammaln(totals + 1).sum() if",
+        only(VARIATIONAL, "in_the_books"),
+    ),
+    Mutant(
+        "the bound has the expected total",
+        "models/variational.py",
+        "- X.log_factorials - sums @ right.sums",
+        "- X.log_factorials - 0.5 * sums @ right.sums",
+        only(VARIATIONAL, "in_the_books"),
+    ),
+    Mutant(
+        "lemma E.1: totals are negative binomial",
+        "models/variational.py",
+        "+ A * np.log(rate) - (A + totals) * np.log1p(rate)",
+        "+ A * np.log(rate) - totals * np.log1p(rate)",
+        only(THEOREMS, "lemma_e1"),
+    ),
+    Mutant(
+        "Minka: the gradient by alpha",
+        "models/beliefs.py",
+        "        gradient = n * (digamma(alpha.sum()) - digamma(alpha)) + g",
+        "        gradient = n * (digamma(alpha.sum()) - digamma(alpha)) - g",
+        only(VARIATIONAL, "newtons_alpha"),
+    ),
+    Mutant(
+        "the spread of a Dirichlet entry",
+        "models/beliefs.py",
+        "    return np.sqrt(share * (1 - share) / (total + 1))",
+        "    return np.sqrt(share * (1 - share) / total)",
+        only(VARIATIONAL, "means_deviations_and_intervals"),
+    ),
+    Mutant(
+        "Paisley (35): the rate of the factors uses the new loadings",
+        "solvers/vi.py",
+        "left.rates)\n        right = model.right.update(counts, left.sums)",
+        "left.rates)\n        right = model.right.update(counts, s.left.sums)",
+        only(VARIATIONAL, "one_step_equals_the_listing"),
+    ),
+    Mutant(
+        "a step of extrapolated inference that lowers the bound is taken back",
+        "solvers/vi.py",
+        "            if new.loss > s.loss:\n                return replace(s, momentum=s.momentum.rejected()",
+        "            if False:\n                return replace(s, momentum=s.momentum.rejected()",
+        only(VARIATIONAL, "taken_back"),
+    ),
+    Mutant(
+        "lemma E.3: the same q in the other model",
+        "models/maps.py",
+        "np.broadcast_to(1 + np.asarray(rate",
+        "np.broadcast_to(np.asarray(rate",
+        only(THEOREMS, "beliefs_map"),
+    ),
+    # Online learning
+    Mutant(
+        "Robbins and Monro: steps shrink by their decay",
+        "solvers/online.py",
+        "(self.offset + batches + 1) ** -self.decay",
+        "(self.offset + batches + 1) ** -1.0",
+        only(ONLINE, "hoffmans"),
+    ),
+    Mutant(
+        "Hoffman et al.: a batch stands for all samples",
+        "solvers/online.py",
+        "(step * weight) * (self.right.geometric * B)",
+        "step * (self.right.geometric * B)",
+        only(ONLINE, "hoffmans"),
+    ),
+    # The allocation model
+    Mutant(
+        "(6): sizes have b^a",
+        "models/allocation.py",
+        "a * np.log(b / (b + 1))",
+        "a * np.log(1 / (b + 1))",
+        only(ALLOCATION, "every_tensor"),
+    ),
+    Mutant(
+        "(7): topics are normalised",
+        "models/allocation.py",
+        "- log_gamma(self.alpha.sum() + topics).sum() - log_factorials)",
+        "- log_gamma(topics + 1).sum() - log_factorials)",
+        only(ALLOCATION, "every_tensor"),
+    ),
+    Mutant(
+        "(5): topics given S have their prior",
+        "models/allocation.py",
+        "        return dirichlet_moments(self.alpha[:, None] + by_feature, -2, logs)",
+        "        return dirichlet_moments(1e-9 + by_feature, -2, logs)",
+        only(ALLOCATION, "moments_of_draws"),
+    ),
+    Mutant(
+        "(5): sizes given S",
+        "models/allocation.py",
+        "        return (self.a + totals) / (self.b + 1)",
+        "        return (self.a + totals) / self.b",
+        only(ALLOCATION, "moments_of_draws"),
+    ),
+    Mutant(
+        "(14): the gradient has the whole topic",
+        "models/allocation.py",
+        "        above = digamma(model.alpha.sum() + state.by_feature.sum(axis=0))",
+        "        above = digamma(1 + state.by_feature.sum(axis=0))",
+        only(ALLOCATION, "gradient_is_the_difference"),
+    ),
+    Mutant(
+        "(15): the negative part has the mixed positive one",
+        "solvers/allocation.py",
+        "    neg = minus + (rho * plus).sum(axis=1, keepdims=True)",
+        "    neg = minus + 0 * plus",
+        only(ALLOCATION, "gradient_is_the_difference"),
+    ),
+    Mutant(
+        "section 3: the ascent never falls",
+        "solvers/allocation.py",
+        "        if new.loss <= state.loss:\n            return new",
+        "        if True:\n            return new",
+        only(ALLOCATION, "bld_never_falls"),
+    ),
+    Mutant(
+        "(13): the factored gradient by features",
+        "solvers/allocation.py",
+        "(other[j], own[i]) if transposed else",
+        "(own[i], other[j]) if transposed else",
+        only(ALLOCATION, "factored_gradient"),
+    ),
+    Mutant(
+        "R̂ sees chains apart",
+        "solvers/sampling.py",
+        "    variance = (n - 1) / n * within + float(halves.mean(axis=1).var(ddof=1))",
+        "    variance = (n - 1) / n * within",
+        only(ALLOCATION, "rhat"),
+    ),
+    Mutant(
+        "the particle filter has the factorials",
+        "solvers/sampling.py",
+        "    logs += model.log_sizes(X.sample_totals) - X.log_factorials",
+        "    logs += model.log_sizes(X.sample_totals)",
+        only(ALLOCATION, "particle_filter_is_unbiased"),
+    ),
+    # Starts, simulations, rivals
+    Mutant(
+        "Topic-SCORE: the corners leave the other centres least far outside",
+        "solvers/init.py",
+        "    return candidates[list(min(combinations(range(n_candidates), K), key=worst))]",
+        "    return candidates[:K]",
+        only("solvers/test_init_refine.py", "topic_score"),
+    ),
+    Mutant(
+        "Carbonetto et al., section 4: in B topics 5 and 6 come together",
+        "io/simulate.py",
+        "        covariance[4, 5] = covariance[5, 4] = 8\n",
+        "        covariance[4, 5] = covariance[5, 4] = -2\n",
+        only("io/test_simulated.py", "topics_5_and_6"),
+    ),
+    Mutant(
+        "SQUAREM leaps",
+        "reproduce/accelerate.py",
+        "_factors(zero - 2 * alpha * r + alpha**2 * w, second)",
+        "_factors(two, second)",
+        only(ACCELERATE, "squarem_is_the_listing"),
+    ),
+    Mutant(
+        "Zhou et al.: the quasi-Newton step",
+        "reproduce/accelerate.py",
+        "np.linalg.solve(U @ U.T - U @ V.T, U @ (here - there))",
+        "np.linalg.solve(U @ U.T, U @ (here - there))",
+        only(ACCELERATE, "quasi_newton_finds"),
+    ),
+]
