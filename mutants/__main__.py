@@ -24,7 +24,7 @@ def main(words: list[str]) -> int:
     for number in numbers:
         mutant, began = MUTANTS[number], time.perf_counter()
         status, output = tried(mutant.tests, number)
-        killed = status == 1 and " failed" in output
+        killed = status == 1 and "\nFAILED " in output
         if not killed:
             survivors.append(number)
         verdict = (

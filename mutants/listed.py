@@ -122,7 +122,7 @@ MUTANTS = [
         "models/problem.py",
         "    return _root(d * F_sums, m * c - n * a, b * L_sums)",
         "    return _root(d * F_sums, m * c + n * a, b * L_sums)",
-        only(VARIATIONAL, "the_scale_of_a_topic"),
+        only(VARIATIONAL, "one_step_equals_the_listing"),
     ),
     Mutant(
         "appendix A.5: equal column means",
@@ -149,8 +149,8 @@ MUTANTS = [
     Mutant(
         "Geiger and Park, lemma B.1: PLSA keeps the row sums",
         "solvers/joint.py",
-        "        return _with_row_sums(Z, problem.X.sample_totals)\n",
-        "        return Z\n",
+        "    return (L * scale[:, None]).astype(L.dtype, copy=False)",
+        "    return L",
         only(THEOREMS, "lemma_b1"),
     ),
     Mutant(

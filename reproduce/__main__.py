@@ -17,12 +17,13 @@ from reproduce.common import RESULTS, THREADS, Job, MissingDataError, Section, s
 
 RESULT_MODULES = {
     "simulations": "Coordinate descent against EM on simulated topics",
-    "corpora": "NeurIPS and newsgroups: four algorithms from one start, and records",
+    "corpora": "Text and cells: the algorithms from one start, and records",
     "structure": "Structure plots, and what defines a topic",
     "joint": "Joint against sequential updates; what an l1 penalty does",
     "plsi": "Do NMF, PLSI and normalised NMF reach the same solution?",
     "swimmer": "Swimmer: the parts of images",
     "bayes": "EM against variational inference as K grows",
+    "squares": "Squared error or divergence on counts",
     "peers": "Beside other libraries",
 }
 INTRODUCTION = """# The papers, reproduced

@@ -172,8 +172,12 @@ def all_curves(job: Job, sotu: um.Counts) -> pd.DataFrame:
 def corpus(name: str) -> tuple[um.Counts, Any]:
     if name == "NeurIPS":
         return counts("nips"), None
-    arrays = stored("newsgroups/start_k10.npz")
-    return counts("newsgroups"), (arrays["L"], arrays["F"])
+    X = counts("newsgroups")
+    try:
+        arrays = stored("newsgroups/start_k10.npz")
+    except MissingDataError:
+        return X, None
+    return X, (arrays["L"], arrays["F"])
 
 
 def by_turns(X: um.Counts, start: tuple[np.ndarray, np.ndarray], iterations: int) -> pd.DataFrame:

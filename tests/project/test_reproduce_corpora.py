@@ -97,7 +97,7 @@ def test_the_result_writes_pictures_tables_and_a_section(results, monkeypatch) -
     assert pictures == {path.name for path in results.glob("*.png")}
     assert all(picture in section.text for picture in pictures)
     table = pd.read_csv(results / "corpora.csv")
-    assert len(table) == 3 * 2 * len(corpora.ALGORITHMS)
+    assert len(table) == len(corpora.CORPORA) * 2 * len(corpora.ALGORITHMS)
     assert (table.query("algorithm == 'scd+ex'")["moved"] == 0).all()
     assert table.query("algorithm == 'em'")["moved"].between(1e-9, 1).all()
     theirs = {"em": "−9,000,000,000", "scd": "−8,000,000,000"}
