@@ -147,6 +147,5 @@ both factorise the same counts: {len(wide)} draws of data set A, whose topics ar
 
 The distance is Hellinger's, between each true topic and the one matched to it, on average. Within scikit-learn, so with the same
 start, the divergence is nearer to the truth than squared error in {nearer} of {len(wide)} draws, and it predicts held-out words
-better for {better} of {len(NUMBERS)} numbers of topics. Squared error spends its topics on the most frequent words, whose counts vary
-most.
+better for {better} of {len(NUMBERS)} numbers of topics.
 """

@@ -103,12 +103,21 @@ def _constant(counts: np.ndarray) -> float:
 
 
 def test_the_update_of_a_factor_minimises_its_bound() -> None:
-    weight, v, Y, norm = 1.7, 2.3, 0.9, 1.3
-    got = 2 * Y / (v + np.sqrt(v**2 + 4 * weight * v * Y / norm))
-    bound = minimize_scalar(
-        lambda f: v * f - Y * np.log(f) + weight * v * f**2 / (2 * norm), bounds=(1e-9, 10), options={"xatol": 1e-12}
-    )
-    assert got == pytest.approx(bound.x, rel=1e-6)
+    weight, solver = 1.7, SparseL2()
+    problem = sparse_problem(weight, "l2")
+    old = solver.start(problem, L0, F0)
+    new = solver.step(problem, old)
+    L = old.L * ((X / (old.L @ old.F.T)) @ old.F) / (old.F.sum(axis=0) + weight)  # topics have norm one
+    v, Y = L.sum(axis=0), old.F * ((X / (L @ old.F.T)).T @ L)
+    best = np.empty_like(Y)
+    for j, k in np.ndindex(*Y.shape):
+        bound = minimize_scalar(
+            lambda f, v=v[k], y=Y[j, k]: v * f - y * np.log(f) + weight * v * f**2 / 2,
+            bounds=(1e-9, 10),
+            options={"xatol": 1e-12},
+        )
+        best[j, k] = bound.x
+    np.testing.assert_allclose(new.F, best / np.linalg.norm(best, axis=0), atol=1e-6)
 
 
 @pytest.mark.slow
