@@ -131,10 +131,13 @@ def text(truth: pd.DataFrame, speeches: pd.DataFrame, picture: str) -> str:
         }
     )
     nearer = int((wide[THEIRS] < wide[[SQUARED, DESCENT]].min(axis=1)).sum())
-    better = sum(
-        held.loc[(THEIRS, K), "held-out"] > max(held.loc[(s, K), "held-out"] for s in (SQUARED, DESCENT))
+    better = [
+        K
         for K in NUMBERS
-    )
+        if held.loc[(THEIRS, K), "held-out"] > max(held.loc[(s, K), "held-out"] for s in (SQUARED, DESCENT))
+    ]
+    more = ", ".join(str(K) for K in NUMBERS if K not in better)
+    overfit = f" With K = {more} squared error predicts more: there the divergence fits the words it sees too closely."
     return f"""
 Paisley's notes open with two objectives for one factorisation, squared error (equation 1) and the divergence (equation 2), and go
 on with the second, which is the Poisson likelihood (equations 5 to 8). What the first would do to counts, they do not show. Here
@@ -146,6 +149,6 @@ both factorise the same counts: {len(wide)} draws of data set A, whose topics ar
 {markdown(table)}
 
 The distance is Hellinger's, between each true topic and the one matched to it, on average. Within scikit-learn, so with the same
-start, the divergence is nearer to the truth than squared error in {nearer} of {len(wide)} draws, and it predicts held-out words
-better for {better} of {len(NUMBERS)} numbers of topics.
+start, the divergence is nearer to the truth than both forms of squared error in {nearer} of {len(wide)} draws. It predicts
+held-out words better for {len(better)} of {len(NUMBERS)} numbers of topics.{overfit if more else ""}
 """

@@ -259,7 +259,7 @@ def test_geiger_park_lemma_b1_joint_nmf_equals_plsa() -> None:
         np.testing.assert_allclose(a.L.sum(axis=1), T, rtol=1e-10)
 
 
-def test_geiger_park_corollary_b2_joint_nmf_and_plsa_descend_together() -> None:
+def test_geiger_park_joint_nmf_and_plsa_descend_together() -> None:
     joint, plsa = Joint(), PLSA()
     a, b = joint.start(PROBLEM, L0, F0), plsa.start(PROBLEM, L0, F0)
     multinomial = []
