@@ -329,14 +329,14 @@ MUTANTS = [
         "solvers/allocation.py",
         "        if new.loss <= state.loss:\n            return new",
         "        if True:\n            return new",
-        only("solvers/test_decomposition.py", "halved"),
+        only(ALLOCATION, "bld_never_falls"),
     ),
     Mutant(
         "(13): the factored gradient by features",
         "solvers/allocation.py",
         "(other[j], own[i]) if transposed else",
         "(own[i], other[j]) if transposed else",
-        only("solvers/test_decomposition.py", "listing"),
+        only(ALLOCATION, "factored_gradient"),
     ),
     Mutant(
         "R̂ sees chains apart",
