@@ -29,7 +29,7 @@ from unmix.base import memory
 from unmix.counts import shards
 from unmix.counts.shards import Shards
 from unmix.io import building
-from unmix.io.read import blocks, h5ad, matrices, sheets, tables, text
+from unmix.io.read import blocks, cells, matrices, sheets, tables, text
 from unmix.io.read.raw_counts import ReadKeywords, StopWords
 from unmix.storage.fit_file import table_to_json
 
@@ -52,7 +52,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
         (sheets, "CELLS", 8),
         (text, "BATCH", 5),
         (matrices, "LINES", 17),
-        (h5ad, "SAMPLE", 20),
+        (cells, "SAMPLE", 20),
     ):
         monkeypatch.setattr(module, name, value)
 

@@ -387,12 +387,12 @@ def _understood(reading: dict[str, Any]) -> dict[str, Any]:
 
 def anndata_contents(path: Path) -> tuple[dict[str, str], list[str]]:
     """The matrices and the columns of obs in an AnnData file; nothing for other files, and for what cannot be opened."""
-    from unmix.io.read import h5ad
+    from unmix.io.read import cells
 
-    if path.suffix.lower() != ".h5ad" and not (path.is_dir() and h5ad.is_zarr(path)):
+    if path.suffix.lower() != ".h5ad" and not (path.is_dir() and cells.is_zarr(path)):
         return {}, []
     try:
-        return h5ad.contents(path)
+        return cells.contents(path)
     except (ValueError, OSError, KeyError, MemoryError):
         return {}, []  # `read` will say what is wrong
 

@@ -356,24 +356,27 @@ def _write_all(building: Building, raw: RawCounts, scratch: Path, progress: Prog
     return m
 
 
-def _tiles(building: Building, raw: RawCounts, start: int, scratch: Path) -> Iterator[sp.csr_array]:
-    """Tiles from blocks of any size, whose first row is row `start` of the whole, which begins a shard."""
-    pending: list[sp.csr_array] = []
-    waiting, at = 0, start
-    for block in chain(_canonical_blocks(building, raw, start, scratch), [None]):
+def _tiles(building: Building, raw: RawCounts, at: int, scratch: Path) -> Iterator[sp.csr_array]:
+    """Tiles from blocks of any size, whose first row is row `at` of the whole, which begins a shard."""
+    pending, waiting = list[sp.csr_array](), 0
+    for block in chain(_canonical_blocks(building, raw, at, scratch), [None]):
         if block is not None:
             pending.append(block)
             waiting += block.shape[0]
-        if not building.rows_per_shard and waiting and (block is None or waiting >= shards.TILE):
-            building.rows_per_shard = _size(pending)
-        size = building.rows_per_shard
-        while size and waiting:
-            rows = min(shards.TILE, size - at % size)
-            if rows > waiting and block is not None:
+        if not waiting or (block is not None and waiting < shards.TILE):
+            continue
+        rows = pending[0] if len(pending) == 1 else sp.vstack(pending, format="csr")
+        if not building.rows_per_shard:
+            first = min(waiting, shards.TILE)
+            building.rows_per_shard = shards.rows_per_shard(first, int(rows.indptr[first]))
+        start = 0
+        while start < waiting:
+            stop = start + min(shards.TILE, building.rows_per_shard - at % building.rows_per_shard)
+            if stop > waiting and block is not None:
                 break
-            rows = min(rows, waiting)
-            yield _first_rows(pending, rows)
-            at, waiting = at + rows, waiting - rows
+            yield rows[start:stop]
+            at, start = at + min(stop, waiting) - start, stop
+        pending, waiting = ([rows[start:]], waiting - start) if start < waiting else ([], 0)
 
 
 def _canonical_blocks(building: Building, raw: RawCounts, first: int, scratch: Path) -> Iterator[sp.csr_array]:
@@ -390,35 +393,6 @@ def _canonical_blocks(building: Building, raw: RawCounts, first: int, scratch: P
             if checked is not None:
                 first += checked.shape[0]
                 yield checked
-
-
-def _size(pending: list[sp.csr_array]) -> int:
-    first, nonzeros = 0, 0
-    for block in pending:
-        some = min(block.shape[0], shards.TILE - first)
-        first, nonzeros = first + some, nonzeros + int(block.indptr[some])
-    return shards.rows_per_shard(first, nonzeros)
-
-
-def _first_rows(blocks: list[sp.csr_array], rows: int) -> sp.csr_array:
-    """So many rows from the beginning of blocks, which go."""
-    taken = []
-    while rows:
-        block = blocks.pop(0)
-        if block.shape[0] > rows:
-            blocks.insert(0, _rows(block, rows, block.shape[0]))
-            block = _rows(block, 0, rows)
-        taken.append(block)
-        rows -= block.shape[0]
-    return taken[0] if len(taken) == 1 else sp.vstack(taken, format="csr")
-
-
-def _rows(block: sp.csr_array, first: int, last: int) -> sp.csr_array:
-    """Some rows of a block, which share its memory."""
-    offsets = block.indptr[first : last + 1]
-    some = slice(int(offsets[0]), int(offsets[-1]))
-    arrays = block.data[some], block.indices[some], offsets - offsets[0]
-    return sp.csr_array(arrays, shape=(last - first, block.shape[1]), copy=False)
 
 
 def _labels(by: ArrayLike | str | None, raw: RawCounts) -> ArrayLike | None:

@@ -243,9 +243,11 @@ def _tables(fit: Fit) -> dict[str, Write]:
     return {
         "proportions.csv": lambda path: write_proportions(fit.proportions, fit.samples, path, fit.labels),
         "exposures.csv": lambda path: write_proportions(fit.exposures, fit.samples, path, fit.labels),
-        "topics.csv": lambda path: _write_table(_by_topic(fit.topics, fit.labels, fit.features, "feature"), path),
-        "top_features.csv": lambda path: _write_table(fit.top_features(TOP_FEATURES).set_index("topic"), path),
-        "trace.csv": lambda path: _write_table(fit.trace.set_index("iteration"), path),
+        "topics.csv": lambda path: write_table(
+            _by_topic(fit.topics, fit.labels, fit.features, "feature"), path, index=True
+        ),
+        "top_features.csv": lambda path: write_table(fit.top_features(TOP_FEATURES), path),
+        "trace.csv": lambda path: write_table(fit.trace, path),
     }
 
 
@@ -254,11 +256,7 @@ def _by_topic(values: NDArray, labels: Sequence[str], names: NDArray | None, wha
     return pd.DataFrame(values, index=rows, columns=list(labels))
 
 
-def write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
-    """As CSV, without the index."""
-    _write_table(table.set_index(table.columns[0]), path)
-
-
-def _write_table(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
+def write_table(table: pd.DataFrame, path: str | os.PathLike[str], *, index: bool = False) -> None:
+    """As CSV, whole or not there."""
     with replacing(path) as temporary:
-        write_csv(table, temporary, index=True)
+        write_csv(table, temporary, index=index)

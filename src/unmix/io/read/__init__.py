@@ -22,7 +22,7 @@ from unmix.base.memory import BYTES_PER_NONZERO
 from unmix.counts.counts import Counts
 from unmix.counts.shards import Shards
 from unmix.counts.stores import JOURNAL, MANIFEST
-from unmix.io.read import h5ad, matrices, sheets, tables, tenx, text
+from unmix.io.read import cells, matrices, sheets, tables, text
 from unmix.io.read.files import errors_about, require_file, require_inside
 from unmix.io.read.names import FEATURES_FILE, add_neighbours, join_metadata, number_texts, settle_names, writable_name
 from unmix.io.read.raw_counts import RawCounts, ReadKeywords, ReadOptions, TextKeywords, checked, listed
@@ -66,11 +66,11 @@ OF_TEXTS = (
 READERS = {
     ".npz": Reader("sparse matrix of scipy", matrices.read_npz, MATRIX),
     ".npy": Reader("array of numpy", matrices.read_npy, MATRIX),
-    ".mtx": Reader("MatrixMarket file", tenx.read_mtx, MATRIX),
-    ".mm": Reader("MatrixMarket file", tenx.read_mtx, MATRIX),
+    ".mtx": Reader("MatrixMarket file", cells.read_mtx, MATRIX),
+    ".mm": Reader("MatrixMarket file", cells.read_mtx, MATRIX),
     ".ldac": Reader("LDA-C file", matrices.read_ldac, frozenset()),
-    ".h5": Reader("10x HDF5 file", tenx.read_h5, frozenset({"layer"})),
-    ".h5ad": Reader("AnnData file", h5ad.read_h5ad, frozenset({"layer", "raw"})),
+    ".h5": Reader("10x HDF5 file", cells.read_h5, frozenset({"layer"})),
+    ".h5ad": Reader("AnnData file", cells.read_h5ad, frozenset({"layer", "raw"})),
     ".csv": Reader("CSV table", tables.read_csv, TABLE),
     ".tsv": Reader("TSV table", tables.read_tsv, TABLE),
     ".all": Reader("TSV table of SigProfiler", tables.read_tsv, TABLE),
@@ -304,8 +304,8 @@ def name_of(path: str | os.PathLike[str]) -> str:
     path = Path(path)
     ending = ending_of(path)
     own = path.resolve().name.removesuffix(".shards") if ending is None else path.name[: -len(ending)] or path.name
-    of_tenx = ending in (".h5", ".mtx", ".mtx.gz") or (path.is_dir() and tenx.holds_matrix(path))
-    return writable_name(tenx.told_name(path.resolve(), own) if of_tenx else own)
+    of_tenx = ending in (".h5", ".mtx", ".mtx.gz") or (path.is_dir() and cells.holds_matrix(path))
+    return writable_name(cells.told_name(path.resolve(), own) if of_tenx else own)
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
@@ -360,10 +360,10 @@ def _folder_reader(path: Path) -> Reader:
     """Shards, files of 10x, a store of zarr, or texts."""
     if is_shards(path):
         return Reader("folder of shards", _refuse_shards, frozenset())
-    if (files := tenx.folder_of(path)) is not None:
-        return Reader(f"10x folder (v{files.version})", lambda path, options: tenx.read_folder(files), frozenset())
-    if h5ad.is_zarr(path):
-        return Reader("AnnData store (zarr)", h5ad.read_h5ad, READERS[".h5ad"].options)
+    if (files := cells.folder_of(path)) is not None:
+        return Reader(f"10x folder (v{files.version})", lambda path, options: cells.read_folder(files), frozenset())
+    if cells.is_zarr(path):
+        return Reader("AnnData store (zarr)", cells.read_h5ad, READERS[".h5ad"].options)
     if (path / "model.safetensors").is_file():
         raise ValueError("a fit's folder, not counts; give the file or folder that the fit was made from")
     others = sorted(

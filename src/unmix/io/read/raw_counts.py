@@ -16,7 +16,7 @@ from unmix.base.memory import require
 from unmix.counts.canonical import NotACountError
 from unmix.counts.counts import Counts
 from unmix.io.read.blocks import SMALLER, Blocks
-from unmix.io.read.stores import texts_in
+from unmix.io.read.files import texts_in
 
 if TYPE_CHECKING:
     from unmix.fit import Fit
