@@ -130,7 +130,7 @@ def test_a_shard_with_other_sums_than_the_manifest_says_is_refused_when_it_is_re
     change: Callable[[Any], None], folder: Path
 ) -> None:
     change_manifest(folder, change)
-    said = r"cells\.shards: 00000[01]\.safetensors \(samples .*\) holds other counts than shards\.json says; build"
+    said = r"cells\.shards: 00000[01]\.safetensors \(samples .*\) is damaged: it holds other counts than shards\.json says; build"
     with pytest.raises(ValueError, match=said):
         used(folder)
 
@@ -138,7 +138,9 @@ def test_a_shard_with_other_sums_than_the_manifest_says_is_refused_when_it_is_re
 @pytest.mark.parametrize("totals", [[1.0] * 7, [np.nan] * 7, [-1.0, *[80.0] * 6], [np.inf] * 7])
 def test_totals_of_features_that_do_not_add_up_are_refused(totals: list[float], folder: Path) -> None:
     change_file(folder, "features.safetensors", feature_totals=np.array(totals))
-    with pytest.raises(ValueError, match=r"cells\.shards: features\.safetensors has totals .* do not add up .*; build"):
+    with pytest.raises(
+        ValueError, match=r"cells\.shards: features\.safetensors is damaged: it has totals .* do not add up .*; build"
+    ):
         um.Shards(folder)
 
 

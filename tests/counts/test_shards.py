@@ -100,7 +100,7 @@ def test_shards_in_memory_and_on_disk_are_the_same_to_the_last_bit(counts: um.Co
     for i in range(disk.n_shards):
         assert memory.bounds(i) == disk.bounds(i)
         for one, other in zip(memory.tiles(i), disk.tiles(i), strict=True):
-            assert (one.first, one.shape) == (other.first, other.shape)
+            assert one.shape == other.shape
             for mine, theirs in zip((*one.rows, *one.transposed), (*other.rows, *other.transposed), strict=True):
                 assert mine.dtype == theirs.dtype
                 assert mine.tobytes() == theirs.tobytes()
@@ -141,10 +141,9 @@ def test_tiles_cover_the_samples_in_order_and_are_narrow_where_counts_are(tmp_pa
     X[4, 4] = 0.5
     disk = um.shard(X, tmp_path / "out")
     tiles = [tile for i in range(disk.n_shards) for tile in disk.tiles(i)]
-    assert [tile.first for tile in tiles] == [0, 4, 8, 12, 16, 20, 24, 28]
     assert [tile.shape[0] for tile in tiles] == [4] * 7 + [2]
-    for tile in tiles:
-        rows = X[tile.first : tile.first + tile.shape[0]]
+    for first, tile in zip(range(0, 30, 4), tiles, strict=True):
+        rows = X[first : first + tile.shape[0]]
         narrow = rows.max() < 1 << 16 and (rows % 1 == 0).all()
         assert tile.rows.data.dtype == tile.transposed.data.dtype == (np.uint16 if narrow else np.float64)
         assert (tile.rows.indptr.dtype, tile.rows.indices.dtype) == (np.int64, np.int32)
@@ -426,7 +425,7 @@ def test_verify_compares_the_manifest_with_the_counts(folder: Path) -> None:
     swapped = [entries[0] | {"total": entries[1]["total"]}, entries[1] | {"total": entries[0]["total"]}]
     manifest_with(folder, shards=[*swapped, *entries[2:]])
     with pytest.raises(
-        ValueError, match=r"000000\.safetensors \(samples 0 to 7\) holds other counts than shards\.json"
+        ValueError, match=r"000000\.safetensors \(samples 0 to 7\) is damaged: it holds other counts than shards\.json"
     ):
         Shards(folder).verify()
 

@@ -21,7 +21,7 @@ from unmix import kernels
 from unmix.counts import shards
 from unmix.counts.counts import Counts
 from unmix.counts.data import Tree, tree
-from unmix.engines import Local, use_engine
+from unmix.engines import Local
 from unmix.models.problem import Problem
 from unmix.solvers.extrapolate import Streamed
 from unmix.solvers.halfsteps import EM, Newton
@@ -221,10 +221,10 @@ def test_a_fit_that_was_stopped_goes_on_to_the_same_bits(make: Callable[[], Any]
         (on_disk_only(tmp_path / "a"), Local()),
         (on_disk_only(None), on_disk_only(None)),
     ):
-        with use_engine(engines[0]):
+        with engines[0]:
             part = make().set_params(tol=0, max_iter=5).fit(S).result_
             part.save(tmp_path / "part.safetensors", resumable=True)
-        with use_engine(engines[1]):
+        with engines[1]:
             end = make().set_params(tol=0).resume(S, um.load(tmp_path / "part.safetensors")).result_
         np.testing.assert_array_equal(end.L, whole.L)
         np.testing.assert_array_equal(end.F, whole.F)

@@ -49,7 +49,7 @@ actions = {
     "npy": lambda: write_proportions(rows, None, folder / "answer.npy", ["a", "b"]),
     "csv": lambda: write_proportions(rows, None, folder / "answer.csv", ["a", "b"]),
     "room": room,
-    "kept": lambda: Kept(folder / "kept").write(0, 0, {"L": rows}),
+    "kept": lambda: Kept(folder).write(0, 0, {"L": rows}),
 }
 for name, action in actions.items():  # each in a process of its own, which the system might kill
     if (child := os.fork()) == 0:

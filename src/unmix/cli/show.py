@@ -264,7 +264,7 @@ def counts_as_json(counts: Counts) -> dict[str, Any]:
     named = {"sample_names": counts.samples is not None, "feature_names": counts.features is not None}
     size = {"samples": counts.shape[0], "features": counts.shape[1]}
     told = {"read_as": counts.reading, "looks_like_counts": counts.facts["fractional"] == 0, "metadata": columns}
-    return size | counts.facts | told | named
+    return size | dict(counts.facts) | told | named
 
 
 def shards_as_json(shards: Shards) -> dict[str, Any]:
@@ -272,7 +272,7 @@ def shards_as_json(shards: Shards) -> dict[str, Any]:
     start = {"rows_per_shard": shards.rows_per_shard, "start": len(shards.sample)}
     columns = [] if shards.metadata is None else [str(name) for name in shards.metadata]
     whole = {"looks_like_counts": shards.facts["fractional"] == 0}
-    return size | shards.facts | whole | {"metadata": columns} | start
+    return size | dict(shards.facts) | whole | {"metadata": columns} | start
 
 
 def fit_as_json(fit: Fit) -> dict[str, Any]:

@@ -42,6 +42,14 @@ def as_scipy(rows: CSR, shape: tuple[int, int]) -> sp.csr_array:
     return sp.csr_array((rows.data, rows.indices, indptr), shape=shape, copy=False)
 
 
+def narrowed(data: NDArray[Any]) -> NDArray[Any]:
+    """Counts as uint16 if that is exact, otherwise as they are."""
+    if data.size and not data.max() < 1 << 16:
+        return data
+    narrow = data.astype(np.uint16)
+    return narrow if np.array_equal(narrow, data) else data
+
+
 def canonical(matrix: Any, first: int = 0) -> sp.csr_array:
     """CSR of positive finite float64, sorted, duplicates summed, explicit zeros dropped. The input is left as it was. If it is a
     part of a whole, from row `first` on, errors speak of the rows of the whole."""

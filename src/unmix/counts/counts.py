@@ -24,15 +24,15 @@ from scipy.special import gammaln
 from unmix.base.checks import parameter
 from unmix.base.memory import BYTES_PER_NONZERO, IN_MEMORY, gigabytes, require
 from unmix.base.types import Floats, Integers, Names, Record, as_names, check_names, with_unique_columns
-from unmix.counts.canonical import arrays_of, as_scipy, canonical, sparse_to_csr
-from unmix.counts.data import Facts, Memory
+from unmix.counts.canonical import arrays_of, canonical, narrowed, sparse_to_csr
+from unmix.counts.data import Facts, Memory, Part
 from unmix.counts.sides import Sides
 from unmix.kernels import CSR
 
 CountsLike: TypeAlias = "ArrayLike | sp.sparray | sp.spmatrix | pd.DataFrame | Counts"
 
 
-class Counts:
+class Counts(Part):
     """n samples × m features of non-negative counts, with names: what every function here makes of the data it is given.
 
     Parameters
@@ -79,8 +79,6 @@ class Counts:
     """
 
     in_memory: ClassVar[bool] = True
-    rows: CSR
-    shape: tuple[int, int]
     samples: Names | None
     features: Names | None
     metadata: pd.DataFrame | None
@@ -317,10 +315,6 @@ class Counts:
         """csr_array: the counts as a scipy CSR array that shares this object's memory."""
         return self.with_data(self.rows.data)
 
-    def with_data(self, data: NDArray[Any]) -> sp.csr_array:
-        """A CSR array with other values in place of the nonzeros."""
-        return as_scipy(CSR(self.rows.indptr, self.rows.indices, data), self.shape)
-
     @cached_property
     def columns(self) -> CSR:
         """The rows of the transpose, built once, when first asked for."""
@@ -330,13 +324,8 @@ class Counts:
     def transposed(self) -> CSR:
         """The same for kernels alone: whole numbers below 2^16 take two bytes instead of eight."""
         data = self.rows.data
-        whole = data.size and data.max() < 1 << 16 and np.array_equal(data, narrow := data.astype(np.uint16))
-        return arrays_of(self.with_data(narrow).tocsc()) if whole else self.columns
-
-    @cached_property
-    def column_order(self) -> NDArray[np.int64]:
-        """Where each entry of `columns` stands in `rows`."""
-        return self.with_data(np.arange(self.nnz, dtype=np.int64)).tocsc().data
+        narrow = narrowed(data)
+        return self.columns if narrow is data else arrays_of(self.with_data(narrow).tocsc())
 
     @cached_property
     def sample_totals(self) -> Floats:
@@ -356,26 +345,16 @@ class Counts:
     @cached_property
     def facts(self) -> Facts:
         """mapping: what a fit remembers of its data: size, oddities, and a checksum by which to know them again."""
-        return Facts(
-            {
-                "nonzeros": self.nnz,
-                "total": self.total,
-                "empty_samples": int((self.sample_totals == 0).sum()),
-                "empty_features": int((self.feature_totals == 0).sum()),
-                "fractional": self.fractional,
-                "checksum": cache(
-                    partial(checksum, self.shape, self.rows)
-                ),  # holds the counts, and not what is made of them
-            }
-        )
+        remembered = cache(partial(checksum, self.shape, self.rows))  # holds the counts, and not what is made of them
+        return Facts.of(self, int((self.sample_totals == 0).sum()), remembered)
 
     def require_whole(self, purpose: str, remedy: str = "") -> None:
         """Raises if an entry is not a whole number, naming the first."""
         bad = np.flatnonzero(self.rows.data % 1 != 0)
         if bad.size:
-            row = int(np.searchsorted(self.rows.indptr, bad[0], side="right")) - 1
+            row, column = self.sides().left.place(bad[0])
             raise ValueError(
-                f"{purpose} needs whole numbers: the entry at row {row}, column {self.rows.indices[bad[0]]} "
+                f"{purpose} needs whole numbers: the entry at row {row}, column {column} "
                 f"is {self.rows.data[bad[0]]:.10g}; give raw counts, or round them first{', ' if remedy else ''}{remedy}"
             )
 

@@ -9,18 +9,21 @@ alone, so they are the same to the last bit on every engine, in whatever order t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections import UserDict
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar, Token
+from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeGuard, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from unmix.base.memory import room
 from unmix.base.types import Factor, Floats, Integers, Names, Record
-from unmix.kernels import CSR
+from unmix.counts.canonical import as_scipy
+from unmix.kernels import CSR, transpose
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,29 +39,27 @@ BRANCHES = 8  # of the tree of sums
 LARGEST = "largest_"  # sums whose name begins so are maxima
 
 
-class Facts(Mapping[str, Any]):
+class Facts(UserDict[str, Any]):
     """What a fit remembers of its data. Values that cost a pass over them, as a checksum does, are functions, each called when it
     is first asked for."""
 
-    def __init__(self, values: Record) -> None:
-        self._values = values
+    @classmethod
+    def of(cls, data: Data, empty_samples: int, checksum: Callable[[], str]) -> Facts:
+        return cls(
+            {
+                "nonzeros": data.nnz,
+                "total": data.total,
+                "empty_samples": empty_samples,
+                "empty_features": int((data.feature_totals == 0).sum()),
+                "fractional": data.fractional,
+                "checksum": checksum,
+            }
+        )
 
     def __getitem__(self, name: str) -> Any:
-        if callable(value := self._values[name]):
-            value = self._values[name] = value()
+        if callable(value := self.data[name]):
+            value = self.data[name] = value()
         return value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __or__(self, more: Record) -> Facts:
-        return Facts(self._values | more)
-
-    def __ror__(self, other: Record) -> Record:
-        return other | dict(self)
 
     def __repr__(self) -> str:
         return repr(dict(self))
@@ -127,19 +128,34 @@ def is_data(X: Any) -> TypeGuard[Data]:
     return hasattr(type(X), "in_memory")
 
 
-class Part(Protocol):
-    """A part of the samples, or a tile of it, as `Sides` and visits take it."""
+class Part:
+    """Some samples, such as a tile of a shard, by rows and by columns (the rows of the transpose), as visits and `Sides` take
+    them."""
 
-    @property
-    def shape(self) -> tuple[int, int]: ...
-    @property
-    def rows(self) -> CSR: ...
-    @property
-    def transposed(self) -> CSR: ...
-    @property
-    def column_order(self) -> NDArray[np.int64]: ...
-    @property
-    def sample_totals(self) -> Floats: ...
+    rows: CSR
+    shape: tuple[int, int]
+
+    def __init__(self, rows: CSR, features: int) -> None:
+        self.rows, self.shape = rows, (len(rows.indptr) - 1, features)
+
+    def with_data(self, data: NDArray[Any]) -> sp.csr_array:
+        """A CSR array with other values in place of the nonzeros."""
+        return as_scipy(CSR(self.rows.indptr, self.rows.indices, data), self.shape)
+
+    @cached_property
+    def transposed(self) -> CSR:
+        return transpose(self.rows, self.shape[1])
+
+    @cached_property
+    def column_order(self) -> NDArray[np.int64]:
+        """Where each entry of `transposed` stands in `rows`."""
+        return self.with_data(np.arange(len(self.rows.data), dtype=np.int64)).tocsc().data
+
+    @cached_property
+    def sample_totals(self) -> Floats:
+        """array, n: the sum of each sample."""
+        owners = np.repeat(np.arange(self.shape[0]), np.diff(self.rows.indptr))
+        return np.bincount(owners, self.rows.data, minlength=self.shape[0]).astype(np.float64, copy=False)
 
 
 class Visited(NamedTuple):
@@ -196,7 +212,7 @@ class Visit(ABC):
         """
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """Who makes visits, and keeps what they leave: under a number a pass, until it is let go.
 
     Examples
@@ -206,7 +222,18 @@ class Engine(Protocol):
     ...     engine.require(um.Shards.of(um.Counts([[1, 0, 2], [0, 3, 0]])), n_topics=2)
     """
 
-    def require(self, X: Data, n_topics: int) -> None:
+    _uses: list[Token[Engine | None]]
+
+    def __enter__(self) -> Self:
+        """Fits of shards within its `with` use this engine."""
+        self.__dict__.setdefault("_uses", []).append(_chosen.set(self))
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        _chosen.reset(self._uses.pop())
+
+    @abstractmethod
+    def require(self, X: Any, n_topics: int) -> None:
         """Raises if a fit of these shards could not end well here.
 
         Parameters
@@ -221,9 +248,9 @@ class Engine(Protocol):
         ValueError
             That says what is missing.
         """
-        ...
 
-    def over(self, X: Data, visit: Visit, shared: Arrays, *, before: Before = None, after: int | None = None) -> Arrays:
+    @abstractmethod
+    def over(self, X: Any, visit: Visit, shared: Arrays, *, before: Before = None, after: int | None = None) -> Arrays:
         """The sums of a visit to every shard.
 
         Parameters
@@ -244,9 +271,9 @@ class Engine(Protocol):
         dict of str to array
             Added up in a fixed order, so that they are the same to the last bit on every engine.
         """
-        ...
 
-    def left(self, X: Data, number: int) -> Iterator[Arrays]:
+    @abstractmethod
+    def left(self, X: Any, number: int) -> Iterator[Arrays]:
         """What a pass left, shard by shard.
 
         Parameters
@@ -261,8 +288,8 @@ class Engine(Protocol):
         dict of str to array
             One a shard, in their order.
         """
-        ...
 
+    @abstractmethod
     def keep_only(self, numbers: set[int]) -> None:
         """Let go of what all other passes left.
 
@@ -271,9 +298,9 @@ class Engine(Protocol):
         numbers : set of int
             The passes to keep.
         """
-        ...
 
-    def save(self, X: Data, numbers: set[int]) -> Record:
+    @abstractmethod
+    def save(self, X: Any, numbers: set[int]) -> Record:
         """Arrays and plain values from which `restore` has these passes again.
 
         Parameters
@@ -288,9 +315,9 @@ class Engine(Protocol):
         dict
             What a file of a fit can keep.
         """
-        ...
 
-    def restore(self, X: Data, saved: Record) -> None:
+    @abstractmethod
+    def restore(self, X: Any, saved: Record) -> None:
         """Have the passes again that `save` was asked for.
 
         Parameters
@@ -300,7 +327,26 @@ class Engine(Protocol):
         saved : dict
             What `save` gave.
         """
-        ...
+
+    def _numbered(self, X: Data, before: Before) -> int | None:
+        """The pass that visits go on from; arrays of all samples become one."""
+        if not isinstance(before, dict):
+            return before
+        self.restore(X, {"-1": before})
+        return -1
+
+
+# The engine for shards changes where and how long a fit runs and never its result, so it is chosen once, around all that follows,
+# like the number of threads.
+
+_chosen: ContextVar[Engine | None] = ContextVar("engine", default=None)
+
+
+def chosen_engine() -> Engine:
+    """The engine of the innermost `with`, or a new one of this machine."""
+    chosen = _chosen.get()
+    made: Engine = import_module("unmix.engines.local").Local() if chosen is None else chosen
+    return made
 
 
 def added(one: Arrays, two: Arrays) -> Arrays:
@@ -349,7 +395,7 @@ def tree(parts: Iterable[Arrays]) -> Arrays:
     return sums.total()
 
 
-class Memory:
+class Memory(Engine):
     """An engine for counts in memory, which are one part."""
 
     def __init__(self) -> None:
@@ -400,43 +446,3 @@ def by_tile(tiles: Iterable[Part], before: Arrays) -> Iterator[tuple[Part, Facto
     for tile in tiles:
         yield tile, before["L"][at : at + tile.shape[0]]
         at += tile.shape[0]
-
-
-# The engine for shards changes where and how long a fit runs and never its result, so it is chosen once, around all that follows,
-# like the number of threads.
-
-_chosen: ContextVar[Engine | None] = ContextVar("engine", default=None)
-
-
-def chosen_engine() -> Engine:
-    """The engine of the innermost `with`, or a new one of this machine."""
-    chosen = _chosen.get()
-    made: Engine = import_module("unmix.engines.local").Local() if chosen is None else chosen
-    return made
-
-
-@contextmanager
-def use_engine(chosen: Engine) -> Iterator[Engine]:
-    """Fits of shards within its `with` use this engine; `with engine:` says the same of those here.
-
-    Parameters
-    ----------
-    chosen : Engine
-        Who goes over shards.
-
-    Yields
-    ------
-    Engine
-        The same.
-
-    Examples
-    --------
-    >>> import unmix as um
-    >>> with um.engines.use_engine(um.engines.Local(memory="1GB")):
-    ...     model = um.PoissonNMF(2, max_iter=3, tol=0, random_state=0).fit(um.Shards.of(um.Counts([[1, 0, 2], [0, 3, 0]])))
-    """
-    token = _chosen.set(chosen)
-    try:
-        yield chosen
-    finally:
-        _chosen.reset(token)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,43 +18,14 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from unmix import kernels
 from unmix.base.types import Floats, Integers, Names, Record, as_names, with_unique_columns
-from unmix.counts.canonical import as_scipy
 from unmix.counts.counts import Counts, CountsLike, amount
-from unmix.counts.data import Engine, Facts, chosen_engine
-from unmix.counts.stores import InMemory, OnDisk, Store, checksum, doubles, file_name, read_manifest, read_soon
+from unmix.counts.data import Engine, Facts, Part, chosen_engine
+from unmix.counts.stores import InMemory, OnDisk, checksum, file_name, in_doubles, read_manifest, read_soon
 
 SHARD, TILE = 16_384, 4_096  # samples. Bits depend on them: they are no options
 START = 16_384  # samples of the start
 MOST_IN_TILE, MOST_IN_SHARD = 1 << 24, 1 << 26  # nonzeros; with more in the first tile, shards have fewer samples
-
-
-@dataclass(frozen=True, eq=False)
-class Tile:
-    """A few thousand samples of a whole, from sample `first` on, as kernels take them."""
-
-    first: int
-    shape: tuple[int, int]
-    rows: kernels.CSR
-
-    @cached_property
-    def transposed(self) -> kernels.CSR:
-        return kernels.transpose(self.rows, self.shape[1])
-
-    @cached_property
-    def column_order(self) -> NDArray[np.int64]:
-        """Where each entry of `transposed` stands in `rows`."""
-        return self._with_data(np.arange(len(self.rows.data), dtype=np.int64)).tocsc().data
-
-    @cached_property
-    def sample_totals(self) -> Floats:
-        n = self.shape[0]
-        owners = np.repeat(np.arange(n), np.diff(self.rows.indptr))
-        return np.bincount(owners, self.rows.data, minlength=n).astype(np.float64, copy=False)
-
-    def _with_data(self, data: NDArray[Any]) -> Any:
-        return as_scipy(kernels.CSR(self.rows.indptr, self.rows.indices, data), self.shape)
 
 
 class Shards:
@@ -115,7 +85,7 @@ class Shards:
         self.shape = manifest.shape
         self.rows_per_shard, self.rows_per_tile = manifest.rows_per_shard, manifest.rows_per_tile
         self.text = manifest.text
-        self._store: Store = (store := OnDisk(self.folder, manifest))
+        self._store: InMemory | OnDisk = (store := OnDisk(self.folder, manifest))
         self.features = store.features
 
     @classmethod
@@ -282,7 +252,7 @@ class Shards:
     @cached_property
     def feature_totals(self) -> Floats:
         """array, m: the sum of each feature."""
-        return self._store.feature_totals()
+        return self._store.feature_totals
 
     @cached_property
     def samples(self) -> Names | None:
@@ -294,7 +264,7 @@ class Shards:
     @cached_property
     def metadata(self) -> pd.DataFrame | None:
         """A table with a row a sample, if there is one, read when first asked for."""
-        return self._store.metadata()
+        return self._store.metadata
 
     def with_metadata(self, table: pd.DataFrame | None) -> Shards:
         """The same counts with another table."""
@@ -313,17 +283,8 @@ class Shards:
     def facts(self) -> Facts:
         """mapping: what a fit remembers of its data: size, oddities, and a checksum by which to know them again, anywhere."""
         parts = self._store.parts
-        return Facts(
-            {
-                "nonzeros": self.nnz,
-                "total": self.total,
-                "empty_samples": sum(part.empty_samples for part in parts),
-                "empty_features": int((self.feature_totals == 0).sum()),
-                "fractional": self.fractional,
-                "checksum": partial(checksum, self.shape, parts),
-                "shards": self.n_shards,
-            }
-        )
+        empty = sum(part.empty_samples for part in parts)
+        return Facts.of(self, empty, partial(checksum, self.shape, parts)) | {"shards": self.n_shards}
 
     @cached_property
     def sample(self) -> Counts:
@@ -331,7 +292,7 @@ class Shards:
         rows, counts = self._store.sample()
         return self._described(counts, rows)
 
-    def tiles(self, i: int) -> Iterator[Tile]:
+    def tiles(self, i: int) -> Iterator[Part]:
         """The samples of a shard, 4,096 at a time.
 
         Parameters
@@ -341,19 +302,17 @@ class Shards:
 
         Yields
         ------
-        Tile
-            A part of the shard.
+        Part
+            Some of its samples.
 
         Examples
         --------
         >>> len(list(Shards.of(Counts([[1, 0, 2], [0, 3, 0]])).tiles(0)))
         1
         """
-        first, last = self.bounds(i)
-        shard = self._store.shard(i)
-        for start in range(0, last - first, self.rows_per_tile):
-            stop = min(start + self.rows_per_tile, last - first)
-            yield Tile(first + start, (stop - start, self.shape[1]), shard.rows(start, stop))
+        self.bounds(i)
+        for _, rows in self._store.shard(i).tiles(self.rows_per_tile):
+            yield Part(rows, self.shape[1])
 
     def soon(self, i: int) -> None:
         """This shard will be asked for: it can be fetched meanwhile."""
@@ -379,7 +338,7 @@ class Shards:
         Counts(2 samples × 3 features, 3 nonzeros, total 6)
         """
         first, last = self.bounds(i)
-        rows = as_scipy(doubles(self._store.shard(i).rows(0, last - first)), (last - first, self.shape[1]))
+        rows = in_doubles(self._store.shard(i).rows(0, last - first), self.shape[1])
         names = as_names(self._store.names(i)) if self._store.named else None
         return self._described(Counts.trusted(rows, names, self.features, None, self.text), slice(first, last))
 
@@ -417,28 +376,19 @@ class Shards:
             shard = self._store.shard(i)
             for start in (np.unique(here // self.rows_per_tile) * self.rows_per_tile).tolist():
                 stop = min(start + self.rows_per_tile, last - first)
-                tile = as_scipy(doubles(shard.rows(start, stop)), (stop - start, self.shape[1]))
+                tile = in_doubles(shard.rows(start, stop), self.shape[1])
                 found.append(tile[here[slice(*np.searchsorted(here, (start, stop)))] - start])
             if self._store.named:
                 of_shard = self._store.names(i)
                 names += [of_shard[row] for row in here.tolist()]
-        matrix = sp.vstack(found, format="csr")
-        in_order = np.array_equal(place, np.arange(len(wanted)))
-        return self._described(
-            Counts.trusted(
-                matrix if in_order else matrix[place],
-                as_names(names)[place] if self._store.named else None,
-                self.features,
-                None,
-                self.text,
-            ),
-            rows,
-        )
+        matrix, samples = sp.vstack(found, format="csr"), as_names(names) if self._store.named else None
+        if not np.array_equal(place, np.arange(len(wanted))):
+            matrix, samples = matrix[place], None if samples is None else samples[place]
+        return self._described(Counts.trusted(matrix, samples, self.features, None, self.text), rows)
 
     def _described(self, counts: Counts, rows: Integers | slice) -> Counts:
         """With their rows of the table."""
-        if self.metadata is not None:
-            counts.metadata = self.metadata.iloc[rows].reset_index(drop=True)
+        counts.metadata = None if self.metadata is None else self.metadata.iloc[rows].reset_index(drop=True)
         return counts
 
     def verify(self) -> None:
@@ -454,7 +404,7 @@ class Shards:
         >>> Shards.of(Counts([[1, 0, 2], [0, 3, 0]])).verify()
         """
         if isinstance(self._store, OnDisk):
-            self._store.verify(self.shape[1])
+            self._store.verify()
 
 
 def rows_per_shard(first: int, nonzeros: int) -> int:

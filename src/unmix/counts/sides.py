@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unmix import kernels
 from unmix.base.types import Factor, Floats, Integers
+from unmix.counts.data import Part
 from unmix.kernels import CSR, Posteriors, Spread
 
 
@@ -146,24 +147,11 @@ class FeatureSums(NamedTuple):
         return kernels.box_step(factor, *self, cost, totals, shape)
 
 
-class Matrix(Protocol):
-    """A sparse matrix by rows and by columns (the rows of its transpose), each made when it is first asked for."""
-
-    @property
-    def rows(self) -> CSR: ...
-
-    @property
-    def transposed(self) -> CSR: ...
-
-    @property
-    def column_order(self) -> NDArray[np.int64]: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Sides:
     """Both sides of a matrix, and what takes both at once. Whoever asked for them owns them, and the scratch space they share."""
 
-    matrix: Matrix
+    matrix: Part
     workspace: kernels.Workspace = field(default_factory=kernels.Workspace, repr=False)
 
     @cached_property

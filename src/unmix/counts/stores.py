@@ -20,22 +20,24 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from unmix.base.types import Floats, Integers, Names, Record, as_names, as_plain, nullable_integers, unique_names
-from unmix.counts.canonical import as_scipy
+from unmix.base.types import Floats, Integers, Record, as_names, as_plain, nullable_integers, unique_names
+from unmix.counts.canonical import as_scipy, narrowed
 from unmix.counts.counts import Counts
 from unmix.kernels import CSR
 from unmix.storage import tensors
@@ -45,13 +47,8 @@ from unmix.storage.tensors import Arrays, as_bytes, from_json
 MANIFEST, FEATURES, SAMPLE = "shards.json", "features.safetensors", "sample.safetensors"
 METADATA = "metadata.safetensors"
 FILE_NAME = re.compile(r"\d{6}\.safetensors")
-COUNTED = (
-    "indptr",
-    "indices",
-    "values",
-    "exception_at",
-    "exception",
-)  # all but the names, in the order of the checksum
+# All but the names, in the order of the checksum
+COUNTED = ("indptr", "indices", "values", "exception_at", "exception")
 
 
 def file_name(shard: int) -> str:
@@ -62,16 +59,26 @@ def index_type(features: int) -> np.dtype:
     return np.dtype("<u2" if features <= 1 << 16 else "<u4")
 
 
-def names_of(content: Any) -> list[str]:
-    """From JSON as bytes."""
-    return checked(from_json(content), list[str], "the list of its names")
+class Shard(ABC):
+    """A shard at hand: some of its rows at a time, as kernels take them."""
+
+    length: int
+
+    @abstractmethod
+    def rows(self, first: int, last: int) -> CSR:
+        """Rows from `first` up to `last`; counts as two bytes each if all are whole and below 2^16, as in memory."""
+
+    def tiles(self, size: int) -> Iterator[tuple[int, CSR]]:
+        """So many rows at a time, and which is the first of them."""
+        for first in range(0, self.length, size):
+            yield first, self.rows(first, min(first + size, self.length))
 
 
-@dataclass(frozen=True, eq=False)
-class Encoded:
-    """The rows of a file as they lie there; some of them at a time become what kernels take."""
+class Encoded(Shard):
+    """The rows of a file as they lie there."""
 
-    arrays: Arrays
+    def __init__(self, arrays: Arrays) -> None:
+        self.arrays, self.length = arrays, len(arrays["indptr"]) - 1
 
     @classmethod
     def checked(cls, arrays: Arrays, rows: int, nonzeros: int, features: int, *, thoroughly: bool) -> Encoded:
@@ -81,7 +88,8 @@ class Encoded:
         known = {"indptr": ("<u4", rows + 1), "indices": (index_type(features).str, nonzeros)}
         few = len(arrays.get("exception", ()))
         bytewise = {"values": ("u1", nonzeros), "exception_at": ("<u4", few), "exception": ("<f8", few)}
-        if not any(_same(given, known | kind) for kind in (bytewise, *({"values": (f, nonzeros)} for f in FLOATS))):
+        kinds = bytewise, {"values": ("<f4", nonzeros)}, {"values": ("<f8", nonzeros)}
+        if not any(given == known | kind for kind in kinds):
             raise ValueError("its arrays do not go together")
         indptr, indices, values = arrays["indptr"], arrays["indices"], arrays["values"]
         if indptr[0] != 0 or indptr[-1] != nonzeros or (indptr[1:] < indptr[:-1]).any():
@@ -103,7 +111,6 @@ class Encoded:
         return cls(arrays)
 
     def rows(self, first: int, last: int) -> CSR:
-        """Rows from `first` up to `last`; counts as two bytes each if all are whole and below 2^16, as in memory."""
         offsets = self.arrays["indptr"][first : last + 1].astype(np.int64)
         a, b = int(offsets[0]), int(offsets[-1])
         values, indices = self.arrays["values"][a:b], self.arrays["indices"][a:b].astype(np.int32)
@@ -118,20 +125,7 @@ class Encoded:
         return CSR(offsets, indices, data)
 
 
-FLOATS = ("<f4", "<f8")
 _NONE = np.zeros(0)
-
-
-def _same(given: Mapping[str, tuple[np.dtype, int]], known: Mapping[str, tuple[str, int]]) -> bool:
-    return given == {name: (np.dtype(code), length) for name, (code, length) in known.items()}
-
-
-def narrowed(data: NDArray[Any]) -> NDArray[Any]:
-    """Counts as uint16 if that is exact, otherwise as they are."""
-    if data.size and not data.max() < 1 << 16:
-        return data
-    narrow = data.astype(np.uint16)
-    return narrow if np.array_equal(narrow, data) else data
 
 
 def read_soon(path: Path) -> None:
@@ -209,15 +203,13 @@ class Encoder:
     def __init__(self, features: int) -> None:
         self.features = features
         self.rows, self.nonzeros, self.empty, self.total, self.log_factorials = 0, 0, 0, 0.0, 0.0
-        self.lengths: list[NDArray[Any]] = []
-        self.indices: list[NDArray[Any]] = []
-        self.values: list[NDArray[np.uint8]] = []
-        self.exception_at: list[NDArray[Any]] = []
-        self.exception: list[Floats] = []
+        self.tiles: list[
+            tuple[NDArray[Any], ...]
+        ] = []  # lengths of rows, indices, values, exceptions: where, and which
 
     def add(self, tile: CSR) -> None:
         data, lengths = tile.data, np.diff(tile.indptr)
-        counts = Counts.trusted(as_scipy(doubles(tile), (len(lengths), self.features)))
+        counts = Counts.trusted(in_doubles(tile, self.features))
         self.rows += len(lengths)
         self.empty += int((lengths == 0).sum())
         self.total += counts.total
@@ -226,20 +218,16 @@ class Encoder:
             values = data.astype(np.uint8)  # what does not fit is not equal below
         at = np.flatnonzero(values != data)
         values[at] = 0
-        self.lengths.append(lengths)
-        self.indices.append(tile.indices.astype(index_type(self.features)))
-        self.values.append(values)
-        self.exception_at.append(at + self.nonzeros)
-        self.exception.append(data[at].astype(np.float64))
+        indices = tile.indices.astype(index_type(self.features))
+        self.tiles.append((lengths, indices, values, at + self.nonzeros, data[at].astype(np.float64)))
         self.nonzeros += len(data)
 
     def arrays(self) -> Arrays:
         """The arrays of a file, but for the names."""
         if self.nonzeros > MOST_NONZEROS:
             raise ValueError(f"{self.nonzeros:,} nonzeros in one shard are too many")
-        indptr = np.concatenate([[0], *self.lengths]).cumsum().astype("<u4")
-        arrays: Arrays = {"indptr": indptr, "indices": np.concatenate(self.indices)}
-        values, at, exception = (np.concatenate(parts) for parts in (self.values, self.exception_at, self.exception))
+        lengths, indices, values, at, exception = map(np.concatenate, zip(*self.tiles, strict=True))
+        arrays: Arrays = {"indptr": np.concatenate([[0], lengths]).cumsum().astype("<u4"), "indices": indices}
         if EXCEPTIONAL * at.size <= self.nonzeros:
             return arrays | {"values": values, "exception_at": at.astype("<u4"), "exception": exception.astype("<f8")}
         with np.errstate(over="ignore"):
@@ -257,47 +245,28 @@ class Encoder:
         return Part(*known, tensors.digest(arrays, COUNTED), len(content), sha256, file)
 
 
-class Rows(Protocol):
-    """A shard at hand: some of its rows at a time."""
-
-    def rows(self, first: int, last: int) -> CSR: ...
-
-
-class Store(Protocol):
-    """Where shards lie."""
-
-    named: bool
-
-    @property
-    def parts(self) -> list[Part]: ...
-    def shard(self, i: int) -> Rows: ...
-    def names(self, i: int) -> list[str]: ...
-    def metadata(self) -> pd.DataFrame | None: ...
-    def feature_totals(self) -> Floats: ...
-    def sample(self) -> tuple[Integers, Counts]: ...
-
-
-def measured(shard: Rows, rows: int, tile: int, features: int) -> Part:
+def measured(shard: Shard, tile: int, features: int) -> Part:
     """What there is to know of a shard, from its counts alone."""
     encoder = Encoder(features)
-    for start in range(0, rows, tile):
-        encoder.add(shard.rows(start, min(start + tile, rows)))
+    for _, rows in shard.tiles(tile):
+        encoder.add(rows)
     return encoder.part(encoder.arrays())
 
 
-def add_feature_totals(totals: Floats, shard: Rows, rows: int, tile: int) -> None:
+def add_feature_totals(totals: Floats, shard: Shard, tile: int) -> None:
     """Tile by tile, in order, so that fractions add up to the same bits everywhere."""
-    for start in range(0, rows, tile):
-        some = shard.rows(start, min(start + tile, rows))
-        totals += np.bincount(some.indices, some.data, minlength=len(totals))
+    for _, rows in shard.tiles(tile):
+        totals += np.bincount(rows.indices, rows.data, minlength=len(totals))
 
 
 def checksum(shape: tuple[int, int], parts: list[Part]) -> str:
     return f"sha256:{hashlib.sha256(repr((shape, [part.data for part in parts])).encode()).hexdigest()}"
 
 
-def doubles(rows: CSR) -> CSR:
-    return CSR(rows.indptr, rows.indices, rows.data.astype(np.float64, copy=False))
+def in_doubles(rows: CSR, features: int) -> sp.csr_array:
+    """As `Counts` hold them."""
+    rows = CSR(rows.indptr, rows.indices, rows.data.astype(np.float64, copy=False))
+    return as_scipy(rows, (len(rows.indptr) - 1, features))
 
 
 class InMemory:
@@ -305,41 +274,39 @@ class InMemory:
 
     def __init__(self, counts: Counts, rows_per_shard: int, rows_per_tile: int, chosen: Integers) -> None:
         self.counts, self.size, self.tile, self.chosen = counts, rows_per_shard, rows_per_tile, chosen
-        self.named = counts.samples is not None
+        self.named, self.metadata = counts.samples is not None, counts.metadata
 
     @cached_property
     def parts(self) -> list[Part]:
-        n, m = self.counts.shape
-        return [
-            measured(self.shard(i), min(self.size, n - i * self.size), self.tile, m) for i in range(-(-n // self.size))
-        ]
+        return [measured(shard, self.tile, self.counts.shape[1]) for shard in self._shards()]
 
-    def shard(self, i: int) -> Rows:
-        return _Slice(self.counts.rows, i * self.size)
+    @cached_property
+    def feature_totals(self) -> Floats:
+        totals = np.zeros(self.counts.shape[1])
+        for shard in self._shards():
+            add_feature_totals(totals, shard, self.tile)
+        return totals
+
+    def _shards(self) -> Iterator[Shard]:
+        return map(self.shard, range(-(-len(self.counts) // self.size)))
+
+    def shard(self, i: int) -> Shard:
+        return _Slice(self.counts.rows, i * self.size, min((i + 1) * self.size, len(self.counts)))
 
     def names(self, i: int) -> list[str]:
         assert self.counts.samples is not None
         return self.counts.samples[i * self.size : (i + 1) * self.size].tolist()
 
-    def feature_totals(self) -> Floats:
-        totals = np.zeros(self.counts.shape[1])
-        for i in range(-(-self.counts.shape[0] // self.size)):
-            add_feature_totals(totals, self.shard(i), min(self.size, len(self.counts) - i * self.size), self.tile)
-        return totals
-
-    def metadata(self) -> pd.DataFrame | None:
-        return self.counts.metadata
-
     def sample(self) -> tuple[Integers, Counts]:
-        sample = self.counts if len(self.chosen) == len(self.counts) else self.counts.take(self.chosen)
-        return self.chosen, Counts.trusted(sample.csr, sample.samples, sample.features, None, sample.text)
+        whole = len(self.chosen) == len(self.counts)
+        return self.chosen, copy(self.counts) if whole else self.counts.take(self.chosen)
 
 
-class _Slice(NamedTuple):
-    """The rows of a matrix from one on."""
+class _Slice(Shard):
+    """Rows of a matrix."""
 
-    matrix: CSR
-    first: int
+    def __init__(self, matrix: CSR, first: int, last: int) -> None:
+        self.matrix, self.first, self.length = matrix, first, last - first
 
     def rows(self, first: int, last: int) -> CSR:
         offsets = self.matrix.indptr[self.first + first : self.first + last + 1]
@@ -355,120 +322,103 @@ class OnDisk:
         self.m, self.size, self.named = manifest.shape[1], manifest.rows_per_shard, manifest.named
         self.parts, self.files = manifest.shards, manifest.files()
         for name, file in self.files.items():
-            try:
-                there = (folder / name).stat().st_size
-            except OSError as error:
-                raise self.damaged(name, f"cannot be read ({error.strerror})") from None
-            if there != file.size:
-                raise self.damaged(name, f"has {there:,} bytes where {file.size:,} were written")
-        arrays = self._file(FEATURES)
-        if "feature_totals" not in arrays or len(arrays["feature_totals"]) != self.m:
-            raise self.damaged(FEATURES, "has no totals of the features")
-        self.totals = arrays["feature_totals"].astype(np.float64)
-        if not (self.totals >= 0).all() or not _near(float(self.totals.sum()), manifest.total):
-            raise self.damaged(FEATURES, f"has totals of the features that do not add up to that of {MANIFEST}")
-        self.features: Names | None = None
-        if "names" in arrays:
-            self.features = as_names(self._names(FEATURES, arrays["names"], self.m))
+            with self._reading(name):
+                if (there := (folder / name).stat().st_size) != file.size:
+                    raise ValueError(f"it has {there:,} bytes where {file.size:,} were written")
+        with self._reading(FEATURES):
+            arrays = self._file(FEATURES)
+            self.feature_totals = totals = arrays.get("feature_totals", _NONE).astype(np.float64)
+            if len(totals) != self.m:
+                raise ValueError("it has no totals of the features")
+            if not (totals >= 0).all() or not _near(float(totals.sum()), manifest.total):
+                raise ValueError(f"it has totals of the features that do not add up to that of {MANIFEST}")
+            names = _names(arrays["names"], self.m) if "names" in arrays else None
+        self.features = None if names is None else as_names(names)
 
-    def damaged(self, name: str, problem: str) -> ValueError:
-        where = ""
-        if FILE_NAME.fullmatch(name):
-            first = int(name[:6]) * self.size
-            last = min(first + self.size, self.manifest.shape[0]) - 1
-            where = f" (samples {first:,} to {last:,})"
-        return ValueError(f"{self.folder}: {name}{where} {problem}; {AGAIN}")
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        """What is wrong with a file is said of it, and of its samples."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            where = ""
+            if FILE_NAME.fullmatch(name):
+                first = int(name[:6]) * self.size
+                last = min(first + self.size, self.manifest.shape[0]) - 1
+                where = f" (samples {first:,} to {last:,})"
+            what = f"cannot be read ({error.strerror})" if isinstance(error, OSError) else f"is damaged: {error}"
+            raise ValueError(f"{self.folder}: {name}{where} {what}; {AGAIN}") from None
 
-    def shard(self, i: int) -> Rows:
+    def shard(self, i: int) -> Shard:
         part, name, first = self.parts[i], file_name(i), i not in self.seen
-        arrays = self._file(name, verify=first)
-        shard = self._encoded(name, arrays, part.rows, part.nonzeros, first)
-        if first and not _agrees(shard, part):
-            raise self.damaged(name, f"holds other counts than {MANIFEST} says")
+        with self._reading(name):
+            arrays = self._file(name, verify=first)
+            shard = Encoded.checked(arrays, part.rows, part.nonzeros, self.m, thoroughly=first)
+            if first and not _agrees(shard, part):
+                raise ValueError(f"it holds other counts than {MANIFEST} says")
         self.seen.add(i)
         return shard
 
     def names(self, i: int) -> list[str]:
-        name = file_name(i)
         if i not in self.seen:
             self.shard(i)
-        try:
-            content = tensors.read_block(self.folder / name, "names")
-        except (OSError, ValueError) as error:
-            raise self.damaged(name, f"cannot be read ({error})") from None
-        return self._names(name, content, self.parts[i].rows)
+        with self._reading(name := file_name(i)):
+            return _names(tensors.read_block(self.folder / name, "names"), self.parts[i].rows)
 
+    @property
     def metadata(self) -> pd.DataFrame | None:
         if METADATA not in self.files:
             return None
-        try:
+        with self._reading(METADATA):
             return decoded(self._file(METADATA), self.manifest.shape[0])
-        except ValueError as error:
-            raise self.damaged(METADATA, f"is damaged: {error}") from None
-
-    def feature_totals(self) -> Floats:
-        return self.totals
 
     def sample(self) -> tuple[Integers, Counts]:
         rows, nonzeros = self.manifest.sample.rows, self.manifest.sample.nonzeros
-        arrays = self._file(SAMPLE)
-        matrix = as_scipy(
-            doubles(self._encoded(SAMPLE, arrays, rows, nonzeros, True).rows(0, rows)),
-            (rows, self.m),
-        )
-        names = as_names(self._names(SAMPLE, arrays.get("names"), rows)) if self.named else None
-        chosen = arrays.get("rows", np.zeros(0, np.int64))
-        if len(chosen) != rows or not (chosen.min() >= 0 and chosen.max() < self.manifest.shape[0]):
-            raise self.damaged(SAMPLE, "lacks the numbers of its samples")
+        with self._reading(SAMPLE):
+            arrays = self._file(SAMPLE)
+            shard = Encoded.checked(arrays, rows, nonzeros, self.m, thoroughly=True)
+            names = as_names(_names(arrays.get("names"), rows)) if self.named else None
+            chosen = arrays.get("rows", np.zeros(0, np.int64))
+            if len(chosen) != rows or not (chosen.min() >= 0 and chosen.max() < self.manifest.shape[0]):
+                raise ValueError("it lacks the numbers of its samples")
+        matrix = in_doubles(shard.rows(0, rows), self.m)
         return chosen, Counts.trusted(matrix, names, self.features, None, self.manifest.text)
 
-    def verify(self, m: int) -> None:
+    def verify(self) -> None:
         """Besides checksums: that what the manifest says of the counts is so."""
-        totals, tile = np.zeros(m), self.manifest.rows_per_tile
+        totals, tile = np.zeros(self.m), self.manifest.rows_per_tile
         for i, part in enumerate(self.parts):
             self.seen.discard(i)
             shard = self.shard(i)
-            again = measured(shard, part.rows, tile, m)
-            if again != replace(part, size=0, sha256="", file="", log_factorials=again.log_factorials):
-                raise self.damaged(file_name(i), f"is not what {MANIFEST} says of it")
-            add_feature_totals(totals, shard, part.rows, tile)
+            again = measured(shard, tile, self.m)
+            with self._reading(file_name(i)):
+                if again != replace(part, size=0, sha256="", file="", log_factorials=again.log_factorials):
+                    raise ValueError(f"it is not what {MANIFEST} says of it")
+            add_feature_totals(totals, shard, tile)
             if self.named:
                 self.names(i)
-        if not np.array_equal(totals, self.totals):
-            raise self.damaged(FEATURES, "has other totals than the shards")
-        self._file(FEATURES)
+        with self._reading(FEATURES):
+            self._file(FEATURES)
+            if not np.array_equal(totals, self.feature_totals):
+                raise ValueError("it has other totals than the shards")
         self.sample()
-        self.metadata()
-
-    def _names(self, name: str, content: Any, expected: int) -> list[str]:
-        """Of the features, or of samples, from JSON as bytes."""
-        if content is None:
-            raise self.damaged(name, "lacks the names of its samples")
-        try:
-            names = names_of(content)
-        except ValueError as error:
-            raise self.damaged(name, f"is damaged: {error}") from None
-        if len(names) != expected:
-            raise self.damaged(name, f"has {len(names):,} names for {expected:,}")
-        return names
-
-    def _encoded(self, name: str, arrays: Arrays, rows: int, nonzeros: int, thoroughly: bool) -> Encoded:
-        try:
-            return Encoded.checked(arrays, rows, nonzeros, self.m, thoroughly=thoroughly)
-        except ValueError as error:
-            raise self.damaged(name, f"is damaged: {error}") from None
+        self.metadata  # noqa: B018 - read
 
     def _file(self, name: str, *, verify: bool = True) -> Arrays:
-        file = self.files[name]
-        try:
-            content = tensors.read_bytes(self.folder / name, file.size)
-            if verify and hashlib.sha256(content).hexdigest() != file.sha256:
-                raise ValueError(f"its checksum is not that of {MANIFEST}")
-            return tensors.parsed(content)
-        except OSError as error:
-            raise self.damaged(name, f"cannot be read ({error.strerror})") from None
-        except ValueError as error:
-            raise self.damaged(name, f"is damaged: {error}") from None
+        content = tensors.read_bytes(self.folder / name, self.files[name].size)
+        if verify and hashlib.sha256(content).hexdigest() != self.files[name].sha256:
+            raise ValueError(f"its checksum is not that of {MANIFEST}")
+        return tensors.parsed(content)
+
+
+def _names(content: Any, expected: int) -> list[str]:
+    """Of the features, or of samples, from JSON as bytes."""
+    if content is None:
+        raise ValueError("it lacks the names of its samples")
+    names = checked(tensors.from_json(content), list[str], "the list of its names")
+    if len(names) != expected:
+        raise ValueError(f"it has {len(names):,} names for {expected:,}")
+    return names
 
 
 def _near(one: float, other: float, size: float = 0.0) -> bool:
@@ -502,11 +452,9 @@ def read_manifest(folder: Path) -> Manifest:
     if not folder.exists():
         raise FileNotFoundError(f"{folder}: no such folder; make shards with um.shard or `unmix shard`")
     if not (folder / MANIFEST).is_file():
-        unfinished = folder.is_dir() and (folder / JOURNAL).is_file()
-        why = (
-            "its shards are not finished; the command that began them goes on" if unfinished else "no folder of shards"
-        )
-        raise ValueError(f"{folder}: {why}{'' if unfinished else f': there is no {MANIFEST} in it'}")
+        if (folder / JOURNAL).is_file():
+            raise ValueError(f"{folder}: its shards are not finished; the command that began them goes on")
+        raise ValueError(f"{folder}: no folder of shards: there is no {MANIFEST} in it")
     try:
         content = (folder / MANIFEST).read_bytes()
     except OSError as error:

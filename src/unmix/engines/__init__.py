@@ -16,13 +16,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unmix.counts.data import Engine, Visit, Visited, use_engine
+from unmix.counts.data import Engine, Visit, Visited
 from unmix.engines.local import Local
 
 if TYPE_CHECKING:
     from unmix.engines.dask import Dask
 
-__all__ = ["Dask", "Engine", "Local", "Visit", "Visited", "connect", "use_engine"]
+__all__ = ["Dask", "Engine", "Local", "Visit", "Visited", "connect"]
 
 
 def __getattr__(name: str) -> Any:

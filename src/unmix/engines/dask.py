@@ -11,14 +11,14 @@ import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 from distributed import Client
 
 from unmix.base.types import Record
-from unmix.counts.data import BRANCHES, Arrays, Before, Visit
+from unmix.counts.data import BRANCHES, Arrays, Before, Engine, Visit
 from unmix.counts.shards import Shards
-from unmix.engines.local import Kept, Usable, cutter
+from unmix.engines.local import Kept, cut
 from unmix.engines.passes import Cluster, Run
 from unmix.engines.tasks import Facts, Pass, read_checked, write_arrays
 from unmix.storage.tensors import digest
@@ -27,7 +27,7 @@ TASKS_A_WORKER = 4  # at least, where there are shards enough
 DEEPEST = 2  # a task covers at most 8² shards, for little to be lost with it
 
 
-class Dask(Usable):
+class Dask(Engine):
     """The workers of a Dask cluster. Needs `pip install 'unmix[dask]'`.
 
     Parameters
@@ -55,15 +55,13 @@ class Dask(Usable):
         self.client = Client(client, set_as_default=False) if isinstance(client, str) else client
         self.folder, self._cluster = Path(folder).absolute(), Cluster(self.client, patience)
         self._own_client = isinstance(client, str)
-        self._where: dict[int, Kept] = {}  # the folder of every pass
-        self._checksums: dict[int, list[str]] = {}  # of what a pass left, a shard each
+        # the folder of each pass, and a checksum a shard if they are known
+        self._passes: dict[int, tuple[Kept, list[str]]] = {}
         self._folders: list[Kept] = []
         self._checked: tuple[Shards, Facts] | None = None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
         if not self._uses:
             self.keep_only(set())
             if self._own_client:
@@ -79,78 +77,71 @@ class Dask(Usable):
         before = self._numbered(shards, before)
         with self._cluster.reached():
             facts, busy = self._facts(shards), self._cluster.busy()
-            kept = self._new_folder() if before is None else self._folder_of(before)
+            kept, expected = (self._new_folder(), []) if before is None else self._passes[before]
             places = secrets.token_hex(8), str(_folder(shards)), str(kept.folder)
             about = Pass(*places, facts, digest(shared), before, after, busy)
             spans = _spans(shards.n_shards, self._depth(shards.n_shards, sum(busy.values())))
-            expected = self._checksums.get(before, []) if before is not None else []
             try:
                 write_arrays(about.shared_path, shared)
                 part = Run(self._cluster, about, visit, spans, expected).result()
-                sums = read_checked(about.sums_path, part.sums["checksum"].tobytes().hex())
+                sums = read_checked(about.sums_path, part.checksum)
             finally:
                 about.shared_path.unlink(missing_ok=True)
                 about.sums_path.unlink(missing_ok=True)
         if after is not None:
-            self._where[after], self._checksums[after] = kept, part.left
+            self._passes[after] = kept, part.left
         return sums
 
     def left(self, shards: Shards, number: int) -> Iterator[Arrays]:
-        kept, checksums = self._folder_of(number), self._checksums.get(number)
+        kept, checksums = self._passes[number]
         for i in range(shards.n_shards):
             yield read_checked(kept.path(number, i), checksums[i] if checksums else None)
 
     def keep_only(self, numbers: set[int]) -> None:
-        for number in self._where.keys() - numbers:
-            del self._where[number]
-            self._checksums.pop(number, None)
+        self._passes = {number: known for number, known in self._passes.items() if number in numbers}
         for kept in list(self._folders):
-            kept.keep_only({number for number in numbers if self._where.get(number) is kept})
-            if kept not in self._where.values() and not kept.saved:
+            there = {number for number, (folder, _) in self._passes.items() if folder is kept}
+            kept.keep_only(there)
+            if not there and not kept.saved:
                 kept.remove_if_empty()
                 self._folders.remove(kept)
 
     def save(self, shards: Shards, numbers: set[int]) -> Record:
         """The folder they are in, and checksums."""
-        kept = self._folder_of(max(numbers))
+        kept, _ = self._passes[max(numbers)]
         for number in numbers:
-            if (other := self._folder_of(number)) is not kept:
-                for i in range(shards.n_shards):
-                    kept.take(other, number, i)
-                self._where[number] = kept
+            self._take(shards, number, kept, *self._passes[number])
         kept.saved = set(numbers)
-        checksums = {str(number): self._checksums[number] for number in numbers if number in self._checksums}
+        checksums = {str(number): known for number in numbers if (known := self._passes[number][1])}
         return {"folder": str(kept.folder), "numbers": sorted(numbers), "checksums": checksums}
+
+    def _take(self, shards: Shards, number: int, kept: Kept, source: Kept, checksums: list[str]) -> None:
+        """A pass into a folder, from another one if it is not there."""
+        for i in range(shards.n_shards if source is not kept else 0):
+            kept.take(source, number, i)
+        self._passes[number] = kept, checksums
 
     def restore(self, shards: Shards, saved: Record) -> None:
         if "folder" not in saved:
             kept = self._new_folder()
             for number, arrays in saved.items():
-                cut, checksums = cutter(shards, arrays), []
-                for i in range(shards.n_shards):
-                    left = cut(i)
+                lefts = [cut(shards, arrays, i) for i in range(shards.n_shards)]
+                for i, left in enumerate(lefts):
                     kept.write(int(number), i, left)
-                    checksums.append(digest(left))
-                self._where[int(number)], self._checksums[int(number)] = kept, checksums
+                self._passes[int(number)] = kept, [digest(left) for left in lefts]
             return
-        source = Kept(Path(saved["folder"]), there=True)
-        missing = [
-            path for n in saved["numbers"] for i in range(shards.n_shards) if not (path := source.path(n, i)).is_file()
-        ]
-        if missing:
+        source, numbers = Kept(Path(saved["folder"])), saved["numbers"]
+        paths = [source.path(number, i) for number in numbers for i in range(shards.n_shards)]
+        if missing := [path for path in paths if not path.is_file()]:
             raise ValueError(f"{missing[0]}: loadings of the fit are gone; start anew")
-        here = source.folder.parent == self.folder
-        kept = source if here else self._new_folder()
-        if here:
-            source.saved = set(saved["numbers"])
+        kept = source
+        if source.folder.parent == self.folder:
+            source.saved = set(numbers)
             self._folders.append(source)
-        for number in saved["numbers"]:
-            if not here:
-                for i in range(shards.n_shards):
-                    kept.take(source, number, i)
-            self._where[number] = kept
-            if told := saved.get("checksums", {}).get(str(number)):
-                self._checksums[number] = list(told)
+        else:
+            kept = self._new_folder()
+        for number in numbers:
+            self._take(shards, number, kept, source, list(saved.get("checksums", {}).get(str(number), [])))
 
     def forget(self) -> None:
         """No checkpoint needs what is kept."""
@@ -169,12 +160,8 @@ class Dask(Usable):
 
     def _new_folder(self) -> Kept:
         self._folders.append(kept := Kept(self.folder / secrets.token_hex(6)))
+        kept.folder.mkdir(parents=True)
         return kept
-
-    def _folder_of(self, number: int) -> Kept:
-        if number not in self._where:
-            raise KeyError(f"nothing is kept of pass {number}")
-        return self._where[number]
 
     def _facts(self, shards: Shards) -> Facts:
         if self._checked is None or self._checked[0] is not shards:

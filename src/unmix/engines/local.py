@@ -10,14 +10,13 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, suppress
-from functools import cached_property, partial
-from itertools import groupby
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby, repeat
 from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
 from weakref import finalize
 
 import numpy as np
@@ -25,8 +24,8 @@ import numpy as np
 from unmix.base.memory import available, gigabytes, parsed
 from unmix.base.threads import prefetch
 from unmix.base.types import Record
-from unmix.counts.data import Arrays, Before, Visit, tree, use_engine
-from unmix.counts.shards import Shards, Tile
+from unmix.counts.data import Arrays, Before, Engine, Part, Visit, tree
+from unmix.counts.shards import Shards
 from unmix.kernels import curvature_size
 from unmix.storage import tensors
 from unmix.storage.files import replacing
@@ -37,46 +36,17 @@ BYTES_TO_START = 40  # a nonzero of the sample, for a fit in memory
 BYTES_OF_PROGRAM = 300 << 20  # of Python and the libraries
 
 
-# What engines share: use within a `with`, and files that keep what visits leave.
-
-
-class Usable:
-    """An engine that is used by fits within its `with`."""
-
-    _uses: list[AbstractContextManager[Any]]
-
-    def _numbered(self, shards: Shards, before: Before) -> int | None:
-        """The pass that visits go on from; arrays of all samples become one."""
-        if not isinstance(before, dict):
-            return before
-        self.restore(shards, {"-1": before})  # type: ignore[attr-defined]
-        return -1
-
-    def __enter__(self) -> Self:
-        use = use_engine(self)  # type: ignore[arg-type]
-        use.__enter__()
-        self.__dict__.setdefault("_uses", []).append(use)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._uses.pop().__exit__(kind, error, trace)
-
-
 # What visits leave, in a folder: a file for every pass and shard, written under a temporary name and renamed.
 
-NAME = re.compile(r"\.?(-?\d{5,})-(\d{6})(-[0-9a-f]{12})?\.safetensors")  # the last part is that of a broken-off write
+NAME = re.compile(r"\.?(-?\d{5,})-(\d{6})(-[0-9a-f-]+)?\.safetensors")  # the last part is that of a broken-off write
 
 
+@dataclass(eq=False)
 class Kept:
-    """Files `PASS-SHARD.safetensors` in a folder of their own, which is made unless `there` says that it is."""
+    """Files `PASS-SHARD.safetensors` in a folder of their own."""
 
-    def __init__(self, folder: Path, there: bool = False) -> None:
-        self.folder = folder
-        self.saved: set[int] = set()  # passes that a checkpoint may name
-        if not there:
-            folder.mkdir(parents=True, exist_ok=True)
+    folder: Path
+    saved: set[int] = field(default_factory=set)  # passes that a checkpoint may name
 
     def path(self, number: int, i: int) -> Path:
         return self.folder / f"{number:06d}-{i:06d}.safetensors"
@@ -130,12 +100,12 @@ class Kept:
             self.folder.rmdir()
 
 
-def cutter(shards: Shards, arrays: Arrays) -> Callable[[int], Arrays]:
+def cut(shards: Shards, arrays: Arrays, i: int) -> Arrays:
     """From arrays of all samples to those of a shard."""
-    return lambda i: {name: np.ascontiguousarray(array[slice(*shards.bounds(i))]) for name, array in arrays.items()}
+    return {name: np.ascontiguousarray(array[slice(*shards.bounds(i))]) for name, array in arrays.items()}
 
 
-class Local(Usable):
+class Local(Engine):
     """This machine: the engine that fits use unless told otherwise.
 
     Parameters
@@ -168,9 +138,9 @@ class Local(Usable):
     def __init__(self, memory: float | str | None = None, folder: str | os.PathLike[str] | None = None) -> None:
         self.memory = parsed(memory) if isinstance(memory, str) else memory
         self.folder = None if folder is None else Path(folder)
-        self._in_memory: dict[int, list[Arrays]] = {}
+        self._in_memory: dict[tuple[int, int], Arrays] = {}  # by pass and shard
         self._on_disk: Kept | None = None
-        self._cache: tuple[Shards, dict[int, list[Tile]]] | None = None
+        self._cache: tuple[Shards, dict[int, list[Part]]] | None = None
 
     def require(self, shards: Shards, n_topics: int) -> None:
         """Refuse a fit that would not fit, and say how much it would need.
@@ -204,34 +174,26 @@ class Local(Usable):
         self, shards: Shards, visit: Visit, shared: Arrays, *, before: Before = None, after: int | None = None
     ) -> Arrays:
         before = self._numbered(shards, before)
-        given = self.left(shards, before) if before is not None else iter(lambda: {}, None)
-        leaves: list[Arrays] = []
+        given = self.left(shards, before) if before is not None else repeat({})
 
         def parts() -> Iterator[Arrays]:
             for i, tiles in enumerate(self._tiles(shards)):
                 left, sums = visit(tiles, shared, next(given))
                 if after is not None:
-                    self._keep(shards, after, i, left, leaves)
+                    self._keep(shards, after, i, left)
                 yield sums
 
-        total = tree(parts())
-        if leaves:
-            assert after is not None
-            self._in_memory[after] = leaves
-        return total
+        return tree(parts())
 
     def left(self, shards: Shards, number: int) -> Iterator[Arrays]:
-        if number in self._in_memory:
-            yield from self._in_memory[number]
-        elif self._on_disk is not None:
-            for i in range(shards.n_shards):
+        for i in range(shards.n_shards):
+            if self._on_disk is None or (number, i) in self._in_memory:
+                yield self._in_memory[number, i]
+            else:
                 yield self._on_disk.read(number, i)
-        else:
-            raise KeyError(f"nothing is kept of pass {number}")
 
     def keep_only(self, numbers: set[int]) -> None:
-        for number in self._in_memory.keys() - numbers:
-            del self._in_memory[number]
+        self._in_memory = {key: left for key, left in self._in_memory.items() if key[0] in numbers}
         if self._on_disk is not None:
             self._on_disk.keep_only(numbers)
 
@@ -247,32 +209,25 @@ class Local(Usable):
         return saved
 
     def restore(self, shards: Shards, saved: Record) -> None:
-        if "folder" in saved:
-            source = Kept(Path(saved["folder"]), there=True)
-            passes: dict[int, Callable[[int], Arrays]] = {
-                number: partial(source.read, number) for number in saved["numbers"]
-            }
-        else:
-            passes = {int(number): cutter(shards, arrays) for number, arrays in saved.items()}
-        for number, read in passes.items():
-            leaves: list[Arrays] = []
+        source = Kept(Path(saved["folder"])) if "folder" in saved else None
+        for number in saved if source is None else saved["numbers"]:
             for i in range(shards.n_shards):
-                self._keep(shards, number, i, read(i), leaves)
-            if leaves:
-                self._in_memory[number] = leaves
+                left = cut(shards, saved[number], i) if source is None else source.read(int(number), i)
+                self._keep(shards, int(number), i, left)
 
-    def _keep(self, shards: Shards, number: int, i: int, left: Arrays, leaves: list[Arrays]) -> None:
-        """Append to `leaves`, or write to disk if several passes would take more than a quarter of the memory."""
+    def _keep(self, shards: Shards, number: int, i: int, left: Arrays) -> None:
+        """In memory, or on disk if several passes would take more than a quarter of the memory."""
         first, last = shards.bounds(i)
         size = sum(array.nbytes for array in left.values()) / max(last - first, 1) * len(shards)
         if self._on_disk is None and 3 * size <= self._budget / 4:
-            leaves.append(left)
+            self._in_memory[number, i] = left
             return
         if self._on_disk is None:
             folder = self.folder
             if folder is None:
                 folder = Path(tempfile.mkdtemp(prefix="unmix-"))
                 finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            folder.mkdir(parents=True, exist_ok=True)
             self._on_disk = Kept(folder.absolute())
         self._on_disk.write(number, i, left)
 
@@ -280,7 +235,7 @@ class Local(Usable):
     def _budget(self) -> float:
         return available() / 2 if self.memory is None else self.memory
 
-    def _tiles(self, shards: Shards) -> Iterator[Iterator[Tile]]:
+    def _tiles(self, shards: Shards) -> Iterator[Iterator[Part]]:
         """The tiles of every shard. Whoever asks for a shard has been through the one before."""
         if BYTES_A_NONZERO * shards.nnz <= self._budget / 4:
             if self._cache is None or self._cache[0] is not shards:
@@ -303,10 +258,10 @@ def needed(shards: Shards, n_topics: int) -> float:
     return BYTES_OF_PROGRAM + max(start, 4 * sums + (AHEAD + 2) * tile + 3 * 8 * n_topics * m)
 
 
-def _read_ahead(shards: Shards) -> Iterator[Iterator[Tile]]:
+def _read_ahead(shards: Shards) -> Iterator[Iterator[Part]]:
     """Tiles decoded, and transposed, by another thread, `AHEAD` of them at a time."""
 
-    def numbered() -> Iterator[tuple[int, Tile]]:
+    def numbered() -> Iterator[tuple[int, Part]]:
         for i in range(shards.n_shards):
             for tile in shards.tiles(i):
                 tile.transposed  # noqa: B018 - made here

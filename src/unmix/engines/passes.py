@@ -52,16 +52,11 @@ class Cluster:
         try:
             yield
         except Exception as error:
-            if isinstance(error, OSError):
-                self._let_notice()
+            end = time.monotonic() + NOTICE  # a connection may break some time before the client knows that it is gone
+            while isinstance(error, OSError) and self.client.status == "running" and time.monotonic() < end:
+                time.sleep(0.05)
             self.check_scheduler()
             raise
-
-    def _let_notice(self) -> None:
-        """A connection may break some time before the client knows that the scheduler is gone."""
-        end = time.monotonic() + NOTICE
-        while self.client.status == "running" and time.monotonic() < end:
-            time.sleep(0.05)
 
     def check_scheduler(self) -> None:
         """Waits while the client looks for it; raises if it is gone."""
@@ -96,8 +91,11 @@ class Cluster:
         folder.mkdir(parents=True, exist_ok=True)
         known.write_bytes(b"")
         try:
-            there = self._some_workers()
-            told = {address: self._asked(address, shards, folder, known.name) for address in there}
+            asked: Any = worker_facts, shards, str(folder), known.name
+            told = {
+                address: self.client.submit(*asked, workers=[address], pure=False, priority=10)
+                for address in self._some_workers()
+            }
             self._wait(told)
             for address, future in told.items():
                 if future.status == "error":
@@ -109,10 +107,6 @@ class Cluster:
         finally:
             known.unlink(missing_ok=True)
         return wanted
-
-    def _asked(self, address: str, shards: str, folder: Path, known: str) -> Future:
-        asked = worker_facts, shards, str(folder), known
-        return self.client.submit(*asked, workers=[address], pure=False, priority=10)
 
     def _wait(self, told: dict[str, Future]) -> None:
         """For those that live, and not for ever."""
@@ -287,8 +281,7 @@ class Run:
 
     def _remember(self, part: Visits) -> None:
         """Who visited what."""
-        spans = [span for group in self.groups for span in group.spans]
-        for span, name in zip(spans, part.workers, strict=True):
+        for span, name in zip(self.spans, part.workers, strict=True):
             self.cluster.owners[span] = name.rpartition("(")[2].rstrip(")")
 
     def _release(self) -> None:

@@ -23,8 +23,8 @@ import numpy as np
 from unmix import __version__, kernels
 from unmix.base.threads import available, use_threads
 from unmix.base.types import Floats
-from unmix.counts.data import Arrays, Tree, Visit, added
-from unmix.counts.shards import Shards, Tile, splitmix64
+from unmix.counts.data import Arrays, Part, Tree, Visit, added
+from unmix.counts.shards import Shards, splitmix64
 from unmix.counts.sides import FeatureSums, Sides, column_sums
 from unmix.counts.stores import MANIFEST
 from unmix.engines.local import Kept
@@ -57,14 +57,9 @@ def difference(here: Facts, wanted: Facts) -> str:
     if here.manifest != wanted.manifest:
         return "sees other shards in this folder; give one that all machines share"
     if here.isa != wanted.isa:
-        least = _least(here, wanted)
+        least = min(here.isa, wanted.isa, key=["baseline", "avx2", "avx512"].index)
         return f"computes with {here.isa}, not {wanted.isa}; use machines of one kind, or set UNMIX_ISA={least} on all"
     return "gives other bits for the same small problem; use machines of one kind, and the same libraries"
-
-
-def _least(*facts: Facts) -> str:
-    order = ["baseline", "avx2", "avx512"]
-    return min((fact.isa for fact in facts), key=lambda isa: order.index(isa) if isa in order else 0)
 
 
 @cache
@@ -76,7 +71,7 @@ def canary() -> str:
     counts[np.arange(n), np.arange(n)] = 2
     rows, columns = np.nonzero(counts)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))]).astype(np.int64)
-    sides = Sides(Tile(0, (n, m), CSR(indptr, columns.astype(np.int32), counts[rows, columns].astype(np.uint16))))
+    sides = Sides(Part(CSR(indptr, columns.astype(np.int32), counts[rows, columns].astype(np.uint16)), m))
     L, F = _positive(n, K, 1), _positive(m, K, 2)
     moved, measured = sides.left.update("newton", F, L, measure=True, rounds=3, tolerance=0.0)
     sums = FeatureSums.zeros(m, K)
@@ -128,6 +123,7 @@ class Visits(NamedTuple):
     sums: Arrays
     left: list[str]
     workers: list[str]
+    checksum: str = ""  # of the sums of all, which lie in a file
 
 
 def visit_shards(
@@ -137,7 +133,7 @@ def visit_shards(
     `after` is the shard that this worker is likely to be given next."""
     with _naming_worker():
         _check_worker(about)
-        shards, kept = _opened(about.shards, about.facts.manifest), Kept(Path(about.folder), there=True)
+        shards, kept = _opened(about.shards, about.facts.manifest), Kept(Path(about.folder))
         shared = _shared(about.shared_path, about.shared)
         tree, left = Tree(), []
         visit = deepcopy(visit)  # arrays that were sent may begin anywhere, and kernels want them aligned
@@ -168,8 +164,7 @@ def add_all(about: Pass, *parts: Visits) -> Visits:
     """The last sums of a pass, which go to a file: so they are not sent through the scheduler."""
     with _naming_worker():
         whole = add_parts(*parts)
-        write_arrays(about.sums_path, whole.sums)
-        return whole._replace(sums={"checksum": np.frombuffer(bytes.fromhex(digest(whole.sums)), dtype=np.uint8)})
+        return whole._replace(sums={}, checksum=write_arrays(about.sums_path, whole.sums))
 
 
 def worker_facts(shards: str, folder: str, known: str) -> Facts | str:

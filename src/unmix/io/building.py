@@ -161,14 +161,13 @@ class Building:
         for i, part in enumerate(self.parts):
             arrays = tensors.parsed(tensors.read_bytes(self.folder / file_name(i), part.size))
             shard = Encoded.checked(arrays, part.rows, part.nonzeros, m, thoroughly=False)
-            stores.add_feature_totals(totals, shard, part.rows, shards.TILE)
+            stores.add_feature_totals(totals, shard, shards.TILE)
             first = i * self.rows_per_shard
             here = chosen[slice(*np.searchsorted(chosen, (first, first + part.rows)))] - first
-            for start in range(0, part.rows, shards.TILE):
-                stop = min(start + shards.TILE, part.rows)
-                some = here[slice(*np.searchsorted(here, (start, stop)))] - start
+            for start, rows in shard.tiles(shards.TILE):
+                some = here[slice(*np.searchsorted(here, (start, start + shards.TILE)))] - start
                 if some.size:
-                    found.append(as_scipy(shard.rows(start, stop), (stop - start, m))[some])
+                    found.append(as_scipy(rows, (len(rows.indptr) - 1, m))[some])
         matrix = sp.vstack(found, format="csr")
         encoder = Encoder(m)
         encoder.add(arrays_of(matrix))

@@ -60,7 +60,7 @@ isa, _native = _pick()
 
 class CSR(NamedTuple("Arrays", [("indptr", NDArray[np.int64]), ("indices", NDArray[np.int32]), ("data", Floats)])):
     """The arrays of a sparse matrix: int64 offsets, int32 indices, float64 values. Where memory counts and all are whole numbers
-    below 2^16, values may be uint16 (`Matrix.transposed`). Copies and pickles are of the arrays alone."""
+    below 2^16, values may be uint16 (`Part.transposed`). Copies and pickles are of the arrays alone."""
 
     @cached_property
     def handle(self) -> Any:
