@@ -41,8 +41,8 @@ MOST = 0.95  # pixels are counted that hold this much of a topic
 STARTS = {
     "BLD, from a maximum-likelihood fit": {},
     "BLD, random start": {"init": "random"},
-    "BLD, factored S, from a maximum-likelihood fit": {"free": False},
-    "BLD, factored S, random start": {"free": False, "init": "random"},
+    "BLD, factored S, from a maximum-likelihood fit": {"method": "factored-bld"},
+    "BLD, factored S, random start": {"method": "factored-bld", "init": "random"},
 }
 NMF = "KL-NMF"
 
@@ -246,14 +246,8 @@ def draw_slices(X: Any, *both: Decomposition) -> Figure:
 def slices(X: Any, made: Decomposition, i: int) -> Floats:
     """S_ijk of image i, pixels × topics: the fitted one of BLD, the expected one of KL-NMF."""
     first, last = X.csr.indptr[i : i + 2]
-    pixels, counts = X.csr.indices[first:last], X.csr.data[first:last]
-    if made.fit.state is not None and "rho" in made.fit.state:
-        share = made.fit.state["rho"][first:last]
-    else:
-        rate = made.fit.L[i] * made.fit.F[pixels]
-        share = rate / rate.sum(axis=1, keepdims=True)
     whole = np.zeros((X.shape[1], K))
-    whole[pixels] = counts[:, None] * share
+    whole[X.csr.indices[first:last]] = (X.csr.data[:, None] * made.fit.responsibilities(X))[first:last]
     return whole
 
 

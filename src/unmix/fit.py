@@ -66,6 +66,8 @@ class Fit:
         What is needed to go on exactly where the fit stopped; None once it has converged.
     remaining_gain : float
         An estimate of what the objective would still gain if the fit went on, in its units; NaN where nobody can tell.
+    allocation : array, nonzeros × K, or None
+        Of an `AllocationModel`: the counts of each nonzero that are of each topic, S, in the order of `Counts.csr`.
     names : array of str, or None
         What people call the topics, "" for those without a name; see `with_names`.
 
@@ -104,6 +106,7 @@ class Fit:
     state: Record | None = field(default=None, repr=False)
     # an estimate of what the objective would still gain if the fit went on, in its units; NaN where nobody can tell
     remaining_gain: float = float("nan")
+    allocation: Floats | None = field(default=None, repr=False)
     # what people call the topics, one name each, "" for those without; see `with_names`
     names: NDArray[np.str_] | None = field(default=None, repr=False)
 
@@ -278,6 +281,32 @@ class Fit:
         import unmix
 
         return unmix.analysis.transform(self, X, missing=missing)
+
+    def responsibilities(self, X: Any) -> Floats:
+        """The probability that a count is of each topic, φ_ijk = l_ik f_jk / λ_ij: `unmix.analysis.responsibilities`.
+
+        Parameters
+        ----------
+        X : Counts, array-like, AnnData or iterable of str
+            Samples of the fit, or new ones, with its features; or texts. Of `Shards`, one of `shards.parts()` at a time.
+
+        Returns
+        -------
+        array, nonzeros × K
+            A row per nonzero, in the order of `unmix.Counts(X).csr`; rows sum to one.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> fit = um.TopicModel.from_factors([[1, 0], [0, 1], [1, 1]]).result_
+        >>> fit.responsibilities([[6, 2, 4]]).round(2)
+        array([[1.  , 0.  ],
+               [0.  , 1.  ],
+               [0.75, 0.25]])
+        """
+        import unmix
+
+        return unmix.analysis.responsibilities(self, X)
 
     def quality(self, X: CountsLike, top: int = 10, held_out: CountsLike | None = None) -> Quality:
         """How coherent, exclusive, wide and unlike the others each topic is: `unmix.analysis.quality`.

@@ -182,7 +182,7 @@ def test_gradient_is_the_difference_of_its_parts() -> None:
 def test_factored_gradient_is_the_difference_of_its_parts() -> None:
     task = task_of(random_counts(8, 9), 3)
     P, Q = random_start(8, 9, 3)
-    state = FactoredBLD().start(task, P, Q)
+    state = FactoredBLD().begin(task, P, Q)
     plus, minus = task.gradients(state)
     rows, owner = task.X.rows, task.sides.left.owners
     rho = shares(P[owner], Q[rows.indices])
@@ -193,7 +193,7 @@ def test_factored_gradient_is_the_difference_of_its_parts() -> None:
         up[index] += h
         down[index] -= h
         pairs = [(up, Q), (down, Q)] if moving is P else [(P, up), (P, down)]
-        slope = (FactoredBLD().start(task, *pairs[1]).loss - FactoredBLD().start(task, *pairs[0]).loss) / (2 * h)
+        slope = (FactoredBLD().begin(task, *pairs[1]).loss - FactoredBLD().begin(task, *pairs[0]).loss) / (2 * h)
         want = (S * (pos - neg))[which, index[1]].sum() / moving[index]
         assert slope == pytest.approx(want, rel=1e-5, abs=1e-5)
 
@@ -214,8 +214,7 @@ def test_bld_never_falls(seed: int, K: int, alpha: float, beta: float, free: boo
     task = task_of(random_counts(7, 8, seed=seed), K, beta, alpha)
     P, Q = random_start(7, 8, K, seed)
     solver: Any = FreeBLD() if free else FactoredBLD()
-    rows = task.X.rows
-    state = solver.start(task, shares(P[task.sides.left.owners], Q[rows.indices])) if free else solver.start(task, P, Q)
+    state = solver.begin(task, P, Q)
     first = state.loss
     for _ in range(8):
         new = solver.step(task, state)
@@ -226,12 +225,12 @@ def test_bld_never_falls(seed: int, K: int, alpha: float, beta: float, free: boo
     assert K == 1 or state.loss < first  # nor does it stand still
 
 
-@pytest.mark.parametrize("free", [True, False])
-def test_bld_on_speeches_rises_and_means_what_it_says(free: bool) -> None:
+@pytest.mark.parametrize("method", ["bld", "factored-bld"])
+def test_bld_on_speeches_rises_and_means_what_it_says(method: Any) -> None:
     X = um.datasets.sotu()
-    model = um.AllocationModel(5, alpha=0.1, beta=1.2, free=free, init="random", max_iter=6, tol=0, random_state=0).fit(
-        X
-    )
+    model = um.AllocationModel(
+        5, alpha=0.1, beta=1.2, method=method, init="random", max_iter=6, tol=0, random_state=0
+    ).fit(X)
     objective = model.result_.trace["objective"].to_numpy()
     assert (np.diff(objective) > 0).all()
     assert model.log_joint_ == pytest.approx(objective[-1])
@@ -257,9 +256,9 @@ def test_bld_ends_at_a_stationary_point() -> None:
 
 def test_factored_work_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     task, (P, Q) = task_of(random_counts(8, 9), 3), random_start(8, 9, 3)
-    whole = FactoredBLD().step(task, FactoredBLD().start(task, P, Q))
+    whole = FactoredBLD().step(task, FactoredBLD().begin(task, P, Q))
     monkeypatch.setattr("unmix.solvers.allocation.BLOCK", 7)
-    cut = FactoredBLD().step(task, FactoredBLD().start(task, P, Q))
+    cut = FactoredBLD().step(task, FactoredBLD().begin(task, P, Q))
     np.testing.assert_allclose(cut.P, whole.P, rtol=1e-12)
     np.testing.assert_allclose(cut.Q, whole.Q, rtol=1e-12)
     assert cut.loss == pytest.approx(whole.loss, rel=1e-13)
@@ -535,6 +534,7 @@ def test_more_counts_than_can_be_enumerated_are_refused() -> None:
 
 SMALL: dict[str, dict[str, Any]] = {
     "bld": {"max_iter": 20},
+    "factored-bld": {"max_iter": 20},
     "gibbs": {"sweeps": 6, "burn_in": 2, "thin": 2},
     "icm": {"max_iter": 20},
 }
@@ -550,10 +550,10 @@ def test_threads_and_array_types_change_nothing(method: str) -> None:
     np.testing.assert_array_equal(one.transform(X), two.transform(X))
 
 
-@pytest.mark.parametrize("free", [True, False])
-def test_ten_and_ten_iterations_are_twenty(free: bool) -> None:
+@pytest.mark.parametrize("method", ["bld", "factored-bld"])
+def test_ten_and_ten_iterations_are_twenty(method: str) -> None:
     X = random_counts(20, 15, seed=4)
-    options: dict[str, Any] = {"free": free, "tol": 0, "random_state": 0}
+    options: dict[str, Any] = {"method": method, "tol": 0, "random_state": 0}
     twenty = um.AllocationModel(3, max_iter=20, **options).fit(X)
     ten = um.AllocationModel(3, max_iter=10, **options).fit(X)
     more = um.AllocationModel(3, max_iter=10, init=ten.result_, **options).fit(X)
@@ -597,6 +597,65 @@ def test_a_fit_can_be_saved_and_loaded(tmp_path: Any) -> None:
         again = um.load(tmp_path / "m.safetensors")
         for name, array in model.result_.posterior.items():
             np.testing.assert_array_equal(again.posterior[name], array)
+        np.testing.assert_array_equal(um.AllocationModel.from_fit(again).allocation_, model.allocation_)
+
+
+# --- S, the answer ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", SMALL)
+def test_the_allocation_is_that_of_the_answer(method: Any) -> None:
+    """Its rows sum to the counts, its sums are those of the posterior, and log p(S) is that of the fit."""
+    X = um.Counts(random_counts(9, 10, seed=4))
+    model = um.AllocationModel(3, alpha=0.3, method=method, tol=0, random_state=0, **SMALL[method]).fit(X)
+    S, fit = model.allocation_, model.result_
+    assert S.shape == (X.nnz, 3)
+    np.testing.assert_allclose(S.sum(axis=1), X.csr.data, rtol=1e-12)
+    by_feature = np.stack([np.bincount(X.csr.indices, S[:, k], X.shape[1]) for k in range(3)], axis=1)
+    np.testing.assert_allclose(by_feature, fit.posterior["F"] - 0.3, atol=1e-9)
+    by_sample = np.stack([part.sum(axis=0) for part in np.split(S, X.csr.indptr[1:-1])])
+    np.testing.assert_allclose(by_sample, fit.posterior["L"] - 1, atol=1e-9)
+    np.testing.assert_allclose(fit.responsibilities(X), S / X.csr.data[:, None], rtol=1e-12)
+    if method == "gibbs":
+        return
+    prior = Allocation.for_data(X, 3, 1.0, None, 0.3, 1.0)
+    assert model.log_joint_ == pytest.approx(prior.log_joint(by_feature, by_sample, gammaln(S + 1.0).sum()), rel=1e-12)
+    assert (S.dtype.kind == "i") == (method == "icm")
+
+
+@pytest.mark.slow
+def test_gibbs_averages_the_exact_means_of_s() -> None:
+    options: Any = {"alpha": TINY.alpha, "beta": TINY.beta, "sweeps": 4000, "burn_in": 20, "thin": 1, "chains": 8}
+    S = um.AllocationModel(2, a=2.3, b=0.8, method="gibbs", random_state=0, **options).fit(TINY.X).allocation_
+    np.testing.assert_allclose(S, TINY.mean(lambda S: S[TINY.X > 0]), atol=0.02)
+
+
+def test_icm_s_is_the_mode_of_the_enumerated_posterior_from_some_start() -> None:
+    options: Any = {"a": 2.3, "b": 0.8, "alpha": TINY.alpha, "beta": TINY.beta, "method": "icm", "init": "random"}
+    found = [um.AllocationModel(2, random_state=seed, **options).fit(TINY.X) for seed in range(10)]
+    best = max(found, key=lambda model: model.log_joint_)
+    np.testing.assert_array_equal(best.allocation_, TINY.tensors[int(np.argmax(TINY.log_joints))][TINY.X > 0])
+
+
+def test_modes_maximise_the_posterior_given_s_and_say_where_there_are_none() -> None:
+    X = um.Counts(random_counts(9, 10, seed=4))
+    model = um.AllocationModel(3, a=3.0, b=0.5, alpha=1.5, beta=1.2, tol=0, max_iter=50, random_state=0).fit(X)
+    modes, fit, rng = model.modes(), model.result_, np.random.default_rng(0)
+    assert all(exist.all() for exist in modes[3:])
+    for k in range(3):
+        law = stats.dirichlet(fit.posterior["F"][:, k])
+        best = law.logpdf(modes.topics[:, k])
+        assert all(law.logpdf(rng.dirichlet(1 + 50 * modes.topics[:, k])) < best for _ in range(50))
+    law = stats.dirichlet(fit.posterior["L"][0])
+    assert law.logpdf(modes.proportions[0]) > law.logpdf(fit.proportions[0])
+    law = stats.gamma(3.0 + X.sample_totals, scale=1 / 1.5)
+    assert (law.logpdf(modes.sizes) > np.maximum(law.logpdf(0.99 * modes.sizes), law.logpdf(1.01 * modes.sizes))).all()
+    sparse = um.AllocationModel(3, alpha=0.05, tol=0, max_iter=50, random_state=0).fit(X)
+    assert not sparse.modes().topic_modes.any()
+    np.testing.assert_allclose(sparse.modes().topics, sparse.result_.topics, rtol=1e-12)
+    sampled = um.AllocationModel(3, method="gibbs", random_state=0, **SMALL["gibbs"]).fit(X)
+    assert not any(exist.any() for exist in sampled.modes()[3:])
+    np.testing.assert_allclose(sampled.modes().proportions, sampled.result_.proportions)
 
 
 def test_an_interrupted_run_keeps_what_it_has() -> None:
@@ -626,7 +685,7 @@ def test_an_interrupted_run_keeps_what_it_has() -> None:
         ({"beta": [1, 1]}, r"beta has shape \(2,\); give a positive number, or one a topic \(3\)"),
         ({"beta": [1, np.nan, 1]}, "beta=.*; it must be positive and finite"),
         ({"beta": [1, 0.5, 1]}, 'beta=0.5: .*use method="gibbs" or "icm", or beta >= 1'),
-        ({"method": "vb"}, "method='vb'; choose one of bld, gibbs, icm"),
+        ({"method": "vb"}, "method='vb'; choose one of bld, factored-bld, icm, gibbs"),
         ({"method": "gibbs", "sweeps": 0}, "sweeps=0; give a whole number >= 1"),
         ({"method": "gibbs", "sweeps": 3, "thin": 4}, "thin=4 keeps none of the 3 sweeps"),
         ({"chains": 0}, "chains=0; give a whole number >= 1"),
@@ -667,7 +726,7 @@ def test_fractions_cannot_be_labelled(method: Any) -> None:
 def test_what_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available", lambda: 1000)
     X = random_counts()
-    with pytest.raises(ValueError, match=r"S of \d+ nonzeros × 3 topics would need .* MB of memory, .* use free=False"):
+    with pytest.raises(ValueError, match=r"S of \d+ nonzeros × 3 topics would need .* MB of memory, .*factored-bld"):
         um.AllocationModel(3).fit(X)
     with pytest.raises(ValueError, match=r"2 chain\(s\) of \d+ labels would need"):
         um.AllocationModel(3, method="gibbs").fit(X)
@@ -688,7 +747,7 @@ def test_memory_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"free": False}, {"method": "icm"}, {"method": "gibbs", "sweeps": 4, "thin": 2}]
+    "options", [{}, {"method": "factored-bld"}, {"method": "icm"}, {"method": "gibbs", "sweeps": 4, "thin": 2}]
 )
 def test_a_fit_of_other_data_is_no_state_to_go_on_from(options: dict[str, Any]) -> None:
     X = random_counts(10, 9, seed=1)
@@ -701,6 +760,6 @@ def test_a_fit_of_other_data_is_no_state_to_go_on_from(options: dict[str, Any]) 
     fewer[0] = 1
     started = um.AllocationModel(3, init=fit, max_iter=3, tol=0, random_state=0, **options).fit(fewer).result_
     note = (
-        "given" if options.get("free", True) else "resumed"
+        "resumed" if options.get("method") == "factored-bld" else "given"
     )  # P and Q are as good a start for any counts of this shape
     assert started.trace["note"][0] == note

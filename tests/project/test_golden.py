@@ -91,7 +91,7 @@ MODELS: dict[str, tuple[Callable[[], Any], np.ndarray]] = {
     "bayes inner": (lambda: _bayes(um.BayesianPoissonNMF, a=1, b=0.5, c=0.5, d=2, inner=5), X),
     "bayes online": (lambda: _bayes(um.BayesianPoissonNMF, online=BATCHES, max_iter=4), X),
     "bld": (lambda: _bayes(um.AllocationModel), X),
-    "bld factored": (lambda: _bayes(um.AllocationModel, free=False), X),
+    "bld factored": (lambda: _bayes(um.AllocationModel, method="factored-bld"), X),
     "bld beta": (lambda: _bayes(um.AllocationModel, alpha=0.2, beta=[1, 1, 2, 5], init="topic-score"), X),
     "icm": (lambda: _bayes(um.AllocationModel, method="icm"), X),
     "icm greedy": (lambda: _bayes(um.AllocationModel, method="icm", init="random", alpha=0.1), X),

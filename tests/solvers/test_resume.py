@@ -36,7 +36,7 @@ MODELS: dict[str, Any] = {
     "Gamma-Gamma": um.BayesianPoissonNMF(4, random_state=0, max_iter=30),
     "online Gamma-Gamma": um.BayesianPoissonNMF(4, online=um.Online(batch_size=8), random_state=0, max_iter=6, tol=0),
     "BLD": um.AllocationModel(4, random_state=0, max_iter=20),
-    "BLD, factored": um.AllocationModel(4, free=False, random_state=0, max_iter=20),
+    "BLD, factored": um.AllocationModel(4, method="factored-bld", random_state=0, max_iter=20),
     "ICM": um.AllocationModel(4, method="icm", random_state=0, max_iter=20),
     "Gibbs": um.AllocationModel(4, method="gibbs", sweeps=12, burn_in=6, thin=3, random_state=0),
 }

@@ -60,7 +60,9 @@ def edited(path: Path, change: Callable[[dict[str, np.ndarray], dict[str, Any]],
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_every_field_survives_the_file(tmp_path: Path, dtype: Any) -> None:
-    fit = replace(a_fit(dtype=dtype), posterior={"gamma": np.arange(6.0).reshape(2, 3)}).with_names({2: "„zwei“"})
+    S = np.arange(15.0).reshape(5, 3)
+    fit = replace(a_fit(dtype=dtype), posterior={"gamma": np.arange(6.0).reshape(2, 3)}, allocation=S)
+    fit = fit.with_names({2: "„zwei“"})
     fit.save(tmp_path / "model.safetensors", resumable=True)
     again = um.load(tmp_path / "model.safetensors")
     for name in ("L", "F"):
@@ -68,6 +70,7 @@ def test_every_field_survives_the_file(tmp_path: Path, dtype: Any) -> None:
         assert one.dtype == two.dtype == dtype
         assert one.tobytes() == two.tobytes()
     assert again.posterior["gamma"].tolist() == fit.posterior["gamma"].tolist()
+    assert again.allocation.tolist() == S.tolist()
     assert again.status == fit.status
     assert again.loglik == fit.loglik
     assert again.remaining_gain == fit.remaining_gain > 0
@@ -98,6 +101,7 @@ def test_every_field_survives_the_file(tmp_path: Path, dtype: Any) -> None:
         "text",
         "posterior",
         "priors",
+        "allocation",
         "names",
         "samples",
         "features",

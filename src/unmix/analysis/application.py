@@ -8,12 +8,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
+import numpy as np
 import pandas as pd
 
-from unmix.base.types import Floats, order_by_name
+from unmix.base.types import Factor, Floats, Integers, order_by_name
 from unmix.counts.counts import Counts, CountsLike, from_anndata
 from unmix.fit import Fit, load
 from unmix.io.write import MODEL_FILE
+from unmix.models.variational import restore
 
 if TYPE_CHECKING:
     from unmix.estimators.base import CountsEstimator
@@ -103,6 +105,77 @@ def transform(fit: FitLike, X: CountsLike | Iterable[str], *, missing: Missing |
     if notes := matched.notes():
         warnings.warn("; ".join(notes), UserWarning, stacklevel=3)
     return proportions_of(from_fit(fit), matched)
+
+
+def responsibilities(fit: FitLike, X: CountsLike | Iterable[str]) -> Floats:
+    """The probability that a count is of each topic, φ_ijk = l_ik f_jk / λ_ij: which topic is this word of?
+
+    Parameters
+    ----------
+    fit : Fit, estimator, str or PathLike
+        Of any model, or where one was written. With a posterior, l and f are exp E log; of an `AllocationModel`, φ of its own counts is S / x.
+    X : Counts, array-like, AnnData or iterable of str
+        Samples with the features of the fit, in any order where they have names; texts, where the fit was made from texts. Of
+        `Shards`, take one of `shards.parts()` at a time. Loadings are the fit's own where X has its samples (by name, or the
+        same counts), and inferred as in `transform` where they are new.
+
+    Returns
+    -------
+    array, nonzeros × K
+        A row per nonzero, in the order of `unmix.Counts(X).csr`; rows sum to one. `numpy.split(phi, X.csr.indptr[1:-1])` has
+        one array per sample.
+
+    Raises
+    ------
+    ValueError
+        If X has other features than the fit, or texts are given to a fit that was not made from texts.
+
+    See Also
+    --------
+    Fit.responsibilities, AllocationModel
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]])
+    >>> phi = um.analysis.responsibilities(um.TopicModel(2, random_state=0).fit(X).result_, X)
+    >>> phi.shape, phi.sum(axis=1).round(6).tolist() == [1] * X.nnz
+    ((9, 2), True)
+    """
+    fit = fit_of(fit)
+    counts = _counted(fit, X)
+    places = order_by_name("feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1]), reorder=True)
+    same = places is None and counts.facts["checksum"] == fit.data.get("checksum")
+    if same and fit.allocation is not None:
+        return fit.allocation / counts.rows.data[:, None]
+    rows: Any = slice(None) if same else _rows_of(fit, counts)
+    if rows is None:
+        L, F = _inferred(fit, counts if places is None else counts.take(None, places))
+    elif fit.priors:
+        _, left, right = restore(fit.priors, fit.posterior)
+        L, F = left.geometric[rows], right.geometric
+    else:
+        L, F = fit.L[rows], fit.F
+    return counts.sides().left.responsibilities(L, F if places is None else F[np.argsort(places)])
+
+
+def _inferred(fit: Fit, counts: Counts) -> tuple[Factor, Factor]:
+    """Loadings of new samples, and factors; exp E log of them where there is a posterior."""
+    from unmix.estimators import from_fit
+    from unmix.estimators.features import Matched, proportions_of
+
+    if not fit.priors:
+        return proportions_of(from_fit(fit), Matched(counts)), fit.topics
+    _, left, right = from_fit(fit)._infer(counts)
+    return left.geometric, right.geometric
+
+
+def _rows_of(fit: Fit, counts: Counts) -> Integers | None:
+    """Where the samples of the counts stand in the fit; None if a name is missing there, or if names do not tell."""
+    if fit.samples is None or counts.samples is None or len(set(fit.samples.tolist())) < len(fit.samples):
+        return None
+    rows = pd.Index(fit.samples).get_indexer(counts.samples)
+    return None if (rows < 0).any() else rows
 
 
 def counts_of(fit: Fit, X: CountsLike, what: str, where: str = "X") -> Counts:

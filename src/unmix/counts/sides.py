@@ -14,9 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmix import kernels
+from unmix.base import memory
 from unmix.base.types import Factor, Floats, Integers
 from unmix.counts.data import Part
 from unmix.kernels import CSR, Posteriors, Spread
+
+BLOCK = 1 << 16  # nonzeros × K taken together, for memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +88,16 @@ class Side:
     def ratios(self, moving: Factor, fixed: Factor) -> Floats:
         """x_ij / λ_ij of every nonzero."""
         return kernels.ratios(self.rows, moving, fixed, workspace=self.workspace)
+
+    def responsibilities(self, moving: Factor, fixed: Factor) -> Floats:
+        """φ_ijk = l_ik f_jk / λ_ij of every nonzero, nonzeros × K; even where a rate is 0."""
+        phi = memory.room((len(self.rows.data), moving.shape[1]), np.float64)
+        for start in range(0, len(phi), BLOCK):
+            block = slice(start, start + BLOCK)
+            rates = moving[self.owners[block]].astype(np.float64) * fixed[self.rows.indices[block]]
+            total = rates.sum(axis=1, keepdims=True)
+            phi[block] = np.where(total > 0, rates / np.where(total > 0, total, 1.0), 1 / moving.shape[1])
+        return phi
 
     def infer(
         self, fixed: Floats, scale: Floats, start: Floats, prior: Floats, *, steps: int, tolerance: float

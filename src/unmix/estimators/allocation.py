@@ -7,8 +7,9 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
 from unmix.base import memory
 from unmix.base.checks import choice, whole
@@ -20,18 +21,30 @@ from unmix.estimators.base import estimator, generator
 from unmix.estimators.variational import PosteriorEstimator
 from unmix.fit import Fit
 from unmix.kernels.sampling import seeds
-from unmix.models.allocation import Allocation, AllocationTask, Labelled, check_labels, matched_quantile
+from unmix.models.allocation import (
+    Allocation,
+    AllocationTask,
+    Labelled,
+    Modes,
+    check_labels,
+    dirichlet_modes,
+    matched_quantile,
+)
 from unmix.models.poisson import check_factors, poisson_to_topics
 from unmix.models.problem import Problem
 from unmix.solvers import EM, Alternate, Extrapolate, Newton, run
 from unmix.solvers import init as starts
-from unmix.solvers.allocation import ICM, FactoredBLD, FreeBLD, labels_by_shares, shares
+from unmix.solvers.allocation import ICM, FactoredBLD, FreeBLD, labels_by_shares
 from unmix.solvers.base import AnySolver, refuse_unsupported
 from unmix.solvers.run import Phase, Plan
 from unmix.solvers.sampling import Diagnostics, Evidence, Gibbs, diagnose, exact_evidence, samples_table, smc_evidence
 from unmix.solvers.search import Search, search
 
-METHODS = ("bld", "gibbs", "icm")
+MODES: dict[str, Any] = {
+    "bld": FreeBLD(),
+    "factored-bld": FactoredBLD(),
+    "icm": ICM(),
+}  # methods that look for a mode of p(S), and how
 CANDIDATES = 4  # maximum-likelihood fits to choose a start from
 PRIOR_SHARE = 0.1  # of the prior's mean in a start from given or fitted factors, so that no topic starts at zero
 
@@ -56,10 +69,9 @@ class AllocationModel(PosteriorEstimator):
     beta : float or array-like, default=1.0
         Prior of proportions: a number, or one a topic; then topics keep their place. (LDA calls this alpha.)
     method : str, default="bld"
-        "bld": the S of the highest probability, as real numbers, by multiplicative ascent; needs beta >= 1.
-        "icm": the same in whole numbers, by moves of single counts. "gibbs": samples of S.
-    free : bool, default=True
-        For "bld": whether S is stored (nonzeros × K numbers), or kept as a product of two factors.
+        "bld": the S of the highest probability (best latent decomposition), as real numbers, by multiplicative ascent; needs
+        beta >= 1. "factored-bld": the same with shares of topics that are products of two factors, as in the paper; takes
+        less memory and more time. "icm": the same in whole numbers, by moves of single counts. "gibbs": samples of S.
     sweeps : int, default=500
         For "gibbs": sweeps over all counts after those of `burn_in`, in each chain.
     burn_in : int, default=200
@@ -93,6 +105,9 @@ class AllocationModel(PosteriorEstimator):
         F are the posterior mean topics, L the mean proportions times the mean sizes; `posterior` has the Dirichlet parameters
         of topics, "F" (m × K), and of proportions, "L" (n × K). For "gibbs" they are averages over sweeps, and over chains
         once their topics are matched to the first chain's, beside standard deviations "F_sd" and "L_sd".
+    allocation_ : array, nonzeros × K
+        S, the counts of each nonzero of X that are of each topic, in the order of `Counts.csr`; rows sum to the counts. Real
+        numbers for "bld", whole ones for "icm", means over kept sweeps and chains for "gibbs".
     log_joint_ : float
         log p(S) of the answer; for "gibbs" the mean over kept sweeps.
     samples_ : DataFrame
@@ -127,8 +142,7 @@ class AllocationModel(PosteriorEstimator):
     b: float | None = None
     alpha: ArrayLike = 1.0
     beta: ArrayLike = 1.0
-    method: Literal["bld", "gibbs", "icm"] = "bld"
-    free: bool = True
+    method: Literal["bld", "factored-bld", "gibbs", "icm"] = "bld"
     sweeps: int = 500
     burn_in: int = 200
     thin: int = 5
@@ -158,9 +172,11 @@ class AllocationModel(PosteriorEstimator):
             )
             burn_in: Phase = Phase("burn-in", Gibbs(chains=self.chains), self.burn_in, climbs=False)
             return [burn_in, sample] if self.burn_in else [sample]
-        if self.method == "icm":
-            return [Phase("fit", ICM(), self.max_iter)]
-        return [Phase("fit", FreeBLD() if self.free else FactoredBLD(), self.max_iter, self.tol)]
+        return [Phase("fit", MODES[self.method], self.max_iter, 0.0 if self.method == "icm" else self.tol)]
+
+    def _labels(self) -> bool:
+        """Whether single counts have labels, and so must be whole numbers."""
+        return self.method in ("icm", "gibbs")
 
     def _topics_keep_their_place(self) -> bool:
         return bool(np.ptp(self.beta) > 0)
@@ -174,6 +190,46 @@ class AllocationModel(PosteriorEstimator):
 
     def _most_iterations(self) -> int:
         return self.sweeps + self.burn_in if self.method == "gibbs" else self.max_iter
+
+    @property
+    def allocation_(self) -> NDArray[Any]:
+        """array, nonzeros × K: S, the counts of each nonzero that are of each topic; rows sum to the counts."""
+        check_is_fitted(self)
+        S = self.result_.allocation
+        if S is None:
+            raise ValueError("this fit has no allocation, as one that was kept in an AnnData; fit again")
+        return S.astype(np.int64) if self.method == "icm" else S
+
+    def modes(self) -> Modes:
+        """Topics W*, proportions H* and sizes L* given S: modes where there are any, posterior means elsewhere.
+
+        A Dirichlet or Gamma distribution has a mode if its parameters are at least 1; features without counts in a topic have
+        the parameter alpha, so that below alpha = 1 hardly any topic has one. For "gibbs" all are means.
+
+        Returns
+        -------
+        Modes
+            `topics` (m × K, columns sum to one), `proportions` (n × K, rows sum to one), `sizes` (n); and `topic_modes` (K),
+            `proportion_modes` (n), `size_modes` (n), which say of each topic and each sample whether it is a mode.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+        >>> modes = um.AllocationModel(2, alpha=0.1, a=2, random_state=0, max_iter=20, tol=0).fit(X).modes()
+        >>> modes.topic_modes.any(), modes.proportion_modes.all(), modes.size_modes.all()
+        (False, True, True)
+        """
+        check_is_fitted(self)
+        fit = self.result_
+        if self.method == "gibbs":
+            none = np.zeros(len(fit.L), bool)
+            return Modes(fit.topics, fit.proportions, fit.sizes, np.zeros(fit.n_topics, bool), none, none)
+        topics, of_topics = dirichlet_modes(fit.posterior["F"], 0)
+        proportions, of_proportions = dirichlet_modes(fit.posterior["L"], 1)
+        shape = self.a + fit.posterior["L"].sum(axis=1) - fit.posterior["L_prior"].sum()  # of a size: a + t_i
+        sizes = fit.sizes * np.where(shape >= 1, (shape - 1) / shape, 1.0)
+        return Modes(topics, proportions, sizes, of_topics, of_proportions, shape >= 1)
 
     def standard_deviations(self, of: Literal["loadings", "factors"] = "loadings") -> Floats:
         """Standard deviations of the posterior.
@@ -313,7 +369,7 @@ class AllocationModel(PosteriorEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = self.method != "bld"  # the nearest word scikit-learn has for whole numbers
+        tags.input_tags.categorical = self._labels()  # the nearest word scikit-learn has for whole numbers
         return tags
 
     # --- starts ------------------------------------------------------------------------------------------------------
@@ -328,13 +384,9 @@ class AllocationModel(PosteriorEstimator):
             return Labelled(loss=np.nan, held=task.labels(drawn)), "random"
         L, F, note = self._factors(task, rng)
         P, Q = _with_prior(L, F, task.model)
-        if self.method == "bld":
-            if not self.free:
-                return FactoredBLD().start(task, P, Q), note
-            return FreeBLD().start(task, shares(P[task.sides.left.owners], Q[X.rows.indices])), note
-        if self.method == "icm":
-            return ICM().start(task, labels_by_shares(task, P, Q)), note
-        return Labelled(loss=np.nan, held=labels_by_shares(task, P, Q, self.chains, rng)), note
+        if self.method == "gibbs":
+            return Labelled(loss=np.nan, held=labels_by_shares(task, P, Q, self.chains, rng)), note
+        return MODES[self.method].begin(task, P, Q), note
 
     def _factors(self, task: AllocationTask, rng: np.random.Generator) -> tuple[Factor, Factor, str]:
         """Factors to start from, and what they are."""
@@ -359,16 +411,16 @@ class AllocationModel(PosteriorEstimator):
 
     def _check_parameters(self) -> None:
         self._check_common(sweeps=1, burn_in=0, thin=1, chains=1)
-        choice("method", self.method, METHODS)
+        choice("method", self.method, (*MODES, "gibbs"))
         if self.method == "gibbs" and self.thin > self.sweeps:
             raise ValueError(f"thin={self.thin} keeps none of the {self.sweeps} sweeps; give thin <= sweeps")
 
     def _check_data(self, X: Counts, model: Allocation) -> None:
-        if self.method != "bld":
+        if self._labels():
             check_labels(X, model.n_topics, self.chains if self.method == "gibbs" else 1, f'method="{self.method}"')
             if self.method == "gibbs":
                 sweeps, (n, m) = self.burn_in + self.sweeps, X.shape
-                averages = 2 * 8.0 * self.chains * model.n_topics * (3 * m + 2 * n)
+                averages = 2 * 8.0 * self.chains * model.n_topics * (3 * m + 2 * n + 0.5 * X.nnz)
                 what = f"the averages of {self.chains} chain(s) and the trace of {sweeps:,} sweeps"
                 memory.require(averages + 1000.0 * sweeps, what, "use fewer chains, topics or sweeps")
         elif (low := model.beta < 1).any():
@@ -376,11 +428,11 @@ class AllocationModel(PosteriorEstimator):
                 f"beta={model.beta[low][0]:g}: BLD's gradient has no positive parts below 1; "
                 'use method="gibbs" or "icm", or beta >= 1'
             )
-        elif self.free:
+        elif self.method == "bld":
             memory.require(
                 3 * 8.0 * X.nnz * model.n_topics,  # before, after, and the step between them
                 f"S of {X.nnz:,} nonzeros × {model.n_topics} topics",
-                "use free=False, or fewer topics",
+                'use method="factored-bld", or fewer topics',
             )
 
 
@@ -398,7 +450,7 @@ def _most_likely(problem: Problem, rng: np.random.Generator) -> Pair:
 def _promise(task: AllocationTask, L: Factor, F: Factor) -> float:
     """The loss to which some iterations lead from here: fits that are equally likely may be far apart in log p(S)."""
     solver = FactoredBLD()
-    start = solver.start(task, *_with_prior(L, F, task.model))
+    start = solver.begin(task, *_with_prior(L, F, task.model))
     return run(task, solver, start, max_iter=20, tol=0, catch_interrupt=False)[0].loss
 
 

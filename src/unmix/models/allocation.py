@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,7 +28,7 @@ from unmix.base import memory
 from unmix.base.types import Floats, Integers, Record
 from unmix.counts.counts import Counts
 from unmix.counts.data import Data, Engine
-from unmix.counts.sides import Sides
+from unmix.counts.sides import Side, Sides
 from unmix.kernels import sampling
 from unmix.kernels.sampling import Labels, digamma, log_gamma
 from unmix.models.poisson import logliks, match_to_first
@@ -107,6 +107,27 @@ def dirichlet_moments(parameters: Floats, axis: int, logs: bool) -> Floats:
     return np.stack([*moments, digamma(parameters) - digamma(total)] if logs else moments)
 
 
+class Modes(NamedTuple):
+    """W*, H* and L* of a best latent decomposition: the modes of topics, proportions and sizes given S, and for each topic and
+    each sample whether there is one. Where there is none (a parameter below 1), the posterior mean stands in its place."""
+
+    topics: Floats  # m × K
+    proportions: Floats  # n × K
+    sizes: Floats  # n
+    topic_modes: NDArray[np.bool_]  # K
+    proportion_modes: NDArray[np.bool_]  # n
+    size_modes: NDArray[np.bool_]  # n
+
+
+def dirichlet_modes(parameters: Floats, axis: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """Along an axis: the mode where all parameters are at least 1 and one is above, the mean elsewhere; and where it is which."""
+    total = parameters.sum(axis=axis, keepdims=True)
+    spare = total - parameters.shape[axis]
+    exists = (parameters.min(axis=axis, keepdims=True) >= 1) & (spare > 0)
+    modes = np.where(exists, (parameters - 1) / np.where(exists, spare, 1), parameters / total)
+    return modes, exists.squeeze(axis)
+
+
 def sd(mean: Floats, square: Floats) -> Floats:
     """Standard deviations, from means and mean squares."""
     return np.sqrt(np.maximum(square - mean**2, 0))
@@ -139,6 +160,10 @@ class Sums(Iterate):
     by_feature: Floats
     by_sample: Floats
 
+    def allocation(self, side: Side) -> Floats:
+        """S, nonzeros × K."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled(Iterate):
@@ -155,6 +180,7 @@ class Averages:
     """Sums over kept sweeps, of S_jk and of the moments given S, and how many sweeps they are."""
 
     kept: int
+    allocation: NDArray[Any]  # S, whole numbers: chains × nonzeros × K, or no nonzeros where it is not asked for
     counts: Floats  # chains × m × K
     topics: Floats  # moments × chains × m × K
     proportions: Floats  # moments × chains × n × K
@@ -165,10 +191,10 @@ class Averages:
     def ordered(self, orders: list[Integers]) -> Averages:
         """The topics of each chain in its order."""
 
-        def placed(sums: Floats) -> Floats:
+        def placed(sums: NDArray[Any]) -> NDArray[Any]:
             return np.stack([sums[..., c, :, :][..., order] for c, order in enumerate(orders)], axis=-3)
 
-        return Averages(self.kept, placed(self.counts), placed(self.topics), placed(self.proportions))
+        return Averages(self.kept, *(placed(getattr(self, name)) for name in [*self.__dataclass_fields__][1:]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,10 +266,19 @@ class AllocationTask:
         factorials = sampling.log_factorials(self.X.rows, held)
         return tuple(-self.loss(*chain) for chain in zip(*tables(held), factorials, strict=True))
 
-    def moments(self, held: Labels, logs: bool = False) -> Averages:
+    def moments(self, held: Labels, logs: bool = False, allocation: bool = False) -> Averages:
         """Of the present sweep alone."""
         features, samples = tables(held)
-        return Averages(1, features, self.model.topics(features, logs), self.model.proportions(samples, logs))
+        S = self.allocation(held) if allocation else np.zeros((held.chains, 0, held.topics), np.int32)
+        return Averages(1, S, features, self.model.topics(features, logs), self.model.proportions(samples, logs))
+
+    def allocation(self, held: Labels) -> NDArray[np.int32]:
+        """S of every chain, chains × nonzeros × K: how many tokens of a nonzero have each label."""
+        S = np.zeros((held.chains, self.X.nnz, held.topics), np.int32)
+        owners = np.repeat(np.arange(self.X.nnz), self.X.rows.data.astype(np.int64))
+        for chain, labels in zip(S, held.labels, strict=True):
+            np.add.at(chain, (owners, labels), 1)
+        return S
 
     def metrics(self, state: Iterate) -> dict[str, float]:
         return {"loglik": np.nan, "objective": -state.loss}
@@ -257,26 +292,28 @@ class AllocationTask:
         if isinstance(state, Chains):
             return self._mean_result(state)
         if isinstance(state, Sums):
-            features, samples = state.by_feature, state.by_sample
+            features, samples, S = state.by_feature, state.by_sample, state.allocation(self.sides.left)
         else:
             features, samples = (table[0] for table in tables(state.held))
+            S = self.allocation(state.held)[0].astype(np.float64)
         topics, proportions = self.model.topics(features)[0], self.model.proportions(samples)[0]
-        return self._result(topics, proportions, self.model.posterior(features, samples))
+        return self._result(topics, proportions, self.model.posterior(features, samples), S)
 
     def _mean_result(self, state: Chains) -> Estimate:
         X, model = self.X, self.model
-        sums = state.averages or self.moments(state.held)
+        sums = state.averages or self.moments(state.held, allocation=True)
         if np.ptp(model.beta) == 0:
             sums = sums.ordered(match_to_first(sums.topics[0]))
         F, L = sums.topics.mean(axis=1) / sums.kept, sums.proportions.mean(axis=1) / sums.kept
         counts = L[0] * (model.beta.sum() + X.sample_totals)[:, None] - model.beta
         posterior = model.posterior(sums.counts.mean(axis=0) / sums.kept, counts)
-        return self._result(F[0], L[0], posterior | {"L_sd": sd(*L), "F_sd": sd(*F)})
+        S = sums.allocation.mean(axis=0) / sums.kept
+        return self._result(F[0], L[0], posterior | {"L_sd": sd(*L), "F_sd": sd(*F)}, S)
 
-    def _result(self, topics: Floats, proportions: Floats, posterior: dict[str, Floats]) -> Estimate:
+    def _result(self, topics: Floats, proportions: Floats, posterior: dict[str, Floats], S: Floats) -> Estimate:
         L = proportions * self.model.sizes(self.X.sample_totals)[:, None]
         loglik = float(logliks(self.X, L, topics).sum())
-        return Estimate(L, topics, loglik, posterior, {"L": "DirichletRows", "F": "DirichletColumns"})
+        return Estimate(L, topics, loglik, posterior, {"L": "DirichletRows", "F": "DirichletColumns"}, S)
 
 
 def tables(held: Labels) -> tuple[Floats, Floats]:

@@ -66,13 +66,15 @@ S_contra = TypeVar("S_contra", bound=Iterate, contravariant=True)
 @dataclass(frozen=True)
 class Estimate:
     """What is left of the last iterate in a `Fit`: loadings and factors, their Poisson log-likelihood, and for a Bayesian model
-    its posterior as arrays, topics (where there are any) on the last axis, and the kinds of its priors."""
+    its posterior as arrays, topics (where there are any) on the last axis, and the kinds of its priors; and of an allocation
+    model S, nonzeros × K."""
 
     L: Factor
     F: Factor
     loglik: float
     posterior: Mapping[str, Floats] = field(default_factory=dict)
     priors: dict[str, str] = field(default_factory=dict)
+    allocation: Floats | None = None
 
 
 class Task(Protocol[S_contra]):

@@ -40,14 +40,13 @@ def labels_by_shares(
     task: AllocationTask, P: Floats, Q: Floats, chains: int = 1, rng: np.random.Generator | None = None
 ) -> Labels:
     """Labels with topics in the shares ρ ∝ P Q of each nonzero: drawn for each chain, or without `rng` rounded."""
-    rows, owners = task.X.rows, task.sides.left.owners
-
-    def of_block(block: slice) -> NDArray[np.uint16]:
-        x, rho = rows.data[block], shares(P[owners[block]], Q[rows.indices[block]])
-        return labels_of(rounded(x, rho) if rng is None else rng.multinomial(x.astype(np.int64), rho))
 
     def of_chain() -> NDArray[np.uint16]:
-        return np.concatenate([np.zeros(0, np.uint16), *map(of_block, blocks(task.X.nnz))])
+        found = [np.zeros(0, np.uint16)]
+        for x, i, j, _ in nonzeros(task.sides.left):
+            rho = shares(P[i], Q[j])
+            found.append(labels_of(rounded(x, rho) if rng is None else rng.multinomial(x.astype(np.int64), rho)))
+        return np.concatenate(found)
 
     return task.labels(np.stack([of_chain() for _ in range(chains)]))
 
@@ -85,11 +84,19 @@ class Free(Sums):
 
     rho: Floats
 
+    def allocation(self, side: Side) -> Floats:
+        return side.rows.data[:, None] * self.rho
+
 
 @dataclass(frozen=True, kw_only=True)
 class Factored(Sums):
     P: Floats
     Q: Floats
+
+    def allocation(self, side: Side) -> Floats:
+        S = side.responsibilities(self.P, self.Q)
+        S *= side.rows.data[:, None]
+        return S
 
 
 def parts(x: Floats, rho: Floats, plus: Floats, minus: Floats) -> tuple[Floats, Floats]:
@@ -108,6 +115,10 @@ def log_factorials(x: Floats, rho: Floats) -> float:
 class FreeBLD(Stepper[AllocationTask, Free]):
     """ρ stored: nonzeros × K numbers."""
 
+    def begin(self, task: AllocationTask, P: Floats, Q: Floats) -> Free:
+        """At ρ ∝ P Q."""
+        return self.start(task, task.sides.left.responsibilities(P, Q))
+
     def start(self, task: AllocationTask, rho: Floats) -> Free:
         return self._at(task, np.maximum(rho, TINY))
 
@@ -118,9 +129,8 @@ class FreeBLD(Stepper[AllocationTask, Free]):
     def step(self, task: AllocationTask, state: Free) -> Free:
         plus, minus = task.gradients(state)
         ratio = np.empty_like(state.rho)
-        rows, owner = task.X.rows, task.sides.left.owners
-        for block in blocks(task.X.nnz):
-            pos, neg = parts(rows.data[block], state.rho[block], plus[owner[block]], minus[rows.indices[block]])
+        for x, i, j, block in nonzeros(task.sides.left):
+            pos, neg = parts(x, state.rho[block], plus[i], minus[j])
             np.divide(pos, neg, out=ratio[block])
         return backtrack(state, lambda exponent: self._moved(task, state, ratio, exponent))
 
@@ -132,24 +142,23 @@ class FreeBLD(Stepper[AllocationTask, Free]):
 
     def _at(self, task: AllocationTask, rho: Floats) -> Free:
         by_feature, by_sample = task.over_columns @ rho, task.over_rows @ rho
-        x = task.X.rows.data
-        factorials = sum(log_factorials(x[block], rho[block]) for block in blocks(task.X.nnz))
+        factorials = sum(log_factorials(x, rho[block]) for x, _, _, block in nonzeros(task.sides.left))
         loss = task.loss(by_feature, by_sample, factorials)
         return Free(loss=loss, rho=rho, by_feature=by_feature, by_sample=by_sample)
 
 
 @dataclass(frozen=True)
 class FactoredBLD(Stepper[AllocationTask, Factored]):
-    """ρ ∝ P Q: (n + m) × K numbers, and a block of nonzeros × K at a time."""
+    """ρ ∝ P Q: (n + m) × K numbers, and a block of nonzeros × K at a time (the paper's section 3)."""
 
-    def start(self, task: AllocationTask, P: Floats, Q: Floats) -> Factored:
+    def begin(self, task: AllocationTask, P: Floats, Q: Floats) -> Factored:
         return self._at(task, np.maximum(P, TINY), np.maximum(Q, TINY))
 
     def restore(self, task: AllocationTask, saved: Record) -> Factored:
         (n, m), K = task.X.shape, task.model.n_topics
         check_shape("P", saved["P"], (n, K))
         check_shape("Q", saved["Q"], (m, K))
-        return self.start(task, saved["P"], saved["Q"])
+        return self.begin(task, saved["P"], saved["Q"])
 
     def step(self, task: AllocationTask, state: Factored) -> Factored:
         """P, then Q from the new P."""
@@ -184,16 +193,11 @@ class FactoredBLD(Stepper[AllocationTask, Factored]):
 
     @staticmethod
     def _at(task: AllocationTask, P: Floats, Q: Floats) -> Factored:
-        X = task.X
         A, B, _ = task.sides.both_numerators(P, Q)
         by_sample, by_feature = P * A, Q * B
-        factorials, owner = 0.0, task.sides.left.owners
-        for block in blocks(X.nnz):
-            rho = shares(P[owner[block]], Q[X.rows.indices[block]])
-            factorials += log_factorials(X.rows.data[block], rho)
-        return Factored(
-            loss=task.loss(by_feature, by_sample, factorials), P=P, Q=Q, by_feature=by_feature, by_sample=by_sample
-        )
+        factorials = sum(log_factorials(x, shares(P[i], Q[j])) for x, i, j, _ in nonzeros(task.sides.left))
+        loss = task.loss(by_feature, by_sample, factorials)
+        return Factored(loss=loss, P=P, Q=Q, by_feature=by_feature, by_sample=by_sample)
 
 
 def check_shape(name: str, array: NDArray[Any], shape: tuple[int, int]) -> None:
@@ -224,9 +228,11 @@ def shares(left: Floats, right: Floats) -> Floats:
     return rho
 
 
-def blocks(size: int) -> Iterator[slice]:
-    for start in range(0, size, BLOCK):
-        yield slice(start, min(start + BLOCK, size))
+def nonzeros(side: Side) -> Iterator[tuple[Floats, NDArray[np.intp], NDArray[np.int32], slice]]:
+    """Some nonzeros at a time: counts, samples, features, and where they are."""
+    for start in range(0, len(side.owners), BLOCK):
+        block = slice(start, min(start + BLOCK, len(side.owners)))
+        yield side.rows.data[block], side.owners[block], side.rows.indices[block], block
 
 
 def row_blocks(indptr: NDArray[np.int64]) -> Iterator[slice]:
@@ -251,6 +257,10 @@ def row_blocks(indptr: NDArray[np.int64]) -> Iterator[slice]:
 
 @dataclass(frozen=True)
 class ICM(Stepper[AllocationTask, Labelled]):
+    def begin(self, task: AllocationTask, P: Floats, Q: Floats) -> Labelled:
+        """At counts in the shares ρ ∝ P Q, rounded."""
+        return self.start(task, labels_by_shares(task, P, Q))
+
     def start(self, task: AllocationTask, held: Labels) -> Labelled:
         return Labelled(loss=-task.log_joints(held)[0], held=held)
 

@@ -226,10 +226,10 @@ class Session:
         if np.isnan(trace.loc[last, "kkt"]):
             trace.loc[last, "kkt"] = self.task.kkt(state.point)
         trace.loc[last, "loglik"] = result.loglik
-        L, F, posterior = result.L, result.F, result.posterior
+        L, F, posterior, S = result.L, result.F, result.posterior, result.allocation
         if self.heaviest_first:
             order = np.argsort(-L.sum(axis=0) * F.sum(axis=0), kind="stable")
-            L, F = reordered(L, order), reordered(F, order)
+            L, F, S = reordered(L, order), reordered(F, order), None if S is None else reordered(S, order)
             posterior = {
                 name: reordered(array, order) if array.shape[-1] == len(order) else array
                 for name, array in posterior.items()
@@ -246,6 +246,7 @@ class Session:
             loglik=result.loglik,
             posterior=posterior,
             priors=result.priors,
+            allocation=S,
             samples=X.samples,
             features=X.features,
             metadata=X.metadata,

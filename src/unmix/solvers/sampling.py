@@ -89,8 +89,8 @@ class Sampler:
         task, model = self.task, self.task.model
         sampling.gibbs(task.X.rows, model.alpha, model.beta, self.held, self.random, sweeps=count)
 
-    def keep(self, logs: bool = False) -> None:
-        now = self.task.moments(self.held, logs)
+    def keep(self, logs: bool = False, allocation: bool = False) -> None:
+        now = self.task.moments(self.held, logs, allocation)
         self.averages = now if self.averages is None else self.averages + now
 
 
@@ -130,7 +130,7 @@ class Gibbs(Stepper[AllocationTask, Chains]):
         log_joints, sweeps = task.log_joints(sampler.held), state.sweeps + 1
         state.history[state.sweeps :] = [log_joints]
         if self.thin is not None and (sweeps - state.burnt) % self.thin == 0:
-            sampler.keep()
+            sampler.keep(allocation=True)
         return Chains(
             loss=-float(np.mean(log_joints)),
             held=sampler.held,

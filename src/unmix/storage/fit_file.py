@@ -39,6 +39,8 @@ def _encoded(record: Record) -> tuple[Arrays, Record]:
             arrays[key] = as_bytes(names.tolist())
     if record["metadata"] is not None:
         arrays["metadata"] = as_bytes(table_to_json(record["metadata"]))
+    if record["allocation"] is not None:
+        arrays["allocation"] = record["allocation"]
     arrays |= {f"posterior.{key}": value for key, value in record["posterior"].items()}
     plain = ("status", "loglik", "params", "priors", "versions", "data", "text")
     meta = {"format": FORMAT, "trace": table_to_json(record["trace"])} | {name: record[name] for name in plain}
@@ -66,8 +68,8 @@ def _record(meta: Record, arrays: Arrays) -> Record:
     if meta.get("format") != FORMAT:
         given = schema.brief(meta.get("format"))
         raise ValueError(f"format {given}, this version of unmix reads up to {FORMAT}; upgrade unmix")
-    factors = _factors(arrays)
-    L, F, posterior = factors["L"], factors["F"], _within(arrays, "posterior.")
+    factors, posterior = _factors(arrays), _within(arrays, "posterior.")
+    L, F = factors["L"], factors["F"]
     if meta.get("state") is not None:
         _add_arrays(meta["state"], _within(arrays, "state."))
     model = schema.check_model(meta)
@@ -77,7 +79,7 @@ def _record(meta: Record, arrays: Arrays) -> Record:
     if meta.get("state") is not None and not len(trace):
         raise ValueError("there is a state to go on from, and no trace")
     plain = ("status", "params", "priors", "versions", "data", "text")
-    record = {"L": L, "F": F, "trace": trace, "posterior": posterior, "state": meta.get("state")}
+    record = factors | {"trace": trace, "posterior": posterior, "state": meta.get("state")}
     record |= {name: meta[name] for name in plain} | {"loglik": model.loglik, "remaining_gain": model.remaining_gain}
     return record | names | {"metadata": _metadata(arrays, len(L))}
 
@@ -93,14 +95,14 @@ def _trace(told: Record) -> pd.DataFrame:
 
 
 def _factors(arrays: Arrays) -> Arrays:
-    """L and F, once they and what is known of their posterior are numbers >= 0 that go together."""
+    """L, F and S (if there is one), once they and what is known of their posterior are numbers >= 0 that go together."""
     if missing := [name for name in ("L", "F") if name not in arrays]:
         raise ValueError(f"there is no {missing[0]!r} in it")
     L, F = arrays["L"], arrays["F"]
     if L.ndim != 2 or F.ndim != 2 or L.shape[1] != F.shape[1] or min(F.shape) < 1:
         raise ValueError(f"L of shape {L.shape} does not go with F of shape {F.shape}")
     for name, array in arrays.items():
-        if name not in ("L", "F") and not name.startswith("posterior."):
+        if name not in ("L", "F", "allocation") and not name.startswith("posterior."):
             continue
         if array.dtype.kind != "f" or not np.isfinite(array).all() or (array < 0).any():
             raise ValueError(f"{name.replace('.', ' ')} has entries that are not finite numbers >= 0")
@@ -108,7 +110,10 @@ def _factors(arrays: Arrays) -> Arrays:
         known = arrays.get(factor[:1], array).shape  # "F_sd" is of the features, as F is
         if array.shape != known if factor in ("L", "F") else array.ndim == 2 and len(array) != known[0]:
             raise ValueError(f"posterior {factor} of shape {array.shape} does not go with {factor[:1]} of {known}")
-    return {"L": L, "F": F}
+    S = arrays.get("allocation")
+    if S is not None and (S.ndim != 2 or S.shape[1] != L.shape[1]):
+        raise ValueError(f"the allocation of shape {S.shape} does not go with {L.shape[1]} topics")
+    return {"L": L, "F": F} | ({} if S is None else {"allocation": S})
 
 
 def _metadata(arrays: Arrays, n: int) -> pd.DataFrame | None:
