@@ -15,12 +15,13 @@ enum class Rule : int { scd = 0, ccd = 1, sn = 2 };
 template <class S> struct CD final : Regression<S> {
     int sweeps;
     Rule rule;
+    bool rest;
     Buffer<double> columns;                               // m transposed: column k of the row's nonzeros
     Buffer<unsigned char> resting;
     int64_t stride = 0;
 
-    CD(const S* fixed, int vectors, int topics, int64_t longest, int sweeps, int rule)
-        : Regression<S>(fixed, vectors, topics, longest), sweeps(sweeps), rule(static_cast<Rule>(rule)) {
+    CD(const S* fixed, int vectors, int topics, int64_t longest, int sweeps, int rule, bool rest)
+        : Regression<S>(fixed, vectors, topics, longest), sweeps(sweeps), rule(static_cast<Rule>(rule)), rest(rest) {
         columns.reserve(round_up(longest, 4) * 4 * vectors);
         resting.reserve(topics);
     }
@@ -90,7 +91,7 @@ template <class S> struct CD final : Regression<S> {
                 const double nu = std::sqrt(h / (s > 0 ? std::min(smallest, s) : smallest)) * std::abs(next - old);
                 if (nu > full_step_decrement) next = old + (next - old) / (1 + nu);
             }
-            if (next == old) { resting[k] = g > 0; return; }
+            if (next == old) { resting[k] = rest && g > 0; return; }
             b = next;
             shift(m, next - old);
             if (rule != Rule::ccd || std::abs(next - old) < 0.5 * old) return;

@@ -67,11 +67,11 @@ template <class S> static void em(ROW_ARGS, int steps) {
     });
 }
 
-template <class S> static void cd(ROW_ARGS, int sweeps, int rule) {
+template <class S> static void cd(ROW_ARGS, int sweeps, int rule, bool rest) {
     require(rule >= 0 && rule <= static_cast<int>(Rule::sn), "the rule is 0, 1 or 2");
     const Rows r = rows<S>(matrix, fixed, moving, out, cost, shape, xlog);
     update<S>(r, scratch, fixed, moving, out, cost, threads, [&](const S* room, int vectors, int64_t longest) {
-        return std::make_unique<CD<S>>(room, vectors, r.topics, longest, sweeps, rule);
+        return std::make_unique<CD<S>>(room, vectors, r.topics, longest, sweeps, rule, rest);
     });
 }
 
@@ -91,7 +91,7 @@ template <class S> static void newton(ROW_ARGS, int rounds, double enough) {
 template <class S> static void bind(nb::module_& m) {
     using namespace nb::literals;
     m.def("em", &em<S>, ROW_NAMES, "steps"_a);
-    m.def("cd", &cd<S>, ROW_NAMES, "sweeps"_a, "rule"_a);
+    m.def("cd", &cd<S>, ROW_NAMES, "sweeps"_a, "rule"_a, "rest"_a);
     m.def("newton", &newton<S>, ROW_NAMES, "rounds"_a, "enough"_a);
 }
 

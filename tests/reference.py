@@ -52,6 +52,7 @@ def cd(
     *,
     sweeps: int,
     rule: str,
+    rest: bool = True,
     measure: bool = False,
 ) -> Half:
     """One EM step, then b_k ← max(FLOOR, b_k − g/h), a topic at a time, with a_j = m_jk / rate_j:
@@ -64,7 +65,7 @@ def cd(
         resting = np.zeros(len(b), dtype=bool)  # topics at the floor that want to stay there are left alone
         for _ in range(sweeps):
             for k in np.flatnonzero(~resting).tolist():
-                resting[k] = _coordinate(y, m, b, s, k, rule)
+                resting[k] = _coordinate(y, m, b, s, k, rule) and rest
         return b
 
     return _half(rows, fixed, moving, cost, shape, measure, solve)

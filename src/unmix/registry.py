@@ -42,6 +42,7 @@ SOLVERS = {
     "sn": "SN",
     "em": "EM",
     "joint": "Joint",
+    "plsa": "PLSA",
     "plsi": "PLSI",
     "normalized": "Normalized",
 }

@@ -412,7 +412,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "true topics": ({"n_components": True}, "n_components=True"),
     "unknown solver": (
         {"solver": "adam"},
-        "solver='adam'; choose one of newton, scd, ccd, sn, em, joint, plsi, normalized",
+        "solver='adam'; choose one of newton, scd, ccd, sn, em, joint, plsa, plsi, normalized",
     ),
     "a number as solver": ({"solver": 3}, "solver=3; choose one of newton, scd"),
     "a class as solver": ({"solver": SCD}, r"solver=.*SCD.*; choose one of newton, scd|solver=.*SCD.*\(\)"),

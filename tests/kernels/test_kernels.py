@@ -26,6 +26,7 @@ HALF_STEPS = {
     "scd": ("cd", {"sweeps": 4, "rule": "scd"}),
     "ccd": ("cd", {"sweeps": 4, "rule": "ccd"}),
     "sn": ("cd", {"sweeps": 4, "rule": "sn"}),
+    "scd without rest": ("cd", {"sweeps": 4, "rule": "scd", "rest": False}),
     "newton": ("newton", {"rounds": 1, "tolerance": 0.0}),
 }
 # Relative to the largest entry of a row. EM is a sum; coordinate descent adds rates up step by step;

@@ -72,6 +72,27 @@ def test_geiger_park_theorem_f1_the_penalised_value_does_not_depend_on_the_scale
     assert constrained == pytest.approx(free, rel=1e-12)
 
 
+@pytest.mark.parametrize("p", [0.3, 0.5, 1.0, 1.5, 2.0])
+@pytest.mark.parametrize("penalty", ["l1", "squares", "log"])
+def test_geiger_park_theorem_f1_holds_for_any_norm_and_penalty(p: float, penalty: str) -> None:
+    """min D + R(L) with ‖f_k‖_p = 1 is min D + R(L diag ‖f_k‖_p) without: values agree, and the second ignores scales."""
+    R: Any = {"l1": np.sum, "squares": lambda L: (L**2).sum(), "log": lambda L: np.log1p(L).sum()}[penalty]
+
+    def free(L: np.ndarray, F: np.ndarray) -> float:
+        return um.deviance(X, L, F) / 2 + float(R(L * (F**p).sum(axis=0) ** (1 / p)))
+
+    norms = (F0**p).sum(axis=0) ** (1 / p)
+    L, F = L0 * norms, F0 / norms
+    np.testing.assert_allclose((F**p).sum(axis=0), 1, rtol=1e-12)
+    assert um.deviance(X, L, F) / 2 + float(R(L)) == pytest.approx(free(L0, F0), rel=1e-12)
+    scale = np.array([2.0, 3.0, 0.1])
+    assert free(L0 / scale, F0 * scale) == pytest.approx(free(L0, F0), rel=1e-12)
+    if p in (1.0, 2.0) and penalty == "l1":  # which the library has
+        problem = sparse_problem(1.0, "l1" if p == 1 else "l2")
+        change = problem.loss(L0, F0) - problem.loss(L0, 2 * F0)
+        assert change == pytest.approx(free(L0, F0) - free(L0, 2 * F0), rel=1e-9)
+
+
 # --- the l2 variant --------------------------------------------------------------------------------------------------
 
 

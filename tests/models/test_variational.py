@@ -225,6 +225,18 @@ def test_one_step_equals_the_listing(model: Variational, seed: int) -> None:
         assert_same(parameters(state), q, rtol=1e-12)
 
 
+def test_without_the_block_of_scales_the_iterates_are_those_of_the_lecture() -> None:
+    """Paisley, equations 34 to 36: with it, rates are others after some iterations."""
+    model = MODELS["Gamma–Gamma"]
+    q = random_parameters(model, 12, 15)
+    task, solver, state = start(model, X, q, CAVI(rescale=False))
+    scaled = start(model, X, q)[2]
+    for _ in range(8):
+        state, scaled, q = solver.step(task, state), CAVI().step(task, scaled), listed_step(model, X, q)
+        assert_same(parameters(state), q, rtol=1e-12)
+    assert np.abs(scaled.right.rates / state.right.rates - 1).max() > 0.01
+
+
 def test_the_scale_of_a_topic_is_the_best_for_the_bound() -> None:
     model = MODELS["Gamma–Gamma"]
     (left, left_rates), (right, right_rates) = rescaled(model, random_parameters(model, 12, 15))

@@ -27,6 +27,31 @@ def test_accelerated_em_never_makes_the_loss_rise(problem_name: str, scheme: Any
         assert never_rises(path(problem_of(X, K), scheme(half), *start(*X.shape, K), 30)[1])
 
 
+def test_squarem_leaps_by_its_formula_and_is_far_ahead_of_em() -> None:
+    """A step is M at θ − 2αr + α²w, not three plain iterations."""
+    X = um.datasets.correlated_topics("A", seed=0)
+    problem, start = Problem(X, 6), random_start(*X.shape, 6)
+    solver, plain = SQUAREM(), Alternate(EM())
+    state, leaps = solver.start(problem, *start), 0
+    for _ in range(40):
+        one = plain.step(problem, plain.start(problem, state.L, state.F))
+        two = plain.step(problem, one)
+        leap = []
+        for zero, first, second in ((state.L, one.L, two.L), (state.F, one.F, two.F)):
+            r, w = first - zero, second - 2 * first + zero
+            alpha = -max(1, np.linalg.norm(r) / np.linalg.norm(w))
+            leap.append(np.maximum(zero - 2 * alpha * r + alpha**2 * w, 0.5 * second))
+        three = plain.step(problem, plain.start(problem, *leap))
+        state = solver.step(problem, state)
+        kept = three.loss <= two.loss
+        leaps += kept and np.abs(leap[0] - two.L).max() > 1e-3 * two.L.max()
+        np.testing.assert_allclose(
+            state.L @ state.F.T, (three if kept else two).L @ (three if kept else two).F.T, rtol=1e-9
+        )
+    assert leaps > 10
+    assert state.loss < path(problem, plain, *start, 200)[1][-1]  # three maps a step: 120 against 200
+
+
 def test_daarem_is_far_ahead_of_em() -> None:
     """Where EM needs hundreds of iterations, one of whose maps a step of DAAREM is."""
     X = um.datasets.correlated_topics("A", seed=0)

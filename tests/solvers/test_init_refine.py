@@ -52,6 +52,19 @@ def test_topic_score_recovers_the_topics_of_noise_free_anchored_data(K: int, qua
     assert distance(got, F) < 1e-6
 
 
+def test_the_corners_are_those_of_the_best_simplex_and_not_the_centres_chosen_first() -> None:
+    """Far from two corners of a flat triangle lies a point inside, which comes before the third corner."""
+    corners, inside = np.array([[0, 0], [10, 0], [5, 2.0]]), np.array([9.5, 0.05])
+    rng = np.random.default_rng(0)
+    middle = rng.dirichlet(np.full(3, 8.0), 5) @ corners
+    R = np.concatenate([np.tile(np.vstack([corners, inside, middle]), (40, 1))])
+    R += rng.normal(scale=1e-3, size=R.shape)
+    assert ((inside - corners[:2]) ** 2).sum(axis=1).mean() > ((corners[2] - corners[:2]) ** 2).sum(axis=1).mean()
+    found = starts._hunt_vertices(R, 3, rng)
+    gaps = np.linalg.norm(found[:, None] - corners[None], axis=2)
+    assert gaps[linear_sum_assignment(gaps)].max() < 0.01
+
+
 def test_topic_score_comes_close_on_noisy_data() -> None:
     X, F = anchored(4)
     noisy = np.random.default_rng(1).poisson(X)

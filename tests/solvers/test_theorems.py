@@ -8,10 +8,12 @@ listing of the algorithm, or the library's own algorithms with each other.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
 from conftest import dense_loss, never_rises, problem_of, random_counts, random_start, shared_data
+from oracle import ways
 from scipy import stats
 from scipy.integrate import dblquad, quad
 from scipy.optimize import minimize_scalar
@@ -270,6 +272,101 @@ def test_geiger_park_joint_nmf_and_plsa_descend_together() -> None:
     assert never_rises(multinomial)
 
 
+def test_geiger_park_corollary_b2_joint_nmf_and_plsa_have_the_same_fixed_points() -> None:
+    joint, plsa, newton = Joint(), PLSA(), Alternate(Newton(rounds=3, tolerance=1e-12))
+    fitted = newton.start(PROBLEM, L0, F0)
+    for _ in range(300):
+        fitted = newton.step(PROBLEM, fitted)
+    fixed = joint.start(PROBLEM, fitted.L, fitted.F)
+    for _ in range(2000):
+        fixed = joint.step(PROBLEM, fixed)
+
+    def moved(solver: Joint, L: Floats, F: Floats) -> float:
+        state = solver.start(PROBLEM, L, F)
+        new = solver.step(PROBLEM, state)
+        return float(np.abs(new.L - state.L).max() / T.max() + np.abs(new.F - state.F).max())
+
+    np.testing.assert_allclose(fixed.L.sum(axis=1), T, rtol=1e-9)
+    assert moved(joint, fixed.L, fixed.F) < 1e-9
+    assert moved(plsa, fixed.L / T[:, None], fixed.F) < 1e-9  # the same point as proportions, for algorithm 6
+    of_plsa = plsa.step(PROBLEM, plsa.start(PROBLEM, fixed.L, fixed.F))
+    assert moved(joint, of_plsa.L, of_plsa.F) < 1e-9  # and back
+    for solver in (joint, plsa):  # nothing else is: away from it both move
+        assert moved(solver, fixed.L + 0.1 * L0, fixed.F) > 1e-4
+
+
+# --- Geiger and Park, appendices A and D ------------------------------------------------------------------------------
+
+
+def majorant(X: Floats, L: Floats, F: Floats, phi: Floats) -> float:
+    """G of equations 3, 5 and 7: Σ λ − Σ x φ log(l f / φ), which lies above the loss for every φ."""
+    terms = phi * (np.log(L)[:, None] + np.log(F)[None] - np.log(phi))
+    return float((L @ F.T).sum() - (X[:, :, None] * terms).sum())
+
+
+def test_geiger_park_the_auxiliary_function_lies_above_the_loss_and_touches_it_at_its_point() -> None:
+    rng = np.random.default_rng(0)
+    phi = np.full((*X.shape, 3), 1 / 3)
+    phi[X > 0] = PROBLEM.left.responsibilities(L0, F0)
+    at = majorant(X, L0, F0, phi)
+    assert at == pytest.approx(dense_loss(X, L0, F0), rel=1e-12)
+    for scale in (1e-3, 0.1, 1.0):
+        for _ in range(20):
+            L, F = (factor * np.exp(scale * rng.normal(size=factor.shape)) for factor in (L0, F0))
+            assert majorant(X, L, F, phi) >= dense_loss(X, L, F) - 1e-9
+            other = rng.dirichlet(np.ones(3), X.shape)
+            assert majorant(X, L0, F0, other) > at  # any other φ is above at the point, too
+    assert majorant(X, *(1.5 * L0, F0 / 1.5), phi) == pytest.approx(at, rel=1e-9)  # a scale that rates do not notice
+
+
+def test_geiger_park_the_updates_minimise_the_auxiliary_function() -> None:
+    """Lemmas A.1 to A.3: EM in one factor, the joint step in both, columns of F summing to one."""
+    rng = np.random.default_rng(1)
+    phi = np.full((*X.shape, 3), 1 / 3)
+    phi[X > 0] = PROBLEM.left.responsibilities(L0, F0)
+    L, _ = EM()(PROBLEM.left, F0, L0)
+    best = majorant(X, L, F0, phi)
+    for _ in range(30):
+        assert majorant(X, L * np.exp(0.1 * rng.normal(size=L.shape)), F0, phi) > best
+    solver = Joint()
+    state = solver.start(PROBLEM, L0, F0)
+    phi[X > 0] = PROBLEM.left.responsibilities(state.L, state.F)
+    new = solver.step(PROBLEM, state)
+    best = majorant(X, new.L, new.F, phi)
+    for _ in range(30):
+        moved = new.F * np.exp(0.1 * rng.normal(size=new.F.shape))
+        assert majorant(X, new.L * np.exp(0.1 * rng.normal(size=L.shape)), by_column(moved), phi) > best
+
+
+def test_geiger_park_lemmas_d1_to_d3_equivalent_generative_models() -> None:
+    """Counts x of one sample, summed over all that is not seen: counts by topic z, or the topics of single tokens."""
+    rng = np.random.default_rng(2)
+    x = np.array([2, 0, 1, 1])
+    all_z = [np.array(z) for z in product(*(list(ways(int(v), 2)) for v in x))]
+    constants = []
+    for _ in range(3):
+        W, h = rng.uniform(0.1, 2, (4, 2)), rng.uniform(0.1, 2, 2)
+        poisson = um.loglik(x[None], h[None], W)
+        by_topic = sum(stats.poisson.pmf(z, W * h).prod() for z in all_z)
+        assert np.log(by_topic) == pytest.approx(poisson, rel=1e-12)  # D.1
+        multinomial = um.loglik(x[None], h[None], W, model="multinomial")
+        p = (W * h / (W * h).sum()).ravel()
+        by_topic = sum(stats.multinomial.pmf(z.ravel(), 4, p) for z in all_z)
+        assert np.log(by_topic) == pytest.approx(multinomial, rel=1e-12)  # D.2, (i) and (ii)
+        W, h = by_column(W), h / h.sum()
+        tokens = np.repeat(np.arange(4), x)
+        sequences = sum(
+            np.prod([h[k] * W[v, k] for v, k in zip(tokens, labels, strict=True)])
+            for labels in product(range(2), repeat=len(tokens))
+        )
+        orders = np.exp(gammaln(5) - gammaln(x + 1).sum())
+        multinomial = um.loglik(x[None], h[None], W, model="multinomial")
+        assert np.log(orders * sequences) == pytest.approx(multinomial, rel=1e-12)  # D.2, (iii)
+        constants.append(multinomial - um.loglik(x[None], h[None], W))
+    np.testing.assert_allclose(constants, constants[0], rtol=1e-12)  # D.3: they differ by a constant of the data alone
+    assert constants[0] == pytest.approx(gammaln(5) + 1)
+
+
 def test_geiger_park_joint_updates_ignore_the_row_scale_of_the_start() -> None:
     joint = Joint()
     scale = np.geomspace(0.01, 100, 12)[:, None]
@@ -455,6 +552,26 @@ def test_geiger_park_lemma_e3_lda_and_gamma_poisson_have_the_same_iterates() -> 
         assert a.loss - b.loss == pytest.approx(gap, rel=1e-8)
     lda_like = CAVI().step(other, start_of(gamma_poisson(SHAPES, np.array([0.5, 1, 4])), np.array([1.5, 2, 5]))[1])
     assert np.abs(lda_like.left.parameters - CAVI().step(*start_of(lda(SHAPES, None))).left.parameters).max() > 1e-3
+
+
+def test_geiger_park_corollary_e4_lda_and_gamma_poisson_have_the_same_fixed_points() -> None:
+    rates = np.full(3, ONE_RATE)
+    (task, a), (other, b) = start_of(lda(SHAPES, None)), start_of(gamma_poisson(SHAPES, rates), 1 + rates)
+    for _ in range(6000):
+        a = CAVI().step(task, a)
+
+    def moved(old: Beliefs, new: Beliefs) -> float:
+        pairs = zip((old.left, old.right), (new.left, new.right), strict=True)
+        return max(float(np.abs(q.parameters - p.parameters).max()) for p, q in pairs)
+
+    assert moved(a, CAVI().step(task, a)) < 1e-5  # of some hundred
+    at = CAVI().from_beliefs(other, other.model.left.belief(a.left.parameters, 1 + rates), a.right)
+    new = CAVI().step(other, at)
+    assert moved(at, new) < 1e-5
+    np.testing.assert_array_equal(new.left.rates, 1 + rates)
+    assert moved(b, CAVI().step(other, b)) > 0.01
+    wrong = CAVI().from_beliefs(other, other.model.left.belief(a.left.parameters, np.array([1.5, 2, 5])), a.right)
+    assert moved(wrong, CAVI().step(other, wrong)) > 0.01  # with other rates b it is no fixed point
 
 
 def test_geiger_park_lemma_e3_holds_for_the_estimators() -> None:

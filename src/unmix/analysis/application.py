@@ -113,7 +113,8 @@ def responsibilities(fit: FitLike, X: CountsLike | Iterable[str]) -> Floats:
     Parameters
     ----------
     fit : Fit, estimator, str or PathLike
-        Of any model, or where one was written. With a posterior, l and f are exp E log; of an `AllocationModel`, φ of its own counts is S / x.
+        Of any model, or where one was written. With a posterior, l and f are exp E log; of an `AllocationModel`, φ of its own
+        counts is S / x.
     X : Counts, array-like, AnnData or iterable of str
         Samples with the features of the fit, in any order where they have names; texts, where the fit was made from texts. Of
         `Shards`, take one of `shards.parts()` at a time. Loadings are the fit's own where X has its samples (by name, or the

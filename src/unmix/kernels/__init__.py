@@ -148,10 +148,12 @@ def cd(
     *,
     sweeps: int,
     rule: str,
+    rest: bool = True,
     **extras: Unpack[Extras],
 ) -> tuple[Factor, Floats | None]:
-    """One EM step, then `sweeps` rounds of coordinate descent by `rule` ("scd", "ccd" or "sn")."""
-    return _half(_native.cd, rows, fixed, moving, cost, shape, (sweeps, RULES[rule]), **extras)
+    """One EM step, then `sweeps` rounds of coordinate descent by `rule` ("scd", "ccd" or "sn"). With `rest`, a topic that stays
+    at the floor is not visited again."""
+    return _half(_native.cd, rows, fixed, moving, cost, shape, (sweeps, RULES[rule], rest), **extras)
 
 
 def newton(

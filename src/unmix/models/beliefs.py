@@ -279,23 +279,55 @@ class Gammas(Prior):
 
 
 @dataclass(frozen=True, eq=False)
-class DirichletRows(Prior):
-    """Each row ~ Dirichlet(shape): proportions of the topics. Beliefs are Dirichlet(shape + counts)."""
+class Dirichlets(Prior):
+    """Rows or columns ~ Dirichlet(shape). Beliefs are Dirichlet(shape + counts)."""
 
     shape: Floats
-    proportions: ClassVar[bool] = True
+    axis: ClassVar[int]  # along which entries sum to one
+
+    @property
+    def prior(self) -> Floats:
+        """The shape, as it is added to counts."""
+        return self.shape if self.axis else self.shape[:, None]
 
     def update(self, counts: Floats, cost: Floats) -> Belief:
-        return self.belief(self.shape + counts)
+        return self.belief(self.prior + counts)
+
+    def _bound(self, term: float, totals: Floats) -> float:
+        total = self.shape.sum()
+        prior = len(totals) * (gammaln(total) - gammaln(self.shape).sum())
+        return float(term + prior - gammaln(totals).sum() - (total - totals) @ digamma(totals))
+
+    def mean(self, belief: Belief) -> Floats:
+        parameters = belief.parameters
+        return parameters / (parameters.sum(axis=1, keepdims=True) if self.axis else column_sums(parameters))
+
+    def standard_deviation(self, belief: Belief) -> Floats:
+        return dirichlet_sd(belief.parameters, self.axis)
+
+    def quantile(self, belief: Belief, probability: float) -> Floats:
+        return _beta_quantile(belief.parameters, self.axis, probability)
+
+    def arrays(self, belief: Belief) -> dict[str, Floats]:
+        return {"": belief.parameters, "_prior": self.prior}
+
+    @classmethod
+    def restore(cls, arrays: Mapping[str, Floats]) -> tuple[Self, Belief]:
+        prior = cls(arrays["_prior"].ravel())
+        return prior, prior.belief(arrays[""])
+
+
+class DirichletRows(Dirichlets):
+    """Each row ~ Dirichlet(shape): proportions of the topics; a number per topic."""
+
+    axis: ClassVar[int] = 1
+    proportions: ClassVar[bool] = True
 
     def belief(self, parameters: Floats, rates: Floats | None = None) -> Belief:
-        ones = np.ones(len(self.shape))
+        ones, totals = np.ones(len(self.shape)), parameters.sum(axis=1)
         geometric, shifts, term = kernels.log_means(parameters, 0 * ones, self.shape)
-        totals, total = parameters.sum(axis=1), self.shape.sum()
-        prior = len(parameters) * (gammaln(total) - gammaln(self.shape).sum())
-        bound = term + prior - gammaln(totals).sum() - (total - totals) @ digamma(totals)
         means = np.einsum("ik,i->k", parameters, 1 / totals)
-        return Belief(parameters, ones, geometric, shifts - digamma(totals), means, float(bound))
+        return Belief(parameters, ones, geometric, shifts - digamma(totals), means, self._bound(term, totals))
 
     def shape_and_rates(self, cost: Floats) -> tuple[Floats, Floats]:
         return self.shape, np.ones(len(self.shape))
@@ -306,57 +338,17 @@ class DirichletRows(Prior):
     def learned(self, n: int, statistics: Floats) -> Self:
         return type(self)(best_concentration(self.shape, n, statistics))
 
-    def mean(self, belief: Belief) -> Floats:
-        return belief.parameters / belief.parameters.sum(axis=1, keepdims=True)
 
-    def standard_deviation(self, belief: Belief) -> Floats:
-        return dirichlet_sd(belief.parameters, axis=1)
+class DirichletColumns(Dirichlets):
+    """Each column ~ Dirichlet(shape): topics over features; a number per feature."""
 
-    def quantile(self, belief: Belief, probability: float) -> Floats:
-        return _beta_quantile(belief.parameters, 1, probability)
-
-    def arrays(self, belief: Belief) -> dict[str, Floats]:
-        return {"": belief.parameters, "_prior": self.shape}
-
-    @classmethod
-    def restore(cls, arrays: Mapping[str, Floats]) -> tuple[Self, Belief]:
-        prior = cls(arrays["_prior"])
-        return prior, prior.belief(arrays[""])
-
-
-@dataclass(frozen=True, eq=False)
-class DirichletColumns(Prior):
-    """Each column ~ Dirichlet(shape): topics over features. Beliefs are Dirichlet(shape + counts)."""
-
-    shape: Floats  # a number per feature
-
-    def update(self, counts: Floats, cost: Floats) -> Belief:
-        return self.belief(self.shape[:, None] + counts)
+    axis: ClassVar[int] = 0
 
     def belief(self, parameters: Floats, rates: Floats | None = None) -> Belief:
-        totals, total = column_sums(parameters), self.shape.sum()
-        geometric, shifts, term = kernels.log_means(parameters, -digamma(totals), self.shape[:, None])
-        prior = len(totals) * (gammaln(total) - gammaln(self.shape).sum())
-        bound = term + prior - gammaln(totals).sum() - (total - totals) @ digamma(totals)
+        totals = column_sums(parameters)
+        geometric, shifts, term = kernels.log_means(parameters, -digamma(totals), self.prior)
         ones = np.ones(len(totals))
-        return Belief(parameters, ones, geometric, shifts, ones, float(bound))
-
-    def mean(self, belief: Belief) -> Floats:
-        return belief.parameters / column_sums(belief.parameters)
-
-    def standard_deviation(self, belief: Belief) -> Floats:
-        return dirichlet_sd(belief.parameters, axis=0)
-
-    def quantile(self, belief: Belief, probability: float) -> Floats:
-        return _beta_quantile(belief.parameters, 0, probability)
-
-    def arrays(self, belief: Belief) -> dict[str, Floats]:
-        return {"": belief.parameters, "_prior": self.shape[:, None]}
-
-    @classmethod
-    def restore(cls, arrays: Mapping[str, Floats]) -> tuple[Self, Belief]:
-        prior = cls(arrays["_prior"].ravel())
-        return prior, prior.belief(arrays[""])
+        return Belief(parameters, ones, geometric, shifts, ones, self._bound(term, totals))
 
 
 @dataclass(frozen=True, eq=False)

@@ -175,21 +175,15 @@ class FactoredBLD(Stepper[AllocationTask, Factored]):
     ) -> Floats:
         """Σ S pos / Σ S neg over the nonzeros of each row of `moving`; `own` and `other` are the gradients by its rows and by
         those of `fixed`."""
-        rows = side.rows
-        ratio = np.ones_like(moving)
-        for some in row_blocks(rows.indptr):
-            cells = slice(rows.indptr[some.start], rows.indptr[some.stop])
-            x, j = rows.data[cells], rows.indices[cells]
-            starts = rows.indptr[some.start : some.stop + 1] - rows.indptr[some.start]
-            i = np.repeat(np.arange(some.start, some.stop), np.diff(starts))
+        above, below = np.zeros_like(moving), np.zeros_like(moving)
+        for x, i, j, _ in nonzeros(side):
             rho = shares(moving[i], fixed[j])
-            plus, minus = (other[j], own[i]) if transposed else (own[i], other[j])
-            pos, neg = parts(x, rho, plus, minus)
-            gather = sp.csr_array((x, np.arange(len(x)), starts), shape=(some.stop - some.start, len(x)))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                ratio[some] = (gather @ (rho * pos)) / (gather @ (rho * neg))
-        ratio[~np.isfinite(ratio)] = 1  # samples and features without counts
-        return ratio
+            pos, neg = parts(x, rho, *((other[j], own[i]) if transposed else (own[i], other[j])))
+            gather = sp.csr_array((x, (i, np.arange(len(x)))), shape=(len(moving), len(x)))
+            above += gather @ (rho * pos)
+            below += gather @ (rho * neg)
+        counted = below > 0  # not samples and features without counts
+        return np.divide(above, below, out=np.ones_like(moving), where=counted)
 
     @staticmethod
     def _at(task: AllocationTask, P: Floats, Q: Floats) -> Factored:
@@ -233,16 +227,6 @@ def nonzeros(side: Side) -> Iterator[tuple[Floats, NDArray[np.intp], NDArray[np.
     for start in range(0, len(side.owners), BLOCK):
         block = slice(start, min(start + BLOCK, len(side.owners)))
         yield side.rows.data[block], side.owners[block], side.rows.indices[block], block
-
-
-def row_blocks(indptr: NDArray[np.int64]) -> Iterator[slice]:
-    """Runs of rows with about `BLOCK` nonzeros, one row at least."""
-    start, n = 0, len(indptr) - 1
-    while start < n:
-        stop = int(np.searchsorted(indptr, indptr[start] + BLOCK, side="right")) - 1
-        stop = min(max(stop, start + 1), n)
-        yield slice(start, stop)
-        start = stop
 
 
 # Iterated conditional modes: single tokens move while log p(S) rises.

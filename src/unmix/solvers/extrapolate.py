@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from unmix.base.checks import choice
 from unmix.base.types import Factor, Record
 from unmix.counts.data import Arrays, Data, Part, Visit, Visited, by_tile, joined
 from unmix.counts.sides import FeatureSums, Sides, column_sums
@@ -19,6 +20,7 @@ from unmix.solvers.base import FIRST, LIKELIHOOD, AnySolver, FactorSolver, HalfS
 from unmix.solvers.halfsteps import Newton
 
 ROUNDING = 1e-10  # a rise of the loss by a smaller part is none
+LEAST = 1e-15  # of an entry that the published rule extrapolates
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,10 @@ class Alternate(FactorSolver[State]):
 # the best pair so far is kept aside. Every 20th iteration is a plain one from the best pair; all pairs are set to it, and
 # rescaled, so differences never mix scales.
 #
-# Going on from the *new* plain pair after a rejection is ours (fastTopics goes back to the old one): it saves the iteration's
-# work, and on real text ends at better optima; see docs/decisions.md.
+# Continuing from the *new* plain pair after a rejection is our rule: it saves the iteration's work, and on real text ends at
+# better optima; see docs/decisions.md. `rule="ang-gillis"` goes back to the old pair and rescales each pair by itself:
+#
+#     β ← min(β̄, 1.1 β), β₀ ← β, β̄ ← min(0.99, 1.05 β̄)  if the loss falls;     β̄ ← β₀, β ← 0.75 β  if not
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +122,9 @@ class Extrapolate(FactorSolver[ExtrapolatedState]):
         A half-step (each factor extrapolated as soon as it is updated) or any other solver (both after its step).
     period : int, default=20
         Every so many iterations one is a plain one, from the best factors so far.
+    rule : str, default="unmix"
+        What follows a step that is taken back. "unmix": the new plain pair, and an entry loses at most half of itself by
+        extrapolation. "ang-gillis": the plain pair before, the published rule as in fastTopics; not for shards.
 
     See Also
     --------
@@ -133,6 +140,7 @@ class Extrapolate(FactorSolver[ExtrapolatedState]):
 
     inner: HalfStep | AnySolver
     period: int = 20
+    rule: Literal["unmix", "ang-gillis"] = "unmix"
     state_type: ClassVar[type[State]] = ExtrapolatedState
 
     @property
@@ -144,14 +152,21 @@ class Extrapolate(FactorSolver[ExtrapolatedState]):
         return self.plain.supports
 
     def for_data(self, X: Data) -> Solver[Problem, Any]:
-        return self if X.in_memory or not isinstance(self.inner, HalfStep) else Streamed(self.inner)
+        streams = isinstance(self.inner, HalfStep) and not self.published
+        return self if X.in_memory or not streams else Streamed(self.inner)  # type: ignore[arg-type]
+
+    @property
+    def published(self) -> bool:
+        choice("rule", self.rule, ("unmix", "ang-gillis"))
+        return self.rule == "ang-gillis"
 
     @property
     def plain(self) -> AnySolver:
         return self.inner if isinstance(self.inner, FactorSolver) else Alternate(self.inner)
 
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> ExtrapolatedState:
-        return _gathered(self.plain.start(problem, L, F, loss), iteration=0)
+        first = _gathered(self.plain.start(problem, L, F, loss), iteration=0)
+        return replace(first, momentum=Momentum(0.5, 0.5)) if self.published else first
 
     def step(self, problem: Problem, state: ExtrapolatedState) -> ExtrapolatedState:
         iteration = state.iteration + 1
@@ -159,40 +174,36 @@ class Extrapolate(FactorSolver[ExtrapolatedState]):
             best = self.plain.step(problem, self.plain.start(problem, state.L, state.F, state.loss))
             gathered = _gathered(best, iteration)
             return replace(gathered, momentum=state.momentum, note="plain")
-        new = self._advance(problem, state)
+        new, m = self._advance(problem, state), state.momentum
         better, accepted = new.loss < state.loss, new.loss < state.reference
         if better:
             state = replace(state, L=new.L, F=new.Fn, loss=new.loss)
-        state = replace(state, iteration=iteration, Ln=new.Ln, Fn=new.Fn)
-        if accepted:
-            return replace(
-                state,
-                Ly=new.Ly,
-                Fy=new.Fy,
-                momentum=state.momentum.accepted(),
-                reference=new.loss,
-                conclusive=better,
-                note="",
-            )
-        return replace(
-            state,
-            Ly=new.Ln,
-            Fy=new.Fn,
-            momentum=state.momentum.rejected(),
-            reference=problem.loss(new.Ln, new.Fn),
-            conclusive=False,
-            note="rejected",
-        )
+        pairs, moved, reference = (new.Ln, new.Fn, new.Ly, new.Fy), m.accepted(), new.loss
+        if accepted and self.published:
+            beta = min(m.ceiling, 1.1 * m.beta)
+            moved = Momentum(beta, beta, min(0.99, 1.05 * m.ceiling))
+        elif self.published:
+            pairs, moved = (state.Ln, state.Fn, state.Ln, state.Fn), m.rejected()
+        elif not accepted:
+            pairs, moved, reference = (new.Ln, new.Fn, new.Ln, new.Fn), m.rejected(), problem.loss(new.Ln, new.Fn)
+        if self.published:
+            pairs = (*problem.rescale(*map(np.copy, pairs[:2])), *problem.rescale(*map(np.copy, pairs[2:])))
+        Ln, Fn, Ly, Fy = pairs
+        state = replace(state, Ln=Ln, Fn=Fn, Ly=Ly, Fy=Fy, momentum=moved, reference=reference, iteration=iteration)
+        return replace(state, conclusive=accepted and better, note="" if accepted else "rejected")
 
     def _advance(self, problem: Problem, s: ExtrapolatedState) -> Advance:
-        beta = s.momentum.beta
+        def ahead(new: Factor, old: Factor) -> Factor:
+            beta = s.momentum.beta
+            return np.maximum(new + beta * (new - old), LEAST) if self.published else beyond(new, old, beta)
+
         if isinstance(self.inner, Solver):
             new = self.inner.step(problem, self.inner.start(problem, s.Ly, s.Fy))
-            return Advance(new.L, beyond(new.L, s.Ln, beta), new.F, beyond(new.F, s.Fn, beta), new.L, new.loss)
+            return Advance(new.L, ahead(new.L, s.Ln), new.F, ahead(new.F, s.Fn), new.L, new.loss)
         Ln, _ = self.inner(problem.left, s.Fy, s.Ly)
-        Ly = beyond(Ln, s.Ln, beta)
+        Ly = ahead(Ln, s.Ln)
         Fn, xlog = self.inner(problem.right, Ly, s.Fy, measure=True)
-        return Advance(Ln, Ly, Fn, beyond(Fn, s.Fn, beta), Ly, problem.loss(Ly, Fn, xlog))
+        return Advance(Ln, Ly, Fn, ahead(Fn, s.Fn), Ly, problem.loss(Ly, Fn, xlog))
 
 
 def _gathered(s: State, iteration: int) -> ExtrapolatedState:

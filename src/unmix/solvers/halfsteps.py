@@ -47,12 +47,13 @@ class EM(HalfStep):
 @dataclass(frozen=True)
 class _CD(HalfStep):
     sweeps: int = 4
+    rest: bool = True
     rule: ClassVar[str]
 
     def __call__(
         self, side: Side, fixed: Factor, moving: Factor, *, measure: bool = False
     ) -> tuple[Factor, float | None]:
-        return side.update("cd", fixed, moving, measure=measure, sweeps=self.sweeps, rule=self.rule)
+        return side.update("cd", fixed, moving, measure=measure, sweeps=self.sweeps, rule=self.rule, rest=self.rest)
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class SN(_CD):
     ----------
     sweeps : int, default=4
         Over the topics of each row, every iteration. More make an iteration dearer and go further.
+    rest : bool, default=True
+        Whether a topic that stays at zero is left alone in later sweeps. False is the published algorithm, and slower.
 
     See Also
     --------
@@ -87,6 +90,8 @@ class SCD(_CD):
     ----------
     sweeps : int, default=4
         Over the topics of each row, every iteration. More make an iteration dearer and go further.
+    rest : bool, default=True
+        Whether a topic that stays at zero is left alone in later sweeps. False is the published algorithm, and slower.
 
     See Also
     --------
@@ -104,7 +109,7 @@ class SCD(_CD):
 
     @property
     def safe(self) -> SN:
-        return SN(self.sweeps)
+        return SN(self.sweeps, self.rest)
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,8 @@ class CCD(SCD):
     ----------
     sweeps : int, default=4
         Over the topics of each row, every iteration. More make an iteration dearer and go further.
+    rest : bool, default=True
+        Whether a topic that stays at zero is left alone in later sweeps. False is the published algorithm, and slower.
 
     See Also
     --------

@@ -5,8 +5,9 @@ With Z_ik = l_ik Σ_j r_ij f_jk and Y_jk = f_jk Σ_i r_ij l_ik, the expected cou
     normalised NMF (algorithm 4)    l_ik ← Z_ik           f*_jk ← Y_jk / n_k
     PLSA           (algorithm 6)    l*_ik ← Z_ik / t_i    f*_jk ← Y_jk / n_k
 
-Both are EM, and their iterates are the same up to L = t L* (their lemma B.1). PLSA takes Dirichlet priors, on topics and on
-proportions, by adding (concentration − 1) to the expected counts: l*_ik ∝ Z_ik + α_k − 1, f*_jk ∝ Y_jk + η_j − 1.
+Both are EM (Zhang et al., equations 1 to 3; Paisley, 19 and 20), and their iterates are the same up to L = t L* (lemma B.1).
+PLSA takes Dirichlet priors, on topics and on proportions, by adding (concentration − 1) to the expected counts:
+l*_ik ∝ Z_ik + α_k − 1, f*_jk ∝ Y_jk + η_j − 1.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def _with_row_sums(L: Factor, totals: Floats) -> Factor:
 #
 # With R the ratios at the current triple and q_k whatever makes a column sum to one:
 #
-#     PLSI       (algorithm 2)    C ← C∘(R H)/q;   w ← w∘Σ_i C∘(R H) with new R;   H ← H∘(RᵀC)/q with new R
+#     PLSI       (algorithm 2)    C ← C∘(R H)/q;   w ← w∘Σ_i C∘(R H) with new R;   H ← H∘(RᵀC)/q with new R (printed: the same R)
 #     normalised (algorithm 3)    G = C∘(R H), q = Σ_i G, C ← G/q, w ← w∘q;   the same for H with new R
 #
 # L = N C diag(w) and F = H, so the ratios are those of the Poisson problem. `Normalized` follows `EM` exactly, rate by rate.
@@ -147,6 +148,11 @@ class _TripleSolver(FactorSolver[Triple]):
 class PLSI(_TripleSolver):
     """For the triple C diag(w) Hᵀ of Zhang, Ding and Tang, algorithm 2: the weights have an update of their own.
 
+    Parameters
+    ----------
+    new_weights : bool, default=True
+        Whether H is updated with the new weights. False is line 4 of the algorithm as it is printed, a pass cheaper.
+
     See Also
     --------
     solvers.Normalized, maps.poisson_to_plsi
@@ -159,11 +165,13 @@ class PLSI(_TripleSolver):
     'max_iter'
     """
 
+    new_weights: bool = True
+
     def step(self, problem: Problem, state: Triple) -> Triple:
         C = _normalised(state.C * state.RH)
         half = self._at(problem, C, state.w, state.H)
         w = state.w * (C * half.RH).sum(axis=0)
-        H = _normalised(state.H * self._right(problem, C, w, state.H))
+        H = _normalised(state.H * self._right(problem, C, w if self.new_weights else state.w, state.H))
         return self._at(problem, C, w / w.sum(), H)
 
 

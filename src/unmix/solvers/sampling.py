@@ -12,7 +12,7 @@ the sum taken while pairs ρ_2t + ρ_2t+1 stay positive, and kept from rising (G
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import comb, prod
 from typing import Self
@@ -131,29 +131,16 @@ class Gibbs(Stepper[AllocationTask, Chains]):
         state.history[state.sweeps :] = [log_joints]
         if self.thin is not None and (sweeps - state.burnt) % self.thin == 0:
             sampler.keep(allocation=True)
-        return Chains(
-            loss=-float(np.mean(log_joints)),
-            held=sampler.held,
-            random=sampler.random,
-            history=state.history,
-            sweeps=sweeps,
-            burnt=sweeps if self.thin is None else state.burnt,
-            averages=sampler.averages,
-        )
+        loss, burnt = -float(np.mean(log_joints)), sweeps if self.thin is None else state.burnt
+        state = replace(state, loss=loss, sweeps=sweeps, burnt=burnt)
+        return replace(state, held=sampler.held, random=sampler.random, averages=sampler.averages)
 
 
 def samples_table(state: Chains) -> pd.DataFrame:
     """log p(S) of every chain after every sweep; `kept` is False in the burn-in."""
-    history = state.log_joints
-    sweep, chain = np.indices(history.shape)
-    return pd.DataFrame(
-        {
-            "chain": chain.T.ravel() + 1,
-            "sweep": sweep.T.ravel() + 1,
-            "log_joint": history.T.ravel(),
-            "kept": sweep.T.ravel() >= state.burnt,
-        }
-    )
+    sweep, chain = (places.T.ravel() + 1 for places in np.indices(state.log_joints.shape))
+    columns = {"chain": chain, "sweep": sweep, "log_joint": state.log_joints.T.ravel(), "kept": sweep > state.burnt}
+    return pd.DataFrame(columns)
 
 
 # The evidence log p(X) of the allocation model: by a particle filter over tokens, or exactly where X is tiny.
@@ -179,10 +166,6 @@ class Evidence(float):
 
     def __repr__(self) -> str:
         return f"Evidence({float(self):.4f} ± {self.standard_error:.2g})"
-
-    @property
-    def value(self) -> float:
-        return float(self)
 
 
 def smc_evidence(X: Counts, model: Allocation, *, particles: int, runs: int, rng: np.random.Generator) -> Evidence:

@@ -62,6 +62,8 @@ class CAVI(BeliefSolver[Beliefs]):
         A row ends its inner iterations once it changes by less than this part of its sum.
     learn_prior : bool, default=False
         Whether the prior of the rows is fitted too.
+    rescale : bool, default=True
+        Whether the scale of each topic is one more block, where both factors have a scale. False: the published iterates.
 
     See Also
     --------
@@ -84,9 +86,12 @@ class CAVI(BeliefSolver[Beliefs]):
     inner: int = 0
     tolerance: float = 1e-4
     learn_prior: bool = False
+    rescale: bool = True
 
     def for_data(self, X: Data) -> Solver[Inference, Any]:
-        return self if X.in_memory else StreamedVI(self.inner, self.tolerance, False, self.learn_prior)
+        return (
+            self if X.in_memory or not self.rescale else StreamedVI(self.inner, self.tolerance, False, self.learn_prior)
+        )
 
     def from_beliefs(self, task: Inference, left: Belief, right: Belief) -> Beliefs:
         return self._at(task, task.model, left, right)
@@ -110,7 +115,8 @@ class CAVI(BeliefSolver[Beliefs]):
             model = replace(model, left=model.left.learned(len(left.parameters), model.left.statistics(left)))
             left = model.left.belief(left.parameters, left.rates)
         right = model.right.update(counts, left.sums)
-        left, right, _ = model.rescaled(left, right, task.X.shape[0], left.sums)
+        if self.rescale:
+            left, right, _ = model.rescaled(left, right, task.X.shape[0], left.sums)
         return self._at(task, model, left, right)
 
     def _at(self, task: Inference, model: Variational, left: Belief, right: Belief) -> Beliefs:
