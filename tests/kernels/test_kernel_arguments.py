@@ -116,7 +116,7 @@ def sums() -> Arguments:
 
 GOOD: dict[str, Callable[[], Arguments]] = {
     "em": lambda: half_step(steps=2),
-    "cd": lambda: half_step(sweeps=2, rule=1),
+    "cd": lambda: half_step(sweeps=2, rule=1, rest=True),
     "newton": lambda: half_step(rounds=2, enough=1e-3),
     "pass_rows": lambda: scratch(M) | matrix() | {
         "left": factor(N), "right": factor(M), "numerators": np.empty((N, K)), "xlog": np.empty(N),
