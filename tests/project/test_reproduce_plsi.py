@@ -62,7 +62,7 @@ def test_newton_never_leads_downhill(table: pd.DataFrame) -> None:
 
 def test_the_ends_are_fixed_points_of_one_another() -> None:
     steps = plsi.one_step_further(X, 3, 0, EFFORT)
-    assert len(steps) == 9
+    assert len(steps) == 16
     assert steps["share of counts moved"].max() < 1e-3
 
 
