@@ -45,6 +45,7 @@ def only(file: str, *words: str) -> tuple[str, ...]:
 
 THEOREMS, MODELS, VARIATIONAL = "solvers/test_theorems.py", "models/test_models.py", "models/test_variational.py"
 SPARSE, ALLOCATION, MAP = "models/test_sparse.py", "estimators/test_allocation.py", "models/test_map.py"
+LISTINGS = "solvers/test_listings.py"
 SOLVERS, ONLINE, ACCELERATE = (
     "solvers/test_solvers.py",
     "solvers/test_online.py",
@@ -199,8 +200,8 @@ MUTANTS = [
     Mutant(
         "Geiger and Park (17): the bound of a Dirichlet",
         "models/beliefs.py",
-        "        bound = term + prior - gammaln(totals).sum() - (total - totals) @ digamma(totals)\n        means",
-        "        bound = term + prior + gammaln(totals).sum() - (total - totals) @ digamma(totals)\n        means",
+        "        return float(term + prior - gammaln(totals).sum() - (total - totals) @ digamma(totals))",
+        "        return float(term + prior + gammaln(totals).sum() - (total - totals) @ digamma(totals))",
         only(VARIATIONAL, "in_the_books"),
     ),
     Mutant(
@@ -329,14 +330,14 @@ MUTANTS = [
         "solvers/allocation.py",
         "        if new.loss <= state.loss:\n            return new",
         "        if True:\n            return new",
-        only(ALLOCATION, "bld_never_falls"),
+        only("solvers/test_decomposition.py", "halved"),
     ),
     Mutant(
         "(13): the factored gradient by features",
         "solvers/allocation.py",
         "(other[j], own[i]) if transposed else",
         "(own[i], other[j]) if transposed else",
-        only(ALLOCATION, "factored_gradient"),
+        only("solvers/test_decomposition.py", "listing"),
     ),
     Mutant(
         "R̂ sees chains apart",
@@ -380,5 +381,55 @@ MUTANTS = [
         "np.linalg.solve(U @ U.T - U @ V.T, U @ (here - there))",
         "np.linalg.solve(U @ U.T, U @ (here - there))",
         only(ACCELERATE, "quasi_newton_finds"),
+    ),
+    # The printed variants
+    Mutant(
+        "after a rejection the default rule continues from the new pair",
+        "solvers/extrapolate.py",
+        "pairs, moved, reference = (new.Ln, new.Fn, new.Ln, new.Fn), m.rejected(), problem.loss(new.Ln, new.Fn)",
+        "pairs, moved = (state.Ln, state.Fn, state.Ln, state.Fn), m.rejected()",
+        only(LISTINGS, "by_default_is_the_rule"),
+    ),
+    Mutant(
+        "Ang and Gillis: how fast extrapolation grows",
+        "solvers/extrapolate.py",
+        "            beta = min(m.ceiling, 1.1 * m.beta)",
+        "            beta = min(m.ceiling, 1.05 * m.beta)",
+        only(LISTINGS, "published_rule_is_that"),
+    ),
+    Mutant(
+        "Zhang et al., algorithm 2 as printed: H with the old weights",
+        "solvers/joint.py",
+        "w if self.new_weights else state.w",
+        "w",
+        only(LISTINGS, "zhangs_algorithm_2"),
+    ),
+    Mutant(
+        "(14) to (16): coordinate descent without resting",
+        "solvers/halfsteps.py",
+        "rule=self.rule, rest=self.rest)",
+        "rule=self.rule, rest=True)",
+        only(LISTINGS, "without_resting"),
+    ),
+    Mutant(
+        "Paisley (34) to (36): the lecture has no block of scales",
+        "solvers/vi.py",
+        "        if self.rescale:\n            left, right, _ = model.rescaled(left, right, task.X.shape[0], left.sums)",
+        "        if True:\n            left, right, _ = model.rescaled(left, right, task.X.shape[0], left.sums)",
+        only(VARIATIONAL, "without_the_block_of_scales"),
+    ),
+    Mutant(
+        "φ is a share of the rate",
+        "counts/sides.py",
+        "rates / np.where(total > 0, total, 1.0)",
+        "rates",
+        only("analysis/test_responsibilities.py", "rows_sum_to_one"),
+    ),
+    Mutant(
+        "(10): modes given S",
+        "models/allocation.py",
+        "(parameters - 1) / np.where(exists, spare, 1)",
+        "parameters / np.where(exists, total, 1)",
+        only(ALLOCATION, "modes_maximise"),
     ),
 ]
