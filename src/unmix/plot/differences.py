@@ -196,7 +196,8 @@ def _points(ax: Axes, across: Floats, up: Floats, lfsr: Floats, shown: Integers,
         scatter = partial(ax.scatter, color=colour, linewidths=0, zorder=1 + place / 10)
         inside, beyond = mine[up[mine] <= highest], mine[up[mine] > highest]
         scatter(across[inside], up[inside], s=size, label=name, rasterized=len(inside) > MANY_POINTS)
-        scatter(across[beyond], np.full(len(beyond), highest), s=2 * size, marker="^", clip_on=False)
+        if len(beyond):
+            scatter(across[beyond], np.full(len(beyond), highest), s=2 * size, marker="^", clip_on=False)
 
 
 # What splitting the counts does to tests.
