@@ -1,15 +1,23 @@
-"""Where a Fit is kept in an AnnData: `write` puts it there, `to_fit` takes it back."""
+"""What an AnnData holds: its counts, and a Fit, which `write` puts there and `to_fit` takes back."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from unmix.base.types import Factor, Floats, Integers, as_names
+from unmix.counts import counts as any_counts
+from unmix.counts.counts import Counts, in_memory
+from unmix.counts.shards import Shards
+from unmix.estimators.base import MOST_FRACTIONS
 from unmix.estimators.features import rescaled, scales_of
 from unmix.fit import Fit
 from unmix.plot import topic_colours
@@ -54,7 +62,7 @@ def write(
         adata.var[f"{key}_mask"] = fitted
     palette = np.array(topic_colours(fit) if colours is None else colours, dtype=object)
     adata.uns[key] = {
-        "params": dict(fit.params) | dict(source),
+        "params": dict(fit.params) | without_none(source),
         "trace": fit.trace.copy(),
         "status": fit.status,
         "loglik": float(fit.loglik),
@@ -66,15 +74,22 @@ def write(
         "data": dict(fit.data),
         "colors": palette,
     }
-    if fit.priors:
-        adata.uns[key]["priors"] = dict(fit.priors)
-    if others:
-        adata.uns[key]["posterior"] = others
-    if fit.text is not None:
-        adata.uns[key]["text"] = json.dumps(fit.text)  # it may hold None, which not every version can write
-    if fit.names is not None:
-        adata.uns[key]["names"] = np.array(fit.names, dtype=object)
+    adata.uns[key] |= without_none(
+        {
+            "priors": dict(fit.priors) or None,
+            "posterior": others or None,
+            "text": None
+            if fit.text is None
+            else json.dumps(fit.text),  # it may hold None, which AnnData's files do not
+            "names": None if fit.names is None else np.array(fit.names, dtype=object),
+        }
+    )
     adata.uns[f"{key}_colors"] = palette.copy()
+
+
+def without_none(values: Mapping[str, object]) -> dict[str, object]:
+    """Those that are not None, which AnnData's files cannot hold."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def to_fit(adata: AnnData, key: str = "topics") -> Fit:
@@ -137,11 +152,6 @@ def to_fit(adata: AnnData, key: str = "topics") -> Fit:
         names=as_names([str(name) for name in record["names"]]) if "names" in record else None,
     )
     return rescaled(fit, record["scales"])
-
-
-def was_projected(adata: AnnData, key: str) -> bool:
-    """Were these topics found by `tl.project`, with the model of other cells?"""
-    return bool(adata.uns[key]["params"].get("projected"))
 
 
 def from_fit(fit: Fit, key: str = "topics") -> AnnData:
@@ -214,3 +224,87 @@ def _posterior(adata: AnnData, key: str, genes: Integers) -> dict[str, Floats]:
 def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
     """Numbers as Python's own, as they were before they were written."""
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in record.items()}
+
+
+# Counts: one of the matrices of an AnnData and nothing else, with the names and `obs`; or shards of it.
+
+CELLS_AT_A_TIME = 8192  # of a file
+CELLS_LOOKED_AT = 100  # to tell whether another matrix holds counts
+
+
+def counts_of(adata: AnnData, layer: str | None = None, use_raw: bool = False, genes: Integers | None = None) -> Counts:
+    """The counts in `adata.X`, in a layer or in `adata.raw`, of all genes or of those at the places `genes`.
+
+    Of a file that is open (backed mode), only that matrix is read. Warns if it plainly does not hold counts, and says
+    which one does.
+    """
+    if not adata.var_names.is_unique:
+        raise ValueError("var_names are not unique; call adata.var_names_make_unique() first")
+    place, matrix, others = _chosen(adata, layer, use_raw)
+    matrix = in_memory(matrix)
+    places, names = _columns(adata, use_raw, genes)
+    if places is not None:
+        matrix = matrix[:, places]
+    try:
+        counts = Counts(matrix, samples=adata.obs_names, features=names, metadata=adata.obs)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}{others()}") from error
+    if (fractional := counts.facts["fractional"]) > MOST_FRACTIONS:
+        warnings.warn(
+            f"{place}: {fractional:.0%} of the values are not whole numbers, as after normalisation, and topics are "
+            f"models of counts{others()}",
+            UserWarning,
+            stacklevel=3,
+        )
+    return counts
+
+
+@contextmanager
+def fittable(
+    adata: AnnData, layer: str | None = None, use_raw: bool = False, genes: Integers | None = None
+) -> Iterator[Counts | Shards]:
+    """`counts_of`, or while this lasts shards of them, if they lie in a file and are too large for memory."""
+    place, matrix, _ = _chosen(adata, layer, use_raw)
+    if any_counts.fits_in_memory(needed := any_counts.memory_of(matrix)):
+        yield counts_of(adata, layer, use_raw, genes)
+        return
+    places, names = _columns(adata, use_raw, genes)
+
+    def blocks() -> Iterator[Any]:
+        for first in range(0, adata.n_obs, CELLS_AT_A_TIME):
+            block = in_memory(matrix[first : first + CELLS_AT_A_TIME])
+            yield block if places is None else block[:, places]
+
+    with ExitStack() as stack:
+        try:
+            shards = any_counts.temporary_shards(blocks(), needed, samples=adata.obs_names, features=names)
+            found = stack.enter_context(shards)
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from error
+        yield found
+
+
+def _columns(adata: AnnData, use_raw: bool, genes: Integers | None) -> tuple[Integers | None, Any]:
+    """The places of genes in the chosen matrix, None for all as they are, and their names."""
+    names = adata.var_names if genes is None else adata.var_names[genes]
+    if not use_raw:
+        return genes, names
+    if not adata.raw.var_names.is_unique:
+        raise ValueError("adata.raw: its var_names are not unique; give a layer instead")
+    places = adata.raw.var_names.get_indexer(adata.var_names)
+    if absent := int((places < 0).sum()):
+        raise ValueError(f"adata.raw: {absent:,} genes of adata are not in it; give a layer instead")
+    return (places if genes is None else places[genes]), names
+
+
+def _chosen(adata: AnnData, layer: str | None, use_raw: bool) -> tuple[str, Any, Callable[[], str]]:
+    """The name of a matrix, as one would type it, the matrix, and a function that says where else counts are."""
+    matrices = any_counts.matrices_of(adata)
+    name = any_counts.chosen(matrices, layer, use_raw, "use_raw")
+    place = f"adata.{name}" if layer is None else f"adata.layers[{layer!r}]"
+    return place, matrices[name], lambda: any_counts.elsewhere(matrices, name, _values, "use_raw")
+
+
+def _values(matrix: Any) -> NDArray[Any]:
+    first = in_memory(matrix[:CELLS_LOOKED_AT])
+    return first.data if sp.issparse(first) else first

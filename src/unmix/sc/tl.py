@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from unmix.analysis import Differences
@@ -28,8 +27,7 @@ from unmix.io.write import MODEL_FILE
 from unmix.models.poisson import topics_to_poisson
 from unmix.plot import topic_colours
 from unmix.registry import WORDS, estimator_class, named
-from unmix.sc.counts import counts_of, fittable
-from unmix.sc.slots import colours_of, to_fit, was_projected, write
+from unmix.sc.slots import colours_of, counts_of, fittable, to_fit, without_none, write
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -128,7 +126,8 @@ def topics(
     column = mask_var if isinstance(mask_var, str) else None
     source = {"layer": layer, "use_raw": use_raw or None, "mask_var": column}
     places = np.arange(adata.n_vars) if genes is None else genes
-    return _written(adata, fit, key_added, places, source, copy)
+    write(adata := _target(adata, copy), fit, key_added, places, source)
+    return adata if copy else None
 
 
 topics.__doc__ = named(topics.__doc__)
@@ -223,7 +222,8 @@ def project(
     )
     genes = {"missing_genes": matched.missing, "unknown_genes": matched.unknown, "missing": matched.taken}
     source = {"layer": layer, "use_raw": use_raw or None, "projected": True, **genes}
-    return _written(adata, fit, key_added, places, source, copy, colours)
+    write(adata := _target(adata, copy), fit, key_added, places, source, colours)
+    return adata if copy else None
 
 
 def _estimator(
@@ -253,7 +253,7 @@ def _fitted(
 
     if isinstance(model, AnnData):
         fit = to_fit(model, key)
-        if was_projected(model, key):
+        if model.uns[key]["params"].get("projected"):  # from the model of other cells
             raise ValueError(f"the topics under {key!r} were projected themselves; give the model they came from")
         return from_fit(fit), colours_of(model, key)
     if isinstance(model, str | os.PathLike):
@@ -305,23 +305,8 @@ def _warn_of_empty_cells(counts: Counts | Shards) -> None:
         )
 
 
-def _written(
-    adata: AnnData,
-    fit: Fit,
-    key: str,
-    places: Integers,
-    source: Mapping[str, object],
-    copy: bool,
-    colours: list[str] | None = None,
-) -> AnnData | None:
-    """Keep the fit in `adata`, or in a copy that is returned. A view becomes an AnnData of its own, and anndata says so."""
-    adata = _target(adata, copy)
-    write(adata, fit, key, places, {name: value for name, value in source.items() if value is not None}, colours)
-    return adata if copy else None
-
-
 def _target(adata: AnnData, copy: bool) -> AnnData:
-    """What results are kept in."""
+    """What results are kept in. A view becomes an AnnData of its own when it is changed, and anndata says so."""
     return adata if not copy else adata.to_memory() if adata.isbacked else adata.copy()
 
 
@@ -332,17 +317,13 @@ def differences(
     adata: AnnData,
     *,
     against: Any = "next",
-    errors: Any = "robust",
-    groups: str | ArrayLike | None = None,
-    held_out: float | None = None,
-    pseudocount: float = 1.0,
     layer: str | None = None,
     use_raw: bool = False,
     key: str = "topics",
     key_added: str | None = None,
     random_state: Any = 0,
-    n_jobs: int | None = None,
     copy: bool = False,
+    **options: Any,
 ) -> AnnData | None:
     """How much more, or less, each topic uses each gene than other topics do: `unmix.differences`, for scanpy's own plots.
 
@@ -353,14 +334,6 @@ def differences(
     against : str or int, default="next"
         What each topic is compared with: "next", the other topic that uses the gene most; "least", the one that uses it most
         alike; "rest", all others by their shares; "average", all cells; or one topic, by its number.
-    errors : str, default="robust"
-        "robust": as large as residuals of cells say, but no smaller than those of Poisson counts. "poisson": those alone.
-    groups : str or array-like, default=None
-        A column of `adata.obs`, such as the donor, or one value per cell: cells of a group are not independent of each other.
-    held_out : float, default=None
-        Part of the counts (0.5 is usual) that are kept from finding the topics and alone are tested.
-    pseudocount : float, default=1.0
-        How many counts' worth of belief there is, before any is seen, that all topics use a gene alike.
     layer : str, default=None
         Where the counts are; by default where `tl.topics` took them from.
     use_raw : bool, default=False
@@ -371,10 +344,11 @@ def differences(
         Under which name to keep the results; by default `key` and "_differences".
     random_state : int, Generator or RandomState, default=0
         Decides what is held out.
-    n_jobs : int, default=None
-        Threads; None or −1 for all available cores. The result does not depend on it.
     copy : bool, default=False
         Leave `adata` as it is, and return a copy with the results.
+    **options : dict
+        Other options of `unmix.differences`: `groups`, a column of `adata.obs` such as the donor, `held_out`, `errors`,
+        `pseudocount`, `sizes`, `n_jobs`.
 
     Returns
     -------
@@ -408,22 +382,11 @@ def differences(
     source = adata.uns[key]["params"]
     if layer is None and not use_raw:
         layer, use_raw = source.get("layer"), bool(source.get("use_raw"))
-    found = find(
-        fit,
-        counts_of(adata, layer, use_raw),
-        against,
-        errors,
-        groups=groups,
-        held_out=held_out,
-        pseudocount=pseudocount,
-        random_state=random_state,
-        n_jobs=n_jobs,
-    )
+    found = find(fit, counts_of(adata, layer, use_raw), against, random_state=random_state, **options)
     adata = _target(adata, copy)
     params = {"groupby": key, "reference": str(found.against), "method": "unmix.differences", "use_raw": use_raw}
     params |= {"errors": found.errors, "pseudocount": found.pseudocount, "corr_method": "svalue"}
-    params |= {} if layer is None else {"layer": layer}
-    params |= {} if held_out is None else {"held_out": held_out}
+    params |= without_none({"layer": layer, "held_out": found.held_out})
     adata.uns[key_added or f"{key}_differences"] = _ranked(found) | {"params": params, "advice": found.advice()}
     return adata if copy else None
 
