@@ -717,14 +717,3 @@ def test_groups_may_be_a_column_of_the_metadata(fitted) -> None:
     one, two = um.differences(named, X, groups="donor"), um.differences(fit, X, groups=donors)
     np.testing.assert_array_equal(one.z, two.z)
     assert one.groups == 6
-
-
-def test_several_comparisons_at_once_are_each_of_them_alone(fitted) -> None:
-    fit, X = fitted
-    together = um.differences(fit, X, [*KINDS])
-    assert list(together) == list(KINDS)
-    for kind, d in together.items():
-        alone = um.differences(fit, X, kind)
-        assert d.against == kind
-        for name in ARRAYS:
-            np.testing.assert_array_equal(getattr(d, name), getattr(alone, name))

@@ -100,8 +100,6 @@ def test_questions_have_answers_of_their_own_kind(fit: um.Fit, tmp_path: Path) -
 def test_an_option_that_chooses_the_form_of_an_answer_chooses_its_type(fit: um.Fit) -> None:
     assert isinstance(assert_type(um.differences(fit, X), um.Differences), um.Differences)
     assert isinstance(assert_type(um.differences(fit, X, against=1), um.Differences), um.Differences)
-    several = assert_type(um.differences(fit, X, against=["rest", "next"]), dict[str | int, um.Differences])
-    assert isinstance(several, dict)
     assert isinstance(assert_type(um.loglik(X, fit.L, fit.F), float), float)
     assert is_floats(assert_type(um.loglik(X, fit.L, fit.F, per_sample=True), Floats))
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -39,9 +39,6 @@ from unmix.models.poisson import frequencies, with_background
 from unmix.models.problem import Problem
 from unmix.solvers.init import known_factors
 from unmix.storage.tensors import Arrays
-
-if TYPE_CHECKING:
-    from unmix.estimators.base import CountsEstimator
 
 
 def perplexity(
@@ -544,14 +541,8 @@ class _Study:
     def about(self) -> Record:
         """What a file of finished folds has to agree with."""
         given = {name: str(value) for name, value in self.model.get_params().items() if name not in IRRELEVANT}
-        return {
-            "data": self.X.facts["checksum"],
-            "topics": self.numbers,
-            "model": type(self.model).__name__,
-            "parameters": given,
-            "folds": self.folds,
-            "seed": self.seed,
-        }
+        about = {"data": self.X.facts["checksum"], "model": type(self.model).__name__, "parameters": given}
+        return about | {"topics": self.numbers, "folds": self.folds, "seed": self.seed}
 
     @cached_property
     def parts(self) -> list[Counts]:

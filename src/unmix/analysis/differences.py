@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
-from typing import Any, ClassVar, Literal, NamedTuple, overload
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -52,22 +52,6 @@ class Material(NamedTuple):
     def pooled(self) -> Floats:
         """f0: the rate of each feature in all samples."""
         return self.counts.feature_totals / self.sizes.sum()
-
-    @property
-    def n_groups(self) -> int:
-        return 0 if self.labels is None else int(self.labels.max()) + 1
-
-    @property
-    def fractional(self) -> float:
-        """The part of the values that are not whole numbers."""
-        values = self.counts.rows.data
-        return float((values % 1 != 0).mean()) if len(values) else 0.0
-
-
-def checked(fit: Known, X: CountsLike) -> tuple[Floats, Counts]:
-    """The proportions, and the counts, of the same samples."""
-    counts = counts_in_memory(X, "differences")
-    return proportions_of(fit, counts), counts
 
 
 def material_of(
@@ -212,7 +196,6 @@ MOST_NAMED = 6  # features of a topic in one line
 FEWEST = 10  # changes that can tell what changes are like; fewer are not shrunk
 OVERDISPERSED = 1.5  # of Pearson's φ: what Poisson errors do not bear
 
-Blanks = dict[str, NDArray[Any]]
 Against = Literal["next", "least", "rest", "average"] | int
 Errors = Literal["robust", "poisson"]
 
@@ -487,40 +470,10 @@ class Differences(Result):
         return said
 
 
-@overload
 def differences(
     fit: Known,
     X: CountsLike,
-    against: Against = ...,
-    errors: Errors = ...,
-    *,
-    groups: ArrayLike | None = ...,
-    held_out: float | None = ...,
-    sizes: ArrayLike | None = ...,
-    pseudocount: float = ...,
-    random_state: Seed = ...,
-    n_jobs: int | None = ...,
-    verbose: bool = ...,
-) -> Differences: ...
-@overload
-def differences(
-    fit: Known,
-    X: CountsLike,
-    against: list[Against],
-    errors: Errors = ...,
-    *,
-    groups: ArrayLike | None = ...,
-    held_out: float | None = ...,
-    sizes: ArrayLike | None = ...,
-    pseudocount: float = ...,
-    random_state: Seed = ...,
-    n_jobs: int | None = ...,
-    verbose: bool = ...,
-) -> dict[str | int, Differences]: ...
-def differences(
-    fit: Known,
-    X: CountsLike,
-    against: Against | list[Against] = "next",
+    against: Against = "next",
     errors: Errors = "robust",
     *,
     groups: ArrayLike | None = None,
@@ -530,7 +483,7 @@ def differences(
     random_state: Seed = None,
     n_jobs: int | None = None,
     verbose: bool = False,
-) -> Differences | dict[str | int, Differences]:
+) -> Differences:
     """How much more, or less, each topic uses each feature than others do, with errors and local false sign rates.
 
     Ctrl-C keeps the features that are finished; of the others nothing is said.
@@ -542,10 +495,9 @@ def differences(
         which are taken as known.
     X : Counts or array-like
         Counts of the same samples. Features may be others than those of the fit: topics may be found in some and tested in all.
-    against : str, int or list of these, default="next"
+    against : str or int, default="next"
         What each topic is compared with, feature by feature: "next", the other topic that uses the feature most; "least", the
         one that uses it most alike; "rest", all others by their shares; "average", all samples; or one topic, by its number.
-        Several of these in a list cost little more than one, and come back as a dictionary.
     errors : str, default="robust"
         "robust": as large as residuals of samples say, but no smaller than those of Poisson counts. "poisson": those alone.
     groups : array-like or str, default=None
@@ -567,8 +519,8 @@ def differences(
 
     Returns
     -------
-    Differences or dict of Differences
-        A dictionary, by what was compared with, if `against` is a list.
+    Differences
+        Its `table` has a row for each topic and feature; `top` gives the surest features of a topic.
 
     Raises
     ------
@@ -588,94 +540,71 @@ def differences(
     >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
     >>> um.differences(fit, X).top(2, n=1, lfsr=0.5)["feature"].tolist()
     ['cat']
-    >>> sorted(um.differences(fit, X, against=["rest", "average"]))
-    ['average', 'rest']
     """
     fit = fit_of(fit) if isinstance(fit, str | os.PathLike) else fit
-    kinds: list[str | int] = [*against] if isinstance(against, list) else [against]
-    _check(errors, groups, pseudocount)
+    choice("errors", errors, ("robust", "poisson"))
+    if groups is not None and errors == "poisson":
+        raise ValueError("groups mean nothing to errors='poisson'; use errors='robust', or leave groups out")
+    pseudocount = positive("pseudocount", pseudocount)
     with use_threads(n_jobs):
-        proportions, given = checked(fit, X)
-        places = [column_of(kind, proportions.shape[1]) for kind in kinds]
-        material = material_of(fit, proportions, given, groups, held_out, sizes, random_state)
+        counts = counts_in_memory(X, "differences")
+        proportions = proportions_of(fit, counts)
+        place = column_of(against, proportions.shape[1])
+        material = material_of(fit, proportions, counts, groups, held_out, sizes, random_state)
         weights = material.sizes[:, None] * material.proportions
         spread = spread_of(weights, material.labels) if errors == "robust" else None
-        design = Design(weights, float(pseudocount), spread)
-        common, each, status = _changes(design, material, places, Progress("parts") if verbose else None)
-        fractional = material.fractional
-        shrunk = [_shrunk(arrays["lfc_raw"], arrays["sd"]) for arrays in each]
-    found = [
-        Differences(
-            **common,
-            **arrays,
-            lfc=lfc,
-            lfsr=lfsr,
-            z=np.divide(arrays["lfc_raw"], arrays["sd"], out=np.full(lfc.shape, np.nan), where=arrays["sd"] > 0),
-            counts=material.counts.feature_totals,
-            shares=design.sums / design.sums.sum(),
-            features=material.counts.features,
-            against=place + 1 if isinstance(place, int) else place,
-            errors=errors,
-            groups=material.n_groups,
-            held_out=held_out,
-            likeness=material.likeness,
-            pseudocount=float(pseudocount),
-            fractional=fractional,
-            status=status,
-        )
-        for place, arrays, (lfc, lfsr) in zip(places, each, shrunk, strict=True)
-    ]
-    return dict(zip(kinds, found, strict=True)) if isinstance(against, list) else found[0]
+        design = Design(weights, pseudocount, spread)
+        arrays, status = _changes(design, material, place, Progress("parts") if verbose else None)
+        raw, sd, values = arrays["lfc_raw"], arrays["sd"], material.counts.rows.data
+        lfc, lfsr = _shrunk(raw, sd)
+    return Differences(
+        **arrays,
+        lfc=lfc,
+        lfsr=lfsr,
+        z=np.divide(raw, sd, out=np.full(lfc.shape, np.nan), where=sd > 0),
+        frequency=material.pooled,
+        counts=material.counts.feature_totals,
+        shares=design.sums / design.sums.sum(),
+        features=material.counts.features,
+        against=place + 1 if isinstance(place, int) else place,
+        errors=errors,
+        groups=0 if material.labels is None else int(material.labels.max()) + 1,
+        held_out=held_out,
+        likeness=material.likeness,
+        pseudocount=pseudocount,
+        fractional=float((values % 1 != 0).mean()) if len(values) else 0.0,
+        status=status,
+    )
 
 
 def _changes(
-    design: Design, material: Material, places: list[str | int], progress: Progress | None
-) -> tuple[Blanks, list[Blanks], Finished]:
-    """What all comparisons share, and raw changes by each of them, of all features, block by block; NaN for features without
-    counts and for topics that no sample has."""
+    design: Design, material: Material, place: str | int, progress: Progress | None
+) -> tuple[Arrays, Finished]:
+    """Raw changes of all features, block by block; NaN for features without counts and for topics that no sample has."""
     side, (n, m), pooled = material.counts.sides().right, material.counts.shape, material.pooled
-    K, size = len(design.sums), features_at_once(len(design.sums))
-    compared = [comparison(place, design) for place in places]
+    K, size, compare = len(design.sums), features_at_once(len(design.sums)), comparison(place, design)
 
     def work(begin: int) -> Arrays:
         rates = pooled[begin : begin + size]
         found = design.posteriors(side, begin, rates)
         beliefs = LogFactors.of(found)
-        known = design.alive & (rates > 0)[:, None]
-        arrays: Arrays = {
+        known, changes = design.alive & (rates > 0)[:, None], compare(beliefs, rates)
+        return {
             "rate": np.where(known, np.exp(beliefs.mean), np.nan),
             "dispersion": np.where(rates > 0, found.pearson / max(n - K, 1), np.nan),
+            "lfc_raw": np.where(known, changes.mean, np.nan) / np.log(2),
+            "sd": np.where(known, changes.sd, np.nan) / np.log(2),
+            "rival": changes.rival,
         }
-        for i, compare in enumerate(compared):
-            changes = compare(beliefs, rates)
-            arrays[f"lfc_raw {i}"] = np.where(known, changes.mean, np.nan) / np.log(2)
-            arrays[f"sd {i}"] = np.where(known, changes.sd, np.nan) / np.log(2)
-            arrays[f"rival {i}"] = changes.rival
-        return arrays
 
     begins = range(0, m, size)
     parts, status = in_parts(begins, work, progress=progress)
-
-    def whole(name: str, blank: NDArray[Any]) -> NDArray[Any]:
-        for begin, part in zip(begins, parts, strict=True):
-            if part is not None:
-                blank[begin : begin + size] = part[name]
-        return blank
-
-    common = {
-        "rate": whole("rate", np.full((m, K), np.nan)),
-        "dispersion": whole("dispersion", np.full(m, np.nan)),
-        "frequency": pooled,
-    }
-    each = [
-        {
-            "lfc_raw": whole(f"lfc_raw {i}", np.full((m, K), np.nan)),
-            "sd": whole(f"sd {i}", np.full((m, K), np.nan)),
-            "rival": whole(f"rival {i}", np.full((m, K), -1)),
-        }
-        for i in range(len(places))
-    ]
-    return common, each, status
+    whole: Arrays = {name: np.full((m, K), np.nan) for name in ("rate", "lfc_raw", "sd")}
+    whole |= {"dispersion": np.full(m, np.nan), "rival": np.full((m, K), -1)}
+    for begin, part in zip(begins, parts, strict=True):
+        for name, array in (part or {}).items():
+            whole[name][begin : begin + size] = array
+    return whole, status
 
 
 def _shrunk(raw: Floats, sd: Floats) -> tuple[Floats, Floats]:
@@ -690,10 +619,3 @@ def _shrunk(raw: Floats, sd: Floats) -> tuple[Floats, Floats]:
     with ThreadPoolExecutor(threads()) as pool:
         topics = list(pool.map(shrink, raw.T, sd.T))
     return np.column_stack([one.mean for one in topics]), np.column_stack([one.lfsr for one in topics])
-
-
-def _check(errors: str, groups: object, pseudocount: float) -> None:
-    choice("errors", errors, ("robust", "poisson"))
-    if groups is not None and errors == "poisson":
-        raise ValueError("groups mean nothing to errors='poisson'; use errors='robust', or leave groups out")
-    positive("pseudocount", pseudocount)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -72,10 +71,8 @@ class Freedom(Result):
     """
 
     LAYOUT: ClassVar = FileLayout(
-        shapes={
-            "low": "nK",
-            "high": "nK",
-            "proportions": "nK",
+        shapes=dict.fromkeys(("low", "high", "proportions"), "nK")
+        | {
             "topics_low": "mK",
             "topics_high": "mK",
             "shares": "K",
@@ -156,13 +153,9 @@ class Freedom(Result):
         wide = self.table[self.table["mean_width"] >= WIDE].sort_values("mean_width", ascending=False)
         if len(wide):
             worst = wide.iloc[0]
-            which = (
-                f"topic {worst['topic']}"
-                if len(wide) == 1
-                else f"{len(wide)} topics, most of all topic {worst['topic']}"
-            )
+            which = "" if len(wide) == 1 else f"{len(wide)} topics, most of all "
             said.append(
-                f"the data do not decide the proportions of {which}: {price} they move by "
+                f"the data do not decide the proportions of {which}topic {worst['topic']}: {price} they move by "
                 f"{worst['mean_width']:.0%} of a sample on average, by {worst['widest']:.0%} in sample {worst['sample']}; a "
                 "sparse penalty, known topics, or samples and features without some of the topics would"
             )
@@ -266,9 +259,8 @@ def paid(problem: Problem, fit: Fit, point: Point, allowed: float) -> tuple[Floa
     for _ in range(STEPS):
         if state.loss <= allowed:
             P, F = poisson_to_topics(state.L, state.F)[:2]
-            order = [
-                place for _, place in sorted(match_columns(fit.topics, F).items())
-            ]  # topics may have changed places
+            partners = match_columns(fit.topics, F)  # topics may have changed places
+            order = [partners[k] for k in range(len(partners))]
             return P[:, order], F[:, order]
         state = solver.step(problem, state)
     return None
@@ -360,7 +352,9 @@ def freedom(
     whole("probes", probes, 1)
     real("loss", loss, 0)
     parts = _Parts.of(fit)
-    counts = None if loss == 0 else _counts_of(fit, X)
+    if loss > 0 and X is None:
+        raise ValueError("a loss of log-likelihood needs the counts: give X")
+    counts = None if loss == 0 or X is None else counts_of(fit, X, "freedom")
     rows = [spread_rows(parts.P, probes), spread_rows(parts.G, probes)]
     regions = _regions(fit, parts, counts, loss)
     pairs = [(region, k) for region in regions for k in range(parts.P.shape[1])]
@@ -384,8 +378,13 @@ def freedom(
             status = "interrupted"
     matrices = [parts.whole(point.A, fit.n_topics) for point in found]
     if counts is None:
-        return parts.result(fit, matrices, missed, status)
-    return parts.result_at_price(fit, counts, matrices, loss, status)
+        reached = [(fit.proportions @ A, fit.topics @ np.linalg.inv(A).T) for A in matrices]
+        return Freedom(**parts.ranges(fit, reached), transformations=np.array(matrices), missed=missed, status=status)
+    problem = Problem(counts, fit.n_topics)
+    allowed = problem.loss(fit.L.astype(np.float64), fit.F.astype(np.float64)) + loss
+    reached = [pair for A in matrices if (pair := paid(problem, fit, Point.of(A), allowed)) is not None]
+    kept = np.eye(fit.n_topics)[None]
+    return Freedom(**parts.ranges(fit, reached), transformations=kept, missed=0.0, loss=loss, status=status)
 
 
 def glimpse(fit: Fit) -> tuple[int, float]:
@@ -433,19 +432,8 @@ class _Parts:
         full[np.ix_(moving, moving)] = A
         return full
 
-    def result(self, fit: Fit, found: list[Floats], missed: float, status: Finished) -> Freedom:
-        """The ranges of everything, over all transformations found."""
-        pairs = ((fit.proportions @ A, fit.topics @ np.linalg.inv(A).T) for A in found)
-        return replace(self._ranges(fit, pairs), transformations=np.array(found), missed=missed, status=status)
-
-    def result_at_price(self, fit: Fit, X: Counts, found: list[Floats], loss: float, status: Finished) -> Freedom:
-        """The same over all that could be paid for."""
-        problem = Problem(X, fit.n_topics)
-        allowed = problem.loss(fit.L.astype(np.float64), fit.F.astype(np.float64)) + loss
-        pairs = [pair for A in found if (pair := paid(problem, fit, Point.of(A), allowed)) is not None]
-        return replace(self._ranges(fit, pairs), loss=loss, status=status)
-
-    def _ranges(self, fit: Fit, pairs: Iterable[tuple[Floats, Floats]]) -> Freedom:
+    def ranges(self, fit: Fit, pairs: list[tuple[Floats, Floats]]) -> dict[str, Any]:
+        """Of everything, over all proportions and topics that were found."""
         low, high = fit.proportions.copy(), fit.proportions.copy()
         topics_low, topics_high = fit.topics.copy(), fit.topics.copy()
         changes, rows = np.zeros(fit.n_topics), self.samples
@@ -454,18 +442,8 @@ class _Parts:
             low[rows], high[rows] = np.minimum(low[rows], P), np.maximum(high[rows], P)
             topics_low, topics_high = np.minimum(topics_low, F), np.maximum(topics_high, F)
             changes = np.maximum(changes, np.abs(F - fit.topics).sum(axis=0) / 2)
-        return Freedom(
-            low=low,
-            high=high,
-            topics_low=topics_low,
-            topics_high=topics_high,
-            proportions=fit.proportions,
-            shares=fit.shares,
-            changes=changes,
-            transformations=np.eye(fit.n_topics)[None],
-            missed=0.0,
-            samples=fit.samples,
-        )
+        topics = {"topics_low": topics_low, "topics_high": topics_high, "changes": changes, "shares": fit.shares}
+        return {"low": low, "high": high, "proportions": fit.proportions, "samples": fit.samples} | topics
 
 
 def _regions(fit: Fit, parts: _Parts, counts: Counts | None, loss: float) -> list[Region]:
@@ -476,12 +454,6 @@ def _regions(fit: Fit, parts: _Parts, counts: Counts | None, loss: float) -> lis
         P, G = samples[np.ix_(parts.samples, parts.topics)], features[np.ix_(parts.features, parts.topics)]
         regions += [Region(parts.P, parts.G, (part * P, part * G)) for part in PARTS]
     return [region for region in regions if parts.P.shape[1] > 1 and region.a_move() is not None]
-
-
-def _counts_of(fit: Fit, X: CountsLike | None) -> Counts:
-    if X is None:
-        raise ValueError("a loss of log-likelihood needs the counts: give X")
-    return counts_of(fit, X, "freedom")
 
 
 def _targets(rows: list[NDArray[np.intp]], topics: range | list[int]) -> list[Target]:

@@ -189,9 +189,7 @@ class Quality(Result):
     True
     """
 
-    LAYOUT: ClassVar = FileLayout(
-        columns={"table": columns("topic share everywhere unseen", texts="name")},
-    )
+    LAYOUT: ClassVar = FileLayout(columns={"table": columns("topic share everywhere unseen", texts="name")})
 
     table: pd.DataFrame
     diversity: Record
@@ -273,7 +271,7 @@ def quality(
     table = about.merge(coherence(fit, X, top, by), on="topic")
     table["exclusivity"] = exclusivity(fit, top)
     table["effective_features"] = _effective(fit.topics)
-    table["effective_samples"] = _effective(_parts(fit.sizes[:, None] * fit.proportions))
+    table["effective_samples"] = _effective(column_shares(fit.sizes[:, None] * fit.proportions, 1 / len(fit.L)))
     table["from_background"] = np.sqrt(np.clip(1 - np.sqrt(fit.topics).T @ np.sqrt(fit.topics @ fit.shares), 0, 1))
     table["nearest"] = _nearest(fit)
     if held_out is not None:
@@ -427,10 +425,6 @@ def _nearest(fit: Fit) -> Floats:
     if fit.n_topics == 1:
         return np.array([np.nan])
     return (topic_distances(fit) + np.diag(np.full(fit.n_topics, np.inf))).min(axis=0)
-
-
-def _parts(weights: Floats) -> Floats:
-    return column_shares(weights, 1 / len(weights))
 
 
 def _effective(parts: Floats) -> Floats:

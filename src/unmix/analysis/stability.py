@@ -38,13 +38,7 @@ from unmix.storage.tensors import Arrays
 
 Noise = Literal["halves", "bootstrap", "none"]
 FEATURES_AT_ONCE = 4096  # whose roots are in memory in double precision
-NOT_OF_THE_RESULT = {
-    "callbacks",
-    "init",
-    "n_jobs",
-    "random_state",
-    "verbose",
-}  # or told apart from the others
+NOT_OF_THE_RESULT = {"callbacks", "init", "n_jobs", "random_state", "verbose"}  # or told apart from the others
 
 Topics = NDArray[np.floating[Any]]
 
@@ -63,7 +57,6 @@ def repeated(
     n_components: int,
     runs: int,
     noise: Noise,
-    *,
     estimator: CountsEstimator | None,
     reference: Fit | None,
     random_state: Seed,
@@ -265,9 +258,7 @@ class Stability(Result):
 
     table: pd.DataFrame
     similarity: Floats  # 1 − H of each run (rows) and topic (columns)
-    distances: (
-        Floats  # between all topics of all runs, those of the first run first, each run in the order of the table
-    )
+    distances: Floats  # between all topics of all runs, those of the first run first, each in the order of the table
     noise: Noise
     runs: int  # asked for; `similarity` has those that finished
     unfinished: int  # fits that ended before they had converged
@@ -315,10 +306,8 @@ class Stability(Result):
         if not (verdicts == "stable").all():
             said.append("with fewer topics more of them may be stable; unmix.align shows which of them were split")
         if self.noise == "none":
-            said.append(
-                "runs differ in their starts only: a topic made of noise can be found by all; see "
-                + parameter("noise", "halves")
-            )
+            halves = parameter("noise", "halves")
+            said.append(f"runs differ in their starts only: a topic made of noise can be found by all; see {halves}")
         if finished < self.runs:
             said.append(f"interrupted after {finished} of {self.runs} runs; continue with {parameter('checkpoint')}")
         if self.unfinished:
@@ -395,18 +384,8 @@ def stability(
     0      1     1.0  stable
     1      2     1.0  stable
     """
-    done = repeated(
-        X,
-        n_components,
-        runs,
-        noise,
-        estimator=estimator,
-        reference=None if reference is None else fit_of(reference),
-        random_state=random_state,
-        n_jobs=n_jobs,
-        checkpoint=checkpoint,
-        verbose=verbose,
-    )
+    known = None if reference is None else fit_of(reference)
+    done = repeated(X, n_components, runs, noise, estimator, known, random_state, n_jobs, checkpoint, verbose)
     similarity, _ = likeness(done.reference.topics, done.found)
     distances = distances_between(done.found)
     table = pd.DataFrame(
@@ -421,10 +400,10 @@ def stability(
         }
     )
     table["verdict"] = verdicts(table)
+    found = Stability(table, similarity, distances, noise, int(runs), done.unfinished, done.status)
     if done.unfinished:
-        message = f"{done.unfinished} of the fits did not converge; raise max_iter or tol of the model"
-        warnings.warn(message, ConvergenceWarning, stacklevel=2)
-    return Stability(table, similarity, distances, noise, int(runs), done.unfinished, done.status)
+        warnings.warn(found.advice()[-1], ConvergenceWarning, stacklevel=2)
+    return found
 
 
 def likeness(reference: Floats, found: list[Topics]) -> tuple[Floats, NDArray[np.bool_]]:
@@ -483,16 +462,10 @@ def _among_alike(m: int, rng: np.random.Generator) -> Integers:
 
 def verdicts(table: pd.DataFrame) -> list[str]:
     """A single topic has no margin, and needs none. Of a single run nothing can be said."""
-    words = []
-    for share, margin, recall in zip(table["share"], table["margin"], table["recall"], strict=True):
-        margin = 1.0 if len(table) == 1 else margin
-        if share < EMPTY:
-            words.append("empty")
-        elif margin >= STABLE[0] and recall >= STABLE[1]:
-            words.append("stable")
-        else:
-            words.append("unstable" if margin < UNSTABLE[0] or recall < UNSTABLE[1] else "unsure")
-    return words
+    margin, recall = (1.0 if len(table) == 1 else table["margin"]), table["recall"]
+    stable = (margin >= STABLE[0]) & (recall >= STABLE[1])
+    unstable = (margin < UNSTABLE[0]) | (recall < UNSTABLE[1])
+    return np.select([table["share"] < EMPTY, stable, unstable], ["empty", "stable", "unstable"], "unsure").tolist()
 
 
 # A fit whose topics many runs agree on.
@@ -574,27 +547,16 @@ def consensus(
     ('converged', [4, 4])
     """
     counts = checked_counts(X, runs, noise)
-    done = repeated(
-        counts,
-        n_components,
-        runs,
-        noise,
-        estimator=estimator,
-        reference=None,
-        random_state=random_state,
-        n_jobs=n_jobs,
-        checkpoint=checkpoint,
-        verbose=verbose,
-    )
+    done = repeated(counts, n_components, runs, noise, estimator, None, random_state, n_jobs, checkpoint, verbose)
     topics, kept = agreed(done.reference.topics, done.found)
     model = checked_model(estimator, n_components, n_jobs)
     plain = _with_topics(counts, _possible(topics, counts), n_jobs)
     logliks = {"of all counts": done.reference.loglik, "consensus": plain.loglik}
     fit = plain
     if polish:
-        seed = None if not isinstance(random_state, int) else random_state
+        seed = random_state if isinstance(random_state, int) else None
         with quietly():
-            fit = clone(model).set_params(init=plain, random_state=seed).fit(counts).result_
+            fit = model.set_params(init=plain, random_state=seed).fit(counts).result_
         logliks["polished"] = fit.loglik
     similarity, _ = likeness(fit.topics, [in_order(topics, fit.topics) for topics in done.found])
     about: Record = {
