@@ -387,6 +387,7 @@ def records_text(default: pd.DataFrame, paper: pd.DataFrame) -> str:
             "seconds in all": thousands(table["seconds"]),
         }
     )
+    made = sorted({f"{day} (unmix {version})" for day, version in zip(table["date"], table["version"], strict=True)})
     behind = table[table["above"] < -0.005]
     tied = table[table["above"].abs() <= 0.005]
     ahead = len(table) - len(behind) - len(tied)
@@ -398,7 +399,8 @@ def records_text(default: pd.DataFrame, paper: pd.DataFrame) -> str:
     return f"""The paper's best of four algorithms (2,000 iterations each) beside ours: above it in {ahead} of {len(table)} cases.
 {tie}`a default fit` is `um.TopicModel(K, random_state=0)` and nothing else. `our best` is the best of `attempts`
 (`docs/results/records-attempts.csv`): fits with four or eight moves (`refine`), to the last hundredth; `seconds in all`
-are theirs, on a machine that was busy with other things. fastTopics adds 1e-8 to every rate inside the logarithm;
+are theirs, on a machine that was busy with other things. The records are of {" and ".join(made)}.
+fastTopics adds 1e-8 to every rate inside the logarithm;
 `above the paper` measures our fit in the same way.
 `docs/results/records.csv` has what it takes to fit each record again (`python -m reproduce.records --check nips 4`), or to
 beat it.

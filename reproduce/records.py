@@ -18,6 +18,7 @@ import time
 import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,8 @@ def fit_again(X: um.Counts, K: int, seed: int, init: str, refine: int) -> dict[s
         "kkt": float(f"{fit.kkt:.2g}"),
         "iterations": len(fit.trace) - 1,
         "seconds": round(time.perf_counter() - began, 1),
+        "version": um.__version__,
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
     }
 
 
@@ -118,6 +121,8 @@ def beside_the_paper(theirs: pd.DataFrame) -> pd.DataFrame:
                 "attempts": len(tried),
                 "alike": int((tried["loglik"] > best["loglik"] - ALIKE).sum()),
                 "seconds": tried["seconds"].sum(),
+                "version": best["version"],
+                "date": best["date"],
             }
         )
     return pd.DataFrame(rows)

@@ -110,7 +110,7 @@ class Case:
     truth: tuple[np.ndarray, np.ndarray]
     fits: dict[str, um.Fit]
     lda: dict[str, um.Fit]
-    modes: dict[str, um.Fit]
+    modes: dict[str, pd.DataFrame]  # the ways to the posterior mode
 
     @property
     def best(self) -> float:
@@ -163,13 +163,30 @@ def lda_from(X: um.Counts, start: Any) -> um.Fit:
 # --- the authors' draw -----------------------------------------------------------------------------------------------
 
 
-def mode_from(X: um.Counts, start: Any, solver: Any, iterations: int) -> um.Fit:
-    """The posterior mode under the priors of `maptpx`: Dirichlet with 1/K on proportions and 1/(K m) on topics in the natural
-    parameters, which is 1 + 1/K and 1 + 1/(K m) for proportions and topics themselves."""
+def mode_from(X: um.Counts, start: Any, solver: Any, steps: int, maps: int) -> pd.DataFrame:
+    """The way to the posterior mode under the priors of `maptpx`: Dirichlet with 1/K on proportions and 1/(K m) on topics in the
+    natural parameters, which is 1 + 1/K and 1 + 1/(K m) for proportions and topics themselves. `maps`: EM maps per step."""
     factors = (start.L, start.F) if isinstance(start, um.Fit) else start
-    priors = {"prior": um.Dirichlet(1 + 1 / (K * X.shape[1])), "loadings_prior": um.Dirichlet(1 + 1 / K)}
-    options = {"extrapolate": False, "prefit": 0, "tol": 0, "n_jobs": THREADS}
-    return um.TopicModel(K, solver=solver, init=factors, max_iter=iterations, **priors, **options).fit(X).result_
+    topics, proportions = um.Dirichlet(1 + 1 / (K * X.shape[1])), um.Dirichlet(1 + 1 / K)
+    problem = um.solvers.Problem(X, K, prior=topics.on_topics(), loadings_prior=proportions)
+    trace = um.solvers.Trace()
+    um.solvers.run(problem, solver, solver.start(problem, *factors), trace, max_iter=steps, tol=0)
+    table = trace.table()
+    return table.assign(iteration=maps * np.arange(1, len(table) + 1))
+
+
+def all_modes(X: um.Counts, starts: dict[str, Any]) -> dict[str, pd.DataFrame]:
+    """By quasi-Newton EM from every start, and by plain EM from all but EM's end."""
+    plsa = um.solvers.PLSA()
+    modes = {
+        name: mode_from(X, start, QuasiNewton(plsa), MODE_ITERATIONS // 2, maps=2) for name, start in starts.items()
+    }
+    plain = {
+        f"{name}, plain": mode_from(X, start, plsa, MODE_ITERATIONS, maps=1)
+        for name, start in starts.items()
+        if name != "EM"
+    }
+    return modes | plain
 
 
 def own_cases(job: Job) -> list[Case]:
@@ -191,11 +208,7 @@ def own_draw(job: Job, data: str, start_name: str) -> Case:
         more = ITERATIONS["B"] - HANDED_OVER
         case.fits["handed over"] = run(X, before, "scd", more, [um.solvers.MeasureKKT(1.15)], after=HANDED_OVER)
     starts = {f"{PREFIT} EM": start, "EM": case.fits["em"], "CD": case.fits["scd"]}
-    for name, begin in starts.items():
-        case.modes[name] = mode_from(X, begin, QuasiNewton(um.solvers.PLSA()), MODE_ITERATIONS // 2)
-        case.modes[name].trace["iteration"] *= 2  # EM maps
-    case.modes["CD, plain"] = mode_from(X, starts["CD"], um.solvers.PLSA(), MODE_ITERATIONS)
-    case.modes[f"{PREFIT} EM, plain"] = mode_from(X, start, um.solvers.PLSA(), MODE_ITERATIONS)
+    case.modes.update(all_modes(X, starts))
     return case
 
 
@@ -443,8 +456,7 @@ def about_rivals(b: Told) -> str:
 def mode_traces(case: Case) -> pd.DataFrame:
     """Log-posteriors in time, at some 40 iterations."""
     tables = []
-    for name, fit in case.modes.items():
-        trace = fit.trace
+    for name, trace in case.modes.items():
         kept = np.unique(np.geomspace(1, len(trace), 40).round().astype(int) - 1)
         where = {"data": case.data, "start": STARTS[case.start], "map_from": name}
         tables.append(trace.iloc[kept][["iteration", "seconds", "objective"]].assign(**where))
