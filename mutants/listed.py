@@ -359,7 +359,7 @@ MUTANTS = [
         "solvers/init.py",
         "    return candidates[list(min(combinations(range(n_candidates), K), key=worst))]",
         "    return candidates[:K]",
-        only("solvers/test_init_refine.py", "topic_score"),
+        only("solvers/test_init_refine.py", "corners_are_those"),
     ),
     Mutant(
         "Carbonetto et al., section 4: in B topics 5 and 6 come together",
@@ -373,7 +373,7 @@ MUTANTS = [
         "reproduce/accelerate.py",
         "_factors(zero - 2 * alpha * r + alpha**2 * w, second)",
         "_factors(two, second)",
-        only(ACCELERATE, "squarem_is_the_listing"),
+        only(ACCELERATE, "squarem_leaps"),
     ),
     Mutant(
         "Zhou et al.: the quasi-Newton step",

@@ -36,11 +36,10 @@ def test_squarem_leaps_by_its_formula_and_is_far_ahead_of_em() -> None:
     for _ in range(40):
         one = plain.step(problem, plain.start(problem, state.L, state.F))
         two = plain.step(problem, one)
-        leap = []
-        for zero, first, second in ((state.L, one.L, two.L), (state.F, one.F, two.F)):
-            r, w = first - zero, second - 2 * first + zero
-            alpha = -max(1, np.linalg.norm(r) / np.linalg.norm(w))
-            leap.append(np.maximum(zero - 2 * alpha * r + alpha**2 * w, 0.5 * second))
+        zero, first, second = (np.vstack([at.L, at.F]) for at in (state, one, two))
+        r, w = first - zero, second - 2 * first + zero
+        alpha = -max(1, np.linalg.norm(r) / np.linalg.norm(w))  # one step length for L and F
+        leap = np.split(np.maximum(zero - 2 * alpha * r + alpha**2 * w, 0.5 * second), [len(state.L)])
         three = plain.step(problem, plain.start(problem, *leap))
         state = solver.step(problem, state)
         kept = three.loss <= two.loss
@@ -61,34 +60,6 @@ def test_daarem_is_far_ahead_of_em() -> None:
     assert losses[-1] < em[-1]
     assert state.trust > 20
     assert state.loss == pytest.approx(problem.loss(state.L, state.F), rel=1e-12)
-
-
-def by_listing(X: np.ndarray, L: np.ndarray, F: np.ndarray) -> np.ndarray:
-    """SQUAREM of Varadhan and Roland on θ = (L, F), with one step length; M is an EM iteration with equal column means."""
-
-    def M(theta: np.ndarray) -> np.ndarray:
-        L, F = np.split(theta, [len(X) * 3])
-        L, F = L.reshape(-1, 3), F.reshape(-1, 3)
-        L = L * ((X / (L @ F.T)) @ F) / F.sum(axis=0)
-        F = F * ((X / (L @ F.T)).T @ L) / L.sum(axis=0)
-        scale = np.sqrt(F.mean(axis=0) / L.mean(axis=0))
-        return np.concatenate([(L * scale).ravel(), (F / scale).ravel()])
-
-    theta = np.concatenate([L.ravel(), F.ravel()])
-    one, two = M(theta), M(M(theta))
-    r, w = one - theta, two - 2 * one + theta
-    alpha = -max(1, np.linalg.norm(r) / np.linalg.norm(w))
-    assert alpha < -1.5  # a leap, not M³
-    return M(np.maximum(theta - 2 * alpha * r + alpha**2 * w, 0.5 * two))
-
-
-def test_a_step_of_squarem_is_the_listing() -> None:
-    problem, em = problem_of(X0, 3), Alternate(EM())
-    state = path(problem, em, *START, 20)[0]
-    new = SQUAREM().step(problem, SQUAREM().start(problem, state.L, state.F))
-    assert new.note == ""
-    expected = by_listing(X0.csr.toarray() if isinstance(X0, um.Counts) else np.asarray(X0), state.L, state.F)
-    np.testing.assert_allclose(np.concatenate([new.L.ravel(), new.F.ravel()]), expected, rtol=1e-9)
 
 
 def test_quasi_newton_finds_the_fixed_point_of_a_linear_map_with_as_many_secants_as_dimensions() -> None:
