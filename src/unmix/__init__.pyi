@@ -51,6 +51,7 @@ from .models.poisson import topics_to_poisson as topics_to_poisson
 from .models.priors import Dirichlet as Dirichlet
 from .models.priors import Gamma as Gamma
 from .report import write_report as write_report
+from .solvers.halfsteps import poisson_regression as poisson_regression
 from .solvers.online import Online as Online
 
 __version__: str

@@ -95,3 +95,31 @@ def test_a_count_that_no_topic_explains_is_divided_evenly() -> None:
     with pytest.warns(UserWarning, match="no weight"):
         phi = fit.responsibilities([[3, 1, 2]])
     np.testing.assert_allclose(phi, [[1, 0], [0, 1], [0.5, 0.5]])
+
+
+def test_entropies_are_those_of_the_marginals_of_s() -> None:
+    model = um.AllocationModel(3, alpha=0.2, random_state=0, tol=0, max_iter=30).fit(X)
+    dense = np.zeros((N, M, 3))
+    dense[X.csr.tocoo().coords] = model.allocation_ / X.total
+    marginals = {
+        "samples": dense.sum(axis=1),
+        "features": dense.sum(axis=0),
+        "topics": dense.sum(axis=(0, 1)),
+        "cells": dense,
+    }
+    found = um.analysis.entropies(model, X)
+    for name, p in marginals.items():
+        assert found[name] == pytest.approx(-(p[p > 0] * np.log(p[p > 0])).sum(), rel=1e-12)
+
+
+def test_the_best_decomposition_has_lower_entropies_where_its_prior_wants_them_low() -> None:
+    """Low for samples and features, as the paper says, beside topics by chance."""
+    counts = um.datasets.simulate("lda", n=30, m=40, n_components=3, alpha=0.2)
+    best = um.analysis.entropies(
+        um.AllocationModel(3, alpha=0.1, random_state=0, tol=0, max_iter=50).fit(counts), counts
+    )
+    rng = np.random.default_rng(0)
+    chance = um.PoissonNMF(3, init=(rng.random((30, 3)), rng.random((40, 3))), tol=0, max_iter=1, prefit=0).fit(counts)
+    other = um.analysis.entropies(chance, counts)
+    assert best["samples"] < other["samples"]
+    assert best["features"] < other["features"]

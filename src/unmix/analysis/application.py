@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import numpy as np
 import pandas as pd
+from scipy.special import entr
 
 from unmix.base.types import Factor, Floats, Integers, order_by_name
 from unmix.counts.counts import Counts, CountsLike, from_anndata
@@ -158,6 +159,44 @@ def responsibilities(fit: FitLike, X: CountsLike | Iterable[str]) -> Floats:
     else:
         L, F = fit.L[rows], fit.F
     return counts.sides().left.responsibilities(L, F if places is None else F[np.argsort(places)])
+
+
+def entropies(fit: FitLike, X: CountsLike) -> pd.Series:
+    """The entropies, in nats, of the marginals of S = x φ, by which log p(S) of the allocation model can be understood.
+
+    By Stirling's formula S is probable if counts of a topic lie in few features and counts of a sample in few topics (the first
+    two are low), while topics are of one size and cells are divided between topics (the last two are high).
+
+    Parameters
+    ----------
+    fit : Fit, estimator, str or PathLike
+        Of any model; of an `AllocationModel`, S is its own.
+    X : Counts or array-like
+        Counts, as in `responsibilities`.
+
+    Returns
+    -------
+    Series
+        `samples` (of S_ik), `features` (of S_jk), `topics` (of S_k), `cells` (of S_ijk), each divided by the total.
+
+    See Also
+    --------
+    analysis.responsibilities
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[8, 0, 0], [0, 4, 4]])
+    >>> um.analysis.entropies(um.TopicModel.from_factors([[1, 0], [0, 1], [0, 1]]).result_, X).round(3).tolist()
+    [0.693, 1.04, 0.693, 1.04]
+    """
+    fit = fit_of(fit)
+    counts = _counted(fit, X)
+    S = counts.csr.data[:, None] * responsibilities(fit, counts)
+    i, j = counts.csr.tocoo().coords
+    by_sample, by_feature = (pd.DataFrame(S).groupby(places).sum().to_numpy() for places in (i, j))
+    sums = {"samples": by_sample, "features": by_feature, "topics": S.sum(axis=0), "cells": S}
+    return pd.Series({name: float(entr(table / counts.total).sum()) for name, table in sums.items()})
 
 
 def _inferred(fit: Fit, counts: Counts) -> tuple[Factor, Factor]:

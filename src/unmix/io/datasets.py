@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from unmix.counts.counts import Counts
 from unmix.io.read.raw_counts import ReadOptions
 from unmix.io.read.words import settings_of
-from unmix.io.simulate import Cells, correlated_topics, swimmer
+from unmix.io.simulate import Cells, correlated_topics, simulate, swimmer
 
-__all__ = ["Cells", "correlated_topics", "digits", "sotu", "swimmer"]
+__all__ = ["Cells", "correlated_topics", "digits", "simulate", "sotu", "swimmer"]
 
 
 def sotu() -> Counts:

@@ -8,17 +8,19 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from unmix.base.checks import choice, whole
 from unmix.counts.counts import Counts
 
 
 class Truth(NamedTuple):
-    """What simulated data were drawn from: proportions n × K and topics m × K."""
+    """What simulated data were drawn from: proportions or loadings n × K, topics or factors m × K, and (of `simulate`) the counts
+    of each nonzero that are of each topic, nonzeros × K in the order of `Counts.csr`."""
 
     L: NDArray[np.float64]
     F: NDArray[np.float64]
+    S: NDArray[np.int64] | None = None
 
 
 class SimulatedCounts(Counts):
@@ -82,6 +84,98 @@ def correlated_topics(name: Literal["A", "B"] = "A", seed: int = 0) -> Simulated
     return SimulatedCounts(
         X[:, seen], Truth(L, F[seen]), samples=[f"document {i + 1}" for i in range(n)], features=words[seen]
     )
+
+
+# what a model draws from where nothing else is given, by the names of its estimator's parameters; `total` is of a sample
+HYPER: dict[str, dict[str, Any]] = {
+    "plsa": {"alpha": 1.0, "eta": 1.0, "total": 500},
+    "lda": {"alpha": 0.5, "eta": 0.1, "total": 500},
+    "gamma-poisson": {"shape": 0.5, "rate": 0.005, "eta": 0.1},
+    "gamma-gamma": {"a": 0.5, "b": 0.1, "c": 0.3, "d": 0.6},
+    "allocation": {"a": 5.0, "b": 0.01, "alpha": 0.1, "beta": 0.5},
+}
+
+
+def simulate(
+    model: Literal["plsa", "lda", "gamma-poisson", "gamma-gamma", "allocation"],
+    n: int = 100,
+    m: int = 200,
+    n_components: int = 5,
+    *,
+    seed: int = 0,
+    L: ArrayLike | None = None,
+    F: ArrayLike | None = None,
+    **hyper: ArrayLike,
+) -> SimulatedCounts:
+    """Counts drawn from a model of the family, with the truth: parameters from their priors, then counts by topic.
+
+    Parameters
+    ----------
+    model : str
+        "plsa" and "lda": `total` tokens per sample, each with a topic drawn from the proportions and a feature drawn from the
+        topic; the proportions are Dirichlet(alpha), the topics Dirichlet(eta). "gamma-poisson": loadings are Gamma(shape, rate),
+        topics Dirichlet(eta). "gamma-gamma": loadings are Gamma(a, b), factors Gamma(c, d). "allocation": sizes are
+        Gamma(a, b), topics Dirichlet(alpha), proportions Dirichlet(beta). The last three draw S_ijk ~ Poisson(l_ik f_jk).
+    n : int, default=100
+        Number of samples.
+    m : int, default=200
+        Number of features.
+    n_components : int, default=5
+        Number of topics.
+    seed : int, default=0
+        For other counts of the same kind.
+    L : array-like, n × K, default=None
+        Proportions or loadings to use instead of those of the prior; n is theirs.
+    F : array-like, m × K, default=None
+        Topics or factors to use instead of those of the prior; m is theirs.
+    **hyper : float or array-like
+        Parameters of the priors, by the names above: a number, or one per topic, feature or sample.
+
+    Returns
+    -------
+    Counts
+        `truth` has `L`, `F` and the counts by topic, `S`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such model or parameter.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.datasets.simulate("lda", n=20, m=30, n_components=3, total=100)
+    >>> X.shape, X.total, X.truth.S.sum()
+    ((20, 30), 2000.0, np.int64(2000))
+    """
+    choice("model", model, tuple(HYPER))
+    if unknown := sorted(hyper.keys() - HYPER[model].keys()):
+        raise ValueError(f"{unknown[0]!r} is not a parameter of {model!r}; choose one of {', '.join(HYPER[model])}")
+    given: dict[str, Any] = {name: np.asarray(value) for name, value in (HYPER[model] | hyper).items()}
+    rng, K = np.random.default_rng(seed), n_components
+    L, F = (None if given is None else np.asarray(given, dtype=np.float64) for given in (L, F))
+    n, m = n if L is None else len(L), m if F is None else len(F)
+    K = K if L is None and F is None else (F if L is None else L).shape[1]  # type: ignore[union-attr]
+
+    def gammas(rows: int, shape: str, rate: str) -> NDArray[np.float64]:
+        return rng.gamma(np.broadcast_to(given[shape], (rows, K))) / given[rate]
+
+    if F is None:
+        on_topics = given.get("alpha" if model == "allocation" else "eta")
+        F = gammas(m, "c", "d") if on_topics is None else rng.dirichlet(np.broadcast_to(on_topics, m), K).T
+    if L is None and model.startswith("gamma"):
+        L = gammas(n, *(("shape", "rate") if model == "gamma-poisson" else ("a", "b")))
+    elif L is None:
+        L = rng.dirichlet(np.broadcast_to(given["beta" if model == "allocation" else "alpha"], K), n)
+        if model == "allocation":
+            L *= rng.gamma(np.broadcast_to(given["a"], (n, 1))) / given["b"]
+    if model in ("plsa", "lda"):
+        by_topic = rng.multinomial(np.broadcast_to(given["total"], n), L / L.sum(axis=1, keepdims=True))
+        S = np.stack([rng.multinomial(by_topic[:, k], F[:, k] / F[:, k].sum()) for k in range(K)], axis=2)
+    else:
+        S = rng.poisson(L[:, None] * F[None])
+    X = S.sum(axis=2)
+    return SimulatedCounts(sp.csr_array(X), Truth(L, F, S[X > 0]))
 
 
 def swimmer(counts_per_pixel: int = 50) -> SimulatedCounts:

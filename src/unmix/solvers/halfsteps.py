@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from unmix.base.types import Factor
+import numpy as np
+from numpy.typing import ArrayLike
+
+from unmix.base.types import Factor, Floats
+from unmix.counts.counts import Counts
 from unmix.counts.sides import Side
 from unmix.solvers.base import HalfStep
+
+NOTHING = 1e-12  # a share of the counts that is taken for zero
 
 
 @dataclass(frozen=True)
@@ -177,3 +183,48 @@ class Newton(HalfStep):
         self, side: Side, fixed: Factor, moving: Factor, *, measure: bool = False
     ) -> tuple[Factor, float | None]:
         return side.update("newton", fixed, moving, measure=measure, rounds=self.rounds, tolerance=self.tolerance)
+
+
+def poisson_regression(A: ArrayLike, y: ArrayLike) -> Floats:
+    """The b >= 0 that maximises the likelihood of y ~ Poisson(A b): additive Poisson regression, a convex problem.
+
+    It is the half-step of every fit, solved to its KKT conditions: y are the counts of a sample, A the factors.
+
+    Parameters
+    ----------
+    A : array-like, N × K
+        Finite numbers >= 0.
+    y : array-like, N
+        Counts, or other finite numbers >= 0.
+
+    Returns
+    -------
+    array, K
+        Exact zeros where the optimum has them. With one count in all, or columns that depend on each other, one of several.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, an entry is negative or not finite, or y is positive where a row of A is zero.
+
+    See Also
+    --------
+    TopicModel.from_factors : The same for many samples.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> um.poisson_regression([[1, 0], [1, 1], [0, 2]], [3, 5, 4]).round(6)
+    array([3., 2.])
+    """
+    A, counts = np.array(A, dtype=np.float64, ndmin=2), Counts(np.asarray(y, dtype=np.float64)[None])
+    if A.ndim != 2 or len(A) != counts.shape[1] or not np.isfinite(A).all() or (A < 0).any():
+        raise ValueError(
+            f"A has shape {A.shape} and y has {counts.shape[1]} numbers; give N × K finite numbers >= 0 and N"
+        )
+    if not A[counts.rows.indices].any(axis=1).all():
+        raise ValueError("y is positive where a row of A is zero, which no b explains; leave such rows out")
+    sums = A.sum(axis=0)
+    even = np.divide(counts.total, A.shape[1] * sums, out=np.zeros_like(sums), where=sums > 0)
+    b = Newton(rounds=200, tolerance=1e-11)(counts.sides().left, A, even[None])[0][0]
+    return np.where(b * sums > NOTHING * counts.total, b, 0.0)
