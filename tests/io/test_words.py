@@ -273,3 +273,22 @@ def test_what_is_remembered_changes_no_count(ngrams, monkeypatch):
     oracle.set_params(stop_words=_stop_words("english"))
     assert whole.csr.toarray().tolist() == oracle.fit_transform(texts).toarray().tolist()
     assert whole.features.tolist() == oracle.get_feature_names_out().tolist()
+
+
+@pytest.mark.parametrize("free", [1e12, 0.0])
+def test_counts_that_memory_has_no_room_for_are_the_same(free, tmp_path, monkeypatch):
+    texts = [" ".join(f"w{(i * j) % 97}" for j in range(1, 40)) for i in range(2_500)] + ["w1 " * 70_000]
+    (tmp_path / "a.txt").write_text("\n".join(texts))
+    whole = um.read(tmp_path / "a.txt")
+    monkeypatch.setattr("unmix.io.read.text.KEPT", 100_000)
+    if not free:
+
+        def full() -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("tempfile.TemporaryFile", full)
+    again, shards = um.read(tmp_path / "a.txt"), um.shard(tmp_path / "a.txt", tmp_path / "shards")
+    assert again.features.tolist() == whole.features.tolist() == shards.features.tolist()
+    assert (again.csr != whole.csr).nnz == 0
+    assert whole.csr.max() == 70_000
+    assert (shards.take(np.arange(len(texts))).csr != whole.csr).nnz == 0

@@ -47,7 +47,7 @@ from unmix.io.write import unguarded_table
 
 MISSING = {"nan", "na", "n/a", "null", "none", "-", "."}
 BLOCK = 1000  # columns that are made sparse at once
-CELLS = 1 << 23  # that are read at once
+CELLS, LETTERS = 1 << 23, 1 << 25  # that are read at once
 PLAIN = [*"biuf"]  # columns of numbers and nothing else, as numpy has them
 Part = tuple[list[str], pd.DataFrame]  # the header of a table, and some of its rows
 LAYOUTS = ("long", "wide")
@@ -76,7 +76,7 @@ def _separated(path: Path, separators: str, options: ReadOptions) -> RawCounts:
 def _parts(path: Path, separators: str, encoding: str | None, texts: frozenset[int]) -> Iterator[Part]:
     """The first row as text, and the others as pandas understands them, some at a time; what may be names stays text."""
     with _parsed(path, separators, encoding, texts) as (header, separator, file, rules):
-        rows, short = max(16, CELLS // max(1, len(header))), False
+        rows, short = min(_rows_of(path, encoding), max(16, CELLS // max(1, len(header)))), False
         with pd.read_csv(file, chunksize=rows, **rules) as tables:
             for table in tables:
                 table.index = pd.RangeIndex(len(table))
@@ -90,6 +90,13 @@ def _parts(path: Path, separators: str, encoding: str | None, texts: frozenset[i
                     _refuse_short_rows(path, separator, width, encoding)
                     short = True  # all rows have been looked at
                 yield unguarded_table(header, table)
+
+
+def _rows_of(path: Path, encoding: str | None) -> int:
+    """How many rows have about as many letters as are read at once, as the first lines show."""
+    with opened_text(path, encoding, nul=False) as file:
+        sample = file.read(1 << 20)
+    return max(16, LETTERS * (sample.count("\n") + 1) // max(1, len(sample)))
 
 
 @contextmanager

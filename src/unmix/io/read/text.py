@@ -6,13 +6,15 @@ import codecs
 import heapq
 import json
 import re
+import tempfile
+import weakref
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +22,8 @@ import scipy.sparse as sp
 
 from unmix.base.checks import parameter
 from unmix.base.memory import available, gigabytes
-from unmix.io.read.blocks import Again, Blocks, from_row
+from unmix.base.threads import prefetch
+from unmix.io.read.blocks import KEPT, Blocks, from_row
 from unmix.io.read.files import checked_encoding, first_line, opened, opened_text, require_inside
 from unmix.io.read.names import (
     CONTEXT,
@@ -342,7 +345,7 @@ def counted(
     settings, vocabulary = as_before(options) if known else (settings_of(options, 1, column, naming.title), None)
     tokenizer = None if isinstance(options.tokenizer, str) else options.tokenizer
     words = Words(settings, vocabulary, tokenizer)
-    blocks = Again(lambda: _counts(documents(), words), lambda block: 12 * block.nnz)
+    blocks = Spilled(lambda: _counts(documents(), words))
     n, texts_with = 0, np.zeros(0, np.int64)
     for block in blocks:
         n += block.shape[0]
@@ -376,15 +379,58 @@ def counted(
     return raw
 
 
-def _counts(documents: Iterator[Any], words: Words) -> Iterator[Any]:
-    """How often each text has each word, by the number of the word; new words may come with every block."""
-    while texts := list(islice(documents, BATCH)):
-        found, indptr = list[int](), [0]
-        for text in texts:
-            found += words.of(text)
-            indptr.append(len(found))
-        indices = np.array(found, dtype=np.int32)
-        block = sp.csr_array((np.ones(len(found)), indices, indptr), shape=(len(texts), len(words.names)))
+class Spilled:
+    """Blocks of counts that can be gone through more than once. Those that memory has no room for lie in a temporary file; where
+    the disk has none either, all are read anew."""
+
+    def __init__(self, read: Callable[[], Iterator[sp.csr_array]]) -> None:
+        self.read, self.kept, self.whole = read, list[sp.csr_array](), False
+        self.file: IO[bytes] | None = None
+
+    def __iter__(self) -> Iterator[sp.csr_array]:
+        if not self.whole:
+            yield from self._first()
+            return
+        yield from self.kept
+        place, end = 0, 0 if self.file is None else self.file.seek(0, 2)
+        while self.file is not None and place < end:
+            self.file.seek(place)
+            data, indices, indptr, (m,) = (np.load(self.file, allow_pickle=False) for _ in range(4))
+            place = self.file.tell()
+            yield sp.csr_array((data.astype(np.float64), indices, indptr), shape=(len(indptr) - 1, m))
+
+    def _first(self) -> Iterator[sp.csr_array]:
+        self.kept, self.whole, room = [], True, min(KEPT, available() / 8)
+        for block in self.read():
+            if (room := room - 12 * block.nnz) >= 0:
+                self.kept.append(block)
+            elif self.whole:
+                self.whole = self._written(block)
+            yield block
+
+    def _written(self, block: sp.csr_array) -> bool:
+        """Whether there was room for it on the disk."""
+        small = block.nnz == 0 or block.data.max() <= np.iinfo(np.uint16).max
+        data = block.data.astype(np.uint16) if small else block.data
+        try:
+            if self.file is None:
+                self.file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the last reference to this object
+                weakref.finalize(self, self.file.close)
+            for array in (data, block.indices, block.indptr, np.array(block.shape[1:])):
+                np.save(self.file, array)
+            self.file.flush()
+        except OSError:
+            return False
+        return True
+
+
+def _counts(documents: Iterator[Any], words: Words) -> Iterator[sp.csr_array]:
+    """How often each text has each word, by the number of the word; new words may come with every block. Texts are read ahead."""
+    for texts in prefetch(iter(lambda: list(islice(documents, BATCH)), [])):
+        found = [words.of(text) for text in texts]
+        indices = np.frombuffer(b"".join(found), dtype=np.intc).astype(np.int32)
+        indptr = np.cumsum([0, *map(len, found)]) // np.dtype(np.intc).itemsize
+        block = sp.csr_array((np.ones(len(indices)), indices, indptr), shape=(len(texts), len(words.names)))
         block.sum_duplicates()
         yield block
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -78,11 +79,11 @@ def words(text: str) -> list[str]:
     return [word for word in found if word not in LEFT_OF_ADDRESSES and (len(word) > 1 or ALONE.match(word))]
 
 
-class Words(dict[str, tuple[Any, ...]]):
-    """Counts words, all of them or those of a vocabulary: texts or lists of tokens -> numbers of words.
+class Words(dict[str, Any]):
+    """Counts words, all of them or those of a vocabulary: texts or lists of tokens -> numbers of words, as the bytes of integers.
 
     It remembers which words are in what stands between blanks, as most of that comes again and again: a text costs a look-up per
-    word. `names` are the words by their numbers.
+    word. They are the bytes of their numbers, or for ngrams the words. `names` are the words by their numbers.
     """
 
     def __init__(
@@ -97,20 +98,20 @@ class Words(dict[str, tuple[Any, ...]]):
         self.names, self.closed = list(vocabulary or ()), vocabulary is not None
         self.numbers = {self.key(name): number for number, name in enumerate(self.names)}
 
-    def __missing__(self, chunk: str) -> tuple[Any, ...]:
+    def __missing__(self, chunk: str) -> Any:
         kept = self._kept(words(chunk))
-        found = tuple(self._numbers(kept) if self.last == 1 else kept)
+        found = self._numbers(kept) if self.last == 1 else kept
         if len(self) < REMEMBERED and len(chunk) < LONGEST:
             self[chunk] = found
         return found
 
-    def of(self, text: Any) -> Iterable[int]:
+    def of(self, text: Any) -> bytes:
         """The numbers of the words of a text, or of a list of tokens."""
         if isinstance(text, str) and self.phrases is not None:
             text = self.phrases.sub(lambda found: "_".join(found[0].split()), text)
         if isinstance(text, str) and self.tokenize is None:
-            found = chain.from_iterable(map(self.__getitem__, text.split()))
-            return found if self.last == 1 else self._numbers(self._ngrams([*found]))
+            found = map(self.__getitem__, text.split())
+            return b"".join(found) if self.last == 1 else self._numbers(self._ngrams([*chain.from_iterable(found)]))
         tokens = self.tokenize(text) if isinstance(text, str) and self.tokenize is not None else text
         return self._numbers(self._ngrams(self._kept([str(getattr(token, "text", token)) for token in tokens])))
 
@@ -121,14 +122,16 @@ class Words(dict[str, tuple[Any, ...]]):
         for n in range(self.first, self.last + 1):
             yield from map(" ".join, zip(*(found[i:] for i in range(n)), strict=False))
 
-    def _numbers(self, names: Iterable[str]) -> Iterator[int]:
+    def _numbers(self, names: Iterable[str]) -> bytes:
+        found = array("i")
         for name in names:
             number = self.numbers.get(key := self.key(name))
             if number is None and not self.closed:
                 number = self.numbers[name if key == name else key] = len(self.names)
                 self.names.append(name)
             if number is not None:
-                yield number
+                found.append(number)
+        return found.tobytes()
 
 
 def _phrase(phrase: str) -> str:
