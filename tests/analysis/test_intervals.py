@@ -13,6 +13,7 @@ import pytest
 from conftest import random_counts
 from scipy.special import betaincinv, digamma, gammaln, polygamma
 from scipy.stats import beta
+from sklearn.exceptions import ConvergenceWarning
 
 import unmix as um
 from unmix.base.progress import Step, watching
@@ -21,6 +22,8 @@ from unmix.models.beliefs import beta_quantile, most_probable
 from unmix.models.poisson import match_columns
 
 FAST = {"sweeps": 60, "burn_in": 20, "random_state": 0}
+FULL = {"posterior": "full"}
+KINDS = ("local", "full")
 
 
 def drawn(
@@ -42,7 +45,7 @@ def test_on_data_drawn_from_the_model_they_hold_and_those_of_variational_inferen
         X, P, F = drawn(seed)
         model = um.LDA(3, alpha=0.5, eta=0.5, random_state=0).fit(X)
         order = list(match_columns(F, model.result_.topics).values())
-        found = um.intervals(model.result_, X, random_state=0)
+        found = um.intervals(model.result_, X, random_state=0, **FULL)
         shares["proportions"].append(held(found.low[:, order], found.high[:, order], P))
         shares["topics"].append(held(found.topics_low[:, order], found.topics_high[:, order], F))
         for name, of, truth in (("VI proportions", "loadings", P), ("VI topics", "factors", F)):
@@ -55,10 +58,53 @@ def test_on_data_drawn_from_the_model_they_hold_and_those_of_variational_inferen
     assert mean["VI topics"] < 0.8
 
 
+@pytest.mark.parametrize("model", [um.LDA(3, alpha=0.5, eta=0.5), um.TopicModel(3)], ids=["LDA", "TopicModel"])
+def test_local_intervals_hold_the_truth_and_the_fit(model: Any) -> None:
+    """An interval around the fit's own proportions, of 90%: 84% of the truth or more, and hardly a proportion outside."""
+    truth, fits = [], []
+    for seed in range(3):
+        X, P, F = drawn(seed)
+        fit = model.set_params(random_state=0).fit(X).result_
+        order = list(match_columns(F, fit.topics).values())
+        found = um.intervals(fit, X, sweeps=150, burn_in=50, random_state=0)
+        truth.append(held(found.low[:, order], found.high[:, order], P))
+        fits.append(found.outside)
+    assert 0.84 < np.mean(truth) < 0.95
+    assert np.mean(fits) < 0.06
+
+
+def test_given_the_topics_of_the_fit_they_are_the_exact_posterior() -> None:
+    """Two topics and one sample: the posterior of one proportion, by quadrature."""
+    F = np.array([[0.7, 0.1], [0.2, 0.3], [0.1, 0.6]])
+    X = np.array([[6, 3, 4], [1, 2, 9]])
+    model = um.TopicModel(2, init=(np.ones((2, 2)), F), max_iter=1, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        fit = replace(model.fit(X).result_, F=F)
+    found = um.intervals(fit, X, alpha=0.8, eta=0.5, sweeps=20_000, burn_in=50, thin=2, random_state=0)
+    p = (np.arange(20_000) + 0.5) / 20_000
+    for i, x in enumerate(X):
+        density = np.exp(x @ np.log(np.outer(F[:, 0], p) + np.outer(F[:, 1], 1 - p))) * (p * (1 - p)) ** (0.8 - 1)
+        density /= density.sum()
+        mean = density @ p
+        assert found.mean[i, 0] == pytest.approx(mean, abs=0.01)
+        assert found.sd[i, 0] == pytest.approx(np.sqrt(density @ (p - mean) ** 2), rel=0.05)
+
+
+def test_of_speeches_the_fits_proportions_lie_in_their_intervals_and_those_of_the_full_posterior_do_not() -> None:
+    X = um.datasets.sotu().take(np.arange(0, 233, 4))
+    fit = um.TopicModel(5, tol=1e-4, random_state=0).fit(X).result_
+    local, full = (um.intervals(fit, X, posterior=kind, sweeps=40, burn_in=20, random_state=0) for kind in KINDS)
+    assert local.outside < 0.1
+    assert not any("outside" in text for text in local.advice())
+    assert full.outside > 0.3
+    assert any("outside their intervals" in text and "posterior='local'" in text for text in full.advice())
+    assert np.abs(local.mean - fit.proportions).max() < 0.2
+
+
 def test_of_one_topic_they_are_the_closed_form() -> None:
     X = random_counts()
     fit = um.TopicModel(1).fit(X).result_
-    found = um.intervals(fit, X, eta=0.7, **FAST)
+    found = um.intervals(fit, X, eta=0.7, **FAST, **FULL)
     parameters = 0.7 + X.sum(axis=0)
     exact = beta(parameters, parameters.sum() - parameters)
     np.testing.assert_allclose(found.topics_low[:, 0], exact.ppf(0.05), rtol=1e-6)
@@ -91,7 +137,7 @@ def test_mean_and_deviation_are_those_of_the_sum_over_all_labels() -> None:
     X, alpha = np.array([[3, 1, 0], [0, 1, 3]]), np.array([4.0, 0.5])  # unlike, so that topics keep their place
     fit = um.TopicModel(2, random_state=0).fit(X).result_
     mean, sd = exact_posterior(X, alpha, 0.6)
-    found = um.intervals(fit, X, alpha=alpha, eta=0.6, sweeps=20_000, thin=1, chains=1, random_state=0)
+    found = um.intervals(fit, X, alpha=alpha, eta=0.6, sweeps=20_000, thin=1, chains=1, random_state=0, **FULL)
     order = [0, 1] if found.mean[0, 0] > found.mean[0, 1] else [1, 0]  # named as the fit names them
     np.testing.assert_allclose(found.mean[:, order], mean, atol=0.01)
     np.testing.assert_allclose(found.sd[:, order], sd, rtol=0.05)
@@ -101,7 +147,7 @@ def test_where_topics_share_no_feature_they_are_those_of_known_labels() -> None:
     rng = np.random.default_rng(0)
     blocks = np.kron(np.eye(2), np.ones(6))
     X = rng.poisson(20 * rng.dirichlet([0.3, 0.3], 15) @ blocks)
-    found = um.intervals(um.TopicModel(2, random_state=0).fit(X).result_, X, alpha=1.0, eta=0.001, **FAST)
+    found = um.intervals(um.TopicModel(2, random_state=0).fit(X).result_, X, alpha=1.0, eta=0.001, **FAST, **FULL)
     parameters = 1 + X @ blocks.T
     parameters = parameters if found.topics_mean[0, 0] > found.topics_mean[0, 1] else parameters[:, ::-1]
     exact = beta(parameters, parameters.sum(axis=1, keepdims=True) - parameters)
@@ -226,6 +272,7 @@ def test_chains_that_disagree_are_told() -> None:
     ("options", "message"),
     [
         ({"level": 1}, "level=1"),
+        ({"posterior": "near"}, "posterior='near'"),
         ({"sweeps": 0}, "sweeps=0"),
         ({"burn_in": -1}, "burn_in=-1"),
         ({"thin": 70}, "thin=70; give at most 60"),

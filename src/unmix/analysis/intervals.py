@@ -1,7 +1,6 @@
-"""Credible intervals of proportions and topics, from draws of the exact posterior.
+"""Credible intervals of proportions and topics, from sampled labels.
 
-Given topics, the proportions of a sample are one thing; given the proportions, topics are another; intervals that hold have to
-let both move. So every single count is labelled with a topic, and labels are sampled (`solvers/sampling.py`) from
+Every single count is labelled with a topic, and labels are sampled (`solvers/sampling.py`) from
 
     x_i ~ Multinomial(l*_i F*ᵀ),    l*_i ~ Dirichlet(alpha),    f*_k ~ Dirichlet(eta),
 
@@ -11,13 +10,22 @@ mean and the variance that came out, the lower one of that with the mean and the
 zero. Priors that a fit does not have are learned while chains warm up: those under which the labels are most probable (Minka),
 
     alpha_k ← alpha_k Σ_i [ψ(alpha_k + S_ik) − ψ(alpha_k)] / Σ_i [ψ(alpha₊ + S_i) − ψ(alpha₊)]      (eta alike)
+
+**Local**: a proportion means something beside its topics only. So labels are drawn with the topics of the fit, and what comes out
+are intervals of what the fit estimates. Topics are held by so many counts of their own in the tables of the sampler that labels
+do not move them. The topics' own intervals are those given such labels: their variance is V = V_c + V_l, that with labels known
+and that of the labels. As these would move with the topics, it is V_c / (1 − r) with r = V_l / V_c: by the missing information
+principle (Louis 1982) V_c + V_l are the first two terms of that series. Where a density is the largest at 0 or 1, the interval
+ends there: a fit of maximum likelihood has many such numbers.
+
+**Full**: topics move too, as far as the data and the priors let them, and that may be to another solution than the fit's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import ClassVar, cast
+from typing import ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -26,13 +34,13 @@ from numpy.typing import ArrayLike, NDArray
 from unmix.analysis.application import FitLike, counts_of, fit_of
 from unmix.analysis.results import FileLayout, Finished, Result
 from unmix.analysis.samples import by_sample_and_topic
-from unmix.base.checks import ParameterError, analysis, parameter, share, whole
+from unmix.base.checks import ParameterError, analysis, choice, parameter, share, whole
 from unmix.base.progress import Progress
 from unmix.base.threads import use_threads
 from unmix.base.types import Floats, Seed
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
-from unmix.kernels.sampling import seeds
+from unmix.kernels.sampling import Labels, seeds
 from unmix.models.allocation import Allocation, AllocationTask, Averages, check_labels, matched_quantile, sd
 from unmix.models.beliefs import beta_quantile, most_probable
 from unmix.models.poisson import match_to_first
@@ -42,6 +50,11 @@ from unmix.solvers.sampling import Sampler, moments_rhat
 LEARN_EVERY = 5  # sweeps of the warming up
 EVEN = 0.02  # of every topic in the labels to start from, so that none is out of reach
 AGREE = 1.1  # up to this R̂ chains agree
+HOLDING = 2**29  # counts of each topic, by which it is held: tables are of 32-bit integers
+MOST_MISSING = 0.9  # of the information about a topic that labels may lack
+LARGE = 0.1  # proportions that are compared with their intervals
+
+Posterior = Literal["local", "full"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,6 +79,10 @@ class Intervals(Result):
         How much chains differ beyond what they differ from themselves, of proportions; near 1 where they agree.
     draws : int
         Sweeps averaged, over all chains.
+    outside : float
+        The part of the fit's proportions above 10% that lie outside their own intervals.
+    posterior : str
+        "local" or "full".
     samples : array of str, or None
         Their names, if they have any.
     status : str
@@ -106,6 +123,8 @@ class Intervals(Result):
     eta: Floats
     rhat: float
     draws: int
+    outside: float = 0.0
+    posterior: Posterior = "local"
     samples: NDArray[np.str_] | None = None
     status: Finished = "finished"
 
@@ -189,6 +208,12 @@ class Intervals(Result):
                 f"chains do not agree yet (R̂ = {self.rhat:.2f}): intervals may be too short; raise {parameter('sweeps')} and "
                 f"{parameter('burn_in')}, or look at {analysis('freedom')}, as data that leave much open are slow to sample"
             )
+        if self.outside > 2 * (1 - self.level):
+            local = f"; {parameter('posterior', 'local')} keeps to the topics of the fit" * (self.posterior == "full")
+            said.append(
+                f"{self.outside:.0%} of the fit's proportions above {LARGE:.0%} lie outside their intervals: the posterior is of "
+                f"another solution than the fit, so give its mean beside its intervals, not the fit's proportions{local}"
+            )
         return said
 
 
@@ -197,6 +222,7 @@ def intervals(
     X: CountsLike,
     level: float = 0.9,
     *,
+    posterior: Posterior = "local",
     alpha: ArrayLike | None = None,
     eta: ArrayLike | None = None,
     sweeps: int = 500,
@@ -209,8 +235,8 @@ def intervals(
 ) -> Intervals:
     """Intervals that hold each proportion, and each feature of each topic, with probability `level`.
 
-    Those of variational inference treat each number as if all others were known, and are too short. These come from the exact
-    posterior, and cost some hundred sweeps over all counts.
+    Those of variational inference treat each number as if all others were known, and are too short. These come from sampled
+    labels of all counts, and cost some hundred sweeps over them.
 
     Parameters
     ----------
@@ -220,6 +246,10 @@ def intervals(
         The counts of the fit: whole numbers. Samples and features are found by name where both have names.
     level : float, default=0.9
         The probability.
+    posterior : str, default="local"
+        "local": intervals of what the fit estimates, its proportions given its topics, and its topics nearby. "full": topics
+        move too, as far as data and priors let them; the posterior may then be of another solution than the fit's, and its
+        mean is what its intervals are of.
     alpha : float or array-like, default=None
         Dirichlet prior of proportions: a number, or one a topic. By default the fit's, or learned if it has none.
     eta : float or array-like, default=None
@@ -267,6 +297,7 @@ def intervals(
     from unmix.estimators.base import generator
 
     share("level", level)
+    choice("posterior", posterior, ("local", "full"))
     whole("burn_in", burn_in, 0)
     for name, number in {"sweeps": sweeps, "thin": thin, "chains": chains}.items():
         whole(name, number, 1)
@@ -274,19 +305,38 @@ def intervals(
         raise ParameterError("thin", thin, f"give at most {sweeps}, the number of sweeps")
     counts = counts_of(fit, X, "intervals")
     check_labels(counts, fit.n_topics, chains, "sampling")
+    if posterior == "local" and counts.total >= HOLDING:
+        raise ValueError(
+            f"{counts.total:,.0f} counts; local intervals are of fewer than {HOLDING:,}: take some samples"
+        )
     known = _priors(fit)
     priors = [known[0] if alpha is None else alpha, known[1] if eta is None else eta]
     learned = [prior is None for prior in priors]
     with use_threads(n_jobs):
         sampler = _started(fit, counts, priors, chains, generator(random_state))
+        held = _Held.at(fit.topics) if posterior == "local" else _Held(np.zeros(fit.topics.shape, np.int32))
         status: Finished = "finished"
         try:
-            _run(sampler, learned, sweeps, burn_in, thin, Progress("sweeps") if verbose else None)
+            _run(sampler, held, learned, sweeps, burn_in, thin, Progress("sweeps") if verbose else None)
         except KeyboardInterrupt:
             if sampler.averages is None:
                 raise
             status = "interrupted"
-        return _found(fit, sampler, level, status)
+        return _found(fit, sampler, level, posterior, status)
+
+
+class _Held(NamedTuple):
+    """Counts by which the tables of a sampler hold topics; zeros let them move."""
+
+    counts: NDArray[np.int32]  # m × K
+
+    @classmethod
+    def at(cls, topics: Floats) -> _Held:
+        return cls(np.rint(HOLDING * topics).astype(np.int32))
+
+    def add(self, held: Labels, sign: int = 1) -> None:
+        held.by_feature[:, :, : held.topics] += sign * self.counts
+        held.by_topic[:, : held.topics] += sign * self.counts.sum(axis=0, dtype=np.int32)
 
 
 def _started(fit: Fit, X: Counts, priors: list[ArrayLike | None], chains: int, rng: np.random.Generator) -> Sampler:
@@ -299,12 +349,20 @@ def _started(fit: Fit, X: Counts, priors: list[ArrayLike | None], chains: int, r
 
 
 def _run(
-    sampler: Sampler, learned: list[bool], sweeps: int, burn_in: int, thin: int, progress: Progress | None
+    sampler: Sampler,
+    held: _Held,
+    learned: list[bool],
+    sweeps: int,
+    burn_in: int,
+    thin: int,
+    progress: Progress | None,
 ) -> None:
     began, done, end = perf_counter(), 0, burn_in + sweeps
     while done < end:
         more = min(LEARN_EVERY, burn_in - done) if done < burn_in else min(thin, end - done)
+        held.add(sampler.held)
         sampler.sweep(more)
+        held.add(sampler.held, -1)
         done += more
         if done <= burn_in:
             _learn(sampler, *learned)
@@ -325,25 +383,35 @@ def _learn(sampler: Sampler, learn_alpha: bool, learn_eta: bool) -> None:
     sampler.task = AllocationTask(task.X, replace(task.model, alpha=eta, beta=alpha))
 
 
-def _found(fit: Fit, sampler: Sampler, level: float, status: Finished) -> Intervals:
+def _found(fit: Fit, sampler: Sampler, level: float, posterior: Posterior, status: Finished) -> Intervals:
     sums, model = cast(Averages, sampler.averages), sampler.task.model
-    sums = sums.ordered(match_to_first(np.concatenate([fit.topics[None], sums.topics[0] / sums.kept]))[1:])
+    if posterior == "full":
+        sums = sums.ordered(match_to_first(np.concatenate([fit.topics[None], sums.topics[0] / sums.kept]))[1:])
     by_chain = sums.proportions / sums.kept
     mean, square, log_mean = by_chain.mean(axis=1)
     topics_mean, topics_square, topics_log_mean = (sums.topics / sums.kept).mean(axis=1)
+    topics_sd = sd(topics_mean, topics_square)
+    if posterior == "local":
+        labelled = sums.counts.sum(axis=1).mean(axis=0) / sums.kept + model.alpha.sum()
+        known = topics_mean * (1 - topics_mean) / (labelled + 1)  # V_c
+        missing = np.divide(topics_sd**2, known, out=np.ones_like(known), where=known > 0) - 1
+        topics_sd = np.sqrt(known / (1 - np.clip(missing, 0, MOST_MISSING)))
     none = np.empty(0)
     found = Intervals(
         *(none, none, mean, sd(mean, square), log_mean),
-        *(none, none, topics_mean, sd(topics_mean, topics_square), topics_log_mean),
+        *(none, none, topics_mean, topics_sd, topics_log_mean),
         level=level,
         alpha=model.beta,
         eta=model.alpha,
         rhat=moments_rhat(*by_chain[:2]),
         draws=sums.kept * sampler.held.chains,
+        posterior=posterior,
         samples=fit.samples,
         status=status,
     )
-    return _with_ends(found, level)
+    found, large = _with_ends(found, level), fit.proportions > LARGE
+    away = (fit.proportions < found.low) | (fit.proportions > found.high)
+    return replace(found, outside=float(away[large].mean()) if large.any() else 0.0)
 
 
 def _priors(fit: Fit) -> tuple[ArrayLike | None, ArrayLike | None]:
@@ -359,12 +427,18 @@ def _priors(fit: Fit) -> tuple[ArrayLike | None, ArrayLike | None]:
 
 
 def _with_ends(found: Intervals, level: float) -> Intervals:
+    local = found.posterior == "local"
+    low, high = _ends(found.mean, found.sd, found.log_mean, level, local)
+    topics_low, topics_high = _ends(found.topics_mean, found.topics_sd, found.topics_log_mean, level, local)
+    return replace(found, low=low, high=high, topics_low=topics_low, topics_high=topics_high, level=level)
+
+
+def _ends(mean: Floats, deviation: Floats, log_mean: Floats, level: float, local: bool) -> tuple[Floats, Floats]:
     below, above = (1 - level) / 2, (1 + level) / 2
-    return replace(
-        found,
-        low=beta_quantile(found.mean, found.log_mean, below),
-        high=matched_quantile(found.mean, found.sd, above),
-        topics_low=beta_quantile(found.topics_mean, found.topics_log_mean, below),
-        topics_high=matched_quantile(found.topics_mean, found.topics_sd, above),
-        level=level,
-    )
+    low, high = beta_quantile(mean, log_mean, below), matched_quantile(mean, deviation, above)
+    if not local:
+        return low, high
+    low = np.minimum(low, matched_quantile(mean, deviation, below))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        concentration = mean * (1 - mean) / deviation**2 - 1
+    return np.where(mean * concentration < 1, 0.0, low), np.where((1 - mean) * concentration < 1, 1.0, high)
