@@ -19,6 +19,7 @@ from unmix.base.types import Factor, Floats, Names, Record, Status, as_names, ch
 from unmix.base.words import ENDS, brief, objective, plural, size
 from unmix.counts.data import Facts
 from unmix.models.poisson import poisson_to_topics
+from unmix.models.problem import Sparsity
 from unmix.models.variational import restore
 from unmix.registry import MODELS
 from unmix.storage import fit_file
@@ -152,8 +153,16 @@ class Fit:
 
     @property
     def exposures(self) -> Floats:
-        """array, n × K: how many of a sample's counts each topic accounts for; of signatures, the exposures or activities."""
-        return self.sizes[:, None] * self.proportions
+        """array, n × K: how many of a sample's counts each topic accounts for; of signatures, the exposures or activities.
+
+        A row sums to the counts of its sample, as closely as the fit has converged. That holds for `SparsePoissonNMF` too, whose
+        penalty makes loadings smaller than what they account for.
+        """
+        if self.params.get("model") != "SparsePoissonNMF":
+            return self.sizes[:, None] * self.proportions
+        # at an optimum l_ik (u_k + ω ‖f_k‖) = Σ_j x_ij l_ik f_jk / λ_ij
+        by_loading, _ = Sparsity(self.params["penalty"], self.params["norm"]).gradients(np.zeros(self.n_topics), self.F)
+        return self.L * (self.F.sum(axis=0) + by_loading)
 
     @property
     def labels(self) -> list[str]:

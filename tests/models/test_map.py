@@ -212,3 +212,63 @@ def test_online_learning_has_no_prior_on_loadings() -> None:
         model.fit(X)
     assert not hasattr(model, "partial_fit")
     assert not hasattr(um.SparsePoissonNMF(3), "partial_fit")
+
+
+# --- priors that differ from topic to topic --------------------------------------------------------------------------
+
+
+def seeded(seed: int) -> tuple[Any, Any, Any, Any]:
+    """Counts, the shape of a prior that knows four words of each topic, and the truth, in the order of the prior."""
+    rng, K = np.random.default_rng(seed), 5
+    topics, proportions = rng.dirichlet(np.full(80, 0.2), K).T, rng.dirichlet(np.full(K, 0.4), 150)
+    counts = rng.poisson(60 * proportions @ topics.T)
+    used = counts.sum(axis=0) > 0
+    counts, topics = counts[:, used], topics[used]
+    shape = np.full(topics.shape, 1.01)
+    for k in range(K):
+        shape[np.argsort(-topics[:, k] / topics.sum(axis=1) * np.sqrt(topics[:, k]))[:4], k] = 30
+    return counts, shape, proportions * counts.sum(axis=1, keepdims=True) + 1e-3, topics + 1e-6
+
+
+def right_places(fit: um.Fit, topics: Any) -> bool:
+    return all(np.corrcoef(fit.topics[:, k], topics[:, k])[0, 1] > 0.9 for k in range(fit.n_topics))
+
+
+@pytest.mark.parametrize("init", ["auto", "topic-score", "random"])
+@pytest.mark.parametrize("seed", range(2))
+def test_topics_find_the_columns_of_a_prior_that_differs_by_topic(init: str, seed: int) -> None:
+    X, shape, L, F = seeded(seed)
+    prior = um.Gamma(shape=shape)
+    known = um.PoissonNMF(5, prior=prior, init=(L, F)).fit(X).result_
+    model = um.PoissonNMF(5, prior=prior, init=init, refine=int(init == "auto"), random_state=0).fit(X)  # type: ignore[arg-type]
+    assert right_places(known, F)
+    assert right_places(model.result_, F)
+    assert model.result_.trace["objective"].iloc[-1] == pytest.approx(known.trace["objective"].iloc[-1], abs=1)
+
+
+def test_topics_find_their_places_on_shards_and_among_several_starts() -> None:
+    X, shape, _, F = seeded(0)
+    model = um.TopicModel(5, prior=um.Gamma(shape=shape), n_init=2, random_state=0)
+    assert right_places(model.fit(X).result_, F)
+    assert right_places(model.set_params(n_init=1).fit(um.Shards.of(um.Counts(X))).result_, F)
+
+
+def test_rates_and_concentrations_by_topic_keep_their_place() -> None:
+    X, _, _, _ = seeded(0)
+    rates = np.array([1.0, 10.0, 100.0, 3.0, 30.0])
+    fit = um.PoissonNMF(5, prior=um.Gamma(1.1, rates), random_state=0).fit(X).result_
+    np.testing.assert_allclose(fit.F.sum(axis=0), 0.1 * X.shape[1] / rates, rtol=1e-3)
+    more = np.array([1.0, 1.0, 1.0, 200.0, 1.0])
+    fit = um.TopicModel(5, loadings_prior=um.Dirichlet(more), max_iter=50, tol=0, random_state=0).fit(X).result_
+    assert fit.proportions.mean(axis=0).argmax() == 3
+
+
+@pytest.mark.parametrize("kind", ["LDA", "GammaPoisson"])
+def test_the_heaviest_topic_starts_where_the_prior_expects_most(kind: str) -> None:
+    rng, alpha = np.random.default_rng(1), np.array([0.1, 0.1, 3.0, 0.1, 0.5])
+    topics = rng.dirichlet(np.full(80, 0.2), 5)
+    X = rng.poisson(40 * rng.dirichlet(alpha, 150) @ topics)
+    prior = {"LDA": {"alpha": alpha}, "GammaPoisson": {"shape": alpha}}[kind]
+    model = getattr(um, kind)(5, eta=0.1, random_state=0, **prior).fit(X)
+    assert model.result_.shares.argmax() == 2
+    assert np.corrcoef(model.result_.topics[:, 2], topics[2])[0, 1] > 0.95

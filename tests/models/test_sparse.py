@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -194,3 +196,23 @@ def test_bad_parameters_are_explained(parameters: dict[str, Any], message: str) 
 def test_its_solvers_refuse_other_problems() -> None:
     with pytest.raises(ValueError, match="for problems with a sparsity penalty"):
         SparseL2().start(Problem(um.Counts(X), 3), L0, F0) and SparseL2().step(Problem(um.Counts(X), 3), None)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 5.0])
+def test_exposures_are_in_counts(norm: Any, penalty: float, tmp_path: Path) -> None:
+    def fitted(X: Any, K: int) -> um.Fit:
+        with warnings.catch_warnings(action="ignore"):  # of norm="l1"
+            return um.SparsePoissonNMF(K, penalty=penalty, norm=norm, tol=1e-9, random_state=0).fit(X).result_
+
+    np.testing.assert_allclose(fitted([[50, 50], [30, 30]], 1).exposures, [[100], [60]], rtol=1e-6)
+    counts = um.datasets.correlated_topics("A").csr.toarray()
+    fit = fitted(counts, 3)
+    np.testing.assert_allclose(fit.exposures.sum(axis=1), counts.sum(axis=1), rtol=1e-3)
+    assert ((fit.exposures == 0) == (fit.L == 0)).all()
+    rates = fit.L @ fit.F.T
+    ratios = np.divide(counts, rates, out=np.zeros(counts.shape), where=counts > 0)
+    expected = fit.L * (ratios @ fit.F)  # of every count, the part of each topic
+    np.testing.assert_allclose(fit.exposures, expected, atol=0.01 * counts.sum(axis=1).max())
+    fit.save(tmp_path / "fit.safetensors")
+    np.testing.assert_array_equal(um.load(tmp_path / "fit.safetensors").exposures, fit.exposures)

@@ -547,17 +547,26 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         >>> um.TopicModel(3, tol=1e-4, random_state=0).fit(X).perplexity(X) < X.shape[1]
         True
         """
+        check_smoothing(smoothing)
+        return self._perplexity(X, held_out, smoothing, random_state)
+
+    def _perplexity(
+        self,
+        X: CountsLike | Shards,
+        held_out: float,
+        smoothing: float,
+        random_state: Seed,
+        prepared: Callable[[Counts], Counts] = lambda counts: counts,
+    ) -> float:
         import unmix
 
         check_is_fitted(self)
-        check_smoothing(smoothing)
-        counts = (self._checked_counts(part, reset=False) for part in parts_of(X))
+        parts = (prepared(self._checked_counts(part, reset=False)) for part in parts_of(X))
         rng = generator(random_state)
         with use_threads(self.n_jobs), warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "[0-9]+ features with counts have no weight"
-            )  # they are predicted all the same
-            found = unmix.analysis.perplexity(self, counts, held_out=held_out, smoothing=smoothing, rng=rng)
+            # they are predicted all the same
+            warnings.filterwarnings("ignore", "[0-9]+ features with counts have no weight")
+            found = unmix.analysis.perplexity(self, parts, held_out=held_out, smoothing=smoothing, rng=rng)
         return checked_finite(found, "perplexity") if smoothing > 0 else found
 
     @property
@@ -639,18 +648,17 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         order = order_by_name("feature", known, (counts.features, counts.shape[1]), reorder=True)
         return counts if order is None else counts.take(None, order)
 
-    def _possible(self, counts: Counts, warn: bool = True) -> Counts:
+    def _possible(self, counts: Counts) -> Counts:
         """Without counts in features that no topic has: given the fitted factors they are impossible."""
         impossible = (self.result_.F.sum(axis=1) == 0) & (counts.feature_totals > 0)
         if not impossible.any():
             return counts
-        if warn:
-            warnings.warn(
-                f"{impossible.sum()} features with counts have no weight in any topic (they had no counts in the fit); "
-                "their counts are left aside",
-                UserWarning,
-                stacklevel=4,
-            )
+        warnings.warn(
+            f"{impossible.sum()} features with counts have no weight in any topic (they had no counts in the fit); "
+            "their counts are left aside",
+            UserWarning,
+            stacklevel=4,
+        )
         return counts.with_values(np.where(impossible[counts.rows.indices], 0, counts.rows.data))
 
     def _mean_over_counts(self, X: CountsLike | Data, of: Callable[[CountsLike], tuple[float, float]]) -> float:

@@ -36,7 +36,7 @@ from unmix.estimators.base import (
 )
 from unmix.estimators.features import Missing
 from unmix.fit import Fit
-from unmix.models.poisson import check_factors, frequencies, logliks, poisson_to_topics, with_background
+from unmix.models.poisson import check_factors, poisson_to_topics
 from unmix.models.priors import Dirichlet, Gamma
 from unmix.models.problem import Problem, Sparsity, State, drop_negligible
 from unmix.registry import SOLVERS, named
@@ -71,7 +71,6 @@ class LikelihoodEstimator(CountsEstimator):
     """Fits by maximum likelihood, or to the mode of a posterior."""
 
     __metadata_request__score: ClassVar = {"smoothing": UNUSED}
-    _totals_given: ClassVar[bool] = False  # whether the model is of counts given the totals of samples
     refine: int = 0
     dtype: Literal["float64", "float32"] = "float64"
 
@@ -171,25 +170,25 @@ class LikelihoodEstimator(CountsEstimator):
         return super().transform(X, out, missing=missing)
 
     def _transformed(self, part: CountsLike) -> Floats:
-        return self._loadings(part)[1]
+        return self._loadings(part)[0]
 
     def score(self, X: CountsLike | Shards, y: None = None, *, smoothing: float = SMOOTHING) -> float:
-        """Mean log-likelihood per count; new samples get their best loadings first.
+        """Mean log-likelihood per held-out count, by document completion: higher is better.
 
-        As loadings are found from the very counts that are scored, more topics score higher, up to a point; which number of
-        topics predicts best, `perplexity` tells, also as `scoring=lambda model, X, y=None: -model.perplexity(X)` in a search of
-        scikit-learn.
+        Half of the counts are held out at random, the same ones at every call. Loadings of samples are found from the other
+        half, and the held-out counts are predicted from them. No count takes part in finding its own loadings, so more topics
+        score higher only if they predict better: `GridSearchCV` can choose the number of topics by it. It is the negative
+        logarithm of `perplexity`.
 
         Parameters
         ----------
         X : Counts, array-like or Shards
-            Samples with the features of the fit.
+            Samples with the features of the fit. Entries that are not whole numbers are rounded up or down at random.
         y : None, default=None
             Ignored; scikit-learn's searches pass it.
         smoothing : float, default=0.001
-            The share of the overall frequencies of features, half a count added to each, in every prediction: maximum
-            likelihood holds that what a topic never had is impossible, and would score −inf where a new sample has it. 0 for
-            its own word.
+            The share of the overall frequencies of features, half a count added to each, in every prediction: by maximum
+            likelihood, what a topic never had is impossible, and would score −inf where a new sample has it. 0 for none.
 
         Returns
         -------
@@ -201,36 +200,38 @@ class LikelihoodEstimator(CountsEstimator):
         ValueError
             If the smoothing is not a share, or features are others than those of the fit.
 
+        See Also
+        --------
+        choose_topics : Which number of topics, with errors.
+
         Examples
         --------
         >>> import unmix as um
-        >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
-        >>> um.TopicModel(2, random_state=0).fit(X).score(X) > um.TopicModel(1).fit(X).score(X)
-        True
+        >>> X = um.datasets.correlated_topics("A")
+        >>> scores = [um.TopicModel(K, random_state=0).fit(X.csr[:80]).score(X.csr[80:]) for K in (1, 6, 40)]
+        >>> scores.index(max(scores))
+        1
         """
         check_smoothing(smoothing)
-        found = self._mean_over_counts(X, lambda part: self._loglik(part, smoothing))
-        return checked_finite(found, "score") if smoothing > 0 else found
+        rng = np.random.default_rng(0)
 
-    def _loglik(self, X: CountsLike, smoothing: float) -> tuple[float, float]:
-        """Log-likelihood of samples with their best loadings, and their total."""
-        counts, L, F = self._loadings(X, warn=smoothing == 0)
-        L, F = with_background(L, F, counts.sample_totals, frequencies(self.result_.L, self.result_.F), smoothing)
-        with use_threads(self.n_jobs):
-            return float(logliks(counts, L, F, multinomial=self._totals_given).sum()), counts.total
+        def whole(counts: Counts) -> Counts:
+            x = counts.rows.data
+            return counts.with_values(np.floor(x + rng.random(x.size))) if counts.fractional else counts
 
-    def _loadings(self, X: CountsLike, warn: bool = True) -> tuple[Counts, Floats, Floats]:
-        """The data, checked, their most likely loadings, and the factors that these belong to. `warn`: of counts that no topic
-        explains."""
+        return -float(np.log(self._perplexity(X, 0.5, smoothing, 0, whole)))
+
+    def _loadings(self, X: CountsLike) -> tuple[Floats, Floats]:
+        """The most likely loadings of samples, and the factors that these belong to."""
         check_is_fitted(self)
         counts = self._checked_counts(X, reset=False)
         F = self.result_.F.astype(np.float64)
-        problem = replace(self._problem(self._possible(counts, warn)), prior=None)
+        problem = replace(self._problem(self._possible(counts)), prior=None)
         if isinstance(problem.loadings_prior, Dirichlet):
             F = poisson_to_topics(self.result_.L, F)[1]  # whose loadings are proportions times a size
         with use_threads(self.n_jobs):
             L = drop_negligible(starts.known_factors(problem, F), column_sums(F))
-        return counts, checked_finite(L.astype(np.float64, copy=False), "loadings"), F
+        return checked_finite(L.astype(np.float64, copy=False), "loadings"), F
 
     def _normalised(self, F: Floats) -> Floats:
         """Known factors on the scale of the model."""
@@ -258,7 +259,7 @@ class LikelihoodEstimator(CountsEstimator):
         prefit = 0 if isinstance(self.init, Fit) else self._prefit()
 
         def start(L: Factor, F: Factor) -> State:
-            return solver.start(problem, *self._ready(problem, L, F))
+            return solver.start(problem, *self._ready(problem, *problem.placed(L, F)))
 
         def go_on(s: State) -> State:
             return solver.start(problem, s.L, s.F, s.loss)
@@ -291,6 +292,7 @@ class LikelihoodEstimator(CountsEstimator):
             note = "given"
         elif isinstance(self.init, str):
             pair, note = self._named_start(problem, rng)
+            pair = problem.placed(*pair)
         else:
             pair, note = self._given_start(problem), "given"
         state = PREFIT.start(problem, *self._ready(problem, *pair))
@@ -495,6 +497,10 @@ class PoissonNMF(LikelihoodEstimator):
                 "(a Dirichlet is for the proportions of TopicModel)"
             )
 
+    def _topics_keep_their_place(self) -> bool:
+        on_topics = self.prior if isinstance(self.prior, Gamma) else None  # a Dirichlet is the same for all
+        return any(prior is not None and prior.by_topic for prior in (on_topics, self.loadings_prior))
+
     def _check_online(self) -> None:
         if self.loadings_prior is not None:
             raise ValueError("online learning takes no prior on loadings; use loadings_prior=None, or LDA")
@@ -582,8 +588,6 @@ class TopicModel(PoissonNMF):
     (100, 3)
     """
 
-    _totals_given = True
-
     def transform(
         self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None, *, missing: Missing | None = None
     ) -> Floats:
@@ -623,8 +627,7 @@ class TopicModel(PoissonNMF):
         return super().transform(X, out, missing=missing)
 
     def _transformed(self, part: CountsLike) -> Floats:
-        _, L, F = self._loadings(part)
-        return poisson_to_topics(L, F)[0]
+        return poisson_to_topics(*self._loadings(part))[0]
 
     def inverse_transform(self, X: CountsLike) -> Floats:
         """The distributions over features of samples with these proportions.
@@ -714,7 +717,7 @@ class SparsePoissonNMF(LikelihoodEstimator):
     components_ : array, K × m
         The factors Fᵀ, rows of norm one.
     result_ : Fit
-        All that was found.
+        All that was found. Loadings are on the scale of the penalty; `result_.exposures` are in counts.
     n_iter_ : int
         Iterations run.
 

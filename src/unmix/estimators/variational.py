@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from unmix.base.checks import choice, share
+from unmix.base.memory import reordered
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Pair
 from unmix.counts.counts import CountsLike
@@ -243,6 +244,13 @@ class VariationalEstimator(PosteriorEstimator):
         """Whether the prior of the loadings is fitted too."""
         return False
 
+    def _prior_weights(self) -> ArrayLike | None:
+        """What the prior expects of each topic in a sample, where that differs from topic to topic."""
+        return None
+
+    def _topics_keep_their_place(self) -> bool:
+        return self._prior_weights() is not None
+
     # What they share
 
     def _check_parameters(self) -> None:
@@ -346,6 +354,16 @@ class VariationalEstimator(PosteriorEstimator):
         return float(self.result_.trace["objective"].iloc[-1])
 
     def _first_factors(self, problem: Problem, rng: np.random.Generator) -> tuple[Pair, str]:
+        (L, F), note = self._found_factors(problem, rng)
+        if isinstance(self.init, str) and (expected := self._prior_weights()) is not None:
+            order = np.empty(self.n_components, dtype=np.intp)  # the heaviest topic where the prior expects most
+            order[np.argsort(-np.asarray(expected), kind="stable")] = np.argsort(
+                -L.sum(axis=0) * F.sum(axis=0), kind="stable"
+            )
+            L, F = reordered(L, order), reordered(F, order)
+        return (L, F), note
+
+    def _found_factors(self, problem: Problem, rng: np.random.Generator) -> tuple[Pair, str]:
         if self.init == "random":
             return starts.almost_even(problem, rng), "random"
         if self.init == "topic-score":
@@ -465,8 +483,8 @@ class LDA(VariationalEstimator):
         eta = None if self.eta is None else positive("eta", self.eta, X.shape[1], "feature")
         return lda(positive("alpha", alpha, self.n_components, "topic"), eta)
 
-    def _topics_keep_their_place(self) -> bool:
-        return np.ndim(self.alpha) > 0
+    def _prior_weights(self) -> ArrayLike | None:
+        return self.alpha if np.ndim(self.alpha) else None
 
     def _check_online(self) -> None:
         if self._learns_prior():
@@ -575,8 +593,9 @@ class GammaPoisson(VariationalEstimator):
         eta = None if self.eta is None else positive("eta", self.eta, X.shape[1], "feature")
         return gamma_poisson(shape, positive("rate", rate, self.n_components, "topic"), eta)
 
-    def _topics_keep_their_place(self) -> bool:
-        return np.ndim(self.shape) > 0 or (self.rate is not None and np.ndim(self.rate) > 0)
+    def _prior_weights(self) -> ArrayLike | None:
+        means = np.divide(self.shape, 1.0 if self.rate is None else self.rate)
+        return means if np.ndim(means) else None
 
 
 # BayesianPoissonNMF: Gamma priors on both sides.

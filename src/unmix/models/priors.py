@@ -73,6 +73,11 @@ class Gamma:
             raise ValueError(f"Gamma shape is 1 everywhere in topic {flat[0]}: no posterior mode; give some shape > 1")
         return extra, rate
 
+    @property
+    def by_topic(self) -> bool:
+        """Whether it differs from topic to topic, so that topics have places of their own."""
+        return _differs(self.shape) or _differs(self.rate)
+
     def gradient(self, F: Factor) -> Floats:
         """Of the penalty."""
         extra, rate = self.broadcast(*F.shape)
@@ -134,6 +139,11 @@ class Dirichlet:
         c = np.asarray(self.concentration, dtype=np.float64)
         return Gamma(c if c.ndim == 0 else c[:, None])
 
+    @property
+    def by_topic(self) -> bool:
+        """Whether, as the prior of proportions, it differs from topic to topic."""
+        return _differs(self.concentration)
+
     def broadcast(self, rows: int, n_topics: int) -> tuple[Floats, Floats]:
         """As the prior of loadings of normalised topics: (concentration − 1) as a rows × K view, and no rate."""
         return _extra(self.concentration, rows, n_topics), np.zeros(n_topics)
@@ -143,6 +153,11 @@ class Dirichlet:
         L = L[L.sum(axis=1) > 0]
         extra, _ = self.broadcast(*L.shape)
         return -float(xlogy(extra, L / L.sum(axis=1, keepdims=True)).sum())
+
+
+def _differs(values: ArrayLike) -> bool:
+    """Whether they differ along their last axis, that of topics."""
+    return np.ndim(values) > 0 and bool(np.ptp(values, axis=-1).any())
 
 
 def _extra(shape: ArrayLike, rows: int, n_topics: int) -> Floats:

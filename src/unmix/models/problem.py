@@ -10,12 +10,13 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import linear_sum_assignment
 
-from unmix.base.memory import closed
+from unmix.base.memory import closed, reordered
 from unmix.base.types import Factor, Floats, Pair, Record
 from unmix.counts.data import Arrays, Data, Engine, Part, Visit, Visited, by_tile, gathered, joined
 from unmix.counts.sides import Side, Sides, column_sums
-from unmix.models.poisson import expected_total, residual
+from unmix.models.poisson import expected_total, poisson_to_topics, residual
 from unmix.models.priors import Dirichlet, Gamma
 
 R = TypeVar("R")
@@ -180,6 +181,7 @@ class Sparsity:
 #
 # minimise  loss(L, F) = Σ λ − Σ x log λ − log prior(F) − log prior(L) + penalty(L, F)   over L, F >= 0,   λ = L Fᵀ
 
+TINY = np.finfo(float).tiny
 NEGLIGIBLE = 1e-12  # a topic with a smaller share of a sample (or feature) is reported as absent
 
 
@@ -353,6 +355,28 @@ class Problem:
         if self.loadings_prior is not None:
             L = np.maximum(L, 1e-12 * L.max(axis=0))
         return L, F
+
+    @property
+    def by_topic(self) -> bool:
+        """Whether a prior differs from topic to topic."""
+        return any(prior is not None and prior.by_topic for prior in (self.prior, self.loadings_prior))
+
+    def placed(self, L: Factor, F: Factor) -> Pair:
+        """Topics in the places where priors that differ from topic to topic make them most probable, or as they are."""
+        if not self.by_topic:
+            return L, F
+        proportions, topics, _, _ = poisson_to_topics(L, F)
+        density = np.zeros((self.n_topics, self.n_topics))  # of topics (rows) in places (columns)
+        overall = (self.X.feature_totals / self.X.total)[:, None] + TINY
+        # no share is zero: what a fit without the prior has not found there, one with it may
+        for prior, shares, even in (
+            (self.prior, topics, overall),
+            (self.loadings_prior, proportions, 1 / self.n_topics),
+        ):
+            if prior is not None:
+                density += np.log(0.9 * shares + 0.1 * even).T @ prior.broadcast(*shares.shape)[0]
+        order = np.argsort(linear_sum_assignment(density, maximize=True)[1])
+        return reordered(L, order), reordered(F, order)
 
     def rescale(self, L: Factor, F: Factor) -> Pair:
         """Scales topics alike on both sides, or as the priors like them best, in place. Rates stay the same."""

@@ -225,7 +225,7 @@ class Search(Stepper[Problem, Searching]):
         if final:
             whole = Problem(problem.X, problem.n_topics)
             found = lifted(whole, node.F) if len(order) < problem.X.shape[0] else (node.L, node.F)
-            L, F = problem.rescale(*problem.allowed(*(factor.copy() for factor in found)))
+            L, F = problem.rescale(*problem.allowed(*problem.placed(*(factor.copy() for factor in found))))
             loss, nodes = problem.loss(L, F), ()
         else:
             weights = node.L.sum(axis=0) * node.F.sum(axis=0)
