@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from math import isnan
 
+import numpy as np
 import pandas as pd
 
 from unmix.analysis.freedom import WIDE, glimpse
 from unmix.base.checks import analysis, parameter
+from unmix.base.types import Integers
 from unmix.base.words import ENDS, brief, objective, plural
 from unmix.fit import Fit
+from unmix.models.poisson import column_shares
 from unmix.solvers.search import MOVE
 
 
@@ -59,7 +62,7 @@ def _notes(trace: pd.DataFrame, stage: str) -> list[str]:
 
 # Sentences about a fit.
 
-ALMOST_NO_WEIGHT = 0.05  # of the average topic's share
+SMALL_SHARE = 0.05  # of the average topic's
 FEW, SMALL = 8, 20_000  # topics, and numbers in both factors: up to there freedom is looked at without being asked for
 ALIKE = 0.01  # units of the objective
 
@@ -90,9 +93,10 @@ def advice(fit: Fit) -> list[str]:
         said.append(f"{empty:,} sample{'s' * (empty > 1)} without any counts; all topics get the same proportion there")
     if fractional := fit.data.get("fractional", 0):
         said.append(f"{fractional:.1%} of the values are not whole numbers; unmix models counts")
-    if len(light := (fit.shares < ALMOST_NO_WEIGHT / fit.n_topics).nonzero()[0]):
-        which = f"topic {light[0] + 1} has" if len(light) == 1 else f"{len(light)} topics each have"
-        said.append(f"{which} almost no weight: K may be too large")
+    if len(light := unneeded(fit)):
+        counts = brief(float((fit.sizes @ fit.proportions)[light].max()))
+        which = f"topic {light[0] + 1} has" if len(light) == 1 else f"{len(light)} topics each have at most"
+        said.append(f"{which} {counts} counts, which the other topics explain about as well: K may be too large")
     if len(fit.starts) > 1:
         said.append(_spread(fit))
     if fit.status == "max_iter" and fit.params.get("tol", 0) > 0 and "objective" in fit.trace:
@@ -109,6 +113,18 @@ def advice(fit: Fit) -> list[str]:
                 f"a mixed sample; {analysis('freedom')} gives the ranges of all"
             )
     return said
+
+
+def unneeded(fit: Fit) -> Integers:
+    """Columns of topics of a small share whose counts N f do not tell them from all others together, of shares g: twice their
+    log-likelihood ratio, N Σ_j f_j log (f_j / g_j), is less than the number of entries that the topic has in both factors."""
+    counts = fit.sizes @ fit.proportions
+    rest = (fit.topics @ counts)[:, None] - fit.topics * counts
+    rest = column_shares(np.maximum(rest, 0), 1 / len(rest)) + np.finfo(float).tiny
+    ratios = np.log(np.where(fit.topics > 0, fit.topics / rest, 1.0))
+    gains = 2 * counts * (fit.topics * ratios).sum(axis=0)
+    entries = (fit.L > 0).sum(axis=0) + (fit.F > 0).sum(axis=0)
+    return np.flatnonzero((fit.shares < SMALL_SHARE / fit.n_topics) & (gains <= entries))
 
 
 def _has_a_prior(fit: Fit) -> bool:

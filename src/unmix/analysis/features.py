@@ -180,6 +180,7 @@ def short(name: str, longest: int) -> str:
 # hardly change, and those with few, whose shares are mostly chance, go to a lift of one. As the logarithm of n counts has an
 # error of about 1/√n, features stand by how many errors their log lift is above zero.
 
+ROUNDING = 1e-9  # of a lift: in equal topics all are 1
 LONGEST_FEATURE = 16  # letters, in the name of a topic
 LONGEST_NAME = 48  # letters of a name that a topic was given
 
@@ -253,10 +254,10 @@ def distinctive_features(fit: FitLike, n: int | None = None) -> list[Integers]:
     [[0], [2]]
     """
     fit = fit_of(fit)
-    scores = distinctiveness(fit.topics, lifts(fit))
-    best = []
+    lift = lifts(fit)
+    scores, best = distinctiveness(fit.topics, lift), []
     for k in range(fit.n_topics):
-        present = np.flatnonzero(fit.F[:, k] > 0)
+        present = np.flatnonzero((fit.F[:, k] > 0) & (lift[:, k] > 1 - ROUNDING))
         best.append(present[np.lexsort((-fit.topics[present, k], -scores[present, k]))[:n]])
     return best
 
