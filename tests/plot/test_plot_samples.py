@@ -1,6 +1,7 @@
 """Pictures of samples: on a plane, and in one fit against another."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from test_plot import make_fit
 
 import unmix as um
 from unmix.plot import embedding, loadings_scatter, palette, topic_colours, topic_order
-from unmix.plot.samples import MOST_POINTS
+from unmix.plot.samples import MOST_POINTS, clusters
 from unmix.plot.style import MANY_POINTS
 
 
@@ -199,3 +200,21 @@ def test_fits_of_other_samples_are_not_compared():
     )
     with pytest.raises(ValueError, match="fit two: sample 2 is 'c', fit one has 'b' there"):
         loadings_scatter(one, two)
+
+
+def test_clusters_of_a_structure_plot_are_groups_of_similar_samples_with_equal_columns() -> None:
+    """By k-means on proportions, the largest first; with `equal`, a large one is drawn by part."""
+    rng = np.random.default_rng(0)
+    L = rng.dirichlet([30, 1, 1], 2600)
+    L[:40] = rng.dirichlet([1, 1, 30], 40)
+    L[40:2200:3] = rng.dirichlet([1, 30, 1], len(L[40:2200:3]))
+    names = clusters(L, 3)
+    assert [int((names == f"cluster {k}").sum()) for k in (1, 2, 3)] == [1840, 720, 40]
+    assert set(names[:40].tolist()) == {"cluster 3"}
+    F = rng.dirichlet(np.ones(12), 3).T
+    fit = replace(make_fit(), L=L, F=F, samples=None, features=None, metadata=None, posterior={}, names=None)
+    many, even = (um.plot.structure(fit, group=3, equal=equal) for equal in (False, True))
+    assert many.get_xlim()[1] > even.get_xlim()[1]  # 2,000 of all, then 666 of two and 40 of the third
+    assert "1,372 of 2,600 samples" in even.get_xlabel()
+    shown = um.analysis.fair_sample(np.repeat([0, 1, 2], [1840, 720, 40]), 300, equal=True)
+    assert np.bincount(np.repeat([0, 1, 2], [1840, 720, 40])[shown]).tolist() == [100, 100, 40]

@@ -1,6 +1,7 @@
 """Pictures of topics: their features, and how alike they are."""
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -213,3 +214,21 @@ def test_topics_without_a_match_come_last(K, other):
 def test_what_cannot_be_drawn_says_why(draw, message):
     with pytest.raises(ValueError, match=message):
         draw()
+
+
+def test_features_may_be_drawn_on_the_axes_of_the_paper() -> None:
+    """Frequency in the others across, in the topic up; nothing below a millionth; the topic's own above the diagonal."""
+    X = um.datasets.correlated_topics("A")
+    fit = um.TopicModel(3, random_state=0, max_iter=20, tol=0).fit(X).result_
+    ax = um.plot.topic_features(fit, 2, axes="frequencies")
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    points = ax.collections[0].get_offsets()
+    shares = fit.shares / (1 - fit.shares[1])
+    others = fit.topics[:, [0, 2]] @ shares[[0, 2]]
+    np.testing.assert_allclose(points[:, 0], np.maximum(others, 1e-6), rtol=1e-9)
+    np.testing.assert_allclose(points[:, 1], np.maximum(fit.topics[:, 1], 1e-6))
+    named = ax.collections[1].get_offsets()
+    assert (named[:, 1] > named[:, 0]).all()
+    wrong: Any = "lifts"
+    with pytest.raises(ValueError, match="axes='lifts'; choose one of lift, frequencies"):
+        um.plot.topic_features(fit, 1, axes=wrong)

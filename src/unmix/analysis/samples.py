@@ -109,7 +109,7 @@ class Scale(NamedTuple):
     dates: bool
 
 
-def fair_sample(labels: Integers, at_most: int) -> Integers:
+def fair_sample(labels: Integers, at_most: int, *, equal: bool = False) -> Integers:
     """At most so many of the samples, in their order: the same share of each group, but at least one of each.
 
     Parameters
@@ -118,6 +118,8 @@ def fair_sample(labels: Integers, at_most: int) -> Integers:
         The group of each sample.
     at_most : int
         How many.
+    equal : bool, default=False
+        The same number of each group instead, or all of a group that has fewer.
 
     Returns
     -------
@@ -130,13 +132,13 @@ def fair_sample(labels: Integers, at_most: int) -> Integers:
     >>> len(um.analysis.fair_sample(np.repeat([0, 1], [90, 10]), 20))
     20
     """
-    if len(labels) <= at_most:
+    if len(labels) <= at_most and not equal:
         return np.arange(len(labels))
     rng = np.random.default_rng(0)
-    kept = []
-    for label in np.unique(labels):
+    kept, present = [], np.unique(labels)
+    for label in present:
         members = np.flatnonzero(labels == label)
-        quota = max(1, len(members) * at_most // len(labels))
+        quota = min(len(members), max(1, at_most // len(present) if equal else len(members) * at_most // len(labels)))
         kept.append(rng.choice(members, quota, replace=False))
     return np.sort(np.concatenate(kept))
 

@@ -14,8 +14,8 @@ from unmix.analysis import Freedom, Intervals, fair_sample, match_topics, simila
 from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.features import leading_axes, short, topic_place, topic_places
 from unmix.analysis.samples import Scale, groups, means_along, scale, values_of
-from unmix.base.checks import choice
-from unmix.base.types import Floats, Integers
+from unmix.base.checks import choice, whole
+from unmix.base.types import Floats, Integers, Names
 from unmix.fit import Fit
 from unmix.plot.style import (
     MANY_POINTS,
@@ -143,10 +143,12 @@ LEGEND_ROWS = 40
 
 def structure(
     fit: FitLike,
-    group: str | ArrayLike | None = None,
+    group: str | int | ArrayLike | None = None,
     order: str | ArrayLike | None = None,
     ax: Axes | None = None,
     colours: Sequence[str] | None = None,
+    *,
+    equal: bool = False,
 ) -> Axes:
     """Draw the proportions of all samples: one thin column per sample, stacked by topic.
 
@@ -158,8 +160,9 @@ def structure(
     ----------
     fit : Fit, estimator or path
         Of any model.
-    group : str or array-like, default=None
-        Samples with the same value stand together: a column of `fit.metadata`, or one value per sample.
+    group : str, int or array-like, default=None
+        Samples with the same value stand together: a column of `fit.metadata`, or one value per sample. A number: that many
+        clusters of similar proportions, by k-means, the largest first.
     order : str or array-like, default=None
         Samples stand by this number or date (within their group): a column of `fit.metadata`, or one value per sample; dates
         may be text, as "2021-03-01" or "1 March 2021". By default similar samples stand side by side.
@@ -167,6 +170,8 @@ def structure(
         Where to draw; by default a new figure.
     colours : sequence of str, default=None
         Of the topics; by default `topic_colours`.
+    equal : bool, default=False
+        Whether large groups are drawn by part, so that all have the same number of columns, or all of theirs.
 
     Returns
     -------
@@ -191,10 +196,12 @@ def structure(
     """
     fit = fit_of(fit)
     names, labels = [""], np.zeros(len(fit.L), dtype=np.intp)
+    if isinstance(group, int):
+        group = clusters(fit.proportions, whole("group", group, 1))
     if group is not None:
         names, labels = groups(values_of(fit, group, "group"))
     places = scale_of(fit, order)
-    shown = fair_sample(labels, MOST_SAMPLES if places is None else len(labels))
+    shown = fair_sample(labels, MOST_SAMPLES if places is None else len(labels), equal=equal)
     size = 1 if places is None or len(shown) <= MOST_SINGLE else -(-len(shown) // BARS)
     members = [ordered(fit, shown[labels[shown] == g], places) for g in range(len(names))]
     along = None if places is None or size == 1 else places.numbers
@@ -221,6 +228,15 @@ def structure(
     ax.set_xlabel(about, parse_math=False)
     ax.set_ylabel("proportion")
     return ax
+
+
+def clusters(proportions: Floats, n: int) -> Names:
+    """Names of clusters of similar samples, "1" the largest."""
+    from sklearn.cluster import KMeans
+
+    found = KMeans(min(n, len(proportions)), n_init=10, random_state=0).fit_predict(proportions)
+    rank = np.argsort(np.argsort(-np.bincount(found), kind="stable"), kind="stable")
+    return np.array([f"cluster {place + 1}" for place in rank])[found]
 
 
 def scale_of(fit: Fit, order: str | ArrayLike | None) -> Scale | None:

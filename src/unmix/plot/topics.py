@@ -18,7 +18,7 @@ from unmix.analysis import (
 )
 from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.features import distinctiveness, short, topic_place, topic_places
-from unmix.base.checks import whole
+from unmix.base.checks import choice, whole
 from unmix.plot.style import (
     MANY_POINTS,
     bare,
@@ -116,6 +116,8 @@ def top_features(
 
 LONGEST_FEATURE = 20  # letters
 LOWEST_FREQUENCY = 1e-3  # of the average one, where the picture ends
+RAREST = 1e-6  # frequency on the axes of Carbonetto et al.
+COMPARED = {"rest": "the others", "next": "the next"}
 
 
 def topic_features(
@@ -125,6 +127,8 @@ def topic_features(
     n: int = 20,
     pseudocount: float = 1.0,
     ax: Axes | None = None,
+    *,
+    axes: Literal["lift", "frequencies"] = "lift",
 ) -> Axes:
     """One point per feature: its frequency in all samples (across), and log₂ of its lift in the topic (up).
 
@@ -146,6 +150,9 @@ def topic_features(
         frequencies are mostly noise. See `unmix.analysis.log_fold_change`.
     ax : Axes, default=None
         Where to draw; by default a new figure.
+    axes : str, default="lift"
+        "frequencies": the frequency in the other topics across and that in the topic up, both at least a millionth, as
+        Carbonetto et al. draw them: features of the topic lie above the diagonal.
 
     Returns
     -------
@@ -177,15 +184,23 @@ def topic_features(
     named = np.argsort(-scores, kind="stable")[: max(n, 0)]
     named = named[scores[named] > 0]
     ax = new_axes(8, 5.5) if ax is None else ax
-    ax.axhline(0, color="0.6", linewidth=0.8, zorder=0.5)
+    labels = ["frequency in all samples", "log₂ lift: frequency in the topic / in " + COMPARED[against]]
+    if choice("axes", axes, ("lift", "frequencies")) == "frequencies":
+        others = np.maximum(fit.topics @ fit.shares - fit.shares[k] * fit.topics[:, k], 0) / (1 - fit.shares[k])
+        overall, changes = np.maximum(others, RAREST), np.maximum(fit.topics[:, k], RAREST)
+        labels = ["frequency in the other topics", "frequency in the topic"]
+        ax.set_yscale("log")
+        ax.axline((RAREST, RAREST), (1, 1), color="0.6", linewidth=0.8, zorder=0.5)
+    else:
+        ax.axhline(0, color="0.6", linewidth=0.8, zorder=0.5)
     ax.scatter(overall[seen], changes[seen], s=6, color="0.75", linewidths=0, rasterized=len(seen) > MANY_POINTS)
     ax.scatter(overall[named], changes[named], s=18, color=topic_colours(fit)[k], linewidths=0, zorder=2)
     ax.set_xscale("log")
     ax.margins(x=0.06, y=0.06)
     tidy(ax)
     ax.set_title("topic " + topic_names(fit)[k], loc="left", fontsize=11, parse_math=False)
-    ax.set_xlabel("frequency in all samples")
-    ax.set_ylabel("log₂ lift: frequency in the topic / in " + {"rest": "the others", "next": "the next"}[against])
+    ax.set_xlabel(labels[0])
+    ax.set_ylabel(labels[1])
     names = fit.feature_names
     place_labels(ax, overall[named], changes[named], [short(names[j], LONGEST_FEATURE) for j in named])
     return ax
