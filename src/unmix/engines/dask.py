@@ -80,7 +80,8 @@ class Dask(Engine):
             kept, expected = (self._new_folder(), []) if before is None else self._passes[before]
             places = secrets.token_hex(8), str(_folder(shards)), str(kept.folder)
             about = Pass(*places, facts, digest(shared), before, after, busy)
-            spans = _spans(shards.n_shards, self._depth(shards.n_shards, sum(busy.values())))
+            size = BRANCHES ** self._depth(shards.n_shards, sum(busy.values()))
+            spans = [(first, min(first + size, shards.n_shards)) for first in range(0, shards.n_shards, size)]
             try:
                 write_arrays(about.shared_path, shared)
                 part = Run(self._cluster, about, visit, spans, expected).result()
@@ -167,11 +168,6 @@ class Dask(Engine):
         if self._checked is None or self._checked[0] is not shards:
             self._checked = shards, self._cluster.facts(str(_folder(shards)), self.folder)
         return self._checked[1]
-
-
-def _spans(shards: int, depth: int) -> list[tuple[int, int]]:
-    size = BRANCHES**depth
-    return [(first, min(first + size, shards)) for first in range(0, shards, size)]
 
 
 def _folder(shards: Shards) -> Path:

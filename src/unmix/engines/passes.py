@@ -145,6 +145,11 @@ class _Group:
     visits: list[Future] = field(default_factory=list)
     total: Future | None = None
 
+    def release(self, total: Future) -> None:
+        """Sums that were added up need not stay in memory; if they are needed after all, Dask makes them again."""
+        if total.status == "finished" and total is self.total:
+            self.visits = []
+
 
 class Run:
     """The tasks of one pass, until there is a result."""
@@ -168,7 +173,7 @@ class Run:
                 part = self._wait(root)
                 root.release()
                 if isinstance(part, Visits):
-                    self._remember(part)
+                    self.cluster.owners.update(zip(self.spans, part.workers, strict=True))
                     self._release()
                     return part
                 self._judge(part)
@@ -191,7 +196,7 @@ class Run:
                 group.total.release()
             if len(self.groups) > 1:
                 group.total = self._add(f"0-{at}", group.visits)
-                group.total.add_done_callback(_releaser(group))
+                group.total.add_done_callback(group.release)
         return self._tree()
 
     def _tree(self) -> Future:
@@ -279,11 +284,6 @@ class Run:
         who = self.client.who_has(futures) if futures else {}
         return {future.key for future in futures if set(who.get(future.key, ())) <= self.cluster.silent}
 
-    def _remember(self, part: Visits) -> None:
-        """Who visited what."""
-        for span, name in zip(self.spans, part.workers, strict=True):
-            self.cluster.owners[span] = name.rpartition("(")[2].rstrip(")")
-
     def _release(self) -> None:
         """At once, where callbacks and errors hold on to futures; or Dask would do again what a dead worker had, for a pass whose
         files are gone."""
@@ -301,16 +301,6 @@ class Run:
 
 class _StuckError(Exception):
     """A worker has not been heard of for a while, or all of them died and others have come."""
-
-
-def _releaser(group: _Group) -> Any:
-    """Sums that were added up need not stay in memory; if they are needed after all, Dask makes them again."""
-
-    def release(total: Future) -> None:
-        if total.status == "finished" and total is group.total:
-            group.visits = []
-
-    return release
 
 
 def _task(key: Any) -> str:

@@ -118,7 +118,7 @@ class Pass:
 
 
 class Visits(NamedTuple):
-    """Of some shards that follow each other: their sums, the checksums of what was left, and who did it."""
+    """Of some shards that follow each other: their sums, the checksums of what was left, and addresses of who did it."""
 
     sums: Arrays
     left: list[str]
@@ -132,12 +132,12 @@ def visit_shards(
     """A visit to each of these shards. `expected` are checksums of what the pass before left there, as far as they are known;
     `after` is the shard that this worker is likely to be given next."""
     with _naming_worker():
-        _check_worker(about)
-        shards, kept = _opened(about.shards, about.facts.manifest), Kept(Path(about.folder))
+        shards, kept, worker = _opened(about.shards, about.facts), Kept(Path(about.folder)), distributed.get_worker()
         shared = _shared(about.shared_path, about.shared)
         tree, left = Tree(), []
         visit = deepcopy(visit)  # arrays that were sent may begin anywhere, and kernels want them aligned
-        with use_threads(_threads(about.busy)):
+        busy = about.busy.get(host_of(worker.address), worker.state.nthreads)
+        with use_threads(max(1, available() // busy)):
             for i in range(first, last):
                 if (following := i + 1 if i + 1 < last else after) is not None:
                     shards.soon(following)
@@ -149,7 +149,7 @@ def visit_shards(
                 if about.after is not None:
                     left.append(_leave(kept, about, i, visited.left, visited.sums))
                 tree.add(visited.sums)
-        return Visits(tree.total(), left, [worker_name()])
+        return Visits(tree.total(), left, [worker.address])
 
 
 def add_parts(*parts: Visits) -> Visits:
@@ -185,10 +185,7 @@ def worker_facts(shards: str, folder: str, known: str) -> Facts | str:
 
 
 def worker_name() -> str:
-    try:
-        worker = distributed.get_worker()
-    except ValueError:
-        return "this process"
+    worker = distributed.get_worker()
     return worker.address if str(worker.name) == worker.address else f"{worker.name} ({worker.address})"
 
 
@@ -265,35 +262,16 @@ def _quick(sums: Arrays) -> str:
 
 
 @cache
-def _opened(folder: str, manifest: str) -> Shards:
-    """Once a process, for as long as they are the same."""
+def _opened(folder: str, facts: Facts) -> Shards:
+    """Once a process, for as long as they are the same. A worker may have come after all others were looked at."""
+    if (here := facts_of(folder)) != facts:
+        raise ValueError(f"{worker_name()} {difference(here, facts)}")
     return Shards(folder)
 
 
 @lru_cache(maxsize=2)
 def _shared(path: Path, checksum: str) -> Arrays:
     return read_checked(path, checksum)
-
-
-@cache
-def _facts(shards: str, manifest: str) -> Facts:
-    """Once a process and set of shards."""
-    return facts_of(shards)
-
-
-def _check_worker(about: Pass) -> None:
-    """A worker may have come after all others were looked at."""
-    here = _facts(about.shards, about.facts.manifest)
-    if here != about.facts:
-        raise ValueError(f"{worker_name()} {difference(here, about.facts)}")
-
-
-def _threads(busy: dict[str, int]) -> int:
-    try:
-        worker = distributed.get_worker()
-    except ValueError:
-        return available()
-    return max(1, available() // busy.get(host_of(worker.address), worker.state.nthreads))
 
 
 @contextmanager

@@ -19,7 +19,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import psutil
 
 try:
     import fcntl
@@ -27,7 +29,7 @@ except ImportError:  # Windows, where a file that is open cannot be removed: tha
     fcntl = None  # type: ignore[assignment]
 
 # .stem-host-process-chance.ending: who writes a file is known by its name while it is not finished
-TEMPORARY = re.compile(r"\.(?P<stem>.*)-(?P<host>[0-9a-f]{6})-(?P<process>\d+)-[0-9a-f]{8}(\..*)?", re.DOTALL)
+TEMPORARY = re.compile(r"\.(?P<stem>.*)-(?P<host>[0-9a-f]{6})-(?P<process>\d{1,9})-[0-9a-f]{8}(\..*)?", re.DOTALL)
 LONGEST = 120  # letters of a name that its temporary one keeps
 
 
@@ -91,21 +93,13 @@ def _sweep(folder: Path, stem: str) -> None:
     with suppress(OSError):
         for name in os.listdir(folder):
             found = TEMPORARY.fullmatch(name) if name.startswith(f".{stem}-") else None
-            if found and found["stem"] == stem and found["host"] == _host() and _is_dead(int(found["process"])):
+            if (
+                found
+                and found["stem"] == stem
+                and found["host"] == _host()
+                and not psutil.pid_exists(int(found["process"]))
+            ):
                 (folder / name).unlink(missing_ok=True)
-
-
-def _is_dead(process: int) -> bool:
-    """Whether no process has this number; where the system does not tell, all live."""
-    if os.name != "posix":
-        return False
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except OSError:
-        pass
-    return False
 
 
 def write_durably(path: str | os.PathLike[str], content: bytes) -> None:
@@ -225,23 +219,19 @@ def _hand_over(old: Path, target: Path, stays: Wanted) -> None:
 
 def exchange(one: Path, other: Path) -> bool:
     """Let two files or folders change names, at once; False where the system cannot."""
-    call = _exchange_call()
-    if call is None or call(os.fsencode(one), os.fsencode(other)) == 0:
-        return call is not None
+    first, second = os.fsencode(one), os.fsencode(other)
+    names: tuple[Any, ...] = AT_FDCWD, first, AT_FDCWD, second, RENAME_EXCHANGE
+    call = "renameat2"
+    if sys.platform == "darwin":
+        call, names = "renamex_np", (first, second, ctypes.c_uint(RENAME_SWAP))
+    library = ctypes.CDLL(None, use_errno=True) if sys.platform in ("linux", "darwin") else None
+    if library is None or not hasattr(library, call):
+        return False
+    if getattr(library, call)(*names) == 0:
+        return True
     if (number := ctypes.get_errno()) in CANNOT:
         return False
     raise OSError(number, os.strerror(number), str(one))
-
-
-def _exchange_call() -> Callable[[bytes, bytes], int] | None:
-    if not sys.platform.startswith(("linux", "darwin")):
-        return None
-    library = ctypes.CDLL(None, use_errno=True)
-    if sys.platform == "darwin":
-        swap = getattr(library, "renamex_np", None)
-        return None if swap is None else lambda one, other: swap(one, other, ctypes.c_uint(RENAME_SWAP))
-    rename = getattr(library, "renameat2", None)
-    return None if rename is None else lambda one, other: rename(AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE)
 
 
 def _recover(target: Path, stays: Wanted) -> None:
