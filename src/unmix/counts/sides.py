@@ -73,7 +73,7 @@ class Side:
     ) -> tuple[Factor, float | None]:
         """The half-step of this name on every row, and Σ x log(rate) at the result if asked to measure it."""
         given = {"measure": measure, "workspace": self.workspace, **options}
-        moved, xlogs = kernels.HALF_STEPS[kernel](self.rows, fixed, moving, self.cost(fixed), self.shape, **given)
+        moved, xlogs = kernels.half_step(kernel, self.rows, fixed, moving, self.cost(fixed), self.shape, **given)
         return moved, None if xlogs is None else float(xlogs.sum())
 
     def numerators(self, moving: Factor, fixed: Factor) -> tuple[Floats, float]:

@@ -21,9 +21,9 @@ import importlib.util
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from types import ModuleType
-from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,78 +118,37 @@ def _run(kernel: Callable[..., None], workspace: Workspace | None, fixed: NDArra
         workspace.give_back(scratch)
 
 
-class Extras(TypedDict, total=False):
-    """What every half-step takes besides its own options."""
+# em: `steps` EM (multiplicative) updates of every row.
+# cd: one EM step, then `sweeps` rounds of coordinate descent by `rule` ("scd", "ccd" or "sn"). With `rest`, as by default, a topic
+#     that stays at the floor is not visited again.
+# newton: one EM step, then up to `rounds` Newton steps; a row stops once a step promises a gain below `tolerance`.
+HALF_STEPS = {"em": ("steps",), "cd": ("sweeps", "rule", "rest"), "newton": ("rounds", "tolerance")}
 
-    measure: bool
-    workspace: Workspace | None
 
-
-def em(
+def half_step(
+    kernel: str,
     rows: CSR,
     fixed: Factor,
     moving: Factor,
     cost: Floats,
     shape: Floats | None,
     *,
-    steps: int,
-    **extras: Unpack[Extras],
-) -> tuple[Factor, Floats | None]:
-    """`steps` EM (multiplicative) updates of every row."""
-    return _half(_native.em, rows, fixed, moving, cost, shape, (steps,), **extras)
-
-
-def cd(
-    rows: CSR,
-    fixed: Factor,
-    moving: Factor,
-    cost: Floats,
-    shape: Floats | None,
-    *,
-    sweeps: int,
-    rule: str,
-    rest: bool = True,
-    **extras: Unpack[Extras],
-) -> tuple[Factor, Floats | None]:
-    """One EM step, then `sweeps` rounds of coordinate descent by `rule` ("scd", "ccd" or "sn"). With `rest`, a topic that stays
-    at the floor is not visited again."""
-    return _half(_native.cd, rows, fixed, moving, cost, shape, (sweeps, RULES[rule], rest), **extras)
-
-
-def newton(
-    rows: CSR,
-    fixed: Factor,
-    moving: Factor,
-    cost: Floats,
-    shape: Floats | None,
-    *,
-    rounds: int,
-    tolerance: float,
-    **extras: Unpack[Extras],
-) -> tuple[Factor, Floats | None]:
-    """One EM step, then up to `rounds` Newton steps; a row stops once a step promises a gain below `tolerance`."""
-    return _half(_native.newton, rows, fixed, moving, cost, shape, (rounds, tolerance), **extras)
-
-
-HALF_STEPS: dict[str, Callable[..., tuple[Any, Floats | None]]] = {"em": em, "cd": cd, "newton": newton}
-
-
-def _half(
-    kernel: Callable[..., None],
-    rows: CSR,
-    fixed: Factor,
-    moving: Factor,
-    cost: Floats,
-    shape: Floats | None,
-    options: tuple[float, ...],
     measure: bool = False,
     workspace: Workspace | None = None,
+    **options: Any,
 ) -> tuple[Factor, Floats | None]:
+    """The half-step of this name, with its options."""
     fixed, moving = np.ascontiguousarray(fixed), np.ascontiguousarray(moving)
     out = np.empty(moving.shape, moving.dtype)
     xlog = np.empty(len(moving)) if measure else None
-    _run(kernel, workspace, fixed, rows.handle, fixed, moving, out, cost, shape, xlog, threads(), *options)
+    options = {"rest": True} | options
+    given = [RULES[options[name]] if name == "rule" else options[name] for name in HALF_STEPS[kernel]]
+    run = getattr(_native, kernel)
+    _run(run, workspace, fixed, rows.handle, fixed, moving, out, cost, shape, xlog, threads(), *given)
     return out, xlog
+
+
+em, cd, newton = (partial(half_step, kernel) for kernel in HALF_STEPS)
 
 
 def xlogs(rows: CSR, left: Factor, right: Factor, *, workspace: Workspace | None = None) -> Floats:
