@@ -9,7 +9,6 @@ import numpy as np
 
 from unmix import kernels
 from unmix.counts.counts import Counts
-from unmix.kernels import sampling
 
 
 class Problem(NamedTuple):
@@ -22,10 +21,10 @@ class Problem(NamedTuple):
     def halves(self) -> tuple:
         return self.X.rows, self.F, self.L, self.F.sum(axis=0), None
 
-    def labels(self) -> sampling.Labels:
+    def labels(self) -> kernels.Labels:
         tokens = np.arange(int(self.X.rows.data.sum()))
         labels = np.stack([tokens % self.K, tokens // 3 % self.K]).astype(np.uint16)
-        return sampling.Labels.of(self.X.rows, self.X.shape, self.K, labels)
+        return kernels.Labels.of(self.X.rows, self.X.shape, self.K, labels)
 
     @property
     def K(self) -> int:
@@ -49,27 +48,27 @@ def sums(p: Problem) -> tuple[np.ndarray, ...]:
 
 
 def gibbs(p: Problem) -> tuple[np.ndarray, ...]:
-    state, random = p.labels(), sampling.seeds(np.random.default_rng(0), 2)
-    sampling.gibbs(p.X.rows, *p.priors, state, random, sweeps=2)
+    state, random = p.labels(), kernels.seeds(np.random.default_rng(0), 2)
+    kernels.gibbs(p.X.rows, *p.priors, state, random, sweeps=2)
     return *state.arrays, random
 
 
 def icm(p: Problem) -> tuple[np.ndarray, ...]:
     state = p.labels()
-    sampling.icm(p.X.rows, *p.priors, state)
+    kernels.icm(p.X.rows, *p.priors, state)
     return state.arrays
 
 
 def greedy(p: Problem) -> tuple[np.ndarray, ...]:
-    state = sampling.Labels.empty(p.X.rows, p.X.shape, p.K, 1)
-    sampling.greedy(p.X.rows, *p.priors, np.arange(len(p.X.rows.data))[::-1].copy(), state)
+    state = kernels.Labels.empty(p.X.rows, p.X.shape, p.K, 1)
+    kernels.greedy(p.X.rows, *p.priors, np.arange(len(p.X.rows.data))[::-1].copy(), state)
     return state.arrays
 
 
 def particles(p: Problem) -> tuple[np.ndarray, ...]:
     columns = p.X.rows.indices[:500]
-    rows, random = np.arange(len(columns)) // 20, sampling.seeds(np.random.default_rng(0), 2)
-    return (sampling.particle_filter(rows, columns, *p.priors, random, particles=max(4, len(p.L) // 4)),)
+    rows, random = np.arange(len(columns)) // 20, kernels.seeds(np.random.default_rng(0), 2)
+    return (kernels.particle_filter(rows, columns, *p.priors, random, particles=max(4, len(p.L) // 4)),)
 
 
 def posteriors(p: Problem) -> tuple[np.ndarray, ...]:
@@ -113,7 +112,7 @@ CALLS: dict[str, Callable[[Problem], tuple[np.ndarray | None, ...]]] = {
     "icm": icm,
     "greedy": greedy,
     "particle_filter": particles,
-    "digamma": lambda p: (sampling.digamma(p.L),),
+    "digamma": lambda p: (kernels.digamma(p.L),),
 }
 
 

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, psi
 
 from unmix.base.types import Factor, Floats, Integers
-from unmix.kernels import CSR, Posteriors, Spread
-from unmix.kernels.sampling import Labels
+from unmix.kernels import CSR, Labels, Posteriors, Spread
 
 Half = tuple[Factor, Floats | None]
 Shape = Floats | None

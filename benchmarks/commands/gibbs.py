@@ -65,19 +65,19 @@ def speed_of_tomotopy(matrix: str, K: int, iterations: int) -> float:
 def speeds_of_unmix(matrix: str, K: int, iterations: int) -> tuple[float, float]:
     """Tokens a second of all chains together, one a thread: of the sampler alone, and within a fit."""
     import unmix as um
+    from unmix import kernels
     from unmix.base.threads import use_threads
-    from unmix.kernels import sampling
 
     X, threads, rng = um.Counts(load_counts(matrix)), threads_allowed(), np.random.default_rng(0)
     tokens = threads * int(X.total)
     labels = rng.integers(K, size=(threads, int(X.total)), dtype=np.uint16)
-    held = sampling.Labels.of(X.rows, X.shape, K, labels)
-    random = sampling.seeds(rng, threads)
+    held = kernels.Labels.of(X.rows, X.shape, K, labels)
+    random = kernels.seeds(rng, threads)
     priors = np.full(X.shape[1], PRIOR), np.full(K, PRIOR)
 
     def sweep(times: int) -> None:
         with use_threads(threads):
-            sampling.gibbs(X.rows, *priors, held, random, sweeps=times)
+            kernels.gibbs(X.rows, *priors, held, random, sweeps=times)
 
     sweep(1)
     sampler, _ = timed(sweep, iterations)

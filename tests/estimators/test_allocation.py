@@ -17,11 +17,11 @@ from scipy.special import gammaln, psi
 from sklearn.exceptions import ConvergenceWarning
 
 import unmix as um
+from unmix import kernels
 from unmix.base import memory
 from unmix.base.threads import use_threads
 from unmix.counts.counts import Counts
-from unmix.kernels import sampling
-from unmix.kernels.sampling import Labels
+from unmix.kernels import Labels
 from unmix.models.allocation import Allocation, AllocationTask, check_labels, sd
 from unmix.models.poisson import match_to_first
 from unmix.solvers.allocation import ICM, FactoredBLD, FreeBLD, labels_of, parts, rounded, shares
@@ -40,7 +40,7 @@ def labelled(X: Counts, K: int, chains: int = 1, seed: int = 0) -> Labels:
 
 def log_joint(X: Counts, model: Allocation, state: Labels) -> float:
     by_feature, by_sample = (table[0, :, : state.topics].astype(float) for table in (state.by_feature, state.by_sample))
-    return model.log_joint(by_feature, by_sample, float(sampling.log_factorials(X.rows, state)[0]))
+    return model.log_joint(by_feature, by_sample, float(kernels.log_factorials(X.rows, state)[0]))
 
 
 def equal(one: Labels, other: Labels) -> bool:
@@ -54,10 +54,10 @@ def equal(one: Labels, other: Labels) -> bool:
 def test_gibbs_draws_what_its_twin_draws(K: int) -> None:
     X = Counts(random_counts(8, 9, seed=K))
     rng = np.random.default_rng(K)
-    alpha, beta, random = rng.uniform(0.05, 2, 9), rng.uniform(0.05, 2, K), sampling.seeds(rng, 2)
+    alpha, beta, random = rng.uniform(0.05, 2, 9), rng.uniform(0.05, 2, K), kernels.seeds(rng, 2)
     fast, slow = labelled(X, K, 2, K), labelled(X, K, 2, K)
     fast_random, slow_random = random.copy(), random.copy()
-    sampling.gibbs(X.rows, alpha, beta, fast, fast_random, sweeps=2)
+    kernels.gibbs(X.rows, alpha, beta, fast, fast_random, sweeps=2)
     reference.gibbs(X.rows, alpha, beta, slow, slow_random, sweeps=2)
     assert equal(fast, slow)
     np.testing.assert_array_equal(fast_random, slow_random)
@@ -68,17 +68,17 @@ def test_gibbs_draws_what_its_twin_draws(K: int) -> None:
 @pytest.mark.parametrize("K", [6, 40])
 def test_any_number_of_threads_gives_the_same_chains(K: int) -> None:
     X = um.datasets.correlated_topics("A")
-    random = sampling.seeds(np.random.default_rng(0), 3)
+    random = kernels.seeds(np.random.default_rng(0), 3)
     alpha, beta = np.full(X.shape[1], 0.1), np.full(K, 0.5)
     states = []
     for n in (1, 2, 3):
         states.append(labelled(X, K, 3))
         with use_threads(n):
-            sampling.gibbs(X.rows, alpha, beta, states[-1], random.copy(), sweeps=2)
+            kernels.gibbs(X.rows, alpha, beta, states[-1], random.copy(), sweeps=2)
     assert equal(states[0], states[1])
     assert equal(states[0], states[2])
     alone = Labels.of(X.rows, X.shape, K, labelled(X, K, 3).labels[1:2].copy())
-    sampling.gibbs(X.rows, alpha, beta, alone, random[1:2].copy(), sweeps=2)
+    kernels.gibbs(X.rows, alpha, beta, alone, random[1:2].copy(), sweeps=2)
     np.testing.assert_array_equal(alone.labels[0], states[0].labels[1])
 
 
@@ -88,13 +88,13 @@ def test_icm_and_greedy_move_what_their_twins_move(K: int) -> None:
     rng = np.random.default_rng(K)
     alpha, beta, order = rng.uniform(0.05, 2, 9), rng.uniform(0.5, 2, K), rng.permutation(X.nnz)
     fast, slow = (Labels.empty(X.rows, X.shape, K, 1) for _ in range(2))
-    sampling.greedy(X.rows, alpha, beta, order, fast)
+    kernels.greedy(X.rows, alpha, beta, order, fast)
     reference.greedy(X.rows, alpha, beta, order, slow)
     assert equal(fast, slow)
     fast, slow = labelled(X, K), labelled(X, K)
-    assert sampling.icm(X.rows, alpha, beta, fast) == reference.icm(X.rows, alpha, beta, slow)
+    assert kernels.icm(X.rows, alpha, beta, fast) == reference.icm(X.rows, alpha, beta, slow)
     assert equal(fast, slow)
-    got, want = sampling.log_factorials(X.rows, fast), reference.log_factorials(X.rows, slow)
+    got, want = kernels.log_factorials(X.rows, fast), reference.log_factorials(X.rows, slow)
     np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
 
 
@@ -102,21 +102,21 @@ def test_digamma_and_log_gamma_are_those_of_scipy() -> None:
     x = np.concatenate([np.geomspace(1e-8, 1e8, 20_001), np.arange(1, 50.0)])
     for n in (1, 3):
         with use_threads(n):
-            np.testing.assert_allclose(sampling.digamma(x), reference.digamma(x), rtol=1e-12, atol=1e-13)
-            np.testing.assert_allclose(sampling.log_gamma(x), reference.log_gamma(x), rtol=1e-12, atol=1e-13)
-    assert sampling.digamma(np.ones((2, 3))).shape == (2, 3)
+            np.testing.assert_allclose(kernels.digamma(x), reference.digamma(x), rtol=1e-12, atol=1e-13)
+            np.testing.assert_allclose(kernels.log_gamma(x), reference.log_gamma(x), rtol=1e-12, atol=1e-13)
+    assert kernels.digamma(np.ones((2, 3))).shape == (2, 3)
 
 
 def test_kernels_refuse_labels_that_do_not_fit() -> None:
     X = Counts(random_counts(5, 6))
-    state, random = labelled(X, 3), sampling.seeds(np.random.default_rng(0), 1)
+    state, random = labelled(X, 3), kernels.seeds(np.random.default_rng(0), 1)
     with pytest.raises(ValueError, match="the tables do not fit"):
-        sampling.gibbs(X.rows, np.ones(6), np.ones(5), state, random)
+        kernels.gibbs(X.rows, np.ones(6), np.ones(5), state, random)
     with pytest.raises(ValueError, match="generator to every chain"):
-        sampling.gibbs(X.rows, np.ones(6), np.ones(3), state, random[:0])
+        kernels.gibbs(X.rows, np.ones(6), np.ones(3), state, random[:0])
     state.labels[0, 0] = 3
     with pytest.raises(ValueError, match="not the number of a topic"):
-        sampling.gibbs(X.rows, np.ones(6), np.ones(3), state, random)
+        kernels.gibbs(X.rows, np.ones(6), np.ones(3), state, random)
 
 
 # --- the model -------------------------------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ def test_a_sweep_draws_every_token_by_its_exact_conditional(K: int, first: tuple
     X, chains = Counts(oracle.X), 100_000
     labels = np.tile(np.array(first, dtype=np.uint16), (chains, 1))
     state = Labels.of(X.rows, X.shape, K, labels)
-    sampling.gibbs(X.rows, oracle.alpha, oracle.beta, state, sampling.seeds(np.random.default_rng(1), chains))
+    kernels.gibbs(X.rows, oracle.alpha, oracle.beta, state, kernels.seeds(np.random.default_rng(1), chains))
     seen = np.bincount(np.ravel_multi_index(state.labels.T, (K,) * len(first)), minlength=K ** len(first))
 
     chances: dict[tuple[int, ...], float] = {(): 1.0}
@@ -360,12 +360,12 @@ def test_the_kernel_samples_the_posterior(K: int) -> None:
     oracle = Oracle(TINY.X, TINY.alpha, np.array([1.2, 0.4, 0.7])[:K], TINY.a, TINY.b)
     X = Counts(oracle.X)
     chains, sweeps = 200, 150
-    state, random = labelled(X, K, chains), sampling.seeds(np.random.default_rng(1), chains)
+    state, random = labelled(X, K, chains), kernels.seeds(np.random.default_rng(1), chains)
     place = {S[oracle.X > 0].astype(np.int64).tobytes(): q for q, S in enumerate(oracle.tensors)}
     seen = np.zeros(len(place))
     cells = np.split(np.arange(int(X.total)), np.cumsum(X.rows.data.astype(int))[:-1])
     for sweep in range(sweeps):
-        sampling.gibbs(X.rows, oracle.alpha, oracle.beta, state, random)
+        kernels.gibbs(X.rows, oracle.alpha, oracle.beta, state, random)
         if sweep >= 10:
             S = np.stack([[(state.labels[:, cell] == k).sum(axis=1) for k in range(K)] for cell in cells])
             for tensor in np.ascontiguousarray(S.transpose(2, 0, 1)).astype(np.int64):
@@ -406,11 +406,11 @@ def test_averages_ignore_the_names_of_topics() -> None:
     oracle = Oracle(TINY.X, TINY.alpha, np.array([0.8, 0.8]), 1.0, 0.5)
     want = oracle.mean(lambda S: oracle.proportions_given(S)[0] @ oracle.proportions_given(S)[1])
     X = Counts(oracle.X)
-    state, random = labelled(X, 2, 500), sampling.seeds(np.random.default_rng(3), 500)
+    state, random = labelled(X, 2, 500), kernels.seeds(np.random.default_rng(3), 500)
     total = 0.0
-    sampling.gibbs(X.rows, oracle.alpha, oracle.beta, state, random, sweeps=10)
+    kernels.gibbs(X.rows, oracle.alpha, oracle.beta, state, random, sweeps=10)
     for _ in range(60):
-        sampling.gibbs(X.rows, oracle.alpha, oracle.beta, state, random)
+        kernels.gibbs(X.rows, oracle.alpha, oracle.beta, state, random)
         proportions = oracle.beta + state.by_sample[:, :, :2]
         proportions = proportions / proportions.sum(axis=2, keepdims=True)
         total += (proportions[:, 0] * proportions[:, 1]).sum(axis=1).mean() / 60

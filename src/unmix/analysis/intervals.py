@@ -40,7 +40,7 @@ from unmix.base.threads import use_threads
 from unmix.base.types import Floats, Seed
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
-from unmix.kernels.sampling import Labels, seeds
+from unmix.kernels import Labels, seeds
 from unmix.models.allocation import Allocation, AllocationTask, Averages, check_labels, matched_quantile, sd
 from unmix.models.beliefs import beta_quantile, most_probable
 from unmix.models.poisson import match_to_first

@@ -20,7 +20,7 @@ from unmix.counts.data import Data
 from unmix.estimators.base import estimator, generator
 from unmix.estimators.variational import PosteriorEstimator
 from unmix.fit import Fit
-from unmix.kernels.sampling import seeds
+from unmix.kernels import seeds
 from unmix.models.allocation import (
     Allocation,
     AllocationTask,

@@ -24,13 +24,13 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, gammaln
 
+from unmix import kernels
 from unmix.base import memory
 from unmix.base.types import Floats, Integers, Record
 from unmix.counts.counts import Counts
 from unmix.counts.data import Data, Engine
 from unmix.counts.sides import Side, Sides
-from unmix.kernels import sampling
-from unmix.kernels.sampling import Labels, digamma, log_gamma
+from unmix.kernels import Labels, digamma, log_gamma
 from unmix.models.poisson import logliks, match_to_first
 from unmix.models.priors import positive, positive_number
 from unmix.models.problem import Estimate, Iterate
@@ -263,7 +263,7 @@ class AllocationTask:
 
     def log_joints(self, held: Labels) -> tuple[float, ...]:
         """log p(S) of every chain."""
-        factorials = sampling.log_factorials(self.X.rows, held)
+        factorials = kernels.log_factorials(self.X.rows, held)
         return tuple(-self.loss(*chain) for chain in zip(*tables(held), factorials, strict=True))
 
     def moments(self, held: Labels, logs: bool = False, allocation: bool = False) -> Averages:

@@ -10,10 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from unmix import kernels
 from unmix.base.types import Floats, Record
 from unmix.counts.sides import Side
-from unmix.kernels import sampling
-from unmix.kernels.sampling import Labels, digamma, log_gamma
+from unmix.kernels import Labels, digamma, log_gamma
 from unmix.models.allocation import AllocationTask, Labelled, Sums
 from unmix.solvers.base import Stepper
 
@@ -255,11 +255,11 @@ class ICM(Stepper[AllocationTask, Labelled]):
         """A first assignment: nonzeros in random order, each token where it gains most."""
         X, model = task.X, task.model
         held = Labels.empty(X.rows, X.shape, model.n_topics, 1)
-        sampling.greedy(X.rows, model.alpha, model.beta, rng.permutation(X.nnz), held)
+        kernels.greedy(X.rows, model.alpha, model.beta, rng.permutation(X.nnz), held)
         return self.start(task, held)
 
     def step(self, task: AllocationTask, state: Labelled) -> Labelled:
         """A sweep over all tokens; final once none moves."""
         held, model = state.held.copy(), task.model
-        moved = sampling.icm(task.X.rows, model.alpha, model.beta, held)
+        moved = kernels.icm(task.X.rows, model.alpha, model.beta, held)
         return Labelled(loss=-task.log_joints(held)[0], held=held, final=moved == 0, note=f"{moved} moved")

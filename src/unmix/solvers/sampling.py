@@ -22,13 +22,13 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, logsumexp
 
+from unmix import kernels
 from unmix.base import memory
 from unmix.base.checks import parameter
 from unmix.base.threads import threads
 from unmix.base.types import Floats, Record
 from unmix.counts.counts import Counts
-from unmix.kernels import sampling
-from unmix.kernels.sampling import Labels
+from unmix.kernels import Labels
 from unmix.models.allocation import Allocation, AllocationTask, Averages, Chains, check_labels
 from unmix.solvers.allocation import restored_labels
 from unmix.solvers.base import Stepper
@@ -87,7 +87,7 @@ class Sampler:
 
     def sweep(self, count: int = 1) -> None:
         task, model = self.task, self.task.model
-        sampling.gibbs(task.X.rows, model.alpha, model.beta, self.held, self.random, sweeps=count)
+        kernels.gibbs(task.X.rows, model.alpha, model.beta, self.held, self.random, sweeps=count)
 
     def keep(self, logs: bool = False, allocation: bool = False) -> None:
         now = self.task.moments(self.held, logs, allocation)
@@ -179,8 +179,8 @@ def smc_evidence(X: Counts, model: Allocation, *, particles: int, runs: int, rng
         f"use fewer particles (more runs instead), or {parameter('n_jobs', 1)}",
     )
     rows, columns = _shuffled_tokens(X, rng)
-    random = sampling.seeds(rng, runs)
-    logs = sampling.particle_filter(rows, columns, model.alpha, model.beta, random, particles=particles)
+    random = kernels.seeds(rng, runs)
+    logs = kernels.particle_filter(rows, columns, model.alpha, model.beta, random, particles=particles)
     logs += model.log_sizes(X.sample_totals) - X.log_factorials
     value = float(logsumexp(logs) - np.log(runs))
     relative = np.exp(logs - value)
