@@ -96,8 +96,8 @@ Carbonetto et al. (figures 2, A2 to A9) start EM and coordinate descent (SCD), e
 the same point, and find that coordinate descent gains on EM wherever they differ, by up to tens of thousands of units. Here the
 start is Topic-SCORE, 10 iterations of SCD and {before:,} of EM; then each algorithm runs {after:,} iterations (theirs: 1,000 and
 1,000), or until its largest KKT residual is {SOLVED:g}. EM has four inner steps and SCD four sweeps, as in the paper. `+ag` is
-extrapolation by the published rule (Ang and Gillis), `+ex` by unmix's, which continues from the new point after a rejection. Newton
-steps, our default, run beside them. A circle is {after // 10} iterations.{stand_in(names)}
+extrapolation by the published rule (Ang and Gillis), `+ex` by unmix's, which continues from the new point after a rejection.
+Newton steps, our default, run beside them. A circle is {after // 10} iterations.{stand_in(names)}
 
 {logliks}
 
