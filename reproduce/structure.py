@@ -159,7 +159,7 @@ def draw_structure(fit: um.Fit, column: str) -> Figure:
 
 def draw_features(fit: um.Fit, topic: int) -> Figure:
     figure = Figure(figsize=(8, 4.8), layout="constrained")
-    um.plot.topic_features(fit, topic, ax=figure.subplots())
+    um.plot.topic_features(fit, topic, ax=figure.subplots(), axes="frequencies")
     return figure
 
 
