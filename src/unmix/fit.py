@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from unmix.base.checks import ENDS, brief, objective, plural, size
 from unmix.base.types import Factor, Floats, Names, Record, Status, as_names, check_names, numbered
-from unmix.base.words import ENDS, brief, objective, plural, size
 from unmix.counts.data import Facts
 from unmix.models.poisson import poisson_to_topics
 from unmix.models.problem import Sparsity

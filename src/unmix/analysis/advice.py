@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 
 from unmix.analysis.freedom import WIDE, glimpse
-from unmix.base.checks import analysis, parameter
+from unmix.base.checks import ENDS, analysis, brief, objective, parameter, plural
 from unmix.base.types import Integers
-from unmix.base.words import ENDS, brief, objective, plural
 from unmix.fit import Fit
 from unmix.models.poisson import column_shares
 from unmix.solvers.search import MOVE

@@ -24,11 +24,10 @@ from sklearn.base import clone
 
 from unmix.analysis.application import counts_in_memory
 from unmix.analysis.results import FileLayout, Finished, Result, columns, in_parts
-from unmix.base.checks import ParameterError, parameter, positive, share, whole
+from unmix.base.checks import ParameterError, parameter, plural, positive, share, whole
 from unmix.base.progress import Progress
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Integers, Record, Seed
-from unmix.base.words import plural
 from unmix.counts.counts import Counts, CountsLike
 from unmix.estimators.allocation import AllocationModel
 from unmix.estimators.base import CountsEstimator, generator

@@ -15,10 +15,9 @@ from unmix.analysis.features import topic_place
 from unmix.analysis.results import FileLayout, Finished, Result, in_parts
 from unmix.analysis.samples import by_sample_and_topic
 from unmix.analysis.transformations import FEATURES, SAMPLES, SIDES, Point, Region, Target, explored, spread_rows
-from unmix.base.checks import choice, parameter, real, whole
+from unmix.base.checks import choice, parameter, percent, real, whole
 from unmix.base.progress import Progress
 from unmix.base.types import Floats, numbered
-from unmix.base.words import percent
 from unmix.counts.counts import Counts, CountsLike
 from unmix.fit import Fit
 from unmix.models.poisson import match_columns, poisson_to_topics, topics_to_poisson

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 import unmix as um
-from unmix.base.words import percent
+from unmix.base.checks import percent
 from unmix.cli import options, show
 from unmix.cli.commands import DEFAULT_MODEL, app, check_file
 from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed, picture, read_model, write_page_again

@@ -20,8 +20,8 @@ from rich.text import Text
 
 import unmix as um
 from unmix.base import progress
+from unmix.base.checks import percent, plural, size
 from unmix.base.memory import gigabytes
-from unmix.base.words import percent, plural, size
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from unmix.base.types import Floats, Integers, Names, Record, as_names, with_unique_columns
 from unmix.counts.counts import Counts, CountsLike, amount
 from unmix.counts.data import Engine, Facts, Part, chosen_engine
-from unmix.counts.stores import InMemory, OnDisk, checksum, file_name, in_doubles, read_manifest, read_soon
+from unmix.counts.stores import InMemory, OnDisk, checksum, file_name, in_doubles, read_manifest
 
 SHARD, TILE = 16_384, 4_096  # samples. Bits depend on them: they are no options
 START = 16_384  # samples of the start
@@ -315,9 +316,10 @@ class Shards:
             yield Part(rows, self.shape[1])
 
     def soon(self, i: int) -> None:
-        """This shard will be asked for: it can be fetched meanwhile."""
-        if self.folder is not None:
-            read_soon(self.folder / file_name(i))
+        """This shard will be asked for: let the system fetch it meanwhile, where it can."""
+        if self.folder is not None and hasattr(os, "posix_fadvise"):
+            with suppress(OSError), (self.folder / file_name(i)).open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
 
     def shard(self, i: int) -> Counts:
         """One shard, in memory, with names.

@@ -18,11 +18,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -126,13 +125,6 @@ class Encoded(Shard):
 
 
 _NONE = np.zeros(0)
-
-
-def read_soon(path: Path) -> None:
-    """Let the system fetch a file while there is other work, where it can."""
-    if hasattr(os, "posix_fadvise"):
-        with suppress(OSError), path.open("rb") as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
 
 
 FORMAT = 1

@@ -17,18 +17,8 @@ from distributed.client import FutureCancelledError
 from distributed.scheduler import KilledWorker
 
 from unmix.counts.data import BRANCHES, Visit
-from unmix.engines.tasks import (
-    Facts,
-    Pass,
-    Visits,
-    add_all,
-    add_parts,
-    difference,
-    facts_of,
-    host_of,
-    visit_shards,
-    worker_facts,
-)
+from unmix.engines import tasks
+from unmix.engines.tasks import Facts, Pass, Visits
 
 NOTICE = 2.0  # seconds until the client has noticed that a connection is broken
 
@@ -81,17 +71,17 @@ class Cluster:
         """Threads of all workers of a host."""
         busy: dict[str, int] = {}
         for address, threads in self.client.nthreads().items():
-            busy[host_of(address)] = busy.get(host_of(address), 0) + threads
+            busy[tasks.host_of(address)] = busy.get(tasks.host_of(address), 0) + threads
         return busy
 
     def facts(self, shards: str, folder: Path) -> Facts:
         """Of this process, once no worker was found to differ. One that comes, or answers, later is looked at with its first
         task."""
-        wanted, known = facts_of(shards), folder / f"look-{secrets.token_hex(6)}"
+        wanted, known = tasks.facts_of(shards), folder / f"look-{secrets.token_hex(6)}"
         folder.mkdir(parents=True, exist_ok=True)
         known.write_bytes(b"")
         try:
-            asked: Any = worker_facts, shards, str(folder), known.name
+            asked: Any = tasks.worker_facts, shards, str(folder), known.name
             told = {
                 address: self.client.submit(*asked, workers=[address], pure=False, priority=10)
                 for address in self._some_workers()
@@ -103,7 +93,9 @@ class Cluster:
                         f"worker {address} cannot run unmix {wanted.version} ({future.exception()!r}); install it there"
                     )
                 if future.status == "finished" and (here := future.result()) != wanted:
-                    raise ValueError(f"worker {address} {here if isinstance(here, str) else difference(here, wanted)}")
+                    raise ValueError(
+                        f"worker {address} {here if isinstance(here, str) else tasks.difference(here, wanted)}"
+                    )
         finally:
             known.unlink(missing_ok=True)
         return wanted
@@ -208,7 +200,7 @@ class Run:
                 ranges = range(0, len(parts), BRANCHES)
                 parts = [self._add(f"{level}-{at}", parts[at : at + BRANCHES]) for at in ranges]
                 level += 1
-        return self.client.submit(add_all, self.about, *parts, key=self._key("all"), **self._restricted())
+        return self.client.submit(tasks.add_all, self.about, *parts, key=self._key("all"), **self._restricted())
 
     def _visit(self, span: tuple[int, int]) -> Future:
         key, owner = self._key(f"visit-{span[0]}"), self.cluster.owners.get(span)
@@ -216,11 +208,11 @@ class Run:
         later = (first for first, _ in self.spans if first > span[0])
         after = next((first for first in later if owner and self.owners.get(first) == owner), None)
         return self.client.submit(
-            visit_shards, self.about, self.visit, *span, self.expected[slice(*span)], after, key=key, **there
+            tasks.visit_shards, self.about, self.visit, *span, self.expected[slice(*span)], after, key=key, **there
         )
 
     def _add(self, name: str, parts: Sequence[Future]) -> Future:
-        return self.client.submit(add_parts, *parts, key=self._key(f"add-{name}"), **self._restricted())
+        return self.client.submit(tasks.add_parts, *parts, key=self._key(f"add-{name}"), **self._restricted())
 
     def _restricted(self) -> dict[str, Any]:
         return {"workers": self.only, "allow_other_workers": False} if self.only else {}

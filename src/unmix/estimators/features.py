@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from unmix.base.checks import choice, parameter
+from unmix.base.checks import choice, parameter, plural
 from unmix.base.types import Floats, Integers, in_place
-from unmix.base.words import plural
 from unmix.counts.counts import Counts
 from unmix.fit import Fit
 from unmix.models.beliefs import Prior

@@ -24,8 +24,8 @@ from unmix.analysis import (
 )
 from unmix.analysis.advice import figures
 from unmix.analysis.results import Result
+from unmix.base.checks import ENDS, objective, percent, plural, size
 from unmix.base.types import Floats, Integers
-from unmix.base.words import ENDS, objective, percent, plural, size
 from unmix.fit import Fit
 from unmix.plot import topic_colours
 from unmix.registry import MODELS, estimator_class

@@ -14,8 +14,8 @@ import numpy as np
 
 from unmix.analysis import Differences, Freedom, Stability
 from unmix.analysis.freedom import moves
+from unmix.base.checks import percent
 from unmix.base.types import Floats, Integers
-from unmix.base.words import percent
 from unmix.fit import Fit
 from unmix.plot.differences import CLASSES
 from unmix.report.metadata import Json, clean, packed, quantised_proportions, rounded

@@ -11,7 +11,7 @@ from math import isnan, log
 from pathlib import Path
 
 from unmix.base import progress as reports
-from unmix.base.words import brief
+from unmix.base.checks import brief
 from unmix.fit import Fit
 from unmix.solvers.run import WINDOW, Progress
 
