@@ -22,6 +22,7 @@ COMMANDS = {
     "roofline": ("data", "data-folder", "k"),
     "topics": ("data-folder", "threads"),
     "memory": OPTIONS.keys(),
+    "reading": ("threads",),
     "startup": (),
     "lda": OPTIONS.keys(),
     "online": OPTIONS.keys(),

@@ -29,6 +29,7 @@ from unmix.base import memory
 from unmix.counts import shards
 from unmix.counts.shards import Shards
 from unmix.io import building
+from unmix.io import read as reading
 from unmix.io.read import blocks, cells, matrices, sheets, tables, text
 from unmix.io.read.raw_counts import ReadKeywords, StopWords
 from unmix.storage.fit_file import table_to_json
@@ -769,7 +770,7 @@ def test_the_keywords_of_readers_are_the_read_options_with_the_same_types() -> N
         for name in ("read", "read_texts", "shard")
     }
     assert all(one[-1] == "options" for one in own.values())
-    assert max(map(len, own.values())) <= 9
+    assert max(len(names) - 1 for names in own.values()) <= 9
 
 
 def test_options_that_mean_nothing_are_refused_by_name(tmp_path: Path) -> None:
@@ -779,3 +780,66 @@ def test_options_that_mean_nothing_are_refused_by_name(tmp_path: Path) -> None:
         um.read_texts(["a text"], layer="counts")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="'layr'"):
         um.read(tmp_path, layr="counts")  # type: ignore[call-arg]
+
+
+def long_texts(path: Path, n: int = 1_000) -> None:
+    """Short texts at first, and then ones that are fifty times as long."""
+    rng = np.random.default_rng(0)
+    words = [f"word{i}" for i in range(300)]
+    rows = [" ".join(rng.choice(words, 4 if i < n // 2 else 200)) for i in range(n)]
+    pd.DataFrame({"id": [f"t{i}" for i in range(n)], "text": rows}).to_csv(path, index=False)
+
+
+@pytest.mark.parametrize("limit", [None, "20MB", 200e6])
+def test_texts_of_a_table_come_in_parts_of_few_bytes_and_a_limit_changes_no_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str | float | None
+) -> None:
+    path, part = tmp_path / "texts.csv", 1 << 16
+    long_texts(path)
+    whole = um.read(path)
+    monkeypatch.setattr(tables, "CELLS", 1 << 23)
+    monkeypatch.setattr(blocks, "PART", part)
+    sizes, size = list[int](), tables._size
+    monkeypatch.setattr(tables, "_size", lambda table: sizes.append(size(table)) or sizes[-1])
+    disk = um.shard(path, tmp_path / "out", memory=limit)
+    same(disk, whole)
+    assert len(sizes) > 10
+    assert np.quantile(sizes, 0.8) < 2 * part  # but for the part in which texts become longer, in every pass
+    assert max(sizes) < 60 * part
+
+
+def test_a_limit_of_memory_is_what_is_available_beyond_what_is_in_use() -> None:
+    free = memory.available()
+    with memory.limited("100MB"):
+        assert 0 < memory.available() <= 100 * 2**20
+        held = np.ones(60 * 2**20 // 8)
+        assert memory.available() < 60 * 2**20
+        with memory.limited(None):
+            assert memory.available() > 0.5 * free
+    assert held.size
+    assert memory.available() > 0.5 * free
+    with pytest.raises(ValueError, match="'a lot' is no amount of memory"), memory.limited("a lot"):
+        pass
+
+
+def test_what_was_too_large_to_keep_is_not_collected_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "KEPT", 10)
+    asked = list[int]()
+    again = blocks.Again(lambda: iter(range(5)), lambda item: asked.append(item) or 4)
+    assert [list(again), list(again), again.kept] == [[0, 1, 2, 3, 4]] * 2 + [None]
+    assert asked == [0, 1, 2, 0]
+
+
+def test_texts_whose_fit_would_need_more_memory_than_allowed_are_known_by_their_files(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("some words\n" * 1_000)
+    (tmp_path / "many").mkdir()
+    for i in range(3):
+        (tmp_path / "many" / f"{i}.txt").write_text("some words " * 500)
+    with gzip.open(tmp_path / "b.jsonl.gz", "wt") as file:
+        file.write('{"text": "some words"}\n' * 100)
+    for name, size in (
+        ("a.txt", 11_000),
+        ("many", 16_500),
+        ("b.jsonl.gz", 4 * (tmp_path / "b.jsonl.gz").stat().st_size),
+    ):
+        assert reading.memory_for(tmp_path / name) == pytest.approx(4.8 * size)

@@ -8,6 +8,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,9 +24,30 @@ BLOCK = 1 << 20  # bytes
 UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # by the file system
 
 
+_limit: ContextVar[tuple[float, int] | None] = ContextVar("memory", default=None)  # bytes, and those in use before
+
+
+@contextmanager
+def limited(most: float | str | None) -> Iterator[None]:
+    """In this block, no more than so many bytes ("1GB") are available, beyond those in use when it begins. None is no limit."""
+    most = parsed(most) if isinstance(most, str) else most
+    token = _limit.set(None if most is None else (most, _in_use()))
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
 def available() -> int:
-    """Bytes that could be used without swapping."""
-    return int(psutil.virtual_memory().available)
+    """Bytes that could be used without swapping, and that are left of what `limited` allows."""
+    free = psutil.virtual_memory().available
+    if (limit := _limit.get()) is not None:
+        free = min(free, max(0, int(limit[0]) - max(0, _in_use() - limit[1])))
+    return int(free)
+
+
+def _in_use() -> int:
+    return int(psutil.Process().memory_info().rss)
 
 
 def require(needed: float, what: str, remedy: str) -> None:

@@ -258,6 +258,7 @@ def shard(
     output: options.ShardsFolder = None,
     sample: options.Sample = None,
     sample_by: options.SampleBy = None,
+    memory: options.ReadMemory = None,
     quiet: Quiet = False,
     json: Json = False,
     *,
@@ -272,8 +273,9 @@ def shard(
     if output is None:
         output = Path(f"{readers.name_of(input)}.shards")
     progress = Progress(f"samples in {output}") if show.reports() else None
+    how: dict[str, Any] = {"sample": sample, "sample_by": sample_by, "progress": progress, "memory": memory}
     try:
-        shards = um.shard(input, output, **reading, sample=sample, sample_by=sample_by, progress=progress)
+        shards = um.shard(input, output, **reading, **how)
     except KeyboardInterrupt:
         show.note(f"interrupted; the same command goes on with what is finished in {output}")
         sys.exit(fitting.INTERRUPTED)

@@ -266,6 +266,7 @@ Memory = Annotated[
         show_default="16GB",
     ),
 ]
+ReadMemory = Annotated[str | None, sizing("--memory", metavar="SIZE", help="What reading may take, such as 1GB.")]
 CheckpointSeconds = Annotated[float, stopping(min=0, metavar="SECONDS", help="Time between two checkpoints.")]
 
 FitFolder = Annotated[
@@ -431,7 +432,7 @@ def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None)
     if reading["snippets"]:
         show.note("shards keep no beginnings of texts: --snippets is left aside")
     with show.working(f"making {folder}"):
-        shards = um.shard(path, folder, **options)
+        shards = um.shard(path, folder, memory=allowed, **options)
     show.say(f"wrote {folder}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
     show.say_reading(shards)
     return in_python("um.shard", [path, folder], options), shards

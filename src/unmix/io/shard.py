@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from unmix.base.checks import ParameterError
+from unmix.base.memory import limited
 from unmix.base.types import Record
 from unmix.counts.counts import Counts, CountsLike, chosen, in_memory, is_anndata, is_dask, matrices_of
 from unmix.counts.shards import Shards, start_sample
@@ -56,6 +57,7 @@ def shard(
     sample: int | None = None,
     sample_by: ArrayLike | str | None = None,
     progress: Progress | None = None,
+    memory: float | str | None = None,
     **options: Unpack[ReadKeywords],
 ) -> Shards:
     """Write counts of any size as shards: a folder of files of about three bytes a nonzero, which a fit goes through one by one.
@@ -84,6 +86,9 @@ def shard(
         as there are, or as fit. So rare ones are not missed.
     progress : callable, default=None
         Called with the number of samples written and of all, if that is known, after every shard.
+    memory : float or str, default=None
+        What reading may take: bytes, or words such as "1GB". With less memory a source may be read twice. None: about 1 GB,
+        or an eighth of what is free, besides the names and the metadata of samples.
     **options : ReadOptions
         How to read the source, as in `unmix.read`: `layer` of an AnnData, `transpose`, `text_column`, `stop_words` and
         more. `unmix.ReadOptions` explains all of them.
@@ -121,7 +126,8 @@ def shard(
         def given() -> RawCounts:
             return _described(_renamed(_in_python(source, settings), samples, features), metadata, settings.encoding)
 
-        return build(Path(folder), None, given, sample=sample, sample_by=sample_by, progress=progress)
+        with limited(memory):
+            return build(Path(folder), None, given, sample=sample, sample_by=sample_by, progress=progress)
     path, notes, reading_as = Path(source), list[str](), list[str]()
     reading.existing(path)
     choices = {"samples": samples, "features": features, "sample": sample, "sample_by": sample_by}
@@ -140,7 +146,9 @@ def shard(
         reading_as.append(found.reading)
         return found
 
-    shards = build(Path(folder), fingerprint, opened, about=path, sample=sample, sample_by=sample_by, progress=progress)
+    how: dict[str, Any] = {"about": path, "sample": sample, "sample_by": sample_by, "progress": progress}
+    with limited(memory):
+        shards = build(Path(folder), fingerprint, opened, **how)
     shards.reading = "".join(reading_as[:1])
     if shards.text is not None and (empty := shards.facts["empty_samples"]):
         notes.append(about_empty(empty, len(shards)))

@@ -82,6 +82,9 @@ READERS = {
 # Of these the number of nonzeros is known before the matrix is read.
 SIZE_KNOWN = {READERS[ending].kind for ending in (".npz", ".h5", ".h5ad")}
 
+BYTES_PER_COUNT = 10  # of a text or a table: words of six letters, of which many are left out or come again
+GZIPPED = 4  # bytes of text for one
+
 COMPRESSED = (".mtx", ".mm", ".ldac", ".csv", ".tsv", ".txt", ".jsonl")  # may end in .gz as well
 READERS |= {f"{ending}.gz": READERS[ending]._replace(kind=READERS[ending].kind + " (gzip)") for ending in COMPRESSED}
 
@@ -280,10 +283,14 @@ def is_shards(path: str | os.PathLike[str]) -> bool:
 
 def memory_for(path: str | os.PathLike[str], **asked: Any) -> float | None:
     """About how many bytes a fit of this file takes if it is read as a whole; None where only reading it would tell. The options
-    are those of `read`."""
+    are those of `read`. Of text it is known by experience."""
     path = existing(path)
     try:
-        if _reader(path).kind not in SIZE_KNOWN:
+        reader, files = _reader(path), text.text_files(path) if path.is_dir() else [path]
+        if reader.kind not in SIZE_KNOWN and "encoding" in reader.options:
+            sizes = (file.stat().st_size * (GZIPPED if file.suffix.lower() == ".gz" else 1) for file in files)
+            return BYTES_PER_NONZERO * sum(sizes) / BYTES_PER_COUNT
+        if reader.kind not in SIZE_KNOWN:
             return None
         matrix = load(path, ReadOptions(**asked)).matrix
     except (ValueError, OSError, MemoryError, KeyError):

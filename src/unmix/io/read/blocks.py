@@ -26,6 +26,7 @@ ROWS = 4_096  # most rows of a block
 NONZEROS = 1 << 23  # and about the most nonzeros, if they can be foreseen
 BYTES_A_NONZERO = 32  # of a block, from reading to writing
 BUCKET = 1 << 24  # nonzeros of a file of entries, on average
+PART = 1 << 25  # bytes of a part of a table
 KEPT = 1 << 27  # bytes of what was read once and is needed again
 SMALLER = "take fewer samples or features, or fit it from shards (--memory, unmix.shard)"
 ENTRY = np.dtype([("row", "<u4"), ("column", "<u4"), ("value", "<f8")])
@@ -134,6 +135,11 @@ class Blocks:
         return replace(self, shape=shape, entries=entries)
 
 
+def part_size() -> float:
+    """Bytes of what is read at a time, and may take several times that on its way."""
+    return min(PART, available() / 16)
+
+
 class Again(Generic[T]):
     """What can be gone through more than once. It is read anew each time, unless the first time has shown that it is small enough
     to be kept; `size` gives the bytes of an item."""
@@ -141,18 +147,20 @@ class Again(Generic[T]):
     def __init__(self, read: Callable[[], Iterator[T]], size: Callable[[T], float]) -> None:
         self.read, self.size = read, size
         self.kept: list[T] | None = None
+        self.too_large = False
 
     def __iter__(self) -> Iterator[T]:
         if self.kept is not None:
             yield from self.kept
             return
         kept, total = list[T](), 0.0
-        most = min(KEPT, available() / 8)
+        most = 0 if self.too_large else min(KEPT, available() / 8)
         for item in self.read():
-            total += self.size(item)
+            total += self.size(item) if total <= most else 0
             kept.append(item) if total <= most else kept.clear()
             yield item
-        self.kept = kept if total <= most else None
+        self.too_large = total > most
+        self.kept = None if self.too_large else kept
 
 
 def from_row(start: int, blocks: Iterable[Any]) -> Iterator[Any]:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from unmix.base.memory import require
-from unmix.io.read.blocks import SMALLER
+from unmix.io.read.blocks import SMALLER, part_size
 from unmix.io.read.files import extra, first_line, unless_damaged
 from unmix.io.read.raw_counts import RawCounts, ReadOptions, listed
 from unmix.io.read.tables import CELLS, Part, Table, from_table
@@ -121,7 +121,10 @@ def _parts(path: Path) -> Iterator[Part]:
     """Some rows at a time."""
     pyarrow = extra("pyarrow", "reading .parquet", "parquet")
     with _opened(path) as (file, schema):
-        for batch in file.iter_batches(max(16, CELLS // max(1, file.metadata.num_columns))):
+        groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+        row = max(1.0, sum(group.total_byte_size for group in groups) / max(1, file.metadata.num_rows))  # bytes
+        rows = min(CELLS // max(1, file.metadata.num_columns), int(part_size() / row))
+        for batch in file.iter_batches(max(16, rows)):
             yield _parquet_table(pyarrow.Table.from_batches([batch]), schema)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from unmix.base.checks import parameter
 from unmix.base.memory import require
-from unmix.io.read.blocks import SMALLER, Again, Blocks, Entries, from_row
+from unmix.io.read.blocks import SMALLER, Again, Blocks, Entries, from_row, part_size
 from unmix.io.read.files import ONLY_EMPTY_IS_MISSING, first_line, opened_text
 from unmix.io.read.names import (
     FEATURE_WORDS,
@@ -47,7 +47,7 @@ from unmix.io.write import unguarded_table
 
 MISSING = {"nan", "na", "n/a", "null", "none", "-", "."}
 BLOCK = 1000  # columns that are made sparse at once
-CELLS, LETTERS = 1 << 23, 1 << 25  # that are read at once
+CELLS = 1 << 23  # that are read at once
 PLAIN = [*"biuf"]  # columns of numbers and nothing else, as numpy has them
 Part = tuple[list[str], pd.DataFrame]  # the header of a table, and some of its rows
 LAYOUTS = ("long", "wide")
@@ -76,9 +76,13 @@ def _separated(path: Path, separators: str, options: ReadOptions) -> RawCounts:
 def _parts(path: Path, separators: str, encoding: str | None, texts: frozenset[int]) -> Iterator[Part]:
     """The first row as text, and the others as pandas understands them, some at a time; what may be names stays text."""
     with _parsed(path, separators, encoding, texts) as (header, separator, file, rules):
-        rows, short = min(_rows_of(path, encoding), max(16, CELLS // max(1, len(header)))), False
-        with pd.read_csv(file, chunksize=rows, **rules) as tables:
-            for table in tables:
+        most, short = max(16, CELLS // max(1, len(header))), False
+        with pd.read_csv(file, iterator=True, **rules) as tables:
+            rows = min(most, _rows_of(path, encoding))
+            while (table := _next_rows(tables, rows)) is not None:
+                rows = max(
+                    16, min(most, int(len(table) * part_size() / max(1, _size(table))))
+                )  # texts may become longer
                 table.index = pd.RangeIndex(len(table))
                 width = table.shape[1]
                 if len(header) == width - 1:  # R's write.table leaves out the header of the row names
@@ -96,7 +100,14 @@ def _rows_of(path: Path, encoding: str | None) -> int:
     """How many rows have about as many letters as are read at once, as the first lines show."""
     with opened_text(path, encoding, nul=False) as file:
         sample = file.read(1 << 20)
-    return max(16, LETTERS * (sample.count("\n") + 1) // max(1, len(sample)))
+    return max(16, int(part_size()) * (sample.count("\n") + 1) // max(1, len(sample)))
+
+
+def _next_rows(tables: Any, rows: int) -> pd.DataFrame | None:
+    try:
+        return tables.get_chunk(rows)
+    except StopIteration:
+        return None
 
 
 @contextmanager
