@@ -28,6 +28,7 @@ COMMANDS = {
     "online": OPTIONS.keys(),
     "gibbs": ("data", "data-folder", "threads"),
     "door": OPTIONS.keys(),
+    "texts": ("threads",),
     "ends": ("data-folder", "threads"),
     "scale": ("threads",),
     "million": ("data-folder", "threads"),
