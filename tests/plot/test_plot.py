@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import warnings
 from io import BytesIO
 from itertools import combinations, pairwise
 
@@ -28,6 +29,7 @@ from unmix.plot import (
     topic_order,
 )
 from unmix.plot.samples import MOST_SAMPLES
+from unmix.plot.style import use_fonts
 
 
 def make_fit(n=30, n_topics=3, metadata=None, features=None, seed=0):
@@ -325,3 +327,18 @@ def test_what_convergence_cannot_draw_says_why():
         convergence([])
     with pytest.raises(ValueError, match="what='loss'; choose gap, kkt, or None for both"):
         convergence(make_fit(), what="loss")
+
+
+def test_letters_that_the_usual_font_lacks_are_drawn_with_another_or_told():
+    figure = Figure()
+    plain, other = figure.text(0, 0, "bees"), figure.text(0, 0, "\U000f0001 ᶁ")
+    lacking = use_fonts(figure)
+    assert "\U000f0001" in lacking, "no font has what is for private use"
+    assert "ᶁ" not in lacking
+    assert plain.get_fontfamily() == ["sans-serif"]
+    assert other.get_fontfamily()[0] == "sans-serif"
+    assert len(other.get_fontfamily()) > 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        other.set_text("ᶁ")
+        figure.savefig(BytesIO(), format="png")

@@ -251,8 +251,14 @@ def draw_structure(fit: Fit, path: Path) -> None:
 
 
 def picture(drawn: Axes, path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # a font without the letter: the tables have it
+    from unmix.plot.style import letters_missing, use_fonts
+
+    if letters := use_fonts(drawn.figure.canvas.figure):
+        show.note(
+            f"no font of this machine has {letters[:3]!r}: pictures show boxes instead; install one that has, such as Noto "
+            "Sans of their script. report.html needs none"
+        )
+    with letters_missing():
         drawn.figure.canvas.figure.savefig(path, dpi=150)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import ceil, cos, gcd, radians, sin
@@ -77,8 +77,35 @@ def figure_of(ax: Axes) -> Figure:
 
 def lay_out(ax: Axes) -> None:
     """Find out where everything will stand, without drawing it."""
+    use_fonts(figure_of(ax))
     with letters_missing():
         figure_of(ax).draw_without_rendering()
+
+
+def use_fonts(figure: Figure) -> str:
+    """Give texts whose letters the usual font lacks other fonts of this machine. Returns the letters that none of them has."""
+    from matplotlib import font_manager
+    from matplotlib.text import Text
+
+    def letters_of(file: str) -> Container[int]:
+        return font_manager.get_font(file).get_charmap()
+
+    usual, texts = letters_of(font_manager.findfont(font_manager.FontProperties())), figure.findobj(Text)
+    texts = [text for text in texts if not all(ord(letter) in usual or letter.isspace() for letter in text.get_text())]
+    missing = {
+        letter for text in texts for letter in text.get_text() if ord(letter) not in usual and not letter.isspace()
+    }
+    regular = [
+        font for font in font_manager.fontManager.ttflist if font.style == "normal" and "Last Resort" not in font.name
+    ]
+    families = []
+    for font in sorted(regular, key=lambda font: ("Sans" not in font.name, font.weight != 400, font.name)):
+        known = {letter for letter in missing if ord(letter) in letters_of(font.fname)} if missing else set()
+        families += [font.name] if known else []
+        missing -= known
+    for text in texts:
+        text.set_fontfamily([*text.get_fontfamily(), *families])
+    return "".join(sorted(missing, key=lambda letter: (not letter.isalpha(), letter)))
 
 
 @contextmanager
