@@ -10,10 +10,10 @@ And `prefetch`, which reads ahead in a thread.
 from __future__ import annotations
 
 import os
-import queue
-import threading
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
@@ -46,37 +46,18 @@ def use_threads(n_jobs: int | None) -> Iterator[None]:
 def prefetch(items: Iterable[T], n: int = 1) -> Generator[T, None, None]:
     """The same items in the same order, while a thread fetches the next `n`. An error is raised where its item would have come.
     The thread ends with the items, or when the consumer leaves."""
-    fetched: queue.Queue[tuple[bool, Any]] = queue.Queue(n)
-    stop = threading.Event()
+    source, end, context = iter(items), object(), copy_context()
+    thread = ThreadPoolExecutor(1, "unmix-prefetch")
 
-    def put(last: bool, item: Any) -> None:
-        while not stop.is_set():
-            with suppress(queue.Full):
-                fetched.put((last, item), timeout=0.1)
-                return
+    def fetch() -> Future[Any]:
+        return thread.submit(lambda: context.run(next, source, end))
 
-    def fetch() -> None:
-        try:
-            for item in items:
-                put(False, item)
-                if stop.is_set():
-                    return
-            put(True, None)
-        except BaseException as error:
-            put(True, error)
-
-    thread = threading.Thread(target=copy_context().run, args=(fetch,), daemon=True, name="unmix-prefetch")
-    thread.start()
     try:
-        while True:
-            last, item = fetched.get()
-            if last and item is not None:
-                raise item
-            if last:
-                return
+        waiting = deque(fetch() for _ in range(n + 1))
+        while (item := waiting.popleft().result()) is not end:
+            waiting.append(fetch())
             yield item
     finally:
-        stop.set()
-        thread.join()
+        thread.shutdown(cancel_futures=True)
         if close := getattr(items, "close", None):
             close()
