@@ -28,9 +28,9 @@ RESULT_MODULES = {
 }
 INTRODUCTION = """# The papers, reproduced
 Figures and tables of the papers that unmix stands on, from our own code. Each section names its command, the version and the
-day. `python -m reproduce NAME` makes a quick form, `--full` the length of the papers, and `make reproduce` makes all.
-[From the papers to the code](../papers.md) lists every equation, algorithm and figure; [the data](data.md) are public, and
-without them everything that needs only the embedded State of the Union addresses still runs.
+day; some are of an earlier version than others. `python -m reproduce NAME` makes a quick form, `--full` the length of the papers,
+and `make reproduce` makes all. [From the papers to the code](../papers.md) lists every equation, algorithm and figure;
+[the data](data.md) are public, and without them everything that needs only the embedded State of the Union addresses still runs.
 
 Results are whatever came out. Where a claim of a paper did not hold in our runs, the section says so, and the last section
 collects it. Every number comes from a `.csv` file in this folder, and a test compares the two. Seconds are those of a shared

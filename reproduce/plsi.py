@@ -314,14 +314,11 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def section(table: pd.DataFrame, steps: pd.DataFrame, apart: float, effort: Effort, picture: str) -> Section:
-    plsi, normalised, four, floored, printed = (
-        Compared.of(table, name) for name in (PLSI_NAME, NORMALISED, FOUR, FLOORED, PRINTED)
-    )
+    plsi, normalised, four, floored = (Compared.of(table, name) for name in (PLSI_NAME, NORMALISED, FOUR, FLOORED))
     nmf = table[table["algorithm"] == NMF]
     stuck = nmf["loglik after Newton"] - nmf["loglik"] > SAME_VALUE
     work = {
-        name: (PASSES[name] * table.loc[table["algorithm"] == name, "iterations"]).median()
-        for name in (NMF, PLSI_NAME, PRINTED)
+        name: (PASSES[name] * table.loc[table["algorithm"] == name, "iterations"]).median() for name in (NMF, PLSI_NAME)
     }
     own = steps["end of"] == steps["one iteration of"]
     text = f"""
@@ -353,8 +350,7 @@ of section 4 does not exist.
 {plsi.lower} times. From {plsi.other_optimum} of the {plsi.starts - plsi.same_value} starts that part them, Newton's method
 leads the two ends to different optima as well: they lie in different basins. {answer(plsi)}
 
-As printed, with the old weights in line 4 of algorithm 2, PLSI ended with the value of NMF from {printed.same_value} of
-{printed.starts} starts and with its rates from {printed.same_rates}, at most {printed.largest:,.3g} units apart.
+{about_printed(table)}
 
 **Fixed points are shared** (theorem 4; for PLSI, Gaussier and Goutte, whom they cite). One iteration of any of them from
 the end of any other moved at most {steps["share of counts moved"].max():.0e} of the expected counts, where its own next
@@ -370,10 +366,23 @@ which the likelihood would rise. unmix's `"em"` keeps every share at 1e-15 or ab
 from {floored.higher} starts and lower from {floored.lower}, and Newton climbed on from {floored.stuck} of its ends.
 
 **Cost.** The paper says that NMF is faster. PLSI passes over the counts three times per iteration with the new weights and
-twice as printed, NMF twice; in the median over all starts they took {work[PLSI_NAME]:,.0f}, {work[PRINTED]:,.0f} and
+twice as printed, NMF twice; in the median over all starts PLSI with the new weights and NMF took {work[PLSI_NAME]:,.0f} and
 {work[NMF]:,.0f} passes.
 """
     return Section(text, doubts(plsi, normalised, four, apart))
+
+
+def about_printed(table: pd.DataFrame) -> str:
+    """Algorithm 2 with the old weights in line 4, where it was run."""
+    if PRINTED not in set(table["algorithm"]):
+        return "PLSI as printed, with the old weights in line 4 of algorithm 2, was not run."
+    printed = Compared.of(table, PRINTED)
+    passes = (PASSES[PRINTED] * table.loc[table["algorithm"] == PRINTED, "iterations"]).median()
+    return (
+        "As printed, with the old weights in line 4 of algorithm 2, PLSI ended with the value of NMF from "
+        f"{printed.same_value} of {printed.starts} starts and with its rates from {printed.same_rates}, at most "
+        f"{printed.largest:,.3g} units apart, after {passes:,.0f} passes over the counts in the median."
+    )
 
 
 def answer(plsi: Compared) -> str:
