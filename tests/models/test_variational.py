@@ -23,6 +23,7 @@ from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.special import digamma, gammaln, logsumexp, polygamma, xlogy
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import normalized_mutual_info_score
 
 import unmix as um
 from unmix.counts.counts import Counts
@@ -1090,3 +1091,47 @@ def test_loadings_are_inferred_before_topics_move(options: dict[str, Any]) -> No
         for extrapolate in (True, False)
     )
     assert accelerated.elbo_ > plain.elbo_ - 5
+
+
+# --- short samples ---------------------------------------------------------------------------------------------------
+
+
+def short_texts(words: int, seed: int = 0) -> tuple[Any, Any]:
+    """Texts of so many words, nearly all of one of eight topics, and their topics."""
+    rng = np.random.default_rng(seed)
+    topics, labels = rng.dirichlet(np.full(200, 0.1), 8), rng.integers(8, size=1500)
+    return np.stack([rng.multinomial(words, 0.9 * topics[k] + 0.1 * topics[rng.integers(8)]) for k in labels]), labels
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1.0])
+def test_short_samples_start_where_the_bound_ends_highest(alpha: float) -> None:
+    X, labels = short_texts(5)
+    quick = um.PoissonNMF(8, init="topic-score", prefit=4, max_iter=20, tol=0, random_state=0).fit(X).result_
+    before = um.LDA(8, alpha=alpha, init=quick, random_state=0).fit(X)
+    model = um.LDA(8, alpha=alpha, random_state=0).fit(X)
+    assert model.result_.trace["note"].iloc[0] in ("Gibbs sampling", "maximum likelihood")
+    assert model.elbo_ > before.elbo_ - 1
+    found, given = (agreement(fit.result_.proportions.argmax(axis=1), labels) for fit in (model, before))
+    assert found > given - 0.02
+    assert found > 0.5
+
+
+def agreement(found: Any, labels: Any) -> float:
+    return float(normalized_mutual_info_score(labels, found))
+
+
+def test_a_fit_that_starts_from_gibbs_sampling_can_be_resumed() -> None:
+    X, _ = short_texts(5)
+    model = um.LDA(8, alpha=0.1, random_state=0, max_iter=30, tol=0).fit(X)
+    assert model.result_.trace["note"].iloc[0] == "Gibbs sampling"
+    half = um.LDA(8, alpha=0.1, random_state=0, max_iter=10, tol=0).fit(X).result_
+    again = um.LDA(8, alpha=0.1, random_state=0, max_iter=30, tol=0).resume(X, half)
+    assert again.elbo_ == model.elbo_
+
+
+def test_longer_samples_and_fractions_start_from_maximum_likelihood() -> None:
+    assert um.LDA(8, max_iter=1, tol=0, random_state=0).fit(short_texts(30)[0]).result_.trace["note"].iloc[0] == (
+        "maximum likelihood"
+    )
+    X = short_texts(5)[0] * 1.5
+    assert um.LDA(8, max_iter=1, tol=0, random_state=0).fit(X).result_.trace["note"].iloc[0] == "maximum likelihood"

@@ -39,7 +39,7 @@ from unmix.models.problem import Problem
 from unmix.models.variational import Beliefs, Inference, Variational, gamma_gamma, gamma_poisson, lda, restore
 from unmix.solvers import init as starts
 from unmix.solvers.online import Online, OnlineBeliefs, StochasticVI, spread, start_weight
-from unmix.solvers.run import Phase, Plan
+from unmix.solvers.run import Phase, Plan, run
 from unmix.solvers.vi import CAVI, ExtrapolatedVI, infer
 
 # most updates of a new sample, and the change, as a part of its sum, that ends them
@@ -214,6 +214,10 @@ TOLERANCE = 1e-4  # a row's inner iterations end once they change it by less tha
 # most inner iterations where the user leaves it open: where topics are believed and move on anyway, loadings need not stand
 # still in between; topics that are estimated take Newton steps, which do not suit loadings that lag behind
 INNER, INNER_BELIEVED = 20, 2
+SHORT, TRIAL = (
+    20,
+    10,
+)  # counts per sample below which there are two starts; iterations after which the better one is taken
 SETTLING = (
     20  # plain iterations after a random start: with momentum topics would settle before they have found their place
 )
@@ -269,8 +273,16 @@ class VariationalEstimator(PosteriorEstimator):
             return solver.start(task, L, F)
 
         def first() -> tuple[Beliefs, str]:
-            pair, note = self._first_factors(Problem(X, self.n_components), rng)
-            return start(*pair), note
+            problem = Problem(X, self.n_components)
+            pair, note = self._first_factors(problem, rng)
+            state = start(*pair)
+            if self.init != "auto" or self.n_components == 1 or X.fractional or X.total >= SHORT * X.shape[0]:
+                return state, note
+            states = {note: state, "Gibbs sampling": start(*self._placed(*starts.sampled(problem, rng)))}
+            for name, one in states.items():
+                states[name], _ = run(task, solver, one, max_iter=TRIAL, tol=0, catch_interrupt=False)
+            note = min(states, key=lambda name: states[name].loss)
+            return states[note], note
 
         fit = partial(Phase, solver=solver, max_iter=self.max_iter, tol=self.tol)
         moves = self.refine if self.online is None and self.n_components > 1 else 0
@@ -354,14 +366,18 @@ class VariationalEstimator(PosteriorEstimator):
         return float(self.result_.trace["objective"].iloc[-1])
 
     def _first_factors(self, problem: Problem, rng: np.random.Generator) -> tuple[Pair, str]:
-        (L, F), note = self._found_factors(problem, rng)
-        if isinstance(self.init, str) and (expected := self._prior_weights()) is not None:
-            order = np.empty(self.n_components, dtype=np.intp)  # the heaviest topic where the prior expects most
-            order[np.argsort(-np.asarray(expected), kind="stable")] = np.argsort(
-                -L.sum(axis=0) * F.sum(axis=0), kind="stable"
-            )
-            L, F = reordered(L, order), reordered(F, order)
-        return (L, F), note
+        pair, note = self._found_factors(problem, rng)
+        return self._placed(*pair) if isinstance(self.init, str) else pair, note
+
+    def _placed(self, L: Factor, F: Factor) -> Pair:
+        """The heaviest topic where the prior expects most, and so on; as they are, if it expects the same of all."""
+        if (expected := self._prior_weights()) is None:
+            return L, F
+        order = np.empty(self.n_components, dtype=np.intp)
+        order[np.argsort(-np.asarray(expected), kind="stable")] = np.argsort(
+            -L.sum(axis=0) * F.sum(axis=0), kind="stable"
+        )
+        return reordered(L, order), reordered(F, order)
 
     def _found_factors(self, problem: Problem, rng: np.random.Generator) -> tuple[Pair, str]:
         if self.init == "random":
@@ -396,7 +412,8 @@ class LDA(VariationalEstimator):
         None: topics are estimated by maximum likelihood. A number, or one a feature: topics ~ Dirichlet(eta).
     init : str, pair of arrays or Fit, default="auto"
         "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
-        section 4). Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of any model here, the best
+        section 4); where samples have fewer than 20 counts on average, from there or from Gibbs sampling, whichever leads
+        higher. Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of any model here, the best
         choice of all if it was fitted long: it starts from its factors.
     n_init : int, default=1
         Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far
@@ -512,7 +529,8 @@ class GammaPoisson(VariationalEstimator):
         None: topics are estimated by maximum likelihood. A number, or one a feature: topics ~ Dirichlet(eta).
     init : str, pair of arrays or Fit, default="auto"
         "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
-        section 4). Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of any model here, the best
+        section 4); where samples have fewer than 20 counts on average, from there or from Gibbs sampling, whichever leads
+        higher. Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of any model here, the best
         choice of all if it was fitted long: it starts from its factors.
     n_init : int, default=1
         Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far
@@ -619,7 +637,8 @@ class BayesianPoissonNMF(VariationalEstimator):
         Rate of the prior of factors. None: such that the prior expects as many counts as there are.
     init : str, pair of arrays or Fit, default="auto"
         "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
-        section 4). Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of any model here, the best
+        section 4); where samples have fewer than 20 counts on average, from there or from Gibbs sampling, whichever leads
+        higher. Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of any model here, the best
         choice of all if it was fitted long: it starts from its factors.
     n_init : int, default=1
         Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far

@@ -1,4 +1,4 @@
-"""Where a fit starts: at random, by annealed EM, by Topic-SCORE, or from known factors.
+"""Where a fit starts: at random, by annealed EM, by Gibbs sampling, by Topic-SCORE, or from known factors.
 
 Topic-SCORE (Ke and Wang 2024) finds the topics of an almost noise-free corpus from the singular vectors of its count matrix:
 the rows of R_j = (V_j2, …, V_jK) / V_j1 lie in a simplex whose vertices are words that belong to one topic alone.
@@ -18,9 +18,12 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, svds
 
 from unmix.base.types import Factor, Floats, Pair
 from unmix.counts.data import Data
+from unmix.kernels.sampling import seeds
+from unmix.models.allocation import Allocation, AllocationTask
 from unmix.models.problem import Problem
 from unmix.solvers.extrapolate import Alternate
 from unmix.solvers.halfsteps import EM, Newton
+from unmix.solvers.sampling import Sampler
 
 EM_ONLY = Alternate(EM())
 
@@ -59,6 +62,17 @@ def almost_even(problem: Problem, rng: np.random.Generator) -> Pair:
     sparse proportions, samples would at once choose between clearly different random topics, and hold on to them."""
     F = rng.gamma(100, 0.01, (problem.X.shape[1], problem.n_topics))
     return np.tile(problem.X.sample_totals[:, None] / problem.n_topics, problem.n_topics), F / F.sum(axis=0)
+
+
+def sampled(problem: Problem, rng: np.random.Generator, sweeps: int = 100) -> Pair:
+    """Where collapsed Gibbs sampling is after some sweeps from random labels: a start for models of short samples. Tokens change
+    their topics one by one, by the topics of the others; updates of whole samples, each of a few counts, hardly leave a start."""
+    X, K = problem.X.sample, problem.n_topics
+    task = AllocationTask(X, Allocation.for_data(X, K, 1.0, None, alpha=0.05, beta=0.1))
+    sampler = Sampler(task, task.labels(rng.integers(K, size=(1, int(X.total)), dtype=np.uint16)), seeds(rng, 1))
+    sampler.sweep(sweeps)
+    now = task.moments(sampler.held)
+    return now.proportions[0, 0] * X.sample_totals[:, None], now.topics[0, 0]
 
 
 def known_factors(problem: Problem, F: Floats, rounds: int = 200, tolerance: float = 1e-11) -> Floats:
