@@ -18,7 +18,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, svds
 
 from unmix.base.types import Factor, Floats, Pair
 from unmix.counts.data import Data
-from unmix.kernels.sampling import seeds
+from unmix.kernels import seeds
 from unmix.models.allocation import Allocation, AllocationTask
 from unmix.models.problem import Problem
 from unmix.solvers.extrapolate import Alternate
