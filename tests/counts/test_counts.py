@@ -458,3 +458,18 @@ def test_arrays_that_begin_anywhere_are_counts_like_any_other():
         um.TopicModel(3, random_state=0).fit(moved).result_.loglik
         == um.TopicModel(3, random_state=0).fit(X).result_.loglik
     )
+
+
+def test_an_anndata_gives_its_x_with_names_and_obs() -> None:
+    anndata = pytest.importorskip("anndata")
+    X = random_counts(30, 12)
+    names = [f"cell {i}" for i in range(30)], [f"gene {j}" for j in range(12)]
+    obs = pd.DataFrame({"batch": ["a", "b"] * 15}, index=names[0])
+    adata = anndata.AnnData(sp.csr_matrix(X.astype(float)), obs=obs, var=pd.DataFrame(index=names[1]))
+    counts = Counts(adata)
+    assert same_rows(counts.rows, Counts(X).rows)
+    assert (counts.samples.tolist(), counts.features.tolist()) == names
+    assert counts.metadata["batch"].tolist() == ["a", "b"] * 15
+    assert Counts(adata, features=[f"g{j}" for j in range(12)]).features[0] == "g0"
+    with pytest.raises(ValueError, match="this AnnData has no X"):
+        Counts(anndata.AnnData(obs=obs))

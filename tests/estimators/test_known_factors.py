@@ -129,3 +129,15 @@ def test_bad_factors_are_refused(case: str) -> None:
     F, more, message = BAD[case]
     with pytest.raises(ValueError, match=message):
         um.PoissonNMF.from_factors(F, **more)
+
+
+def test_a_catalogue_finds_the_types_of_counts_in_any_order_and_without_some() -> None:
+    """As COSMIC's file and a table of tumours, which list the same types in two orders."""
+    catalogue = pd.DataFrame(known(), index=FEATURES, columns=["SBS1", "SBS5", "SBS18"])
+    model = um.PoissonNMF.from_factors(catalogue)
+    tumours = pd.DataFrame(random_counts(), columns=FEATURES)
+    expected = model.transform(um.Counts(tumours))
+    np.testing.assert_allclose(model.transform(tumours[FEATURES[::-1]]), expected)
+    with pytest.warns(UserWarning, match="1 feature of the fit is not in X: taken as not measured"):
+        fewer = model.transform(tumours[FEATURES[:-1]])
+    np.testing.assert_allclose(fewer, um.PoissonNMF.from_factors(catalogue[:-1]).transform(tumours[FEATURES[:-1]]))

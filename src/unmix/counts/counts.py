@@ -37,8 +37,9 @@ class Counts(Part):
 
     Parameters
     ----------
-    matrix : array-like, sparse matrix, DataFrame or Counts
-        Dense array, scipy sparse matrix or array, DataFrame (its index and columns become the names), or `Counts`.
+    matrix : array-like, sparse matrix, DataFrame, AnnData or Counts
+        Dense array, scipy sparse matrix or array, DataFrame (its index and columns become the names), AnnData (its X, with its
+        names and obs), or `Counts`.
     samples, features : array-like of str, default=None
         Names; by default those of the DataFrame, or none.
     metadata : DataFrame, default=None
@@ -93,6 +94,7 @@ class Counts(Part):
         metadata: pd.DataFrame | None = None,
         text: Record | None = None,
     ) -> None:
+        matrix = from_anndata(matrix)
         if isinstance(matrix, Counts):
             samples = matrix.samples if samples is None else samples
             features = matrix.features if features is None else features
