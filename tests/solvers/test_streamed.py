@@ -404,7 +404,6 @@ def test_the_terminal_keeps_metadata_and_tells_of_features_that_shards_lack(
 
 
 NEED_MEMORY: dict[str, Callable[[um.Fit, Any], Any]] = {
-    "choose_topics": lambda fit, X: um.choose_topics(X, [1, 2]),
     "stability": lambda fit, X: um.stability(X, 2),
     "consensus": lambda fit, X: um.consensus(X, 2),
     "fit_path": lambda fit, X: um.fit_path(X, [1, 2]),
@@ -417,6 +416,12 @@ NEED_MEMORY: dict[str, Callable[[um.Fit, Any], Any]] = {
     "kkt": lambda fit, X: um.kkt(X, fit.L, fit.F),
     "Counts": lambda fit, X: um.Counts(X),
 }
+
+
+def test_topics_are_chosen_on_the_sample_of_shards() -> None:
+    shards = um.Shards.of(some_counts(), sample=20)
+    one, two = (um.choose_topics(X, [1, 2], folds=2, random_state=0).table for X in (shards, shards.sample))
+    np.testing.assert_array_equal(one["perplexity"], two["perplexity"])
 
 
 @pytest.mark.parametrize("name", NEED_MEMORY)
