@@ -27,6 +27,7 @@ COMMANDS = {
     "lda": OPTIONS.keys(),
     "online": OPTIONS.keys(),
     "gibbs": ("data", "data-folder", "threads"),
+    "short": ("data-folder", "k", "threads"),
     "door": OPTIONS.keys(),
     "texts": ("threads",),
     "ends": ("data-folder", "threads"),

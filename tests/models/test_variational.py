@@ -1114,6 +1114,7 @@ def test_short_samples_start_where_the_bound_ends_highest(alpha: float) -> None:
     found, given = (agreement(fit.result_.proportions.argmax(axis=1), labels) for fit in (model, before))
     assert found > given - 0.02
     assert found > 0.5
+    assert any("samples are short, 5.0 counts on average" in sentence for sentence in model.result_.advice())
 
 
 def agreement(found: Any, labels: Any) -> float:

@@ -63,6 +63,7 @@ def _notes(trace: pd.DataFrame, stage: str) -> list[str]:
 
 SMALL_SHARE = 0.05  # of the average topic's
 FEW, SMALL = 8, 20_000  # topics, and numbers in both factors: up to there freedom is looked at without being asked for
+SHORT, MANY = 20, 500  # counts of a sample, and samples: where whole samples say little of topics, and all do
 ALIKE = 0.01  # units of the objective
 
 
@@ -96,6 +97,12 @@ def advice(fit: Fit) -> list[str]:
         counts = brief(float((fit.sizes @ fit.proportions)[light].max()))
         which = f"topic {light[0] + 1} has" if len(light) == 1 else f"{len(light)} topics each have at most"
         said.append(f"{which} {counts} counts, which the other topics explain about as well: K may be too large")
+    mean = fit.data.get("total", np.inf) / max(len(fit.L), 1)
+    if mean < SHORT and len(fit.L) >= MANY and fit.params.get("model") != "AllocationModel":
+        said.append(
+            f"samples are short, {mean:.1f} counts on average: Gibbs sampling often finds better topics there "
+            '(AllocationModel(method="gibbs"); --model allocation --set method=gibbs)'
+        )
     if len(fit.starts) > 1:
         said.append(_spread(fit))
     if fit.status == "max_iter" and fit.params.get("tol", 0) > 0 and "objective" in fit.trace:
