@@ -131,4 +131,6 @@ def run_tomotopy(matrix: str, whole: str, groups: list[int], K: int) -> dict:
         topics[places, k] = model.get_topic_word_dist(k)
     fit = um.TopicModel.from_factors(topics).result_
     proportions = np.array([document.get_topic_dist() for document in model.docs])
-    return measured(whole, groups, seconds, replace(fit, L=proportions * np.asarray(X.sum(axis=1)).reshape(-1, 1), F=topics))
+    return measured(
+        whole, groups, seconds, replace(fit, L=proportions * np.asarray(X.sum(axis=1)).reshape(-1, 1), F=topics)
+    )
