@@ -110,18 +110,22 @@ def read(
         `.csv[.gz]`, `.tsv[.gz]`, `.parquet`, `.xlsx` (its first sheet). Wide: feature names in the first row; the first
         column has sample names if its header is empty or says so (such as `id`, `sample`), or if it holds text; further
         columns of text are metadata. Where labels say for certain that rows are features (the header `gene`, mutation
-        types, cell barcodes on top …) the table is transposed, with a warning. Long: three columns whose headers say
-        sample, feature and count (or cell, gene, umi; doc, word, n; …). A `.txt` of numbers between tabs is a table too.
+        types, cell barcodes on top …) the table is transposed, with a warning. Long: columns whose headers say sample,
+        feature and count (or cell, gene, umi; user, item, rating; …), or two columns of identifiers that repeat and one of
+        numbers; times are left out. A `.txt` of numbers between tabs is a table too.
         Where types of mutations stand in two columns, "C>A" and "ACA", they become A[C>A]A. SigProfiler's `.SBS96.all` and
         the like are tables between tabs.
     Texts
         A folder of `.txt` files, or of folders of them; a `.txt[.gz]` with one document per line; `.jsonl[.gz]` with a
-        field `text`; a table with a column `text`. A column such as `id` or `doc_id` names the documents, or else one
-        such as `title`; titles and all other columns are metadata. Addresses on the web and of e-mail are not counted.
+        field `text`; a table with a column `text` or one that holds sentences. A column such as `id` or `doc_id` names the
+        documents, or else one such as `title`; titles and all other columns are metadata. Addresses on the web and of e-mail
+        are not counted.
     Shards
         A folder made by `unmix.shard` gives `unmix.Shards`.
 
-    Text is UTF-8 unless `encoding` says otherwise. Names that come twice are told apart with -1, -2, …, with a warning.
+    Where two readings of a table are plausible, it is refused with the options that choose, `layout` and `text_column`; the
+    attribute `reading` of the result says how it was read. Text is UTF-8 unless `encoding` says otherwise. Names that come twice
+    are told apart with -1, -2, …, with a warning.
 
     Parameters
     ----------

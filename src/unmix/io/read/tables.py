@@ -292,31 +292,22 @@ def _text_column(table: Table, options: ReadOptions) -> int | None:
     for column, name in enumerate(header):
         if name.strip().lower() == TEXT_FIELD and table.blank[column] > 0.5 * table.n:
             return column  # a text may be "1984", and a count may be mistyped
-    lengths = {
-        j: length
-        for j in np.flatnonzero(table.text & (table.blank > 0.5 * table.n)).tolist()
-        if (length := _sentences(table, j))
-    }
+    texts = np.flatnonzero(table.text & (table.blank > 0.5 * table.n)).tolist()
+    lengths = {column: length for column in texts if (length := _sentences(table, column))}
     numbers = [name for j, name in enumerate(header) if table.fine[j] and table.numbers[j] and not names_samples(name)]
-    if not lengths or looks_like(numbers)[0] or speaks_of(header[0]) == "feature" or _named_features(table):
+    named = [speaks_of(header[0]), looks_like(as_names(table.first[0]))[0], looks_like(numbers)[0]] if lengths else []
+    if not lengths or "feature" in named or named[2] == "sample":  # as of a table of counts with descriptions
         return None
     text, *others = sorted(lengths, key=lengths.__getitem__, reverse=True)
     if others and lengths[text] < 3 * lengths[others[0]]:
         which = listed(header[j] for j in sorted(lengths))
-        raise ValueError(
-            f"the columns {which} hold sentences; name the one to count words of with {parameter('text_column')}"
-        )
+        raise ValueError(f"the columns {which} hold sentences; choose the texts with {parameter('text_column')}")
     if numbers and (len(numbers) > FEW or words_in(header[text]) & NOTE_WORDS):
         raise ValueError(
             f"column {header[text]!r} holds sentences, and {listed(numbers)} {'hold' if len(numbers) > 1 else 'holds'} numbers; "
             f"give {parameter('text_column', header[text])} to count words, or {parameter('layout', 'wide')} if these are counts"
         )
     return text
-
-
-def _named_features(table: Table) -> bool:
-    """Whether the first column has names of features."""
-    return looks_like(as_names(table.first[0]))[0] == "feature"
 
 
 def _sentences(table: Table, column: int) -> float:
@@ -331,37 +322,28 @@ def _sentences(table: Table, column: int) -> float:
 def _long_roles(table: Table, options: ReadOptions) -> tuple[int, int, int] | None:
     """Where samples, features and counts stand in a table with a row per count: as the header says, or where two columns hold
     identifiers that come again and again, and each pair of them once."""
-    header = table.header
-    if options.layout == "wide" or (options.layout is None and not 3 <= len(header) <= MOST_LONG):
+    header, asked = table.header, options.layout == "long"
+    if options.layout == "wide" or not (asked or 3 <= len(header) <= MOST_LONG):
         return None
     said = long_roles(header)
-    if said is not None and not table.fine[said[2]]:
-        said = None
-    times = {j for j in range(len(header)) if words_in(header[j]) & TIME_WORDS and "times" not in words_in(header[j])}
-    numbers = [j for j in range(len(header)) if table.fine[j] and table.numbers[j] and j not in times]
-    rest = [j for j in range(len(header)) if j not in times]
-    if said is not None and (len(header) == 3 or options.layout == "long" or _are_pairs(table, *said[:2])):
+    if said is not None and table.fine[said[2]] and (asked or len(header) == 3 or _are_pairs(table, *said[:2])):
         return said
-    if options.layout == "long":
-        if len(rest) < 3 or not numbers or not table.fine[count := numbers[-1]]:
+    words = [words_in(name) for name in header]
+    rest = [j for j, known in enumerate(words) if not known & TIME_WORDS or "times" in known]
+    numbers = [j for j in rest if table.fine[j] and table.numbers[j]]
+    if len(rest) < 3 or not numbers:
+        if asked:
             raise ValueError(f"a long table needs columns of samples, features and counts; there are {listed(header)}")
-        sample, feature = [j for j in rest if j != count][:2]
-        return sample, feature, count
-    if len(rest) != 3 or not numbers:
         return None
     count = numbers[-1]
-    sample, feature = (j for j in rest if j != count)
-    if not _are_pairs(table, sample, feature):
+    sample, feature, *more = (j for j in rest if j != count)
+    if words[sample] & LONG_FEATURE_WORDS and words[feature] & SAMPLE_WORDS:
+        sample, feature = feature, sample
+    if not asked and (more or not _are_pairs(table, sample, feature)):
         return None
-    words = [words_in(header[j]) for j in (sample, feature)]
-    named = all(said & (SAMPLE_WORDS | LONG_FEATURE_WORDS | {"id"}) for said in words)
-    texts = sample not in numbers and feature not in numbers
-    if named or texts:
-        return (
-            (feature, sample, count)
-            if words[0] & LONG_FEATURE_WORDS and words[1] & SAMPLE_WORDS
-            else (sample, feature, count)
-        )
+    named = all(words[j] & (SAMPLE_WORDS | LONG_FEATURE_WORDS | {"id"}) for j in (sample, feature))
+    if asked or named or {sample, feature}.isdisjoint(numbers):
+        return sample, feature, count
     if table.n < 20 or min(_repeats(table, sample), _repeats(table, feature)) < 3:
         return None
     raise ValueError(
