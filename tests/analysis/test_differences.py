@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -717,3 +718,60 @@ def test_groups_may_be_a_column_of_the_metadata(fitted) -> None:
     one, two = um.differences(named, X, groups="donor"), um.differences(fit, X, groups=donors)
     np.testing.assert_array_equal(one.z, two.z)
     assert one.groups == 6
+
+
+# --- a topic too small to testify ------------------------------------------------------------------------------------
+
+
+def cells_and_a_few_others(seed: int = 0, markers: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """1,500 cells of five kinds, and 14 of a sixth, of which all others have a trace; counts and proportions.
+
+    Features 0 to 49 are the markers of the five, ten each; all kinds use the others about alike.
+    """
+    rng = np.random.default_rng(seed)
+    n, few, K, m = 1500, 14, 5, 300
+    P = np.zeros((n + few, K + 1))
+    P[np.arange(n), rng.integers(K, size=n)] = 0.897
+    P[:n, :K] += 0.1 * rng.dirichlet(np.full(K, 0.3), n)
+    P[:n, K] = 0.003
+    P[n:, K] = 1
+    F = np.repeat(rng.gamma(0.5, 1, m)[:, None], K + 1, axis=1)
+    for k in range(K if markers else 0):
+        F[10 * k : 10 * k + 10] = 0.001
+        F[10 * k : 10 * k + 10, k] = np.linspace(0.1, 1, 10)
+    return rng.poisson(rng.gamma(4, 150, n + few)[:, None] * (P @ (F / F.sum(axis=0)).T)), P
+
+
+@pytest.mark.parametrize("against", ["next", "least"])
+def test_a_topic_too_small_to_testify_does_not_hide_markers(against: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, P = cells_and_a_few_others()
+    assert 0.005 < (X.sum(axis=1) @ P / X.sum())[-1] < 0.015
+    own = np.arange(50), np.repeat(np.arange(5), 10)
+    d = um.differences(P, X, against=against)
+    assert (d.lfsr[own] < 0.05).mean() > 0.9
+    assert (d.rival[own] != 5).all()
+
+    def everyone(self: Any, alive: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(~np.eye(len(alive), dtype=bool), (len(self.mean), len(alive), len(alive)))
+
+    monkeypatch.setattr("unmix.models.differences.LogFactors.witnesses", everyone)
+    before = um.differences(P, X, against=against)
+    assert (before.lfsr[own] < 0.05).mean() < 0.6
+    assert (before.rival[own] == 5).mean() > 0.9
+    if against == "least":
+        assert before.lfsr[own].max() > 0.75
+
+
+@pytest.mark.parametrize("against", ["next", "least"])
+def test_where_all_topics_are_alike_a_small_one_makes_nothing_sure(against: Any) -> None:
+    X, P = cells_and_a_few_others(1, markers=False)
+    assert (um.differences(P, X, against=against).lfsr < 0.05).sum() <= 2
+
+
+def test_a_small_topic_that_shows_its_counts_is_compared_with() -> None:
+    """Of features that the few cells have too, and many of, they are the next."""
+    rng = np.random.default_rng(2)
+    X, P = cells_and_a_few_others()
+    X[-14:, :10] = rng.poisson(20, (14, 10))
+    d = um.differences(P, X)
+    assert (d.rival[:10, 0] == 5).all()

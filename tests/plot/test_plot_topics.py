@@ -143,7 +143,7 @@ def test_one_topic_alone_has_bars_as_long_as_their_ghosts():
 
 
 def test_words_of_twenty_panels_do_not_overlap():
-    names = np.array([f"a long word {j}" for j in range(8)])
+    names = np.array([f"a long word {j}" for j in range(16)])
     panels = top_features(make_fit(n_topics=20, features=names), n=8)
     panels[0].figure.draw_without_rendering()
     words = [text for panel in panels for text in (*panel.get_yticklabels(), panel._left_title)]

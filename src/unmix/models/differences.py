@@ -50,12 +50,13 @@ class Changes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LogFactors:
-    """What is believed of log f: means, standard deviations, and S and S' as K × K matrices for every feature."""
+    """What is believed of log f: means, standard deviations, S and S' as K × K matrices for every feature, and the modes of f."""
 
     mean: Floats
     sd: Floats
     covariance: Floats
     robust: Floats | None
+    modes: Floats
 
     @classmethod
     def of(cls, found: Posteriors) -> LogFactors:
@@ -66,7 +67,20 @@ class LogFactors:
         shape = 1 / (variance * bend**2)
         mean = np.log(found.modes) + (psi(shape) - np.log(shape)) / bend
         robust = None if found.robust is None else _unpacked(found.robust, K)
-        return cls(mean, np.sqrt(polygamma(1, shape)) / bend, S, robust)
+        return cls(mean, np.sqrt(polygamma(1, shape)) / bend, S, robust, found.modes)
+
+    def witnesses(self, alive: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Features × topics × other topics: whether the other one is known well enough to be compared with.
+
+        With f its rate, of an error σ, and f_k that of the topic: σ <= f / 2, as where four counts show it; or σ <= f_k / 100, so
+        that if it used the feature as the topic does, a hundred counts would show it; or σ is at most three times that of the
+        best known. One that is none of these has little but its prior to say, which is that it is like all others together.
+        """
+        others = alive & ~np.eye(len(alive), dtype=bool)
+        error = (self.modes * self.spread(lambda C: np.einsum("jkk->jk", C).copy()))[:, None, :]
+        least = np.where(others, error, np.inf).min(axis=2, keepdims=True)
+        enough = np.maximum(np.maximum(self.modes[:, None, :] / 2, self.modes[:, :, None] / 100), 3 * least)
+        return others & (error <= enough)
 
     @cached_property
     def scaled(self) -> Floats:
@@ -119,15 +133,15 @@ def spread_of(weights: Floats, labels: NDArray[np.int32] | None) -> Spread:
 
 
 def against_next(beliefs: LogFactors, alive: NDArray[np.bool_]) -> Changes:
-    """g_k − max_{l≠k} g_l"""
-    others = np.where(alive, beliefs.mean, -np.inf)[:, None, :] + _not_itself(len(alive))
+    """g_k − max_{l≠k} g_l, over topics that are known well enough"""
+    others = np.where(beliefs.witnesses(alive), beliefs.mean[:, None, :], -np.inf)
     return _pairs(beliefs, others.argmax(axis=2))
 
 
 def against_least(beliefs: LogFactors, alive: NDArray[np.bool_]) -> Changes:
-    """g_k − g_l, l being the topic whose rate is nearest"""
+    """g_k − g_l, l being the topic whose rate is nearest, of those that are known well enough"""
     apart = np.abs(beliefs.mean[:, :, None] - beliefs.mean[:, None, :])
-    return _pairs(beliefs, (np.where(alive, apart, np.inf) - _not_itself(len(alive))).argmin(axis=2))
+    return _pairs(beliefs, np.where(beliefs.witnesses(alive), apart, np.inf).argmin(axis=2))
 
 
 def against_topic(beliefs: LogFactors, place: int) -> Changes:
