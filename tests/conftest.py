@@ -162,3 +162,10 @@ def _pictures_are_put_away():
     yield
     if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
         pyplot.close("all")
+
+
+@pytest.fixture(autouse=True)
+def _no_progress_in_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a command says on stderr does not depend on how fast the machine is."""
+    monkeypatch.setattr("unmix.base.progress.LOG", (1e9, 1e9))
+    monkeypatch.setattr("unmix.base.progress.MACHINE", (1e9, 1e9))

@@ -432,7 +432,6 @@ def test_the_terminal_writes_a_folder_with_a_page_and_a_table(counts, chosen, ca
     ]
     out = capsys.readouterr().out
     assert "3 topics suggested" in out
-    assert "suggested\n" in out
     pd.testing.assert_frame_equal(
         pd.read_csv("counts-choice/choice.csv").drop(columns="seconds"), numbers(chosen), check_dtype=False
     )
@@ -459,26 +458,26 @@ def test_the_terminal_goes_on_with_finished_folds(counts, capsys, monkeypatch):
     with monkeypatch.context() as patch:
         interrupted_after(patch, 1)
         assert run(*command) == 130
-    assert "the same command with --resume goes on" in capsys.readouterr().err
-    assert Path("counts-choice/folds.safetensors").is_file()
+    assert "the same command with --resume continues" in capsys.readouterr().err
+    assert Path("counts-choice/choice-checkpoint.safetensors").is_file()
     begun = []
     original = choose.fits_downwards
     monkeypatch.setattr(choose, "fits_downwards", lambda *given: begun.append(0) or original(*given))
     assert run(*command, "--resume") == 0
     assert len(begun) == 2
-    assert not Path("counts-choice/folds.safetensors").exists()
+    assert not Path("counts-choice/choice-checkpoint.safetensors").exists()
     assert run(*command, "--resume") == 0
-    assert "nothing to resume in counts-choice; starting anew" in capsys.readouterr().err
+    assert "nothing to resume in counts-choice; starting again" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["-k", "3-1"], "--topics 3-1: give numbers and ranges such as 1-12,16,20"),
-        (["-k", "two"], "--topics two: give numbers and ranges"),
-        (["--overdispersion", "much"], "--overdispersion much: give a number > 0, or estimate"),
-        (["--overdispersion", "0"], "--overdispersion 0.0; give None"),
-        (["--set", "rho=1"], "--model topics has no parameter rho"),
+        (["-k", "3-1"], "-k 3-1; give numbers and ranges such as 1-12,16,20"),
+        (["-k", "two"], "-k two; give numbers and ranges"),
+        (["--overdispersion", "much"], "--overdispersion much; give None, a number b > 0"),
+        (["--overdispersion", "0"], "--overdispersion 0; give None"),
+        (["--set", "rho=1"], "--model topics; it has no parameter rho"),
         (["-o", "full"], "full: holds files that are not such results; give another folder"),
         (["-k", "99"], "counts.csv: topics has no number up to 30"),
     ],

@@ -12,6 +12,8 @@ import unmix as um
 from unmix.base import progress
 from unmix.base.progress import Progress, Step, watching, working
 
+LOG, MACHINE = progress.LOG, progress.MACHINE
+
 
 class Clock:
     """Time that passes only when it is told to."""
@@ -27,6 +29,8 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(progress, "perf_counter", clock)
+    monkeypatch.setattr(progress, "LOG", LOG)
+    monkeypatch.setattr(progress, "MACHINE", MACHINE)
     return clock
 
 

@@ -65,7 +65,7 @@ def assert_same(one, two):
 def test_a_stopped_fit_resumes_to_the_same_bytes(how, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     output = tmp_path / "out"
-    process = start(*FIT, "-o", str(output), "--checkpoint", "0")
+    process = start(*FIT, "-o", str(output), "--checkpoint-interval", "0")
     wait_for(output / "checkpoint.safetensors", process)
     process.send_signal(how)
     _, err = process.communicate(timeout=120)
@@ -128,7 +128,7 @@ def test_a_full_disk_is_one_clear_line_and_earlier_results_stay(folder, tmp_path
     assert run("fit", "counts.npz", "-k", 2, "-o", output, "--quiet") == 0
     before = {path.name: path.read_bytes() for path in output.iterdir()}
     process = start(
-        *["fit", "counts.npz", "-k", "3", "-o", str(output), "--checkpoint", "0", "--quiet"],
+        *["fit", "counts.npz", "-k", "3", "-o", str(output), "--checkpoint-interval", "0", "--quiet"],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
     )
     _, err = process.communicate(timeout=120)

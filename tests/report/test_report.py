@@ -400,7 +400,7 @@ def test_the_title_is_that_given_else_the_source():
 def test_a_failed_write_leaves_the_old_page(tmp_path):
     target = tmp_path / "report.html"
     target.write_text("old")
-    with pytest.raises(AttributeError):
+    with pytest.raises(TypeError, match="a NoneType is not a fit"):
         write_report(None, target)
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]

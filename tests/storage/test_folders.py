@@ -200,7 +200,7 @@ def test_fits_killed_at_random_moments_leave_whole_results_and_nothing_hidden(tm
         "-o",
         str(folder),
         "--quiet",
-        "--checkpoint",
+        "--checkpoint-interval",
         "0",
         "--max-iter",
     ]

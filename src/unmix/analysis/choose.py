@@ -249,7 +249,7 @@ class Choice(Result):
 
     See Also
     --------
-    choose_topics, plot.choice, report.write_choice
+    choose_topics, plot.choice, report.write_result
 
     Examples
     --------
@@ -451,12 +451,12 @@ def choose_topics(
         None is `TopicModel(tol=1e-5)`: fits need not be finer than errors. The answer is one for this model: one with smooth
         topics, such as `LDA(eta=0.1)`, bears more.
     folds : int, default=5
-        Parts into which the counts are dealt, each foretold from the others. With 1, a fifth of the counts is foretold, once.
+        Parts of the counts, each predicted from the others. With 1, a fifth of the counts is foretold, once.
     overdispersion : float or "estimate", default=None
-        b, if the variance of a count of mean μ is μ + μ²/b: without it, what such counts have in common in all folds passes for
+        B or "estimate", for counts of variance μ + μ²/B. Without it, what such counts have in common in all folds passes for
         topics. "estimate" finds b from samples and features that no fit has seen. None for Poisson counts.
     worth : float, default=0.01
-        `worthwhile` is the number after which one more topic gains less than this part of what the first gained.
+        Part of the first gain that one more topic must gain. `worthwhile` is the number after which it gains less.
     random_state : int, Generator or RandomState, default=None
         Seed of how counts are dealt and of the fits.
     n_jobs : int, default=None

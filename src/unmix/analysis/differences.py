@@ -496,20 +496,22 @@ def differences(
     X : Counts or array-like
         Counts of the same samples. Features may be others than those of the fit: topics may be found in some and tested in all.
     against : str or int, default="next"
-        What each topic is compared with, feature by feature: "next", the other topic that uses the feature most; "least", the
-        one that uses it most alike; "rest", all others by their shares; "average", all samples; or one topic, by its number.
+        Comparison: next, least, rest, average, or a topic. Feature by feature, "next" is the other topic that uses the
+        feature most; "least", the one that uses it most alike; "rest", all others by their shares; "average", all samples; or
+        one topic, by its number.
     errors : str, default="robust"
-        "robust": as large as residuals of samples say, but no smaller than those of Poisson counts. "poisson": those alone.
+        Standard errors: robust or poisson. "robust": as large as residuals of samples say, but no smaller than those of
+        Poisson counts. "poisson": those alone.
     groups : array-like or str, default=None
-        A group for each sample, such as its donor or author, or the column of metadata that tells it: residuals are then added
-        up by group, as samples of one group are not independent of each other.
+        Groups of samples, such as donors. A label for each sample, or the column of metadata that has it: residuals are then
+        added up by group, as samples of one group are not independent of each other.
     held_out : float, default=None
-        Part of the counts (0.5 is usual) that are kept from finding the topics and alone are tested. The same kind of model is
+        Part of the counts to test, such as 0.5. They are kept from finding the topics. The same kind of model is
         fitted to the rest, from the beginning; its topics take the numbers of those of `fit` that they are most like.
     sizes : array-like, default=None
         Of samples, to which expected counts are proportional; by default the totals of X. Samples of size 0 are left out.
     pseudocount : float, default=1.0
-        How many counts' worth of belief there is, before any is seen, that all topics use a feature alike.
+        Counts of prior belief that topics use a feature alike.
     random_state : int, Generator or RandomState, default=None
         Decides what is held out.
     n_jobs : int, default=None

@@ -308,12 +308,12 @@ def freedom(
     fit : Fit, estimator or path
         Only its rates count: where a prior or a penalty decided between answers, this says what it had to decide.
     X : Counts or array-like, default=None
-        The counts of the fit; needed for a `loss`. Samples and features are found by name where both have names.
+        Counts of the fit, needed for a `loss`. Samples and features are found by name where both have names.
     loss : float, default=0.0
-        How much log-likelihood ends may cost. 0: none, which needs no counts; 2 is about what a 95% interval for one number
+        Log-likelihood that ends may cost. 0: none, which needs no counts; 2 is about what a 95% interval for one number
         allows. Ends at a price are those where all samples move together; what single samples may do is for `intervals`.
     probes : int, default=24
-        How many samples, and features, have both ends of every topic sought: those that differ most. All others get the ends
+        Samples, and features, with both ends sought. They are those that differ most. All others get the ends
         of the same transformations.
     checkpoint : str or PathLike, default=None
         A file in which finished topics are kept, so that the same call goes on with the rest after Ctrl-C.

@@ -245,23 +245,23 @@ def intervals(
     X : Counts or array-like
         The counts of the fit: whole numbers. Samples and features are found by name where both have names.
     level : float, default=0.9
-        The probability.
+        Probability with which an interval holds its number.
     posterior : str, default="local"
-        "local": intervals of what the fit estimates, its proportions given its topics, and its topics nearby. "full": topics
-        move too, as far as data and priors let them; the posterior may then be of another solution than the fit's, and its
-        mean is what its intervals are of.
+        Posterior: local or full. "local": intervals of what the fit estimates, its proportions given its topics, and its
+        topics nearby. "full": topics move too, as far as data and priors let them; the posterior may then be of another
+        solution than the fit's, and its mean is what its intervals are of.
     alpha : float or array-like, default=None
-        Dirichlet prior of proportions: a number, or one a topic. By default the fit's, or learned if it has none.
+        Dirichlet prior of proportions. A number, or one per topic; by default the fit's, or learned if it has none.
     eta : float or array-like, default=None
-        Dirichlet prior of topics: a number, or one a feature. By default the fit's, or learned if it has none.
+        Dirichlet prior of topics. A number, or one per feature; by default the fit's, or learned if it has none.
     sweeps : int, default=500
-        Over all counts, in each chain, after those of `burn_in`. More make ends steadier.
+        Sweeps of each chain that are averaged. More make ends steadier.
     burn_in : int, default=200
-        Sweeps of each chain before any counts.
+        Sweeps of each chain before those.
     thin : int, default=5
-        Every so many sweeps, one is averaged.
+        Number of sweeps per average.
     chains : int, default=2
-        How many; with two or more, `rhat` tells whether they agree.
+        Number of chains. With two or more, `rhat` tells whether they agree.
     n_jobs : int, default=None
         Threads, at most one a chain; None or −1 for all available cores. The result does not depend on it.
     random_state : int, Generator or RandomState, default=None

@@ -340,15 +340,16 @@ def stability(
     n_components : int
         Number of topics.
     runs : int, default=20
-        How many fits.
+        Number of fits to compare.
     noise : str, default="halves"
-        "halves": each pair of runs has a half of the counts each, as two independent data sets of half the depth would be.
+        Counts of each fit: halves, bootstrap or none. "halves": each pair of runs has a half of the counts each, as two
+        independent data sets of half the depth would be.
         "bootstrap": each run has counts drawn anew, x ~ Poisson(x), which given their total is the multinomial of other
         programs. "none": all counts as they are, so that runs differ in their starts only.
     estimator : estimator, default=None
         What to fit; None is `TopicModel()`.
     reference : Fit, estimator or path, default=None
-        The fit whose topics are asked about; None is that of the estimator to all counts, with this `random_state`.
+        Fit whose topics are asked about. None is that of the estimator to all counts, with this `random_state`.
     random_state : int, Generator or RandomState, default=None
         Seed; None is the estimator's. Run r = 1, 2, … is fitted with `random_state + r`.
     n_jobs : int, default=None
@@ -506,7 +507,7 @@ def consensus(
     n_components : int
         Number of topics.
     runs : int, default=20
-        How many fits.
+        Number of fits to compare.
     noise : str, default="halves"
         "halves", "bootstrap" or "none", as in `stability`.
     estimator : estimator, default=None

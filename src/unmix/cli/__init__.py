@@ -6,6 +6,7 @@ need them.
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import warnings
@@ -14,46 +15,39 @@ from functools import cache
 from typing import Any
 
 import typer
-from typer.main import get_command
 
 from unmix.base.checks import NAME_ONLY, in_python, parameters_as
 from unmix.base.progress import watching
-from unmix.cli import analyses, choose  # noqa: F401 - each adds its commands
-from unmix.cli.commands import app
-from unmix.cli.fitting import INTERRUPTED
+from unmix.cli import commands  # noqa: F401 - it adds its commands
+from unmix.cli.analyses import INTERRUPTED
+from unmix.cli.options import COMMANDS, program
 from unmix.cli.show import Invocation, complain, mute, note, write_any_text
 
 BAD_INPUT = 2
 # Typer does not export the base of its usage errors, and where it lives depends on the version.
 UsageError: Any = typer.BadParameter.__bases__[0]
 
-__all__ = ["app", "main"]
-
-
-# Parameters whose options have other names.
-ALIASES = {"n_components": "topics", "K": "topics", "n_init": "starts", "n_jobs": "threads", "random_state": "seed"}
+__all__ = ["main", "program"]
 
 
 @cache
-def _options(command: str) -> dict[str, str]:
-    """The options by parameter: those of a command, and of the others those that it has not."""
-    commands = get_command(app).commands  # type: ignore[attr-defined]
-    several = [*commands.values(), *([commands[command]] if command in commands else [])]
+def _options(name: str) -> dict[str, str]:
+    """The options by parameter: those of a command, and of `fit` those that it has not."""
+    known = {one: program(one).commands[one] for one in ("fit", name) if one in COMMANDS}
+    several = known.values()
     return {param.name: param.opts[0] for one in several for param in one.params if param.opts[0].startswith("-")}
 
 
 def option(name: str, value: Any = NAME_ONLY) -> str:
     """A parameter by its option, with its value as it would be typed; as in Python where it has none, as --set takes it."""
-    found = _options(next(iter(Invocation.arguments), "")).get(ALIASES.get(name, name))
+    found = _options(next(iter(Invocation.arguments), "")).get(name)
     if found is None:
         return in_python(name, value)
     if value is NAME_ONLY or value is True:
         return found
-    return (
-        found.replace("--", "--no-")
-        if value is False
-        else f"{found} {'none' if value is None else shlex.quote(str(value))}"
-    )
+    if value is False:
+        return found.replace("--", "--no-")
+    return f"{found} {'none' if value is None else shlex.quote(str(value))}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -77,9 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(arguments: list[str]) -> int:
     try:
-        code = app(arguments, prog_name="unmix", standalone_mode=False)
+        named = next((word for word in arguments if not word.startswith("-")), "")
+        wanted = None if "_UNMIX_COMPLETE" in os.environ else named
+        code = program(wanted)(arguments, prog_name="unmix", standalone_mode=False)
     except UsageError as error:
-        complain(f"{error.format_message()} (see unmix --help)")
+        complain(f"{error.format_message()} (see unmix {named + ' ' if named in COMMANDS else ''}--help)")
         return BAD_INPUT
     except OSError as error:
         complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))

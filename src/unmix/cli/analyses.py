@@ -1,519 +1,409 @@
-"""The commands of the analyses: `differences`, `stability`, `freedom`, `intervals`, `align`, `compare`."""
+"""One command per row of `unmix.registry.ANALYSES`, and one function that runs them all: read, check the folder, take its lock,
+compute with progress and resumption, write, print, answer --json.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from collections.abc import Callable
-from enum import StrEnum
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 import unmix as um
-from unmix.base.checks import percent
+from unmix.base.checks import ParameterError
 from unmix.cli import options, show
-from unmix.cli.commands import DEFAULT_MODEL, app, check_file
-from unmix.cli.fitting import INTERRUPTED, estimator_of, parsed, picture, read_model, write_page_again
-from unmix.cli.options import (
-    METADATA,
-    TEXTS,
-    InputPath,
-    Json,
-    Quiet,
-    asking,
-    examples,
-    read_counts,
-    reads,
-    results,
-    stopping,
-)
-from unmix.cli.show import matching, readers, writing
-from unmix.storage.files import replacing
+from unmix.cli.options import ASK, COMMANDS, START, WORD_OPTIONS, Command, documented, option_of, value_of
+from unmix.cli.show import readers, writing
+from unmix.registry import ANALYSES, Analysis, public
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from unmix.analysis.results import Result
+    from unmix.fit import Fit
 
-    from unmix.analysis import Differences
-    from unmix.analysis.stability import Stability
-
-
-WORDS_SHOWN = 6
-
-Against = Annotated[
-    str,
-    options.asking(
-        metavar="next|least|rest|average|NUMBER",
-        help="Compare each topic with the next that uses a feature most, with the one most alike, with all others, "
-        "with all samples, or with one topic.",
-    ),
-]
-Errors = Annotated[
-    str, options.asking(metavar="robust|poisson", help="Errors by how samples scatter, or of Poisson counts.")
-]
-Groups = Annotated[
-    str | None, options.asking(metavar="COLUMN", help="Metadata that tells which samples belong together: donors.")
-]
-HeldOut = Annotated[
-    float | None,
-    options.asking(metavar="PART", help="Find topics in the other counts, and test these: 0.5. Takes another fit."),
-]
-Pseudocount = Annotated[
-    float, options.asking(metavar="COUNTS", help="Counts of belief that topics use a feature alike.")
-]
-Folder = Annotated[
-    Path | None,
-    options.results("-o", "--output", metavar="DIR", help="Folder of the results.", show_default="that of MODEL"),
-]
-Lfsr = Annotated[
-    float,
-    options.results(
-        "--lfsr",
-        metavar="RATE",
-        min=0,
-        max=1,
-        help="Write rows of the table with a smaller false sign rate; 1 for all.",
-    ),
-]
+INTERRUPTED, INCOMPLETE = 130, 1
+MODELS = ("fit", "other", "reference")  # parameters that are fits
+ARGUMENTS = {
+    "fit": options.ModelPath,
+    "other": options.OtherPath,
+    "fits": options.ModelPaths,
+    "X": options.InputPath,
+    "n_components": options.Topics,
+}
+ENDINGS = (".csv", ".safetensors", ".png", ".svg", ".pdf", ".html")
 
 
-@app.command(
-    epilog=examples(
-        "unmix differences cells-k12 cells.h5ad --layer counts --groups donor",
-        "unmix differences speeches-k8 speeches/ --held-out 0.5 -o speeches-differences",
-    ),
-)
-@reads(METADATA)
-def differences(
-    model: options.ModelPath,
-    input: InputPath,
-    output: Folder = None,
-    against: Against = "next",
-    errors: Errors = "robust",
-    groups: Groups = None,
-    held_out: HeldOut = None,
-    pseudocount: Pseudocount = 1.0,
-    seed: options.Seed = 0,
-    threads: options.Threads = None,
-    lfsr: Lfsr = 0.05,
-    force: options.Force = False,
-    quiet: Quiet = False,
-    json: Json = False,
-    *,
-    reading: dict[str, Any],
-) -> None:
-    """What sets topics apart: log fold changes with errors.
-
-    Writes differences.csv, differences.safetensors, a heat map and a volcano
-    plot for each topic. In a fit's own folder its page is written again, with
-    a section for them.
-    """
-    show.speak(quiet=quiet, json=json)
-    folder = output or (model if model.is_dir() else model.parent)
-    writing.check_folder(folder, force=force, files=(writing.MODEL_FILE, writing.DIFFERENCES_FILE))
-    with writing.claim(folder):
-        known = read_model(model)
-        counts = read_counts(input, **reading, like=known)
-        found = um.differences(
-            known,
-            counts,
-            against=cast(Any, int(against) if against.isdecimal() else against),
-            errors=cast(Any, errors),
-            groups=groups,
-            held_out=held_out,
-            pseudocount=pseudocount,
-            random_state=seed,
-            n_jobs=threads,
-            verbose=show.reports(),
-        )
-        with show.working(f"writing {folder}"):
-            folder.mkdir(parents=True, exist_ok=True)
-            for name, write in files_of(found, lfsr, volcanoes=True).items():
-                with replacing(folder / name, like=folder / writing.MODEL_FILE) as temporary:
-                    write(temporary)
-            write_page_again(folder, known)
-    tell_differences(found)
-    show.say(f"wrote {folder}{os.sep}: differences.csv and pictures")
-    show.answer(as_json(found) | {"output": str(folder)})
-    if found.status == "interrupted":
-        sys.exit(INTERRUPTED)
+# The command of a row
 
 
-def files_of(found: Differences, lfsr: float = 0.05, *, volcanoes: bool = False) -> dict[str, Callable[[Path], None]]:
-    """Names of files, and what writes them to a path."""
-    files: dict[str, Callable[[Path], None]] = {
-        writing.DIFFERENCES_FILE: found.save,
-        "differences.csv": lambda path: _write_table(found, lfsr, path),
-        "differences.png": lambda path: picture(um.plot.differences(found), path),
+def command_of(row: Analysis) -> Callable[..., None]:
+    """Its options are the parameters of its function, and of its tables where these are methods."""
+
+    def run_row(**given: Any) -> None:
+        run(row, given)
+
+    function, known = public(row.function), parameters_of(row)
+    own = inspect.signature(function).parameters
+    required, others = [], []
+    for name, (default, kind, text) in known.items():
+        if name in ARGUMENTS and name in row.needs:
+            required.append(_typed(name, ARGUMENTS[name]))
+        elif name == "topics":
+            others.append(_typed(name, options.Numbers, f"{own[name].default.start}-{own[name].default.stop - 1}"))
+        elif name == "estimator":
+            others += [_typed("model", options.Model, "topics"), _typed("settings", options.Settings, None)]
+        elif name in SHARED:
+            others.append(_typed(name, *SHARED[name]))
+        else:
+            kind = "PathLike" if name in (*MODELS, "X") else kind
+            others.append(option_of(name, default, kind, text, options.ASKING))
+    for name in row.also:
+        others.append(option_of(name, False, "bool", f"Also write {name}.safetensors.", options.RESULTS))
+    others += [_typed("output", options.Outputs, None), _typed("force", options.Force, False)]
+    others += [_typed("title", options.Title, None)] if row.needs[0] == "X" else []
+    others += [_typed("quiet", options.Quiet, False), _typed("json", options.Json, False)]
+    reading = options.reading_options(["snippets", *(WORD_OPTIONS if "fit" in row.needs else ())]) if "X" in own else {}
+    parameters = [*required, *others, *reading.values()]
+    run_row.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run_row.__annotations__ = {one.name: one.annotation for one in parameters}
+    where = "the folder of MODEL" if row.needs[0] == "fit" else "a folder"
+    written = f"Writes {row.stem}.csv, .png and .safetensors into {where}."
+    run_row.__doc__ = f"{row.summary}\n\n{_paragraph(function)} {written}"
+    return run_row
+
+
+SHARED = {
+    "random_state": (options.Seed, 0),
+    "n_jobs": (options.Jobs, None),
+    "checkpoint": (options.Resume, False),
+}
+
+
+def _typed(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def _paragraph(function: Any) -> str:
+    """What the docstring says between its first line and its parameters."""
+    text = (inspect.getdoc(function) or "").partition("\n\nParameters\n")[0].partition("\n\n")[2]
+    return " ".join(text.replace("`", "").split())
+
+
+def parameters_of(row: Analysis) -> dict[str, tuple[Any, str, str]]:
+    """Of each parameter that a command can ask for: default, type and first sentence."""
+    found: dict[str, tuple[Any, str, str]] = {}
+    for function in (public(row.function), *_methods(row)):
+        texts = documented(function)
+        for name, one in inspect.signature(function).parameters.items():
+            kind, text = texts.get(name, ("", ""))
+            given_only = kind.startswith("array-like,") or (kind.startswith("Counts") and name != "X")
+            if name not in ("self", "verbose") and not given_only:
+                found[name] = (one.default, kind, text)
+    return found
+
+
+def _methods(row: Analysis) -> list[Any]:
+    kind = result_class(row)
+    return [method for name in row.tables if callable(method := getattr(kind, name, None))]
+
+
+def result_class(row: Analysis) -> Any:
+    return public(f"analysis.{row.result}" if hasattr(um.analysis, row.result) else row.result)
+
+
+COMMANDS.update(
+    {
+        row.name: Command(START if row.name == "choose" else ASK, row.summary, partial(command_of, row), row.examples)
+        for row in ANALYSES.values()
     }
-    if volcanoes:
-        for topic in range(1, found.n_topics + 1):
-            files[f"volcano-{topic}.png"] = partial(_draw_volcano, found, topic)
+)
+
+
+# One run
+
+
+def run(row: Analysis, given: dict[str, Any]) -> None:
+    """The command of a row, from what was typed to the exit code."""
+    from unmix.report import write_result
+
+    show.speak(quiet=given.pop("quiet"), json=given.pop("json"))
+    outputs, force, title = given.pop("output") or [], given.pop("force"), given.pop("title", None)
+    also = [name for name in row.also if given.pop(name)]
+    reading, resume = options.read_words(given), given.pop("checkpoint", False)
+    if "settings" in given:
+        given["estimator"] = _estimator(given.pop("model"), given.pop("settings"))
+    kinds = {name: kind for name, (_, kind, _) in parameters_of(row).items()}
+    numbers = {"topics": numbers_in(given.pop("topics"))} if "topics" in given else {}
+    given = {name: value_of(name, value, kinds.get(name, "")) for name, value in given.items()} | numbers
+    table_options = {name: given.pop(name) for method in _methods(row) for name in documented(method)}
+    folder, files = _places(row, given, outputs)
+    for file in files:
+        check_file(file, *ENDINGS)
+    stem, kept = row.stem, None
+    with ExitStack() as stack:
+        if folder is not None:
+            writing.check_folder(
+                folder, force=force, files=(f"{stem}.safetensors", checkpoint_of(row), writing.MODEL_FILE)
+            )
+            stack.enter_context(writing.claim(folder))
+        for file in files:
+            stack.enter_context(writing.adding_to(file.parent))
+        pool = dict(given)
+        for name in {*MODELS, "fits"} & given.keys():
+            pool[name] = _fits_of(name, given[name])
+        if given.get("X") is not None:
+            pool["X"] = _counts(row, given["X"], reading, pool.get("fit"))
+        if folder is not None:
+            stack.enter_context(_made(folder))
+            if "checkpoint" in kinds:
+                kept = pool["checkpoint"] = _checkpoint(folder / checkpoint_of(row), resume)
+        about = given.get("X") or given.get("fit") or row.name
+        with show.errors_about(about):
+            result = asked(row, pool)
+            more = {f"{name}.safetensors": public(name)(**_fitting(public(name), pool)).save for name in also}
+        name = readers.name_of(given["X"]) if isinstance(given.get("X"), Path) else row.name
+        page = partial(write_result, result, title=title or f"{name}: {row.summary}", command=show.command_line())
+        failed: dict[str, Any] = {}
+        with show.working(f"writing {folder or ', '.join(map(str, files))}"):
+            written = files_of(row, result, pool, table_options) | more
+            if folder is not None:
+                own = not (folder / writing.MODEL_FILE).is_file()
+                failed = writing.write_each(folder, written | ({f"{stem}.html": page} if own else {}))
+                write_page_again(folder, row, pool.get("fit", pool.get("reference")))
+            for file in files:
+                failed |= writing.write_each(file.parent, {file.name: _single(file, written, row, result, pool, page)})
+            for place in {file.parent for file in files if file.name == f"{stem}.safetensors"}:
+                write_page_again(place, row, pool.get("fit", pool.get("reference")))
+        if kept is not None and getattr(result, "status", "") != "interrupted":
+            kept.unlink(missing_ok=True)
+    _print(row, result, [f"{folder}{os.sep}"] * (folder is not None) + [str(file) for file in files])
+    for name, error in failed.items():
+        show.note(f"{name}: could not be written ({getattr(error, 'strerror', None) or error})")
+    _leave(result, failed, kept)
+
+
+def _print(row: Analysis, result: Result, places: list[str]) -> None:
+    show.table(result.summary)
+    for number, text in enumerate(result.advice()):
+        if number == 0 and result.ANSWERS:
+            show.say(f"{text[:1].upper()}{text[1:]}.")
+        else:
+            show.note(text)
+    if places:
+        show.say(f"wrote {' and '.join(places)}")
+    show.answer(
+        {"analysis": row.name, "output": places, **result.facts}
+        | {"notes": result.advice(), "table": show.rows(result.summary)}
+    )
+
+
+def _leave(result: Result, failed: Mapping[str, Any], kept: Path | None) -> None:
+    if getattr(result, "status", "") == "interrupted":
+        if kept is not None:
+            show.note("kept what is finished; the same command with --resume continues")
+        sys.exit(INTERRUPTED)
+    if failed:
+        sys.exit(INCOMPLETE)
+
+
+def asked(row: Analysis, pool: Mapping[str, Any], **given: Any) -> Result:
+    """The answer, from what there is: the function takes of the pool what it has parameters for."""
+    function = public(row.function)
+    return function(**_fitting(function, pool) | given, **_fitting(function, {"verbose": show.reports()}))
+
+
+def _fitting(function: Any, pool: Mapping[str, Any]) -> dict[str, Any]:
+    known = inspect.signature(function).parameters
+    return {
+        name: value for name, value in pool.items() if name in known and not (value is None and name != "estimator")
+    }
+
+
+def _estimator(model: str, settings: list[str] | None) -> Any:
+    from unmix.cli.fitting import estimator_of, parameters_in
+
+    return None if model == "topics" and not settings else estimator_of(model, **parameters_in(settings or []))
+
+
+def numbers_in(text: str) -> list[int]:
+    """ "1-4,8" as 1, 2, 3, 4, 8."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()) or int(first) > int(last or first):
+            raise ParameterError("topics", text, "give numbers and ranges such as 1-12,16,20")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
+
+
+def _fits_of(name: str, path: Any) -> Any:
+    from unmix.analysis.application import fit_of
+    from unmix.analysis.compare import CATALOGUES
+
+    if path is None or name == "fits":  # which names them, too
+        return path
+    return path if name == "other" and path.suffix.lower() in CATALOGUES else fit_of(path)
+
+
+def _counts(row: Analysis, path: Path, reading: dict[str, Any], like: Fit | None) -> Any:
+    if row.shards == "sample" and readers.is_shards(path):
+        shards: Any = um.read(path, **reading)
+        show.say(f"opened {path}: {show.described(shards)}; using {show.plural(len(shards.sample), 'sample')} of them")
+        return shards.sample
+    return read_counts(path, **reading | ({} if like is None else {"like": like}))
+
+
+def read_counts(path: Path, *, say: bool = True, **reading: Any) -> Any:
+    with show.working(f"reading {path}"):
+        counts = um.read(path, **reading)
+    if not counts.in_memory:
+        raise ValueError(f"{path}: a folder of shards, which this command does not take; give a file of some samples")
+    if say:
+        show.say(f"read {path}: {show.described(counts)}")
+        show.say_reading(counts)
+    return counts
+
+
+# Where results go
+
+
+def _places(row: Analysis, given: Mapping[str, Any], outputs: list[Path]) -> tuple[Path | None, list[Path]]:
+    """The folder of all results, if there is one, and single files."""
+    files = [path for path in outputs if path.suffix.lower() in ENDINGS and not path.is_dir()]
+    folders = [path for path in outputs if path not in files]
+    if len(folders) > 1:
+        raise ParameterError("output", str(folders[1]), "give one folder")
+    if outputs:
+        return (folders[0] if folders else None), files
+    if row.needs == ("fit",) or row.needs == ("fit", "X"):
+        return (given["fit"] if given["fit"].is_dir() else given["fit"].parent), []
+    if row.needs[0] != "X":
+        return None, []
+    topics = f"-k{given['n_components']}" if "n_components" in row.needs else ""
+    return Path(f"{readers.name_of(given['X'])}{topics}-{row.stem}"), []
+
+
+def checkpoint_of(row: Analysis) -> str:
+    return f"{row.stem}-checkpoint.safetensors"
+
+
+def _checkpoint(path: Path, resume: bool) -> Path:
+    if not resume:
+        path.unlink(missing_ok=True)
+    elif not path.is_file():
+        show.note(f"nothing to resume in {path.parent}; starting again")
+    return path
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """The folder exists; one that nothing was written to is removed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def check_file(path: Path, *endings: str) -> None:
+    """Whether a result may be written there is known before the work begins."""
+    if path.suffix.lower() not in endings:
+        raise ValueError(f"{path}: give a name that ends in {' or '.join(endings)}")
+    if path.is_dir():
+        raise ValueError(f"{path}: is a folder; give the name of a file")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"{path}: no permission to write in {path.parent}; give another place")
+
+
+# Files of a result
+
+Write = Callable[[Path], None]
+
+
+def files_of(
+    row: Analysis,
+    result: Result,
+    pool: Mapping[str, Any],
+    table_options: Mapping[str, Any] | None = None,
+    each: bool = True,
+) -> dict[str, Write]:
+    """Names of files, and what writes them: the result, its tables, its pictures. With `each`, those of every topic too."""
+    stem = type(result).__name__.lower()
+    files: dict[str, Write] = {f"{stem}.safetensors": result.save}
+    for name in row.tables:
+        if hasattr(result, name):
+            files[f"{stem}{'' if name == row.tables[0] else f'-{name}'}.csv"] = partial(
+                _write_table, result, name, table_options or {}
+            )
+    if stem != row.stem:  # another answer, such as that about a catalogue: without a picture
+        return files
+    for name in row.pictures:
+        if "topic" not in inspect.signature(public(f"plot.{name}")).parameters:
+            files[f"{stem}.png"] = partial(draw, name, result, pool)
+        elif each:
+            topics = range(1, result.n_topics + 1)  # type: ignore[attr-defined]
+            files |= {f"{name}-{k}.png": partial(draw, name, result, {**pool, "topic": k}) for k in topics}
     return files
 
 
-def _draw_volcano(found: Differences, topic: int, path: Path) -> None:
-    picture(um.plot.volcano(found, topic), path)
+def _write_table(result: Result, name: str, table_options: Mapping[str, Any], path: Path) -> None:
+    table = getattr(result, name)
+    writing.write_csv(table(**table_options) if callable(table) else table, path, float_format="%.10g")
 
 
-def tell_differences(found: Differences) -> None:
-    """One line per topic: how many features surely differ, and those that it uses most more; then advice."""
-    for topic in range(1, found.n_topics + 1):
-        top = found.top(topic, WORDS_SHOWN)
-        sure = int((found.lfsr[:, topic - 1] < 0.05).sum())
-        words = ", ".join(f"{row.feature} {row.lfc:+.1f}" for row in top.itertuples())
-        show.say(f" topic {topic:<3} {sure:>7,} surely different{': ' + words if words else ''}")
-    for text in found.advice():
-        show.note(text)
+def draw(name: str, result: Any, pool: Mapping[str, Any], path: Path) -> None:
+    """A picture of `unmix.plot`, of the result or, where it asks for them, of the fits it came from."""
+    function = public(f"plot.{name}")
+    known = inspect.signature(function).parameters
+    given = {one: pool[one] for one in ("fit", "other", "topic") if one in known and one in pool}
+    picture(function(**given) if next(iter(known)) in given else function(result, **given), path)
 
 
-def as_json(found: Differences) -> dict[str, Any]:
-    return {
-        "against": found.against,
-        "errors": found.errors,
-        "held_out": found.held_out,
-        "status": found.status,
-        "topics": [
-            {
-                "topic": topic,
-                "surely_different": int((found.lfsr[:, topic - 1] < 0.05).sum()),
-                "top": found.top(topic, WORDS_SHOWN)[["feature", "lfc", "lfsr"]].to_dict("records"),
-            }
-            for topic in range(1, found.n_topics + 1)
-        ],
-    }
+def picture(drawn: Any, path: Path) -> None:
+    import numpy as np
 
+    from unmix.plot.style import letters_missing, use_fonts
 
-def _write_table(found: Differences, lfsr: float, path: Path) -> None:
-    """The surest changes of each topic, or all, from the most more to the most less."""
-    table = found.table
-    table = table if lfsr >= 1 else table[table["lfsr"] < lfsr]
-    table = table.sort_values(["topic", "lfc"], ascending=[True, False], kind="stable")
-    writing.write_csv(table, path, float_format="%.6g")
-
-
-# `unmix stability` and `unmix align`: which topics hold, and what becomes of them from fit to fit.
-
-RUNS_FILE, CONSENSUS_FILE = "runs.safetensors", "consensus.safetensors"
-
-Noise = StrEnum("Noise", [("halves", "halves"), ("bootstrap", "bootstrap"), ("none", "none")])
-HALVES = Noise("halves")
-
-
-@app.command(
-    epilog=examples(
-        "unmix stability counts.npz -k 10",
-        "unmix stability cells.h5ad -k 12 --layer counts --runs 40 -o cells-stability",
-        "unmix stability counts.npz -k 10 --reference counts-k10",
-        "unmix stability counts.npz -k 10 --resume",
-    ),
-)
-@reads(TEXTS)
-def stability(
-    input: InputPath,
-    topics: options.Topics,
-    output: Annotated[
-        Path | None,
-        results("-o", "--output", metavar="DIR", help="Folder of the results.", show_default="INPUT-kK-stability"),
-    ] = None,
-    runs: Annotated[int, asking(metavar="N", min=2, help="Fits to compare.")] = 20,
-    noise: Annotated[
-        Noise,
-        asking(
-            metavar="halves|bootstrap|none",
-            help="What each fit sees: a half of the counts, counts drawn anew, or all as they are (other starts).",
-        ),
-    ] = HALVES,
-    reference: Annotated[
-        Path | None, asking(metavar="MODEL", help="The fit to ask about.", show_default="a fit of all counts")
-    ] = None,
-    consensus: Annotated[
-        bool, results("--consensus", help=f"Write {CONSENSUS_FILE} too: a model of the topics that runs agree on.")
-    ] = False,
-    model: options.ModelName = DEFAULT_MODEL,
-    settings: options.Settings = None,
-    seed: options.Seed = 0,
-    threads: options.Threads = None,
-    resume: Annotated[bool, stopping("--resume", help="Go on with the runs of an interrupted command.")] = False,
-    force: options.Force = False,
-    quiet: Quiet = False,
-    json: Json = False,
-    *,
-    reading: dict[str, Any],
-) -> None:
-    """Which of K topics are found again in random halves of the counts.
-
-    The folder has stability.csv, a row a topic, stability.png and the result.
-    In the folder of --reference its page is written again, with a section for it.
-    Ctrl-C keeps the runs that are finished; --resume goes on with the rest.
-    """
-    show.speak(quiet=quiet, json=json)
-    estimator = estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **parsed(settings or []))
-    folder = Path(f"{readers.name_of(input)}-k{topics}-stability") if output is None else output
-    writing.check_folder(folder, force=force, files=(writing.ANSWER_FILES["stability"], RUNS_FILE, writing.MODEL_FILE))
-    with writing.claim(folder):
-        asked = None if reference is None else read_model(reference)
-        counts = read_counts(input, **reading)
-        kept = folder / RUNS_FILE
-        if not resume:
-            kept.unlink(missing_ok=True)
-        elif not kept.is_file():
-            show.note(f"nothing to resume in {folder}; starting anew")
-        same: dict[str, Any] = {"noise": noise.value, "estimator": estimator, "random_state": seed, "checkpoint": kept}
-        folder.mkdir(parents=True, exist_ok=True)
-        with show.errors_about(input):
-            found = um.stability(counts, topics, runs, reference=asked, verbose=show.reports(), **same)
-        found.save(folder / writing.ANSWER_FILES["stability"])
-        writing.write_table(found.table, folder / "stability.csv")
-        with replacing(folder / "stability.png") as temporary:
-            picture(um.plot.stability(found)[0], temporary)  # type: ignore[index]
-        if asked is not None:
-            write_page_again(folder, asked)
-        if consensus and found.status == "finished":
-            with show.working("putting runs together"):
-                um.consensus(counts, topics, runs, **same).save(folder / CONSENSUS_FILE)
-        if found.status == "finished":
-            kept.unlink()
-    _tell(found, folder)
-
-
-@app.command(
-    epilog=examples(
-        "unmix align counts-k8 counts-k10 counts-k12 -o alignment", "unmix align seed-1 seed-2 seed-3 -o seeds"
-    ),
-)
-def align(
-    models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL MODEL…", help="Fits' folders, or their model.safetensors.")
-    ],
-    output: Annotated[Path, results("-o", "--output", metavar="DIR", help="Folder of the results.")],
-    quiet: Quiet = False,
-    json: Json = False,
-) -> None:
-    """Which topics of one fit become which of the next.
-
-    The folder has topics.csv, flows.csv and alignment.png.
-    """
-    show.speak(quiet=quiet, json=json)
-    folder = output
-    writing.check_folder(folder, force=True, files=("alignment.safetensors",))
-    with writing.claim(folder):
-        fits = [read_model(path) for path in models]
-        names = [_name(path.absolute()) for path in models]
-        found = um.align(dict(zip(names, fits, strict=True)) if len(set(names)) == len(names) else fits)
-        folder.mkdir(parents=True, exist_ok=True)
-        found.save(folder / "alignment.safetensors")
-        writing.write_table(found.table, folder / "topics.csv")
-        writing.write_table(found.flows, folder / "flows.csv")
-        with replacing(folder / "alignment.png") as temporary:
-            picture(um.plot.alignment(found), temporary)
-    for text in found.advice():
-        show.note(text)
-    show.say(f"wrote {folder}{os.sep}: topics.csv, flows.csv, alignment.png")
-    show.answer(
-        {"output": str(folder), "fits": found.fits.tolist(), "topics": show.rows(found.table), "notes": found.advice()}
-    )
-
-
-def _name(model: Path) -> str:
-    """Of a fit's folder, or of the folder of its model, or of a model of another name."""
-    if model.suffix != ".safetensors":
-        return model.name
-    return model.parent.name if model.name == "model.safetensors" else model.stem
-
-
-def _tell(found: Stability, folder: Path) -> None:
-    first, *notes = found.advice()
-    show.say(f"{first}.")
-    _show(found.table)
-    for text in notes:
-        show.note(text)
-    show.say(f"wrote {folder}{os.sep}: stability.csv, stability.png")
-    show.answer(
-        {
-            "output": str(folder),
-            "runs": len(found.similarity),
-            "status": found.status,
-            "topics": show.rows(found.table),
-            "notes": found.advice(),
-        }
-    )
-    if found.status == "interrupted":
-        show.note("kept the runs so far; the same command with --resume goes on with the rest")
-        sys.exit(INTERRUPTED)
-
-
-def _show(table: pd.DataFrame) -> None:
-    """One line per topic."""
-    if show.silent():
-        return
-    from rich.table import Table
-    from rich.text import Text
-
-    lines = Table(box=None, pad_edge=False)
-    for heading in ("", "stability", "recall", "margin"):
-        lines.add_column(heading, justify="right" if heading else "left")
-    lines.add_column("topic: top features", no_wrap=True, overflow="ellipsis")
-    for row in table.itertuples():
-        margin = "" if isnan(row.margin) else f"{row.margin:.2f}"
-        words = (row.verdict, f"{row.stability:.2f}", f"{row.recall:.0%}", margin, show.printable(row.name))
-        lines.add_row(*map(Text, words))
-    show.console().print(lines)
-
-
-# `unmix freedom`: between which values the proportions of a model can move.
-
-RangesFile = Annotated[
-    Path,
-    options.results(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="File of the ranges: .csv, a row a sample and topic; .safetensors for the page.",
-    ),
-]
-Picture = Annotated[
-    Path | None, options.results("--picture", metavar="FILE", help="Draw them too: .png, .svg or .pdf.")
-]
-Loss = Annotated[
-    float, options.asking(metavar="UNITS", min=0, help="Units of log-likelihood that ends may cost; needs --counts.")
-]
-CountsPath = Annotated[
-    Path | None, options.asking("--counts", metavar="INPUT", help="The counts of the fit, for --loss.")
-]
-Probes = Annotated[
-    int, options.asking(metavar="N", min=1, help="Samples and features whose ends are sought one by one.")
-]
-
-
-@app.command(
-    epilog=examples(
-        "unmix freedom counts-k10 -o ranges.csv",
-        "unmix freedom counts-k10 -o counts-k10/freedom.safetensors",
-        "unmix freedom signatures-k4 -o ranges.csv --picture ranges.png",
-    ),
-)
-@reads()
-def freedom(
-    model: options.ModelPath,
-    output: RangesFile,
-    drawing: Picture = None,
-    loss: Loss = 0.0,
-    counts: CountsPath = None,
-    probes: Probes = 24,
-    quiet: Quiet = False,
-    json: Json = False,
-    *,
-    reading: dict[str, Any],
-) -> None:
-    """Between which values proportions can move at the same likelihood.
-
-    For every sample and topic: the proportion, and the least and the largest
-    that other factors with exactly the same rates give it; with --loss, those
-    that cost no more. Ctrl-C writes what is known by then, and leaves with 130.
-    """
-    from unmix.analysis.freedom import moves
-
-    show.speak(quiet=quiet, json=json)
-    check_file(output, ".csv", ".safetensors")
-    if drawing is not None:
-        check_file(drawing, ".png", ".svg", ".pdf")
-    if loss > 0 and counts is None:
-        raise ValueError(f"--loss {loss:g} needs the counts of the fit: give --counts INPUT")
-    with writing.adding_to(output.parent), writing.adding_to((drawing or output).parent):
-        fit = read_model(model)
-        X = None
-        if loss > 0 and counts is not None:
-            X = matching.match_features(read_counts(counts, **reading, like=fit), fit).counts
-        found = um.freedom(fit, X, loss=loss, probes=probes, verbose=show.reports())
-        if output.suffix.lower() == ".safetensors":
-            found.save(output)
-            write_page_again(output.parent, fit)
-        else:
-            writing.write_table(found.by_sample, output)
-        if drawing is not None:
-            with replacing(drawing) as temporary:
-                picture(um.plot.freedom(found, fit)[0], temporary)
-    for k, words in enumerate(moves(found)):
-        show.say(f"topic {k + 1}, {percent(found.shares[k])} of all counts: {words}")
-    for text in found.advice():
-        show.note(text)
-    show.say(f"wrote {output}" + ("" if drawing is None else f" and {drawing}"))
-    show.answer({"output": str(output), "topics": show.rows(found.table), "notes": found.advice()})
-    if found.status == "interrupted":
-        sys.exit(INTERRUPTED)
-
-
-# `unmix intervals`: credible intervals of the proportions of a model.
-
-IntervalsFile = Annotated[
-    Path,
-    options.results("-o", "--output", metavar="FILE", help="File of the intervals, .csv: a row a sample and topic."),
-]
-Level = Annotated[
-    float, options.asking(metavar="PART", help="The probability with which each interval holds its number.")
-]
-Sweeps = Annotated[
-    int,
-    options.asking(metavar="N", min=5, help="Sweeps over all counts that are averaged, after as many as --burn-in."),
-]
-BurnIn = Annotated[int, options.asking("--burn-in", metavar="N", min=0, help="Sweeps before those.")]
-Chains = Annotated[int, options.asking(metavar="N", min=1, help="Independent chains, a thread each.")]
-
-
-@app.command(
-    epilog=examples(
-        "unmix intervals counts-k10 counts.npz -o intervals.csv",
-        "unmix intervals cells-k12 cells.h5ad --layer counts -o intervals.csv --level 0.95 --sweeps 2000",
-    ),
-)
-@reads()
-def intervals(
-    model: options.ModelPath,
-    input: InputPath,
-    output: IntervalsFile,
-    level: Level = 0.9,
-    sweeps: Sweeps = 500,
-    burn_in: BurnIn = 200,
-    chains: Chains = 2,
-    seed: Annotated[int, options.asking(metavar="N", min=0, help="Seed of the chains.")] = 0,
-    quiet: Quiet = False,
-    json: Json = False,
-    *,
-    reading: dict[str, Any],
-) -> None:
-    """Credible intervals of the proportions of a model, by sampling.
-
-    INPUT are the counts of the fit. For every sample and topic: mean and
-    standard deviation of the posterior, and the ends of the interval. Ctrl-C
-    writes what is known by then, and leaves with 130.
-    """
-    show.speak(quiet=quiet, json=json)
-    check_file(output, ".csv")
-    fit = read_model(model)
-    counts = read_counts(input, **reading, like=fit)
-    found = um.intervals(
-        fit,
-        matching.match_features(counts, fit).counts,
-        level,
-        sweeps=sweeps,
-        burn_in=burn_in,
-        chains=chains,
-        random_state=seed,
-        verbose=show.reports(),
-    )
-    with writing.adding_to(output.parent):
-        writing.write_table(found.by_sample, output)
-    for row in found.table.itertuples():
-        show.say(
-            f"topic {row.topic}: mean {row.proportion:.1%}, {level:.0%} intervals {row.mean_width:.1%} wide on average"
+    figure = np.ravel(drawn)[0].figure.canvas.figure
+    if letters := use_fonts(figure):
+        show.note(
+            f"no font of this machine has {letters[:3]!r}: pictures show boxes instead; install one that has, such as Noto "
+            "Sans of their script. report.html needs none"
         )
-    for text in found.advice():
-        show.note(text)
-    show.say(f"wrote {output}")
-    show.answer({"output": str(output), "topics": show.rows(found.table), "rhat": found.rhat, "notes": found.advice()})
-    if found.status == "interrupted":
-        sys.exit(INTERRUPTED)
+    with letters_missing():
+        figure.savefig(path, dpi=150)
+
+
+def _single(file: Path, written: Mapping[str, Write], row: Analysis, result: Result, pool: Any, page: Write) -> Write:
+    """What writes one file, by its ending."""
+    if file.suffix.lower() == ".html":
+        return page
+    ending = {".svg": ".png", ".pdf": ".png"}.get(file.suffix.lower(), file.suffix.lower())
+    found = next((write for name, write in written.items() if name.endswith(ending)), None)
+    if found is None:
+        raise ValueError(f"{file}: there is no such file of a {type(result).__name__}; leave it out")
+    return found
+
+
+def results_in(folder: Path) -> dict[str, Result]:
+    """Those that lie in a fit's folder, by the names of their sections."""
+    files = {row: folder / f"{row.stem}.safetensors" for row in ANALYSES.values() if row.section}
+    return {row.stem: result_class(row).load(file) for row, file in files.items() if file.is_file()}
+
+
+def write_page_again(folder: Path, row: Analysis, fit: Fit | None) -> None:
+    """The report in the folder of this very fit, or of any if the analysis is not of a fit, with all results that lie there."""
+    from unmix.analysis.application import fit_of
+
+    files = ("report.html", writing.MODEL_FILE)
+    if not row.section or not all((folder / name).is_file() for name in files) or (row.asks_fit and fit is None):
+        return
+    there = fit_of(folder)
+    if fit is None or (there.L.shape == fit.L.shape and bool((there.L == fit.L).all())):
+        um.write_report(there, folder / "report.html", **results_in(folder))  # type: ignore[arg-type]

@@ -2,75 +2,41 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
 import unmix as um
+from unmix.base.memory import IN_MEMORY, gigabytes
 from unmix.base.memory import parsed as parsed_memory
 from unmix.base.progress import Progress
 from unmix.cli import fitting, options, show
-from unmix.cli.options import (
-    METADATA,
-    SNIPPETS,
-    TEXTS,
-    App,
-    InputPath,
-    Json,
-    Quiet,
-    anndata_contents,
-    counts_or_shards,
-    examples,
-    read_counts,
-    reads,
-)
+from unmix.cli.analyses import INCOMPLETE, INTERRUPTED, check_file, read_counts, results_in
+from unmix.cli.options import PREPARE, START, USE, WORD_OPTIONS, InputPath, Json, Quiet, command, results
 from unmix.cli.show import matching, readers, writing
-from unmix.registry import STARTS
+from unmix.registry import ANALYSES, STARTS
 from unmix.storage.files import replacing
 
 if TYPE_CHECKING:
+    from unmix.counts.counts import Counts
     from unmix.counts.shards import Shards
     from unmix.estimators.features import Matched
     from unmix.fit import Fit
 
 LOADINGS = ".loadings"  # in the folder of results, what a fit of shards keeps on disk while it runs
-
-app = App(pretty_exceptions_enable=False, help="Take matrices of counts apart into topics.")
-DEFAULT_MODEL = fitting.Model("topics")
-
-
-class Simulation(StrEnum):
-    A = "A"
-    B = "B"
-    swimmer = "swimmer"
+ASKABLE = {row.name: row for row in ANALYSES.values() if row.asks_fit}
+FURTHER = {
+    name: options.option_of(name, False, "bool", row.summary, options.QUESTIONS) for name, row in ASKABLE.items()
+}
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"unmix {um.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def unmix(
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
-    ] = False,
-) -> None:
-    pass
-
-
-@app.command()
+@command(START, "unmix demo")
 def demo(
-    output: Annotated[Path, options.results("-o", "--output", metavar="DIR", help="Folder of the results.")] = Path(
-        "sotu-k8"
-    ),
+    output: Annotated[Path, results("-o", "--output", metavar="DIR", help="Folder of the results.")] = Path("sotu-k8"),
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -88,114 +54,102 @@ def demo(
         fitting.write_and_tell(result, output, title="State of the Union 1790–2021", python="um.datasets.sotu()")
 
 
-@app.command(
-    epilog=examples(
-        "unmix fit counts.npz -k 10",
-        "unmix fit cells.h5ad -k 12 --layer counts --refine 4 -o cells",
-        "unmix fit speeches/ -k 8 --min-df 5 --ngrams 2",
-        "unmix fit mutations.csv -k 5 --transpose --metadata tumours.csv",
-        "unmix fit counts.npz -k 10 --model lda --set alpha=auto --set eta=0.1",
-        "unmix fit counts.npz -k 10 --resume",
-        "unmix fit cells.shards -k 20 --memory 4GB",
-    ),
+@command(
+    START,
+    "unmix fit counts.npz -k 10",
+    "unmix fit cells.h5ad -k 12 --layer counts --refine 4 -o cells",
+    "unmix fit speeches/ -k 8 --min-df 5 --ngrams 2",
+    "unmix fit counts.npz -k 10 --model lda --set alpha=auto --set eta=0.1",
+    reads=(),
+    more=FURTHER,
 )
-@reads(TEXTS, METADATA, SNIPPETS)
 def fit(
     input: InputPath,
-    topics: options.Topics,
-    output: options.FitFolder = None,
-    model: options.ModelName = DEFAULT_MODEL,
+    n_components: options.Topics,
+    model: options.Model = "topics",
     settings: options.Settings = None,
     solver: options.Solver = None,
     init: options.Init = "auto",
-    starts: options.Starts = None,
+    n_init: options.Starts = None,
     refine: options.Refine = None,
     max_iter: options.MaxIter = None,
     tol: options.Tol = None,
-    seed: options.Seed = 0,
-    threads: options.Threads = None,
+    random_state: options.Seed = 0,
+    n_jobs: options.Jobs = None,
     memory: options.Memory = None,
     dask: options.DaskCluster = None,
     resume: options.Resume = False,
-    checkpoint: options.CheckpointSeconds = 60,
+    checkpoint_interval: options.CheckpointInterval = 60,
+    stability_runs: Annotated[
+        int, options.questions(metavar="N", min=2, help="Fits of --stability.", hidden=True)
+    ] = 20,
+    output: options.FitFolder = None,
     title: options.Title = None,
-    differences: options.WithDifferences = False,
-    stability: options.WithStability = False,
-    runs: options.Runs = fitting.RUNS,
-    freedom: options.WithFreedom = False,
     force: options.Force = False,
     quiet: Quiet = False,
     json: Json = False,
     *,
+    more: dict[str, Any],
     reading: dict[str, Any],
 ) -> None:
     """Fit topics to counts or text, and write a folder of results.
 
-    The folder has report.html, a page to explore and to share, structure.png,
-    tables of proportions, exposures (counts by topic), topics, top features
-    and trace, and the model.
-
-    Ctrl-C keeps the best fit so far. The same command with --resume goes on
-    from there, or from the last checkpoint, and ends where the fit would have.
+    The folder has report.html, a page to explore and to share, a picture, tables and the model. Ctrl-C keeps the best fit so
+    far; --resume continues it.
     """
+    from unmix.analysis.application import fit_of
     from unmix.estimators.likelihood import make_solver
     from unmix.io.read.names import writable_name
 
     show.speak(quiet=quiet, json=json)
-    given = {"solver": solver, "n_init": starts, "refine": refine, "max_iter": max_iter, "tol": tol}
-    parameters = {name: value for name, value in given.items() if value is not None} | fitting.parsed(settings or [])
-    estimator = fitting.estimator_of(model, n_components=topics, n_jobs=threads, random_state=seed, **parameters)
+    given = {"solver": solver, "n_init": n_init, "refine": refine, "max_iter": max_iter, "tol": tol}
+    parameters = {name: value for name, value in given.items() if value is not None}
+    parameters |= fitting.parameters_in(settings or []) | {"n_jobs": n_jobs, "random_state": random_state}
+    estimator = fitting.estimator_of(model, n_components=n_components, **parameters)
     if dask is not None:
         fitting.check_cluster(dask)
     if solver is not None:
         make_solver(solver, extrapolate=True)  # a wrong name is best said before a large file is read
-    start = (
-        init
-        if init in STARTS
-        else fitting.read_model(Path(init), f"--init: choose one of {', '.join(STARTS)}, or a model")
-    )
+    start = init if init in STARTS else fit_of(init, f"--init: choose one of {', '.join(STARTS)}, or a model")
     if output is None:
-        output = Path(f"{readers.name_of(input)}-k{topics}")
+        output = Path(f"{readers.name_of(input)}-k{n_components}")
     writing.check_folder(output, force=force)
     allowed = None if memory is None else parsed_memory(memory)
     python, counts = counts_or_shards(input, reading, allowed)
     fitting.require_counts(counts, input, force=force)
-    fitting.check_answerable(counts, topics, differences=differences, stability=stability)
+    asked = [row for name, row in ASKABLE.items() if more[name]]
+    fitting.check_askable(asked, counts, n_components)
+    fitting.check_replaced(output, counts, python, force=force or resume)
     estimator.set_params(init=start)
     about = {"source": writable_name(input.name), "title": title or readers.name_of(input), "python": python}
-    ask = partial(
-        fitting.answers_to,
-        counts=counts,
-        estimator=estimator,
-        differences=differences,
-        stability=stability,
-        freedom=freedom,
-        runs=runs,
-    )
+    runs = {"stability": {"runs": stability_runs}}
+    ask = partial(fitting.answers_to, rows=asked, counts=counts, estimator=estimator, given=runs)
     with writing.claim(output):
         earlier = fitting.to_resume_in(output, estimator, counts) if resume else None
         engine = um.engines.Local(allowed, output / LOADINGS)
         with show.errors_about(input), engine, fitting.on_cluster(dask, counts) as cluster:
             result = fitting.fitted(
-                estimator, counts, output / writing.CHECKPOINT_FILE, checkpoint, resume_from=earlier
+                estimator, counts, output / writing.CHECKPOINT_FILE, checkpoint_interval, resume_from=earlier
             )
             if cluster is not None and result.status == "converged":
                 cluster.forget()
         if result.status == "converged":
             shutil.rmtree(output / LOADINGS, ignore_errors=True)
-        fitting.write_and_tell(result, output, force=force, ask=ask, **about)
+        fitting.write_and_tell(result, output, force=force, rows=asked, ask=ask, **about)
 
 
-@app.command(
-    epilog=examples(
-        "unmix transform counts-k10 new.npz -o proportions.csv", "unmix transform speeches-k8 new_speeches/ -o new.csv"
-    )
+@command(
+    USE,
+    "unmix transform counts-k10 new.npz -o proportions.csv",
+    "unmix transform speeches-k8 new_speeches/ -o new.csv",
+    reads=(*WORD_OPTIONS, "snippets", "metadata"),
 )
-@reads()
 def transform(
     model: options.ModelPath,
     input: InputPath,
-    output: options.ProportionsFile,
+    output: Annotated[
+        Path, results("-o", "--output", metavar="FILE", help="File of the proportions: .csv, or .npy for many samples.")
+    ],
     missing: options.Missing = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -208,11 +162,12 @@ def transform(
     left out. Those that INPUT lacks count as 0 if the model is of texts, and
     as not measured otherwise. Text is treated as the model's was.
     """
+    from unmix.analysis.application import fit_of
     from unmix.estimators import from_fit
 
     show.speak(quiet=quiet, json=json)
     check_file(output, ".csv", ".npy")
-    known = fitting.read_model(model)
+    known = fit_of(model)
     if readers.is_shards(input):
         shards = cast("Shards", um.read(input, **reading))
         with show.errors_about(input), writing.adding_to(output.parent):
@@ -245,20 +200,25 @@ def _tell_applied(input: Path, output: Path, n: int, known: Fit, matched: Matche
     show.answer({"output": str(output), "samples": n, "topics": known.n_topics} | about)
 
 
-@app.command(
-    epilog=examples(
-        "unmix shard cells.h5ad -o cells.shards --layer counts",
-        "unmix shard speeches.jsonl -o speeches.shards --min-df 20",
-        "unmix info cells.shards --verify",
-    )
+@command(
+    PREPARE,
+    "unmix shard cells.h5ad -o cells.shards --layer counts",
+    "unmix shard speeches.jsonl -o speeches.shards --min-df 20",
+    "unmix info cells.shards --verify",
+    reads=("snippets",),
 )
-@reads(TEXTS, METADATA)
 def shard(
     input: InputPath,
-    output: options.ShardsFolder = None,
-    sample: options.Sample = None,
-    sample_by: options.SampleBy = None,
-    memory: options.ReadMemory = None,
+    output: Annotated[
+        Path | None, results("-o", "--output", metavar="DIR", help="Folder of the shards.", default="INPUT.shards")
+    ] = None,
+    sample: Annotated[
+        int | None, results(min=1, metavar="N", help="Samples that fits start from, in memory.", default="16384")
+    ] = None,
+    sample_by: Annotated[
+        str | None, results(metavar="COLUMN", help="Metadata whose labels are equally frequent among them.")
+    ] = None,
+    memory: Annotated[str | None, results(metavar="SIZE", help="Memory that reading may take, such as 1GB.")] = None,
     quiet: Quiet = False,
     json: Json = False,
     *,
@@ -273,28 +233,29 @@ def shard(
     if output is None:
         output = Path(f"{readers.name_of(input)}.shards")
     progress = Progress(f"samples in {output}") if show.reports() else None
-    how: dict[str, Any] = {"sample": sample, "sample_by": sample_by, "progress": progress, "memory": memory}
     try:
+        how: dict[str, Any] = {"sample": sample, "sample_by": sample_by, "progress": progress, "memory": memory}
         shards = um.shard(input, output, **reading, **how)
     except KeyboardInterrupt:
         show.note(f"interrupted; the same command goes on with what is finished in {output}")
-        sys.exit(fitting.INTERRUPTED)
+        sys.exit(INTERRUPTED)
     show.say(f"wrote {output}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
     show.answer({"output": str(output)} | show.shards_as_json(shards))
 
 
-@app.command(
-    epilog=examples("unmix info cells.h5ad", "unmix info counts-k10 --json", "unmix info cells.shards --verify")
+@command(
+    USE,
+    "unmix info cells.h5ad",
+    "unmix info counts-k10 --json",
+    "unmix info cells.shards --verify",
+    reads=(*WORD_OPTIONS, "snippets", "metadata"),
 )
-@reads()
 def info(
     file: Annotated[
         Path,
         typer.Argument(metavar="INPUT|MODEL", help="Counts or text, a model, a fit's folder, or a folder of shards."),
     ],
-    verify: Annotated[
-        bool, options.reading("--verify", help="Read all of the shards, and check every checksum.")
-    ] = False,
+    verify: Annotated[bool, results("--verify", help="Read all of the shards, and check every checksum.")] = False,
     json: Json = False,
     *,
     reading: dict[str, Any],
@@ -303,9 +264,11 @@ def info(
 
     Of data it also says whether they look like counts.
     """
+    from unmix.analysis.application import fit_of
+
     show.speak(json=json)
     if file.suffix == ".safetensors" or (file.is_dir() and (file / writing.MODEL_FILE).is_file()):
-        known = fitting.read_model(file)
+        known = fit_of(file)
         show.facts(show.describe_fit(known))
         show.topics(known)
         show.answer(show.fit_as_json(known))
@@ -325,7 +288,7 @@ def info(
         return
     matrices, obs = anndata_contents(file)
     try:
-        counts = read_counts(file, aloud=False, **reading)
+        counts = read_counts(file, say=False, **reading)
     except ValueError as error:
         if not matrices:
             raise
@@ -338,57 +301,58 @@ def info(
     show.answer({"kind": readers.kind_of(file)} | show.counts_as_json(counts) | more)
 
 
-@app.command(
-    epilog=examples(
-        "unmix report counts-k10",
-        "unmix report counts-k10 --title 'Blood cells' -o cells.html",
-        "unmix report counts-k10 --names '2=B cells'",
-    )
+@command(
+    USE,
+    "unmix report counts-k10",
+    "unmix report counts-k10 --title 'Blood cells' -o cells.html",
+    "unmix report counts-k10 --names '2=B cells'",
 )
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A fit's folder, or its model.safetensors.")],
     output: Annotated[
         Path | None,
-        options.results("-o", "--output", metavar="FILE", help="An .html file.", show_default="DIR/report.html"),
+        results("-o", "--output", metavar="FILE", help="An .html file.", default="DIR/report.html"),
     ] = None,
-    title: Annotated[
-        str | None, options.results(metavar="TEXT", help="Title of the page.", show_default="as before")
-    ] = None,
+    title: Annotated[str | None, results(metavar="TEXT", help="Title of the page.", default="as before")] = None,
     names: Annotated[
         str | None,
-        options.results(
+        results(
             metavar="NAMES",
             help="Of the topics, for all results in DIR: clock,sun or 2=sun, or a .json or .csv file.",
-            show_default="as before",
+            default="as before",
         ),
     ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write the page of a fit again, from its folder."""
+    from unmix.analysis.application import fit_of
+
     show.speak(quiet=quiet, json=json)
     place = folder if folder.is_dir() else folder.parent
     if output is None:
         output = place / "report.html"
     check_file(output, ".html")
     with writing.adding_to(place), writing.adding_to(output.parent):
-        known = fitting.read_model(folder)
+        known = fit_of(folder)
         if names is not None:
             known = known.with_names(fitting.names_of(names, known))
             failed = fitting.keep_names(known, folder)
         with replacing(output, like=place / writing.MODEL_FILE) as temporary:
-            um.write_report(known, temporary, title=title, **fitting.answers_in(place))  # type: ignore[arg-type]
+            um.write_report(known, temporary, title=title, **results_in(place))  # type: ignore[arg-type]
     show.say(f"wrote {output}")
     show.answer({"output": str(output), "bytes": output.stat().st_size})
     if names is not None and failed:
         fitting.tell_failures(failed, folder)
-        sys.exit(fitting.INCOMPLETE)
+        sys.exit(INCOMPLETE)
 
 
-@app.command(epilog=examples("unmix simulate A -o a.npz", "unmix simulate swimmer -o swimmer.npz"))
+@command(PREPARE, "unmix simulate A -o a.npz", "unmix simulate swimmer -o swimmer.npz")
 def simulate(
-    name: Annotated[Simulation, typer.Argument(metavar="NAME", help="A, B: correlated topics; swimmer: images.")],
-    output: Annotated[Path, options.results("-o", "--output", metavar="FILE", help="A .npz file.")],
+    name: Annotated[
+        Literal["A", "B", "swimmer"], typer.Argument(metavar="NAME", help="A, B: correlated topics; swimmer: images.")
+    ],
+    output: Annotated[Path, results("-o", "--output", metavar="FILE", help="A .npz file.")],
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -402,13 +366,49 @@ def simulate(
     show.answer({"output": str(output)} | show.counts_as_json(counts))
 
 
-def check_file(path: Path, *endings: str) -> None:
-    """Whether a result may be written there is known before the work begins."""
-    if path.suffix.lower() not in endings:
-        raise ValueError(f"{path}: give a name that ends in {' or '.join(endings)}")
-    if path.is_dir():
-        raise ValueError(f"{path}: is a folder; give the name of a file")
-    if not path.parent.is_dir():
-        raise ValueError(f"{path}: there is no folder {path.parent}; make it first")
-    if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"{path}: no permission to write in {path.parent}; give another place")
+# What INPUT is
+
+
+def anndata_contents(path: Path) -> tuple[dict[str, str], list[str]]:
+    """The matrices and the columns of obs in an AnnData file; nothing for other files, and for what cannot be opened."""
+    from unmix.io.read import cells
+
+    if path.suffix.lower() != ".h5ad" and not (path.is_dir() and cells.is_zarr(path)):
+        return {}, []
+    try:
+        return cells.contents(path)
+    except (ValueError, OSError, KeyError, MemoryError):
+        return {}, []  # `read` will say what is wrong
+
+
+def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None) -> tuple[str, Counts | Shards]:
+    """What to fit, and the call in Python that reads it: a folder of shards as it is, and a file whose fit would need more memory
+    than `allowed` (16 GB by default) as shards of it, made in the current folder. Free memory has no say: fits of counts and of
+    shards are two algorithms."""
+    if readers.is_shards(path):
+        shards = cast("Shards", um.read(path, **reading))
+        show.say(f"opened {path}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
+        return in_python("um.read", [path], reading), shards
+    options = {name: value for name, value in reading.items() if name != "snippets"}
+    most = IN_MEMORY if allowed is None else allowed
+    known = {name: value for name, value in options.items() if name != "metadata"}
+    needed, folder = readers.memory_for(path, **known), Path(f"{readers.name_of(path)}.shards")
+    if needed is None or needed <= most:
+        return in_python("um.read", [path], reading), read_counts(path, **reading)
+    show.say(
+        f"a fit of {path} in memory would need {gigabytes(needed)}, more than {gigabytes(most)}: making shards of it, {folder}"
+    )
+    if reading["snippets"]:
+        show.note("shards keep no beginnings of texts: --snippets is left aside")
+    progress = Progress(f"samples in {folder}") if show.reports() else None
+    shards = um.shard(path, folder, memory=allowed, **options, progress=progress)
+    show.say(f"wrote {folder}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
+    show.say_reading(shards)
+    return in_python("um.shard", [path, folder], options), shards
+
+
+def in_python(function: str, paths: list[Path], reading: dict[str, Any]) -> str:
+    """The call that gives the same counts; options at their defaults are left out."""
+    words = {name: str(value) if isinstance(value, Path) else value for name, value in reading.items()}
+    given = [f"{name}={value!r}" for name, value in words.items() if value != getattr(um.ReadOptions, name, None)]
+    return f"{function}({', '.join([*(repr(str(path)) for path in paths), *given])})"

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import unmix as um
+from unmix.base.checks import ParameterError, choice
 from unmix.cli import show
+from unmix.cli.analyses import INCOMPLETE, INTERRUPTED, asked, files_of, picture
+from unmix.cli.options import parsed
 from unmix.cli.show import matching, writing
-from unmix.registry import WORDS, estimator_class
+from unmix.registry import WORDS, Analysis, estimator_class, public
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from unmix.analysis.results import Result
     from unmix.counts.counts import Counts
     from unmix.counts.shards import Shards
@@ -31,47 +32,24 @@ if TYPE_CHECKING:
     from unmix.io.write import Failures
 
 
-INTERRUPTED = 130
-INCOMPLETE = 1  # the model is written, and something beside it is not
-
-
-Model = StrEnum("Model", [(word.replace("-", "_"), word) for word in WORDS])  # type: ignore[misc]
-
-
-def parsed(settings: list[str]) -> dict[str, Any]:
+def parameters_in(settings: list[str]) -> dict[str, Any]:
     """["alpha=0.1", "method=gibbs"] as parameters: numbers where they are numbers, lists of them where there are commas."""
     parameters: dict[str, Any] = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals or not name.isidentifier():
-            raise ValueError(f"--set {setting}: give a parameter and its value, such as alpha=0.1")
-        values = [_value(part) for part in text.split(",")]
-        parameters[name] = values if len(values) > 1 else values[0]
+            raise ParameterError("settings", setting, "give a parameter and its value, such as alpha=0.1")
+        parameters[name] = parsed(text)
     return parameters
-
-
-def _value(text: str) -> Any:
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def estimator_of(model: str, **parameters: Any) -> CountsEstimator:
     """The estimator behind a name, or an error that says which parameters it has."""
-    kind = estimator_class(WORDS[model])
+    kind = estimator_class(WORDS[choice("model", model, list(WORDS))])
     known = kind().get_params()
     if unknown := [name for name in parameters if name not in known]:
         settable = sorted(set(known) - {"callbacks", "init", "n_components", "n_jobs", "random_state", "verbose"})
-        words = {"n_init": "--starts"}
-        raise ValueError(
-            f"--model {model} has no parameter {words.get(unknown[0], unknown[0])}; it has {', '.join(settable)}"
-        )
+        raise ParameterError("model", model, f"it has no parameter {unknown[0]}, only {', '.join(settable)}")
     return kind(**parameters)
 
 
@@ -98,15 +76,6 @@ def on_cluster(address: str | None, counts: Counts | Shards) -> Iterator[Dask | 
         raise ValueError(f"--dask {address} fits shards, and these counts are in memory; make shards with unmix shard")
     with um.engines.connect(address, folder.absolute().with_name(f"{folder.absolute().name}.run")) as engine:
         yield engine
-
-
-def read_model(path: Path, otherwise: str = "give a fit's folder or its model.safetensors") -> Fit:
-    """The model in a file, or in a fit's folder."""
-    file = path / writing.MODEL_FILE if path.is_dir() else path
-    if not file.is_file():
-        problem = f"a folder without {writing.MODEL_FILE}" if path.is_dir() else "no such file"
-        raise ValueError(f"{path}: {problem}; {otherwise}")
-    return um.load(file)
 
 
 def fitted(
@@ -169,6 +138,7 @@ def write_and_tell(
     output: Path,
     *,
     force: bool = False,
+    rows: Sequence[Analysis] = (),
     ask: Callable[[Fit], tuple[dict[str, Result], Failures]] = lambda fit: ({}, {}),
     **about: str,
 ) -> None:
@@ -188,7 +158,12 @@ def write_and_tell(
     with show.working(f"writing {output}"):
         failed |= writing.write_each(
             output,
-            files_of(answers)
+            {
+                name: write
+                for row in rows
+                if row.stem in answers
+                for name, write in files_of(row, answers[row.stem], {"fit": result}, each=False).items()
+            }
             | {
                 "structure.png": lambda path: draw_structure(result, path),
                 "report.html": lambda path: um.write_report(result, path, **answers),  # type: ignore[arg-type]
@@ -250,18 +225,6 @@ def draw_structure(fit: Fit, path: Path) -> None:
     picture(um.plot.structure(fit, **first_view(fit.metadata)), path)
 
 
-def picture(drawn: Axes, path: Path) -> None:
-    from unmix.plot.style import letters_missing, use_fonts
-
-    if letters := use_fonts(drawn.figure.canvas.figure):
-        show.note(
-            f"no font of this machine has {letters[:3]!r}: pictures show boxes instead; install one that has, such as Noto "
-            "Sans of their script. report.html needs none"
-        )
-    with letters_missing():
-        drawn.figure.canvas.figure.savefig(path, dpi=150)
-
-
 # Names of topics from the command line, and into all of a fit's folder.
 
 
@@ -297,9 +260,7 @@ def keep_names(known: Fit, path: Path) -> Failures:
     return failed | writing.write_each(path, {"structure.png": partial(draw_structure, known)})
 
 
-# What a fit's folder may hold besides the fit: answers to further questions, each with its file and a section of the page.
-
-RUNS = 20  # of --stability, unless told
+# Further analyses of a fit, `unmix fit --NAME`
 
 
 def require_counts(counts: Counts | Shards, input: Path, *, force: bool) -> None:
@@ -311,94 +272,58 @@ def require_counts(counts: Counts | Shards, input: Path, *, force: bool) -> None
         raise ValueError(f"{input}: {counts.fractional:.0%} {NO_COUNTS}{elsewhere}, or fit these with --force")
 
 
-def check_answerable(counts: Counts | Shards, topics: int, *, differences: bool, stability: bool) -> None:
+def check_replaced(folder: Path, counts: Counts | Shards, python: str, *, force: bool) -> None:
+    """A fit of other counts, such as of another layer, is not replaced unasked."""
+    file = folder / writing.MODEL_FILE
+    if force or not file.is_file():
+        return
+    earlier = um.load(file).data
+    if earlier.get("checksum", known := counts.facts["checksum"]) != known:
+        of = f", {earlier['python']}" if earlier.get("python", python) != python else ""
+        raise ValueError(f"{folder}: holds a fit of other counts{of}; give another folder, or replace it with --force")
+
+
+def check_askable(rows: list[Analysis], counts: Counts | Shards, n_components: int) -> None:
     """What cannot be answered is best said before the fit."""
-    for asked, option in ((differences, "--differences"), (stability, "--stability")):
-        if asked and not counts.in_memory:
-            raise ValueError(f"{option} is for counts in memory, and these are shards; leave it out")
-    if differences and topics < 2:
-        raise ValueError("--differences compares topics, and there is one only; leave it out, or fit at least 2")
+    for row in rows:
+        if "X" in inspect.signature(public(row.function)).parameters and not counts.in_memory and not row.shards:
+            raise ParameterError(row.name, True, "it is for counts in memory, and these are shards; leave it out")
+        if row.name == "differences" and n_components < 2:
+            raise ParameterError(
+                row.name, True, "it compares topics, and there is one only; leave it out, or fit at least 2"
+            )
 
 
 def answers_to(
-    result: Fit,
-    counts: Any,
-    estimator: CountsEstimator,
-    *,
-    differences: bool,
-    stability: bool,
-    freedom: bool,
-    runs: int = RUNS,
+    result: Fit, rows: list[Analysis], counts: Any, estimator: CountsEstimator, given: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, Result], Failures]:
     """Analyses of a fit that is written, by the names of sections; and those that failed or that Ctrl-C prevented, noted."""
-    asked: dict[str, tuple[str, Callable[[], Result]]] = {}
-    if differences:
-        asked["differences"] = (
-            "comparing topics",
-            lambda: um.differences(result, counts, n_jobs=estimator.n_jobs),
-        )
-    if stability:
-        asked["stability"] = ("fitting halves of the counts", lambda: _stability(result, counts, estimator, runs))
-    if freedom:
-        asked["freedom"] = ("looking for other factors with the same rates", lambda: um.freedom(result))
+    from unmix.fit import quietly
+
+    pool = pool_of(result, counts, estimator)
     found: dict[str, Result] = {}
     failed: Failures = {}
-    for name, (doing, answer) in asked.items():
+    for row in rows:
         try:
-            with show.working(doing):
-                found[name] = answer()
+            with quietly():  # its advice says so
+                found[row.stem] = asked(row, pool, **given.get(row.name, {}))
         except KeyboardInterrupt as error:
-            missing = [name for name in asked if name not in found]
+            missing = [row.name for row in rows if row.stem not in found]
             show.note(f"interrupted: the fit is kept, without --{' and --'.join(missing)}")
             return found, failed | dict.fromkeys(missing, error)
         except Exception as error:
-            failed[name] = error
-            show.note(f"--{name} failed ({error}); the fit is kept")
+            failed[row.name] = error
+            show.note(f"--{row.name} failed ({error}); the fit is kept")
     return found, failed
 
 
-def _stability(result: Fit, counts: Any, estimator: CountsEstimator, runs: int) -> Result:
-    """Runs start from scratch, wherever the fit itself began, and say nothing on their way."""
+def pool_of(result: Fit, counts: Any, estimator: CountsEstimator) -> dict[str, Any]:
+    """What analyses may ask for. Fits of theirs start from scratch, wherever the fit itself began, and say nothing."""
     from sklearn.base import clone
-
-    from unmix.fit import quietly
 
     init = getattr(estimator, "init", "auto")
     plain = clone(estimator).set_params(
         callbacks=(), verbose=False, **({} if isinstance(init, str) else {"init": "auto"})
     )
-    with quietly():  # its advice says so
-        return um.stability(counts, result.n_topics, runs, estimator=plain, reference=result)
-
-
-def answers_in(folder: Path) -> dict[str, Result]:
-    """Those that were kept in a fit's folder."""
-    kinds: dict[str, type[Result]] = {"differences": um.Differences, "stability": um.Stability, "freedom": um.Freedom}
-    files = {name: folder / file for name, file in writing.ANSWER_FILES.items()}
-    return {name: kinds[name].load(file) for name, file in files.items() if file.is_file()}
-
-
-def files_of(answers: Mapping[str, Any]) -> dict[str, Callable[[Path], None]]:
-    """Names of files, and what writes them to a path."""
-    from unmix.cli.analyses import files_of as of_differences
-
-    files: dict[str, Callable[[Path], None]] = {
-        writing.ANSWER_FILES[name]: found.save for name, found in answers.items()
-    }
-    if "differences" in answers:
-        files |= of_differences(answers["differences"])
-    if "stability" in answers:
-        files["stability.csv"] = partial(writing.write_csv, answers["stability"].table)
-        files["stability.png"] = lambda path: picture(um.plot.stability(answers["stability"])[0], path)  # type: ignore[index]
-    if "freedom" in answers:
-        files["freedom.csv"] = partial(writing.write_csv, answers["freedom"].by_sample)
-    return files
-
-
-def write_page_again(folder: Path, known: Fit) -> None:
-    """The page in the folder of this very model, with all answers that lie there."""
-    if not (folder / "report.html").is_file() or not (folder / writing.MODEL_FILE).is_file():
-        return
-    there = read_model(folder)
-    if there.L.shape == known.L.shape and bool((there.L == known.L).all()):
-        um.write_report(known, folder / "report.html", **answers_in(folder))  # type: ignore[arg-type]
+    known = {"n_jobs": estimator.n_jobs, "random_state": estimator.random_state, "n_components": result.n_topics}
+    return {"fit": result, "reference": result, "X": counts, "estimator": plain} | known

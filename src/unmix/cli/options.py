@@ -1,445 +1,333 @@
-"""What --help says: commands in groups by what people want to do, so that all of them fit a screen, and options likewise, a line
-each where there is room. Typer's own help draws a frame around each group and a column for types, which takes twice the lines."""
+"""Commands and their options. A command is a function with `@command`; options that Python has too follow from signatures and
+docstrings, by one vocabulary (`NAMES`). Only the command that runs is built in full: the others would be imported for nothing.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from rich.markup import escape
+from typer import rich_utils
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
 import unmix as um
-from unmix.base.memory import IN_MEMORY, gigabytes
-from unmix.cli import show
-from unmix.cli.fitting import Model
-from unmix.cli.show import readers
+from unmix.base.checks import ParameterError
 from unmix.registry import SOLVERS, STARTS, WORDS
 
-if TYPE_CHECKING:
-    from unmix.counts.counts import Counts
-    from unmix.counts.shards import Shards
+Options = dict[str, inspect.Parameter]
+rich_utils.RANGE_STRING = ""  # errors say it, and the help of an option has room for words
+START, USE, ASK, PREPARE = "Start here", "Use a fit", "Analyses", "Prepare data"
 
-# Commands by what people want to do; every command is in one of these groups.
-COMMANDS = {
-    "Start here": ("demo", "fit", "choose"),
-    "Use a fit": ("info", "report", "transform"),
-    "Ask a fit": ("differences", "stability", "freedom", "intervals", "compare", "align"),
-    "Prepare data": ("shard", "simulate"),
+# Options stand in these panels of the help, a line each where there is room; those that few people need are in --help-all.
+FITTING, ASKING, RESULTS = "What to fit", "How to ask", "Running and results"
+QUESTIONS, READING, TEXTS = "Further analyses", "How to read INPUT", "If INPUT is text"
+
+
+def _option(panel: str, *names: str, help: str, default: str = "", metavar: str = "", **how: Any) -> Any:
+    text = escape(f"{help} [{default}]" if default else help)
+    return typer.Option(*names, help=text, metavar=metavar, show_default=False, rich_help_panel=panel, **how)
+
+
+fitting, asking = partial(_option, FITTING), partial(_option, ASKING)
+questions, results = partial(_option, QUESTIONS), partial(_option, RESULTS)
+
+# Parameters of Python whose options have other names. All others are called as in Python, with hyphens.
+NAMES = {
+    "n_components": ("-k", "--n-components"),
+    "topics": ("-k", "--topics"),
+    "n_jobs": ("--jobs", "--threads"),
+    "random_state": ("--seed",),
+    "n_init": ("--starts",),
+    "checkpoint": ("--resume",),
+    "output": ("-o", "--output"),
+    "quiet": ("-q", "--quiet"),
+    "settings": ("--set",),
+    "X": ("--counts",),
 }
-# Options by what they decide, in this order.
-GROUPS = (
-    *("What to fit", "How to ask", "Where it stops", "What it may take", "How to read INPUT", "If INPUT is text"),
-    *("Further questions", "Results"),
-)
-MOST_OF_NAMES = 26  # columns
-WIDEST = 110  # columns; longer lines are hard to read
-
-Rows = Sequence[tuple[str, str]]
-
-
-class Command(TyperCommand):
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Usage, what the command does, arguments, options by group, examples."""
-        params: list[Any] = [param for param in self.get_params(ctx) if not getattr(param, "hidden", False)]
-        arguments = [param for param in params if param.param_type_name == "argument"]
-        needed = [param for param in params if param.param_type_name == "option" and param.required]
-        usage = [*map(_metavar, arguments), *(f"{param.opts[0]} {_metavar(param)}" for param in needed)]
-        _print(Text("Usage: ", style="bold") + Text(" ".join([ctx.command_path, *usage, "[options]"])))
-        for paragraph in inspect.cleandoc(self.help or "").split("\n\n"):
-            _print(Text(), Text(" ".join(paragraph.split())))
-        _print(Text())
-        _section("", [(_metavar(param), param.help or "") for param in arguments])
-        groups: dict[str, list[tuple[str, str]]] = {title: [] for title in GROUPS}
-        for param in params:
-            if param.param_type_name == "option" and param.name != "help":
-                groups[param.rich_help_panel].append((_names(param), _told(param)))
-        widest = max(len(name) for rows in groups.values() for name, _ in rows)
-        for title, rows in groups.items():
-            _section(title, rows, widest)
-        if self.epilog:
-            _print(Text("Examples", style="bold"))
-            for line in self.epilog.splitlines():
-                show.console().print(Text(f"  {line}"), soft_wrap=True)
-
-
-class Commands(TyperGroup):
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """All commands, a line each."""
-        widest = max(map(len, self.commands))
-        _print(Text("Usage: ", style="bold") + Text(f"{ctx.command_path} COMMAND …     {self.help}"))
-        for title, names in COMMANDS.items():
-            _section(title, [(name, _first_sentence(self.commands[name].help or "")) for name in names], widest)
-        _print(
-            Text(),
-            Text("Options", style="bold") + Text(":  --version  --install-completion  --show-completion  --help"),
-        )
-        _print(Text("unmix COMMAND --help says more. Start with unmix demo."))
-
-
-class App(typer.Typer):
-    """Commands whose --help is the one above."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(cls=Commands, **settings)
-
-    def command(self, *names: Any, **settings: Any) -> Any:
-        return super().command(*names, **{"cls": Command} | settings)
-
-
-def examples(*lines: str) -> str:
-    """For the end of a command's help, a line each."""
-    return "\n".join(lines)
-
-
-def _first_sentence(text: str) -> str:
-    return " ".join(text.split("\n\n")[0].split()).rstrip(".")
-
-
-def _metavar(param: Any) -> str:
-    return param.metavar or param.name.upper()
-
-
-def _names(param: Any) -> str:
-    """-k, --topics N; --[no-]transpose"""
-    long = [name for name in param.opts if name.startswith("--")]
-    short = [name for name in param.opts if name not in long]
-    if param.secondary_opts:
-        long = [f"--[no-]{name[2:]}" for name in long]
-    value = "" if param.is_flag else f" {_metavar(param)}"
-    return ", ".join([*short, *long]) + value
-
-
-def _told(param: Any) -> str:
-    """What it is for, whether it must be given, or what it is otherwise."""
-    given, default = param.show_default, getattr(param.default, "value", param.default)
-    if param.required:
-        return f"{param.help} [required]"
-    if isinstance(given, str):
-        return f"{param.help} [{given}]"
-    return f"{param.help} [{default}]" if given and default is not None and not param.is_flag else str(param.help)
-
-
-def _section(title: str, rows: Rows, widest: int = 0) -> None:
-    """A heading, and lines of a name and what it means; nothing if there are none."""
-    if not rows:
-        return
-    if title:
-        _print(Text(title, style="bold"))
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column()
-    for name, meaning in rows:
-        table.add_row(Text(name.ljust(min(widest, MOST_OF_NAMES)), style="cyan"), _with_quiet_end(meaning))
-    show.console().print(Padding(table, (0, 0, 0, 2)), width=_width())
-
-
-def _with_quiet_end(meaning: str) -> Text:
-    text, found, default = meaning.rpartition(" [")
-    return Text(text) + Text(f" [{default}", style="dim") if found and meaning.endswith("]") else Text(meaning)
-
-
-def _print(*lines: Text) -> None:
-    for line in lines:
-        show.console().print(line, width=_width())
-
-
-def _width() -> int:
-    return min(show.console().width, WIDEST)
-
-
-# The options of the commands, each with its help: what to read and how, how to fit, where results go and how much to say.
-
-# Options stand in these groups of the help, by what people want to do.
-fitting = partial(typer.Option, rich_help_panel="What to fit")
-asking = partial(typer.Option, rich_help_panel="How to ask")
-stopping = partial(typer.Option, rich_help_panel="Where it stops")
-sizing = partial(typer.Option, rich_help_panel="What it may take")
-reading = partial(typer.Option, rich_help_panel="How to read INPUT")
-of_text = partial(typer.Option, rich_help_panel="If INPUT is text")
-questions = partial(typer.Option, rich_help_panel="Further questions")
-results = partial(typer.Option, rich_help_panel="Results")
 
 InputPath = Annotated[
     Path,
     typer.Argument(
         metavar="INPUT",
-        help="Counts or text: .npz .npy .mtx .mm .ldac .h5ad .h5 .csv .tsv .xlsx .parquet .txt .jsonl, "
-        "a 10x folder, a folder of .txt, shards.",
+        help="Counts or text: .npz .mtx .h5ad .csv .txt …, a folder, shards.",
     ),
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A fit's folder, or its model.safetensors.")]
-
-Layer = Annotated[str | None, reading(metavar="NAME", help="Layer of an .h5ad file.", show_default="X")]
-Raw = Annotated[bool, reading("--raw", help="Take .raw of an .h5ad file.")]
-Transpose = Annotated[
-    bool | None,
-    reading("--transpose/--no-transpose", help="Whether rows of a table are features.", show_default="by its labels"),
-]
-Layout = Annotated[
-    str | None,
-    reading(metavar="long|wide", help="One row per count, or one column per feature.", show_default="by its cells"),
-]
-Encoding = Annotated[
-    str | None, reading(metavar="NAME", help="Of texts and tables, such as latin-1.", show_default="utf-8")
-]
-Metadata = Annotated[Path | None, reading(metavar="FILE", help="A .csv or .tsv with a row a sample, found by name.")]
-
-TextColumn = Annotated[
-    str | None, of_text(metavar="NAME", help="Column or field that holds the text.", show_default="by its cells")
-]
-IdColumn = Annotated[
-    str | None, of_text(metavar="NAME", help="Column or field that names the texts.", show_default="by its name")
-]
-TitleColumn = Annotated[
-    str | None, of_text(metavar="NAME", help="Column or field with their titles.", show_default="by its name")
-]
-Snippets = Annotated[bool, of_text("--snippets", help="Keep how each text begins, for the page.")]
-SkipBad = Annotated[bool, of_text("--skip-bad", help="Go on without the files of a folder that cannot be read.")]
-MinDf = Annotated[
-    str | None,
-    of_text(
-        metavar="N|PART",
-        help="Words in fewer documents are left out.",
-        show_default="1, 2 or 5 by the number of documents",
-    ),
-]
-MaxDf = Annotated[str | None, of_text(metavar="N|PART", help="Words in more documents are left out.")]
-StopWords = Annotated[
+OtherPath = Annotated[Path, typer.Argument(metavar="OTHER", help="Another fit, or a catalogue: .csv .tsv .txt.")]
+ModelPaths = Annotated[list[Path], typer.Argument(metavar="MODEL MODEL…", help="Folders of fits, or their models.")]
+Topics = Annotated[int, fitting(*NAMES["n_components"], metavar="K", min=1, help="Number of topics.")]
+Numbers = Annotated[
     str,
-    of_text(metavar="LANGUAGE|FILE", help="Words to leave out: of english, german, …, none, or a file, one a line."),
+    fitting(*NAMES["topics"], metavar="NUMBERS", help="Numbers of topics to try, such as 1-12,16,20.", default="1-20"),
 ]
-Ngrams = Annotated[int, of_text(metavar="N", min=1, max=5, help="Count runs of up to so many words too.")]
-Phrases = Annotated[Path | None, of_text(metavar="FILE", help="Phrases that stay whole, one per line.")]
-
-Topics = Annotated[int, fitting("-k", "--topics", metavar="K", min=1, help="Number of topics.")]
-*MOST_MODELS, LAST_MODEL = WORDS
-ModelName = Annotated[Model, fitting(metavar="NAME", help=f"{', '.join(MOST_MODELS)} or {LAST_MODEL}.")]
+Model = Annotated[str, fitting(metavar="NAME", help=f"{', '.join(WORDS)}.")]
 Settings = Annotated[
     list[str] | None,
-    fitting("--set", metavar="NAME=VALUE", help="A parameter of the model, such as alpha=0.1 or alpha=auto."),
+    fitting(*NAMES["settings"], metavar="P=VALUE", help="Parameter of the model: alpha=auto."),
 ]
-*MOST_SOLVERS, LAST_SOLVER = SOLVERS
 Solver = Annotated[
-    str | None, fitting(metavar="NAME", help=f"{', '.join(MOST_SOLVERS)} or {LAST_SOLVER}.", show_default="newton")
+    str | None, fitting(metavar="NAME", help=f"Algorithm: {', '.join(SOLVERS)}.", default="newton", hidden=True)
 ]
-Init = Annotated[str, fitting(metavar="NAME|MODEL", help=f"{', '.join(STARTS)}, or a model to start from.")]
+Init = Annotated[str, fitting(metavar="START", help=f"{', '.join(STARTS)} or a model.")]
 Starts = Annotated[
-    int | None, fitting("--starts", metavar="N", min=1, help="Fits to choose the best of.", show_default="1")
+    int | None,
+    fitting(*NAMES["n_init"], metavar="N", min=1, help="Fits to choose the best of.", default="1", hidden=True),
 ]
-Refine = Annotated[
-    int | None, fitting(metavar="N", min=0, help="Moves to leave a poor optimum, after convergence.", show_default="0")
+Refine = Annotated[int | None, fitting(metavar="N", min=0, help="Moves to leave a poor optimum.", default="0")]
+Seed = Annotated[
+    int, fitting(*NAMES["random_state"], metavar="N", min=0, help="Seed of all random numbers.", default="0")
 ]
-MaxIter = Annotated[int | None, stopping(metavar="N", min=1, help="Most iterations.", show_default="the model's")]
+MaxIter = Annotated[int | None, results(metavar="N", min=1, help="Maximum number of iterations.")]
 Tol = Annotated[
     float | None,
-    stopping(
-        metavar="GAIN",
-        min=0,
-        help="Stop once no more is left to gain per count; 0 for never.",
-        show_default="the model's",
-    ),
+    results(metavar="GAIN", min=0, help="Remaining gain per count at which to stop.", hidden=True),
 ]
-Seed = Annotated[int, fitting(metavar="N", min=0, help="Seed of the random starts.")]
-Threads = Annotated[int | None, sizing(metavar="N", min=1, help="Threads.", show_default="all cores")]
-DaskCluster = Annotated[
-    str | None,
-    sizing(
-        "--dask",
-        metavar="ADDRESS",
-        help="A Dask cluster to fit shards on: tcp://…, tls://…, a scheduler file, or local:N for N processes.",
-        show_default="this machine",
-    ),
+Resume = Annotated[bool, results(*NAMES["checkpoint"], help="Resume an interrupted run.")]
+CheckpointInterval = Annotated[
+    float, results(metavar="SECONDS", min=0, help="Time between two checkpoints.", hidden=True)
 ]
-Resume = Annotated[bool, stopping("--resume", help="Go on with an interrupted fit of the same command.")]
+Jobs = Annotated[
+    int | None, results(*NAMES["n_jobs"], metavar="N", min=1, help="Number of threads.", default="all cores")
+]
 Memory = Annotated[
     str | None,
-    sizing(
-        metavar="SIZE",
-        help="What the fit may take, such as 4GB; counts that need more are made into shards first, and fitted from them.",
-        show_default="16GB",
-    ),
+    results(metavar="SIZE", help="Memory; larger counts become shards.", default="16GB"),
 ]
-ReadMemory = Annotated[str | None, sizing("--memory", metavar="SIZE", help="What reading may take, such as 1GB.")]
-CheckpointSeconds = Annotated[float, stopping(min=0, metavar="SECONDS", help="Time between two checkpoints.")]
-
-FitFolder = Annotated[
-    Path | None, results("-o", "--output", metavar="DIR", help="Folder of the results.", show_default="INPUT-kK")
-]
-WithDifferences = Annotated[
-    bool, questions("--differences", help="Also tell what sets topics apart; see unmix differences.")
-]
-WithStability = Annotated[
-    bool, questions("--stability", help="Also tell which topics are found again; see unmix stability.")
-]
-Runs = Annotated[
-    int, questions("--stability-runs", metavar="N", min=2, help="Fits to halves of the counts, for --stability.")
-]
-WithFreedom = Annotated[bool, questions("--freedom", help="Also tell how far proportions can move; see unmix freedom.")]
-ShardsFolder = Annotated[
-    Path | None, results("-o", "--output", metavar="DIR", help="Folder of the shards.", show_default="INPUT.shards")
-]
-Sample = Annotated[
-    int | None, results(min=1, metavar="N", help="Samples that a fit starts from, in memory.", show_default="16384")
-]
-SampleBy = Annotated[
+DaskCluster = Annotated[
     str | None,
-    results(metavar="COLUMN", help="Column of the metadata whose labels are to be alike in number among them."),
-]
-ProportionsFile = Annotated[
-    Path,
     results(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="File of the proportions: .csv, or .npy, for many samples.",
+        "--dask",
+        metavar="ADDRESS",
+        help="Dask cluster to fit shards on: tcp://…, tls://…, a scheduler file, or local:N for N processes.",
+        default="this machine",
+        hidden=True,
     ),
 ]
 Missing = Annotated[
-    str | None,
-    asking(
-        metavar="WORD",
-        help="Features of MODEL that INPUT lacks: unmeasured, or zero.",
-        show_default="zero for texts, else unmeasured",
+    Literal["unmeasured", "zero"] | None,
+    asking(help="What features are that INPUT lacks.", default="zero for texts, else unmeasured"),
+]
+FitFolder = Annotated[
+    Path | None, results(*NAMES["output"], metavar="DIR", help="Folder of the results.", default="INPUT-kK")
+]
+Outputs = Annotated[
+    list[Path] | None,
+    results(
+        *NAMES["output"],
+        metavar="DIR|FILE",
+        help="Folder, or files: .csv .png .pdf .html .safetensors",
     ),
 ]
-Title = Annotated[str | None, results(metavar="TEXT", help="Title of the report.", show_default="INPUT")]
-Force = Annotated[bool, results("--force", help="Write into a folder that holds other things; fit what is not counts.")]
-Json = Annotated[bool, results("--json", help="Print one JSON object instead of words.")]
+Title = Annotated[str | None, results(metavar="TEXT", help="Title of the report.", default="INPUT", hidden=True)]
+Force = Annotated[bool, results("--force", help="Replace another fit; fit what is not counts.")]
+Json = Annotated[bool, results("--json", help="Print one JSON object, and progress as JSON.")]
 Quiet = Annotated[bool, results("--quiet", "-q", help="Print nothing but notes and errors.")]
 
 
-def documents(option: str, given: str | None) -> int | float | None:
-    """A number of documents (2), or a part of all (0.5, 1.0), as scikit-learn tells them apart."""
-    if given is None:
-        return None
-    try:
-        value = float(given) if "." in given else int(given)
-    except ValueError:
-        raise ValueError(
-            f"{option} {given}: give a number of documents such as 5, or a part of all such as 0.5"
-        ) from None
-    if value < 0 or (isinstance(value, float) and value > 1):
-        raise ValueError(f"{option} {given}: a part of all documents is between 0.0 and 1.0")
-    return value
+# From signatures and docstrings to options
 
 
-# How INPUT is read: the options of it, the same in every command that has an INPUT, and what comes of them.
-
-Options = dict[str, tuple[Any, Any]]  # their types and defaults, by their names in `unmix.read`
-
-ALWAYS: Options = {
-    "layer": (Layer, None),
-    "raw": (Raw, False),
-    "transpose": (Transpose, None),
-    "layout": (Layout, None),
-    "encoding": (Encoding, None),
-    "text_column": (TextColumn, None),
-    "id_column": (IdColumn, None),
-    "title_column": (TitleColumn, None),
-    "skip_bad": (SkipBad, False),
-}
-TEXTS: Options = {  # which are those of a model where there is one
-    "min_df": (MinDf, None),
-    "max_df": (MaxDf, None),
-    "stop_words": (StopWords, "english"),
-    "ngrams": (Ngrams, 1),
-    "phrases": (Phrases, None),
-}
-METADATA: Options = {"metadata": (Metadata, None)}
-SNIPPETS: Options = {"snippets": (Snippets, False)}
+def documented(thing: Any) -> dict[str, tuple[str, str]]:
+    """The parameters in a numpydoc docstring: the type of each, and the first sentence about it."""
+    text = inspect.cleandoc(thing.__doc__ or "").partition("Parameters\n----------\n")[2]
+    entries = re.findall(r"^(\w+) : (.*)\n((?:    .*\n?)+)", re.split(r"\n\n\w[\w ]*\n---", text)[0] + "\n", re.M)
+    return {name: (kind, _first_sentence(" ".join(body.split()))) for name, kind, body in entries}
 
 
-def reads(*more: Options) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command with these options besides those that every INPUT has; it is given all of them as one dictionary, `reading`."""
-    kinds: Options = {name: kind for group in (ALWAYS, *more) for name, kind in group.items()}
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<=\.)\s+(?=[A-Z`“\"0-9])", text)[0].replace("`", "")
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @wraps(command)
-        def with_reading(**given: Any) -> None:
-            reading = _understood({name: given.pop(name) for name in kinds})
-            command(**given, reading=reading)
 
-        own, hints = inspect.signature(command).parameters, get_type_hints(command, include_extras=True)
-        parameters = [one.replace(annotation=hints[name]) for name, one in own.items() if name != "reading"]
-        for name, (kind, default) in kinds.items():
-            parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
-        with_reading.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        with_reading.__annotations__ = {one.name: one.annotation for one in parameters}
-        return with_reading
+def option_of(name: str, default: Any, kind: str, text: str, panel: str, *, hidden: bool = False) -> inspect.Parameter:
+    """The option of a parameter. Its value becomes a number where the type allows numbers; `value_of` reads the rest."""
+    words = set(re.findall(r"[\w-]+", kind.partition(", default=")[0])) - {"default"}
+    shown: dict[str, Any] = {"help": text, "hidden": hidden}
+    names = NAMES.get(name, (f"--{name.replace('_', '-')}",))
+    if words == {"bool"}:
+        both = [f"{names[0]}/--no-{names[0][2:]}"] if default is None else names
+        return _parameter(name, default, bool | None if default is None else bool, _option(panel, *both, **shown))
+    numbers = {"int": int, "float": float}
+    python = numbers.get(next(iter(words)), str) if len(words) == 1 else str
+    metavar = {int: "N", float: "NUMBER"}.get(python, "FILE" if "PathLike" in words else "VALUE")
+    usual = default if isinstance(default, int | float | str) else None
+    shown |= {"default": "" if usual is None else str(usual), "metavar": metavar}
+    usual = usual if python is not str or usual is None else str(usual)
+    return _parameter(name, usual, python if usual is not None else python | None, _option(panel, *names, **shown))
+
+
+def _parameter(name: str, default: Any, kind: Any, option: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+
+
+def value_of(name: str, text: Any, kind: str) -> Any:
+    """What a user typed, as Python takes it: numbers, lists of them, true, false, none."""
+    words = set(re.findall(r"[\w-]+", kind.partition(", default=")[0]))
+    if not isinstance(text, str) or not words & {"int", "float", "None", "list", "tuple", "array-like", "bool"}:
+        return text
+    value = parsed(text) if not {"str", "PathLike"} & words or "," not in text else text
+    if words <= {"int", "float", "or"} and not isinstance(value, int | float):
+        raise ParameterError(name, text, f"give {'a whole number' if 'float' not in words else 'a number'}")
+    return tuple(value) if isinstance(value, list) and "tuple" in words else value
+
+
+def parsed(text: str) -> Any:
+    """
+    >>> parsed("0.1"), parsed("auto"), parsed("1,2"), parsed("none")
+    (0.1, 'auto', [1, 2], None)
+    """
+    if "," in text:
+        return [parsed(part) for part in text.split(",")]
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+WORD_OPTIONS = (
+    "min_df",
+    "max_df",
+    "stop_words",
+    "ngrams",
+    "phrases",
+)  # where there is a model, words are counted as its were
+TEXT_OPTIONS = ("text_column", "id_column", "title_column", "encoding", "skip_bad", "snippets", *WORD_OPTIONS)
+
+
+def reading_options(without: Iterable[str] = ()) -> Options:
+    """Those of `unmix.ReadOptions`, and the file of metadata."""
+    known = documented(um.ReadOptions)
+    own = {field.name: field.default for field in fields(um.ReadOptions)}
+    options = {
+        name: option_of(name, own[name], *known[name], TEXTS if name in TEXT_OPTIONS else READING, hidden=True)
+        for name in own.keys() - {"like", *without}
+        if "callable" not in known[name][0]
+    }
+    text = "Table with one row per sample, .csv or .tsv, found by name."
+    options["metadata"] = option_of("metadata", None, "PathLike", text, READING, hidden=True)
+    return {name: options[name] for name in ["layer", *sorted(options.keys() - {"layer"})]}
+
+
+def read_words(given: dict[str, Any]) -> dict[str, Any]:
+    """The reading options among what was given, taken out of it, as `unmix.read` takes them."""
+    known = documented(um.ReadOptions) | {"metadata": ("PathLike", "")}
+    return {name: value_of(name, given.pop(name), known[name][0]) for name in list(given) if name in known}
+
+
+# Commands
+
+
+@dataclass(frozen=True)
+class Command:
+    """What the list of commands shows of one, and what builds it in full."""
+
+    panel: str
+    help: str
+    build: Callable[[], Callable[..., None]]
+    examples: tuple[str, ...] = ()
+
+
+COMMANDS: dict[str, Command] = {}
+
+
+def command(panel: str, *examples: str, reads: Iterable[str] | None = None, more: Options | None = None) -> Any:
+    """A function that is a command. With `reads`, it has the options of INPUT but for these, and gets them as `reading`; it
+    gets `more` options as `more`."""
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        def build() -> Callable[..., None]:
+            return with_options(function, {} if reads is None else reading_options(reads), more or {})
+
+        text = (function.__doc__ or "").partition("\n\n")[0]
+        COMMANDS[function.__name__] = Command(panel, text, build, examples)
+        return function
 
     return decorate
 
 
-def _understood(reading: dict[str, Any]) -> dict[str, Any]:
-    """What the terminal calls otherwise."""
-    if "min_df" in reading:
-        for name in ("min_df", "max_df"):
-            reading[name] = documents(f"--{name.replace('_', '-')}", reading[name])
-        reading["stop_words"] = None if reading["stop_words"] == "none" else reading["stop_words"]
-    return reading
+def with_options(function: Callable[..., None], reading: Options, more: Options) -> Callable[..., None]:
+    """A function with further options, which it gets as the dictionaries `reading` and `more`."""
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        extra = {"more": {name: given.pop(name) for name in more}} if more else {}
+        extra |= {"reading": read_words(given)} if reading else {}
+        function(**given, **extra)
+
+    own, hints = inspect.signature(function).parameters, get_type_hints(function, include_extras=True)
+    parameters = [one.replace(annotation=hints[name]) for name, one in own.items() if name not in ("reading", "more")]
+    parameters += [*more.values(), *reading.values()]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
 
 
-def anndata_contents(path: Path) -> tuple[dict[str, str], list[str]]:
-    """The matrices and the columns of obs in an AnnData file; nothing for other files, and for what cannot be opened."""
-    from unmix.io.read import cells
+class Documented(TyperCommand):
+    """A command whose --help shows what most people need, and --help-all everything."""
 
-    if path.suffix.lower() != ".h5ad" and not (path.is_dir() and cells.is_zarr(path)):
-        return {}, []
-    try:
-        return cells.contents(path)
-    except (ValueError, OSError, KeyError, MemoryError):
-        return {}, []  # `read` will say what is wrong
+    def get_help_option(self, ctx: Any) -> Any:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.rich_help_panel, option.help, option.metavar = (
+                RESULTS,
+                "Show this; --help-all shows more options.",
+                "",
+            )
+        return option
 
-
-def read_counts(path: Path, *, aloud: bool = True, **reading: Any) -> Counts:
-    with show.working(f"reading {path}"):
-        counts = um.read(path, **reading)
-    if isinstance(counts, um.Shards):
-        raise ValueError(
-            f"{path}: a folder of shards, which this command does not take; give a file of counts, such as of some of the samples"
-        )
-    if aloud:
-        show.say(f"read {path}: {show.described(counts)}")
-        show.say_reading(counts)
-    return counts
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--help-all" in args:
+            for param in self.params:
+                param.hidden = False  # type: ignore[attr-defined]
+            args = ["--help"]
+        return super().parse_args(ctx, args)
 
 
-def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None) -> tuple[str, Counts | Shards]:
-    """What to fit, and the call in Python that reads it: a folder of shards as it is, and a file whose fit would need more memory
-    than `allowed` (16 GB by default) as shards of it, made in the current folder. Free memory has no say: fits of counts and of
-    shards are two algorithms."""
-
-    if readers.is_shards(path):
-        shards = cast("Shards", um.read(path, **reading))
-        show.say(f"opened {path}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
-        return in_python("um.read", [path], reading), shards
-    options = {name: value for name, value in reading.items() if name != "snippets"}
-    most = IN_MEMORY if allowed is None else allowed
-    known = {name: value for name, value in options.items() if name != "metadata"}
-    needed, folder = readers.memory_for(path, **known), Path(f"{readers.name_of(path)}.shards")
-    if needed is None or needed <= most:
-        return in_python("um.read", [path], reading), read_counts(path, **reading)
-    show.say(
-        f"a fit of {path} in memory would need {gigabytes(needed)}, more than {gigabytes(most)}: making shards of it, {folder}"
+def program(wanted: str | None = None) -> Any:
+    """All commands: one of them, or all where none is named, with their options."""
+    app = typer.Typer(
+        cls=TyperGroup,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        help="Factorise matrices of counts into topics. Start with: unmix demo",
+        epilog="unmix COMMAND --help says more.",
     )
-    if reading["snippets"]:
-        show.note("shards keep no beginnings of texts: --snippets is left aside")
-    with show.working(f"making {folder}"):
-        shards = um.shard(path, folder, memory=allowed, **options)
-    show.say(f"wrote {folder}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
-    show.say_reading(shards)
-    return in_python("um.shard", [path, folder], options), shards
+    app.callback()(_unmix)
+    for name, known in COMMANDS.items():
+        whole = wanted in (None, name)
+        function = known.build() if whole else _nothing
+        epilog = "\b\n" + escape("\n".join(known.examples))
+        paragraphs = (inspect.getdoc(function) or "").split("\n\n") if whole else [known.help]
+        text = escape("\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))
+        app.command(name, help=text, epilog=epilog, cls=Documented, rich_help_panel=known.panel)(function)
+    return get_command(app)
 
 
-def in_python(function: str, paths: list[Path], reading: dict[str, Any]) -> str:
-    """The call that gives the same counts; options at their defaults are left out."""
-    words = {name: str(value) if isinstance(value, Path) else value for name, value in reading.items()}
-    given = [f"{name}={value!r}" for name, value in words.items() if value != getattr(um.ReadOptions, name, None)]
-    return f"{function}({', '.join([*(repr(str(path)) for path in paths), *given])})"
+def _nothing() -> None:
+    pass
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"unmix {um.__version__}")
+        raise typer.Exit
+
+
+def _unmix(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass

@@ -20,7 +20,7 @@ from rich.text import Text
 
 import unmix as um
 from unmix.base import progress
-from unmix.base.checks import percent, plural, size
+from unmix.base.checks import ParameterError, percent, plural, size
 from unmix.base.memory import gigabytes
 
 if TYPE_CHECKING:
@@ -145,10 +145,12 @@ def complain(text: str) -> None:
 
 
 @contextmanager
-def errors_about(path: Path) -> Iterator[None]:
-    """What was wrong with its contents names the file."""
+def errors_about(path: Path | str) -> Iterator[None]:
+    """What was wrong with its contents names the file; what was wrong with an option names the option."""
     try:
         yield
+    except ParameterError:
+        raise
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 

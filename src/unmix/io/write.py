@@ -31,6 +31,7 @@ from unmix.base.memory import errors_about, npy_rows
 from unmix.base.types import numbered
 from unmix.counts.counts import Counts
 from unmix.fit import Fit
+from unmix.registry import ANALYSES
 from unmix.storage.files import claimed, is_claimed, is_temporary, replacing, replacing_folder
 
 FORMULA = re.compile(r"'*[=+\-@\t\r\n\0]")
@@ -103,12 +104,10 @@ def _texts(table: pd.DataFrame, change: Any) -> pd.DataFrame:
 MODEL_FILE, CHECKPOINT_FILE = "model.safetensors", "checkpoint.safetensors"
 TABLES = ("proportions.csv", "exposures.csv", "topics.csv", "top_features.csv", "trace.csv")
 VIEWS = ("structure.png", "report.html")
-# Analyses of a fit that may lie in its folder, by their names; and all files that belong to them.
-ANSWER_FILES = {name: f"{name}.safetensors" for name in ("differences", "stability", "freedom")}
-ANSWERS = re.compile(
-    r"(differences|stability|freedom)\.(safetensors|csv|png)|volcano-\d+\.png|(consensus|runs)\.safetensors"
-)
-DIFFERENCES_FILE = ANSWER_FILES["differences"]
+# All files of analyses that may lie in the folder of a fit
+STEMS = "|".join([*(row.stem for row in ANALYSES.values()), *(name for row in ANALYSES.values() for name in row.also)])
+EACH = "|".join(name for row in ANALYSES.values() for name in row.pictures)
+ANSWERS = re.compile(rf"({STEMS})(-\w+)?\.(safetensors|csv|png|html)|({EACH})-\d+\.png")
 TOP_FEATURES = 20  # per topic, in top_features.csv
 
 Write = Callable[[Path], None]

@@ -161,7 +161,7 @@ def choice(
 
     See Also
     --------
-    choose_topics, report.write_choice
+    choose_topics, report.write_result
 
     Examples
     --------

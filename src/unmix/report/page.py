@@ -9,38 +9,36 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import inspect
 import io
 import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
-from unmix.analysis import Differences, Freedom, Stability
-from unmix.analysis.choose import Choice
+import numpy as np
+
+from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.results import Result
 from unmix.fit import Fit
+from unmix.registry import ANALYSES, Analysis, public
 from unmix.report.metadata import clean, embeddable_json
 from unmix.report.payload import named_topics, payload
-from unmix.report.sections import SECTIONS
+from unmix.report.sections import cells
 from unmix.storage.files import replacing
 
-SCRIPTS = (
-    *("data", "copy", "dom", "state"),
-    *("structure", "axis", "walk", "sample", "topics", "map", "time", "fit", "reproduce"),
-    *SECTIONS,
-    "main",
-)  # one scope, in this order
+FIRST = ("data", "copy", "dom", "state")  # one scope, in this order; then those of sections that have one, and "main"
+THEN = ("structure", "axis", "walk", "sample", "topics", "map", "time", "fit", "reproduce", "section")
 
 
 def write_report(
-    fit: Fit,
+    fit: FitLike,
     path: str | os.PathLike[str],
     *,
     title: str | None = None,
-    differences: Differences | None = None,
-    stability: Stability | None = None,
-    freedom: Freedom | None = None,
     names: Sequence[str] | Mapping[int, str] | None = None,
+    **results: Result | None,
 ) -> None:
     """Write one HTML file that shows a fit: who has which topics, what is in them, how they were found.
 
@@ -50,32 +48,30 @@ def write_report(
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Of any model.
     path : str or PathLike
         Where to, such as "report.html".
     title : str, default=None
         What the page is called.
-    differences : Differences, default=None
-        From `unmix.differences`: also shows what sets topics apart, and marks the features that surely do.
-    stability : Stability, default=None
-        From `unmix.stability`, with this fit as `reference`: also shows which topics are found again, and marks their cards.
-    freedom : Freedom, default=None
-        From `unmix.freedom`: also shows between which values proportions can move, and marks the cards of topics.
     names : list of str, or mapping of int to str, default=None
         What topics are called: one for each, or those of some by their numbers, from 1. Names that are given on the page are
         kept in the copy that it saves.
+    **results : Result
+        Further analyses of this fit, each with a section: `differences`, which also marks the features that are surely
+        different, `stability`, with this fit as `reference`, and `freedom`, which mark the cards of topics, `intervals`,
+        `quality` and `choice`.
 
     Raises
     ------
     ValueError
-        If an analysis is of another fit, or names do not fit.
+        If there is no section of that name, an analysis is of another fit, or names do not fit.
     OSError
         If it cannot be written; what was there is then as it was.
 
     See Also
     --------
-    Fit.with_names, plot.structure, report.write_choice
+    Fit.with_names, plot.structure, report.write_result
 
     Examples
     --------
@@ -86,9 +82,7 @@ def write_report(
     ...     pathlib.Path(folder, "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     True
     """
-    text = page(
-        fit, title, names=names, results={"differences": differences, "stability": stability, "freedom": freedom}
-    )
+    text = page(fit_of(fit), title, names=names, results=results)
     with replacing(path) as temporary:
         temporary.write_bytes(text.encode("utf-8", errors="replace"))
 
@@ -99,11 +93,11 @@ def page(
     results: Mapping[str, Result | None] | None = None,
     names: Sequence[str] | Mapping[int, str] | None = None,
 ) -> str:
-    """The text of the page; `results` are those of further analyses, by the names in `SECTIONS`."""
+    """The text of the page; `results` are those of further analyses, by the names of their sections."""
     title = clean(title if title is not None else fit.data.get("title") or fit.data.get("source") or "Topics")
     names = fit.names.tolist() if names is None and fit.names is not None else names
     style = _static("page.css")
-    script = '"use strict";\n(() => {\n' + "\n".join(_static(f"{name}.js") for name in SCRIPTS) + "})();\n"
+    script = '"use strict";\n(() => {\n' + "\n".join(map(_static, _scripts())) + "})();\n"
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -118,6 +112,15 @@ def page(
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _static("template.html"))
 
 
+def _scripts() -> list[str]:
+    own = [f"{row.stem}.js" for row in ANALYSES.values() if row.section]
+    return [*(f"{name}.js" for name in (*FIRST, *THEN)), *(name for name in own if _is_static(name)), "main.js"]
+
+
+def _is_static(name: str) -> bool:
+    return files("unmix.report").joinpath("static", name).is_file()
+
+
 def _static(name: str) -> str:
     return files("unmix.report").joinpath("static", name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
@@ -126,44 +129,24 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-# The page of a choice: the suggestion in words, the picture, the table. One file, without a script.
-
-MORE = """
-.answer { font-size: 2.6rem; font-weight: 650; line-height: 1.1; padding: 0 0.4rem; }
-.said { display: grid; gap: 0.7rem; padding: 0.4rem; font-size: 0.9rem; }
-.picture { background: #fff; border-radius: 8px; padding: 0.6rem; }
-.picture img { display: block; width: 100%; max-width: 900px; margin: 0 auto; }
-tr.suggested { font-weight: 650; }
-"""
-HEADS = {
-    "topics": "topics",
-    "perplexity": "perplexity",
-    "delta": "below the best",
-    "error": "± error",
-    "gain": "gain a topic, ‰",
-    "loglik": "fitted",
-    "lightest": "lightest topic",
-    "converged": "converged",
-    "seconds": "seconds",
-}
-FORMATS = {"topics": "{:.0f}", "perplexity": "{:,.2f}", "gain": "{:,.3f}", "lightest": "{:.1%}", "converged": "{:.0%}"}
+# The page of one result, where there is no fit to show: its advice, its picture, its table. One file, without a script.
 
 
-def write_choice(
-    choice: Choice, path: str | os.PathLike[str], *, title: str | None = None, command: str | None = None
+def write_result(
+    result: Result, path: str | os.PathLike[str], *, title: str | None = None, command: str | None = None
 ) -> None:
-    """Write one HTML file that shows what `unmix.choose_topics` found, in words, as a picture and as a table.
+    """Write one HTML file that shows what an analysis found, in words, as a picture and as a table.
 
     It works offline and from disk, and runs nothing.
 
     Parameters
     ----------
-    choice : Choice
-        From `unmix.choose_topics`.
+    result : Result
+        From any analysis, such as `unmix.choose_topics` or `unmix.stability`.
     path : str or PathLike
-        Where to, such as "choice.html".
+        Where to write, such as "choice.html".
     title : str, default=None
-        What the page is called.
+        Title of the page; by default what the analysis answers.
     command : str, default=None
         What made it, if there is something to show.
 
@@ -172,114 +155,54 @@ def write_choice(
     OSError
         If it cannot be written; what was there is then as it was.
 
+    See Also
+    --------
+    write_report
+
     Examples
     --------
     >>> import pathlib, tempfile, unmix as um
     >>> choice = um.choose_topics([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]] * 5, range(1, 3), folds=2, random_state=0)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     um.report.write_choice(choice, pathlib.Path(folder, "choice.html"))
+    ...     um.report.write_result(choice, pathlib.Path(folder, "choice.html"))
     ...     pathlib.Path(folder, "choice.html").stat().st_size > 1000
     True
     """
-    text = choice_page(choice, clean(title if title is not None else "How many topics?"), command)
+    row = next((row for row in ANALYSES.values() if row.result == type(result).__name__), None)
+    style = _static("page.css")
+    heads, rows = cells(result.summary)
+    facts = {name.replace("_", " "): clean(str(fact)) for name, fact in result.facts.items() if fact is not None}
+    parts = {
+        "title": html.escape(clean(title or (row.summary if row else type(result).__name__))),
+        "policy": f"default-src 'none'; style-src '{_hash(style)}'; img-src data:; base-uri 'none'; form-action 'none'",
+        "style": style,
+        "facts": "".join(f"<li>{html.escape(name)} <b>{html.escape(fact)}</b></li>" for name, fact in facts.items()),
+        "advice": "".join(f"<li>{html.escape(text[:1].upper() + text[1:])}.</li>" for text in result.advice()),
+        "picture": _picture(result, row),
+        "heads": "".join(f'<th scope="col">{html.escape(head)}</th>' for head in heads),
+        "rows": "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>" for cells in rows),
+        "command": "" if command is None else REPRODUCE.format(html.escape(clean(command))),
+    }
+    text = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _static("result.html"))
     with replacing(path) as temporary:
         temporary.write_bytes(text.encode("utf-8", errors="replace"))
 
 
-def choice_page(choice: Choice, title: str, command: str | None) -> str:
-    style = _static("page.css") + MORE
-    policy = f"default-src 'none'; style-src '{_hash(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
-    facts = {
-        "model": choice.model,
-        "samples": f"{choice.samples:,}",
-        "counts foretold": f"{choice.held_out:,.0f}",
-        "folds": f"{choice.folds_done} of {choice.folds}",
-    }
-    parts = {
-        "title": html.escape(title),
-        "policy": policy,
-        "style": style,
-        "suggested": str(choice.suggested),
-        "facts": "".join(f"<li>{html.escape(name)} <b>{html.escape(fact)}</b></li>" for name, fact in facts.items()),
-        "said": "".join(
-            f"<li>{html.escape(sentence[:1].upper() + sentence[1:])}.</li>" for sentence in choice.advice()
-        ),
-        "picture": base64.b64encode(picture(choice)).decode(),
-        "table": table(choice),
-        "command": "" if command is None else REPRODUCE.format(html.escape(clean(command))),
-    }
-    return TEMPLATE.format(**parts)
-
-
-def picture(choice: Choice) -> bytes:
-    from unmix.plot.curves import panels_of
-
-    file = io.BytesIO()
-    panels_of(choice)[0].figure.savefig(file, format="svg", metadata={"Date": None})
-    return file.getvalue()
-
-
-def table(choice: Choice) -> str:
-    heads = "".join(f'<th scope="col">{head}</th>' for head in HEADS.values())
-    rows = []
-    for _, row in choice.table.iterrows():
-        cells = "".join(f"<td>{_shown(name, row[name])}</td>" for name in HEADS)
-        rows.append(f"<tr{' class=suggested' * bool(row['topics'] == choice.suggested)}>{cells}</tr>")
-    return f'<table class="grid"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
-
-
-def _shown(name: str, value: float) -> str:
-    return "" if value != value else FORMATS.get(name, "{:,.1f}").format(value).replace("-", "−")
-
-
 REPRODUCE = '<section class="card"><div class="title-row"><h2>Reproduce</h2></div><pre><code>{}</code></pre></section>'
-TEMPLATE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="generator" content="unmix">
-<title>{title} · unmix</title>
-<style>{style}</style>
-</head>
-<body>
-<header>
-  <div class="brand">
-    <span class="mark" aria-hidden="true"><i></i><i></i><i></i></span><span class="unmix">unmix</span>
-    <h1>{title}</h1>
-  </div>
-  <ul id="facts" aria-label="At a glance">{facts}</ul>
-</header>
-<div id="layout">
-  <aside id="rail">
-    <section aria-labelledby="suggested-title">
-      <div class="title-row"><h2 id="suggested-title">Topics suggested</h2></div>
-      <p class="answer">{suggested}</p>
-      <ul class="said">{said}</ul>
-    </section>
-  </aside>
-  <main>
-    <section class="card" aria-labelledby="picture-title">
-      <div class="title-row"><h2 id="picture-title">How well counts are foretold that the fits have not seen</h2></div>
-      <div class="picture"><img alt="Held-out log-likelihood by number of topics; the table has the numbers"
-        src="data:image/svg+xml;base64,{picture}"></div>
-      <p class="hint">Above: log-likelihood of held-out counts, less that of the best, with its standard error paired by sample;
-        linear near the best, logarithmic far below. Grey: the same of the counts that were fitted, which always rises. Below: how
-        large the topics are.</p>
-    </section>
-    <section class="card" aria-labelledby="table-title">
-      <div class="title-row"><h2 id="table-title">The numbers</h2></div>
-      <div class="scroll">{table}</div>
-      <p class="hint">Log-likelihood of held-out counts below that of the best, with its standard error; what a topic more gains
-        per 1,000 counts; log-likelihood of the counts that were fitted; the share of the lightest topic; part of the fits that
-        converged; seconds of all folds.</p>
-    </section>
-    {command}
-  </main>
-</div>
-<footer class="hint">Made by unmix. This page is one file: it loads nothing and sends nothing.</footer>
-</body>
-</html>
-"""
+PICTURE = (
+    '<section class="card"><div class="picture"><img alt="{}; the table has the numbers" src="data:{}"></div></section>'
+)
+
+
+def _picture(result: Result, row: Analysis | None) -> str:
+    """As SVG, of results that draw themselves without the fit."""
+    drawn = public(f"plot.{row.pictures[0]}") if row and row.pictures else None
+    if drawn is None or row is None or "fit" in inspect.signature(drawn).parameters:
+        return ""
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # a font without the letter: the table has it
+        np.ravel(drawn(result))[0].figure.canvas.figure.savefig(file, format="svg", metadata={"Date": None})
+    return PICTURE.format(
+        html.escape(row.summary), "image/svg+xml;base64," + base64.b64encode(file.getvalue()).decode()
+    )

@@ -23,6 +23,7 @@ from unmix.analysis import (
     typical_samples,
 )
 from unmix.analysis.advice import figures
+from unmix.analysis.differences import Differences
 from unmix.analysis.results import Result
 from unmix.base.checks import ENDS, objective, percent, plural, size
 from unmix.base.types import Floats, Integers
@@ -41,7 +42,7 @@ from unmix.report.metadata import (
     size_of,
     timeline,
 )
-from unmix.report.sections import SECTIONS
+from unmix.report.sections import marked, section
 
 LONGEST = 80  # letters of a topic's name, as in the fields of the page
 
@@ -221,7 +222,8 @@ def payload(
         "samples": _samples(fit, shown, typical),
     }
     given = {name: result for name, result in (results or {}).items() if result is not None}
-    page |= {name: SECTIONS[name].of(fit, result) for name, result in given.items()}
+    page |= {name: section(name, fit, result) for name, result in given.items()}
+    page["sections"] = list(given)
     columns = columns_of(fit.metadata)
     lines = [timeline(column, fit.proportions) for column in columns if column.tells_time]
     page["time"] = [line for line in lines if line is not None]
@@ -230,9 +232,8 @@ def payload(
     if dropped:
         notes.append(f"For size, the page does without these columns of metadata: {', '.join(dropped)}.")
     page["features"] = features = topics_payload(fit, largest - size_of(page))
-    for name, result in given.items():
-        if (marks := SECTIONS[name].marks) is not None:
-            page[name]["marks"] = marks(result, features["names"])
+    if isinstance(differences := given.get("differences"), Differences):
+        page["differences"]["marks"] = marked(differences, features["names"])
     if features["left_out"]:
         notes.append(
             f"Weights of features below {features['smallest']:g} in a topic are left out of the page, except for the "

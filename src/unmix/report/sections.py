@@ -1,23 +1,26 @@
-"""Sections that the page has where further analyses were made.
+"""Sections that the report has where further analyses were made.
 
-A section is a row of `SECTIONS`: what of a result goes into the page, and what is known of its features. The script of the same
-name in `static/` says `sections.name = (content) => …`; before it is called, the markup in the template of id `section-name` of
-`template.html` takes its place in the page.
+A section follows from the row of its analysis: title, table and advice. `BUILDERS` gives those more that draw more: the script of
+the same name in `static/` says `sections.name = (content, card) => …`, and the markup in the template of id `section-name` of
+`template.html`, if there is one, takes its place in the page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from unmix.analysis import Differences, Freedom, Stability
+from unmix.analysis import Choice, Differences, Freedom, Stability
 from unmix.analysis.freedom import moves
+from unmix.analysis.results import Result
 from unmix.base.checks import percent
 from unmix.base.types import Floats, Integers
 from unmix.fit import Fit
 from unmix.plot.differences import CLASSES
+from unmix.registry import ANALYSES
 from unmix.report.metadata import Json, clean, packed, quantised_proportions, rounded
 
 SURE = CLASSES[-1][0]  # the lfsr below which features are marked
@@ -26,11 +29,34 @@ FEWEST_POINTS = 300  # of a topic, where there are so many
 MOST_RANGES = 200  # of a topic, evenly by proportion
 
 
-class Section(NamedTuple):
-    """What the page is told of a result, and, for each topic, which of the page's features it marks, if it does."""
+def section(name: str, fit: Fit, result: Result) -> Json:
+    """What the report is told of a result."""
+    row = next((row for row in ANALYSES.values() if row.section and row.stem == name), None)
+    if row is None:
+        known = ", ".join(row.stem for row in ANALYSES.values() if row.section)
+        raise TypeError(f"the report has no section {name}; it has {known}")
+    heads, rows = cells(result.summary)
+    content = {"title": row.summary.rstrip("."), "advice": result.advice(), "heads": heads, "rows": rows}
+    return content | (BUILDERS[name](fit, result) if name in BUILDERS else {})
 
-    of: Callable[[Fit, Any], Json]
-    marks: Callable[[Any, Sequence[str]], list[str]] | None = None
+
+def cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows of a table, as texts for people."""
+    return [clean(str(name).replace("_", " ")) for name in table], [
+        [_cell(value) for value in row] for row in table.to_numpy(object)
+    ]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return "" if value != value else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}".replace("-", "−")
+    return clean(str(value))
+
+
+def choice(fit: Fit, found: Choice) -> Json:
+    """The curve."""
+    rows = found.table[["topics", "delta", "error"]].assign(delta=-found.table["delta"])
+    return {"suggested": found.suggested, "curve": rows.fillna(0).to_dict("records")}
 
 
 def differences(fit: Fit, found: Differences) -> Json:
@@ -48,7 +74,6 @@ def differences(fit: Fit, found: Differences) -> Json:
         "against": found.other,
         "used_twice": found.used_twice,
         "errors": found.errors,
-        "advice": found.advice(),
         "names": [clean(found.names[j]) for j in used],
         "frequency": _single(found.frequency[used]),
         "sure": [int((found.lfsr[:, k] < SURE).sum()) for k in range(found.n_topics)],
@@ -95,7 +120,6 @@ def stability(fit: Fit, found: Stability) -> Json:
     return {
         "noise": found.noise,
         "runs": len(found.similarity),
-        "advice": found.advice(),
         "topics": [
             {"verdict": verdict} | {name: values[k] for name, values in numbers.items()}
             for k, verdict in enumerate(found.table["verdict"])
@@ -114,7 +138,6 @@ def freedom(fit: Fit, found: Freedom) -> Json:
     ranges = [np.take_along_axis(part, shown, axis=0).T for part in (fit.proportions, found.low, found.high)]
     return {
         "loss": found.loss,
-        "advice": found.advice(),
         "names": [clean(name) for name in fit.sample_names[used]],
         "places": packed(np.searchsorted(used, shown).T.astype(np.uint32)),
         "ranges": packed(quantised_proportions(np.stack(ranges, axis=2))),  # topics × samples × (proportion, low, high)
@@ -131,8 +154,9 @@ def freedom(fit: Fit, found: Freedom) -> Json:
     }
 
 
-SECTIONS = {
-    "differences": Section(differences, marked),
-    "stability": Section(stability),
-    "freedom": Section(freedom),
+BUILDERS: dict[str, Callable[[Fit, Any], Json]] = {
+    "choice": choice,
+    "differences": differences,
+    "stability": stability,
+    "freedom": freedom,
 }

@@ -46,11 +46,10 @@ showTime();
 showFit();
 showReproduce();
 showNames();
-for (const [name, show] of Object.entries(sections)) {
-  if (!page[name]) continue;
-  const place = $(`section-${name}`);
-  place.replaceWith(place.content);
-  show(page[name]);
+for (const name of page.sections) {
+  const place = document.getElementById(`section-${name}`);
+  const card = place ? place.replaceWith(place.content) : addSection(name, page[name]);
+  sections[name]?.(page[name], card);
 }
 
 readFragment();

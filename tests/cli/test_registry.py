@@ -1,0 +1,232 @@
+"""A new analysis is its module, its row and, if it draws more than a table, a script: all else follows."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import random_counts
+
+import unmix as um
+from unmix.analysis.application import FitLike, counts_of, fit_of
+from unmix.analysis.results import Result
+from unmix.base.checks import share
+from unmix.cli import analyses, commands, main, options
+from unmix.io.write import write_counts
+from unmix.registry import ANALYSES, Analysis
+
+X = um.Counts(random_counts(20, 15, K=3, seed=1, mean=6.0), features=[f"f{j}" for j in range(15)])
+
+
+# The module of an analysis: a result, and a function with a docstring.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Heaviest(Result):
+    table: pd.DataFrame
+    above: float
+
+    def advice(self) -> list[str]:
+        return [f"{len(self.table)} topics have samples above {self.above:.0%}"]
+
+
+def heaviest(fit: FitLike, X: Any, *, above: float = 0.5, verbose: bool = False) -> Heaviest:
+    """How many samples have more than half of their counts in a topic.
+
+    Parameters
+    ----------
+    fit : Fit, estimator or path
+        Of any model.
+    X : Counts or array-like
+        Counts of the fit.
+    above : float, default=0.5
+        Part of a sample. It is between 0 and 1.
+    verbose : bool, default=False
+        Whether to report progress.
+
+    Returns
+    -------
+    Heaviest
+        One row per topic.
+    """
+    share("above", above)
+    fit = fit_of(fit)
+    counts_of(fit, X, "heaviest")
+    many = (fit.proportions > above).sum(axis=0)
+    return Heaviest(pd.DataFrame({"topic": np.arange(1, fit.n_topics + 1), "samples": many}), above)
+
+
+ROW = Analysis(
+    "heaviest",
+    "analysis.heaviest",
+    "Heaviest",
+    "How many samples each topic dominates.",
+    ("fit", "X"),
+    section=True,
+    asks_fit=True,
+    examples=("unmix heaviest counts-k3 counts.npz --above 0.6",),
+)
+
+
+@pytest.fixture
+def added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What importing the new module and its row would do; nothing else is touched."""
+    monkeypatch.setattr(um.analysis, "heaviest", heaviest, raising=False)
+    monkeypatch.setattr(um.analysis, "Heaviest", Heaviest, raising=False)
+    monkeypatch.setitem(ANALYSES, "heaviest", ROW)
+    command = options.Command(options.ASK, ROW.summary, partial(analyses.command_of, ROW), ROW.examples)
+    monkeypatch.setitem(options.COMMANDS, "heaviest", command)
+    monkeypatch.setitem(commands.ASKABLE, "heaviest", ROW)
+    monkeypatch.setitem(
+        commands.FURTHER, "heaviest", options.option_of("heaviest", False, "bool", ROW.summary, options.QUESTIONS)
+    )
+    monkeypatch.chdir(tmp_path)
+    write_counts(X, "counts.npz")
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as left:
+        main(list(arguments))
+    return int(left.value.code or 0), *capsys.readouterr()
+
+
+def section(page: Path) -> dict[str, Any]:
+    text = page.read_text(encoding="utf-8")
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert data is not None
+    return json.loads(data[1])["heaviest"]
+
+
+@pytest.mark.usefixtures("added")
+def test_an_analysis_is_added_by_its_module_and_its_row(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "fit", "counts.npz", "-k", "3", "--heaviest", "-q")[0] == 0
+    assert {"heaviest.safetensors", "heaviest.csv"} <= {path.name for path in Path("counts-k3").iterdir()}
+    assert section(Path("counts-k3/report.html"))["heads"] == ["topic", "samples"]
+    code, out, err = run(capsys, "heaviest", "counts-k3", "counts.npz", "--above", "0.6")
+    assert (code, err) == (0, "note: 3 topics have samples above 60%\n")
+    assert "wrote counts-k3" in out
+    assert Heaviest.load("counts-k3/heaviest.safetensors").above == 0.6
+    assert section(Path("counts-k3/report.html"))["advice"] == ["3 topics have samples above 60%"]
+    code, out, _ = run(capsys, "heaviest", "counts-k3", "counts.npz", "--json", "-o", "only.csv")
+    answer = json.loads(out)
+    assert (answer["analysis"], answer["above"], len(answer["table"])) == ("heaviest", 0.5, 3)
+    assert len(pd.read_csv("only.csv")) == 3
+    code, _, err = run(capsys, "heaviest", "counts-k3", "counts.npz", "--above", "2")
+    assert code == 2
+    assert "--above 2.0; give a probability between 0 and 1" in err
+    code, out, _ = run(capsys, "heaviest", "--help")
+    assert code == 0
+    assert "Part of a sample. [0.5]" in out
+    assert "heaviest" in run(capsys, "--help")[1]
+
+
+# --- the answers for machines ---------------------------------------------------------------------------------------
+
+
+COMMON: dict[str, type] = {"analysis": str, "output": list, "notes": list, "table": list}
+OF_ROWS = {
+    "choose": (
+        ["counts.npz", "-k", "1-2", "--folds", "2"],
+        {"suggested": int, "best": int, "folds": int, "status": str},
+    ),
+    "differences": (["model", "counts.npz"], {"errors": str, "against": str, "status": str}),
+    "stability": (["counts.npz", "-k", "3", "--runs", "2"], {"noise": str, "runs": int, "status": str}),
+    "freedom": (["model", "--probes", "2"], {"loss": float, "status": str}),
+    "intervals": (["model", "counts.npz", "--sweeps", "10", "--burn-in", "5"], {"level": float, "status": str}),
+    "quality": (["model", "counts.npz", "--top", "3"], {"top": int}),
+    "compare": (["model", "model"], {"samples": int}),
+    "align": (["model", "model"], {}),
+}
+OTHERS: dict[str, tuple[list[str], dict[str, type]]] = {
+    "fit": (
+        ["counts.npz", "-k", "2"],
+        {"model": str, "samples": int, "features": int, "n_topics": int, "status": str, "iterations": int}
+        | {"seconds": float, "loglik": float, "objective": float, "kkt": float, "remaining_gain": float, "topics": list}
+        | {"notes": list, "parameters": dict, "data": dict, "versions": dict, "output": str, "failed": list},
+    ),
+    "transform": (
+        ["model", "counts.npz", "-o", "p.csv"],
+        {"output": str, "samples": int, "topics": int, "missing_features": int, "unknown_features": int},
+    ),
+    "info": (
+        ["counts.npz"],
+        {"kind": str, "samples": int, "features": int, "looks_like_counts": bool, "metadata": list},
+    ),
+    "report": (["model"], {"output": str, "bytes": int}),
+    "shard": (["counts.npz"], {"output": str, "samples": int, "features": int, "rows_per_shard": int, "start": int}),
+    "simulate": (["swimmer", "-o", "s.npz"], {"output": str, "samples": int, "features": int}),
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("json")
+    write_counts(X, folder / "counts.npz")
+    with pytest.raises(SystemExit, match="0"):
+        main(["fit", str(folder / "counts.npz"), "-k", "3", "-q", "-o", str(folder / "model")])
+    return folder
+
+
+def test_every_command_has_a_schema() -> None:
+    assert OF_ROWS.keys() == ANALYSES.keys()
+    assert OF_ROWS.keys() | OTHERS.keys() | {"demo"} == options.COMMANDS.keys()  # that of `demo` is that of `fit`
+
+
+@pytest.mark.parametrize("name", [*OF_ROWS, *OTHERS])
+def test_json_of_every_command_follows_its_schema(
+    name: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    arguments, fields = OF_ROWS[name] if name in OF_ROWS else OTHERS[name]
+    needed = fields | (COMMON if name in OF_ROWS else {})
+    code, out, _ = run(capsys, name, *arguments, "--json")
+    assert code == 0
+    answer = json.loads(out)
+    wrong = {field: answer.get(field) for field, kind in needed.items() if not isinstance(answer.get(field), kind)}
+    assert not wrong
+    if name in OF_ROWS:
+        assert all(isinstance(row, dict) for row in answer["table"])
+        assert all(isinstance(note, str) for note in answer["notes"])
+
+
+# --- one vocabulary ---------------------------------------------------------------------------------------------------
+
+PARAMETERS = {
+    "n_components": {"-k", "--n-components"},
+    "n_jobs": {"--jobs", "--threads"},
+    "random_state": {"--seed"},
+    "output": {"-o", "--output"},
+    "force": {"--force"},
+    "json": {"--json"},
+    "quiet": {"-q", "--quiet"},
+    "checkpoint": {"--resume"},
+}
+
+
+def test_a_parameter_has_one_option_in_all_commands() -> None:
+    names: dict[str, set[tuple[str, ...]]] = {}
+    for command in options.program().commands.values():
+        for param in command.params:
+            if param.param_type_name == "option":
+                names.setdefault(param.name, set()).add(tuple(sorted(param.opts)))
+    assert not {name: several for name, several in names.items() if len(several) > 1}
+    for name, expected in PARAMETERS.items():
+        assert set(*names[name]) == expected
+
+
+def test_the_page_of_the_command_line_has_the_vocabulary() -> None:
+    from conftest import ROOT
+
+    page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page, re.MULTILINE))
+    for name, expected in PARAMETERS.items():
+        if name in rows:
+            assert set(re.findall(r"`(-[^`]+)`", rows[name])) == expected
+    assert {"n_components", "n_jobs", "random_state", "checkpoint"} <= rows.keys()
