@@ -148,11 +148,11 @@ MUTANTS = [
         only(THEOREMS, "a32"),
     ),
     Mutant(
-        "Geiger and Park, lemma B.1: PLSA keeps the row sums",
+        "Geiger and Park, algorithm 6: PLSA with priors keeps the row sums",
         "solvers/joint.py",
         "    return (L * scale[:, None]).astype(L.dtype, copy=False)",
         "    return L",
-        only(THEOREMS, "lemma_b1"),
+        only(MAP, "pseudo_counts"),
     ),
     Mutant(
         "algorithm 4: topics sum to one",
