@@ -124,12 +124,15 @@ def main(job: Job) -> Section:
     table = job.table(lambda: pd.concat(ends(), ignore_index=True), "ends")
     moves = job.table(lambda: pd.concat(steps(), ignore_index=True), "fixed-points")
     numbers = job.numbers(
-        lambda: {"NMF and normalised NMF apart": max(furthest_apart(X, K, range(3), 200) for X, K in sets.values())}
+        lambda: {
+            "NMF and normalised NMF apart": max(furthest_apart(X, K, range(3), 200) for X, K in sets.values()),
+            "a run ends when": f"the remaining gain is at most {effort.tol:g} per count",
+        }
     )
     picture = job.save(
         lambda: draw(table), alt="Final log-likelihoods of PLSI and NMF from the same starts, and their differences"
     )
-    return section(table, moves, numbers["NMF and normalised NMF apart"], effort, picture)
+    return section(table, moves, numbers, effort, picture)
 
 
 def data_sets(full: bool) -> dict[str, tuple[um.Counts, int]]:
@@ -313,7 +316,8 @@ def draw(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def section(table: pd.DataFrame, steps: pd.DataFrame, apart: float, effort: Effort, picture: str) -> Section:
+def section(table: pd.DataFrame, steps: pd.DataFrame, numbers: dict[str, Any], effort: Effort, picture: str) -> Section:
+    apart = numbers["NMF and normalised NMF apart"]
     plsi, normalised, four, floored = (Compared.of(table, name) for name in (PLSI_NAME, NORMALISED, FOUR, FLOORED))
     nmf = table[table["algorithm"] == NMF]
     stuck = nmf["loglik after Newton"] - nmf["loglik"] > SAME_VALUE
@@ -326,7 +330,7 @@ Zhang, Ding and Tang compare three algorithms for one objective: NMF (Lee and Se
 C diag(w) Hᵀ) and NMF normalised at every step. From one start, they write, the three may end at different factors (abstract,
 section 4), yet their products "are always identical", CSHᵀ = FGᵀ = F\\*G\\*ᵀ (their equation 10); why is their
 closing question. They show no data. Here each algorithm runs from the same {table["seed"].nunique()} random starts of
-{table["data"].nunique()} small data sets until the gain that remains is at most {effort.tol:g} per count;
+{table["data"].nunique()} small data sets until {numbers["a run ends when"]};
 {table["converged"].mean():.1%} of the runs got there within {effort.max_iter:,} iterations.
 
 {picture}
