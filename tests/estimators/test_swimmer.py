@@ -7,6 +7,8 @@ of its own if its purity is above one half. The torso is the last part, and the 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
@@ -26,25 +28,23 @@ def purities(by_feature: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return share[part, topic], topic
 
 
-def finds_all_parts(seed: int, free: bool) -> bool:
-    model = um.AllocationModel(17, a=100, b=1, alpha=0.05, beta=BETA, free=free, random_state=seed, n_jobs=1)
-    model.fit(X)
-    purity, topic = purities(model.result_.posterior["F"] - 0.05)
+def finds_all_parts(seed: int, method: Any = "bld") -> bool:
+    options: Any = {"a": 100, "b": 1, "alpha": 0.05, "beta": BETA, "method": method, "n_jobs": 1}
+    model = um.AllocationModel(17, random_state=seed, **options).fit(X)
+    by_feature = np.stack([np.bincount(X.csr.indices, part, X.shape[1]) for part in model.allocation_.T], axis=1)
+    purity, topic = purities(by_feature)
     return bool((purity > 0.5).all() and purity.mean() >= 0.97 and topic[16] == 16 and purity[16] >= 0.95)
 
 
-# All ten seeds do with the newest libraries, nine with the lowest, where last digits of the start are others. The factored form
-# costs twice as much.
-@pytest.mark.parametrize(
-    ("seeds", "free"), [(3, True), (2, False), pytest.param(10, True, marks=pytest.mark.reproduce)]
-)
-def test_default_starts_find_all_parts_but_for_one_at_most(seeds: int, free: bool) -> None:
-    missed = 0
-    for seed in range(seeds):
-        missed += not finds_all_parts(seed, free)
-        if seed + 1 - missed == seeds - 1:  # the last one does not matter any more
-            break
-    assert missed <= 1
+@pytest.mark.parametrize("method", ["bld", "factored-bld"])
+def test_the_default_start_of_the_seed_that_is_drawn_finds_all_parts(method: str) -> None:
+    assert finds_all_parts(0, method)
+
+
+@pytest.mark.reproduce
+def test_default_starts_find_all_parts_of_twenty_seeds_but_for_one_at_most() -> None:
+    """Judged by 20 iterations, 19 of 20 did: all but 14 with AVX2 and AVX-512, all but 16 with the baseline."""
+    assert sum(finds_all_parts(seed) for seed in range(20)) >= 19
 
 
 def test_likelihood_alone_does_not_mind_a_ghost_of_the_torso_in_the_limbs() -> None:

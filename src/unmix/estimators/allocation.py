@@ -45,7 +45,10 @@ MODES: dict[str, Any] = {
     "factored-bld": FactoredBLD(),
     "icm": ICM(),
 }  # methods that look for a mode of p(S), and how
-CANDIDATES = 4  # maximum-likelihood fits to choose a start from
+CANDIDATES, JUDGED = (
+    4,
+    150,
+)  # maximum-likelihood fits to choose a start from, and the iterations that judge each of them
 PRIOR_SHARE = 0.1  # of the prior's mean in a start from given or fitted factors, so that no topic starts at zero
 
 
@@ -398,7 +401,8 @@ class AllocationModel(PosteriorEstimator):
         problem = Problem(X, self.n_components)
         if self.init == "auto":
             candidates = [_placed(*_most_likely(problem, rng), model.beta) for _ in range(CANDIDATES)]
-            return *min(candidates, key=lambda pair: _promise(task, *pair)), "maximum likelihood"
+            judge = MODES["bld" if self.method == "bld" else "factored-bld"]
+            return *min(candidates, key=lambda pair: _promise(task, judge, *pair)), "maximum likelihood"
         if self.init == "topic-score":
             pair, note = starts.topic_score_or_random(problem, rng)
             return *_placed(*pair, model.beta), note
@@ -447,11 +451,11 @@ def _most_likely(problem: Problem, rng: np.random.Generator) -> Pair:
     return L, F
 
 
-def _promise(task: AllocationTask, L: Factor, F: Factor) -> float:
-    """The loss to which some iterations lead from here: fits that are equally likely may be far apart in log p(S)."""
-    solver = FactoredBLD()
+def _promise(task: AllocationTask, solver: Any, L: Factor, F: Factor) -> float:
+    """The loss to which some iterations lead from here: fits that are equally likely may be far apart in log p(S), and those that
+    lead to poor optima are often ahead at first."""
     start = solver.begin(task, *_with_prior(L, F, task.model))
-    return run(task, solver, start, max_iter=20, tol=0, catch_interrupt=False)[0].loss
+    return run(task, solver, start, max_iter=JUDGED, tol=0, catch_interrupt=False)[0].loss
 
 
 def _placed(L: Factor, F: Factor, beta: Floats) -> Pair:
