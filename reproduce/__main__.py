@@ -93,7 +93,6 @@ def page() -> str:
         threads = "1 thread" if stamp["threads"] == 1 else f"{stamp['threads']} threads"
         made = f"`python -m reproduce {name}{' --full' if stamp['full'] else ''}`"
         made += f" · unmix {stamp['version']}, {stamp['date']}, {threads}"
-        made += f" ({stamp['but']})" if "but" in stamp else ""
         parts.append(f"## {title}\n{made}\n\n{section.text.strip()}\n")
         doubts += section.unconfirmed
     if doubts:

@@ -377,9 +377,7 @@ twice as printed, NMF twice; in the median over all starts PLSI with the new wei
 
 
 def about_printed(table: pd.DataFrame) -> str:
-    """Algorithm 2 with the old weights in line 4, where it was run."""
-    if PRINTED not in set(table["algorithm"]):
-        return "PLSI as printed, with the old weights in line 4 of algorithm 2, was not run."
+    """Algorithm 2 with the old weights in line 4."""
     printed = Compared.of(table, PRINTED)
     passes = (PASSES[PRINTED] * table.loc[table["algorithm"] == PRINTED, "iterations"]).median()
     return (
