@@ -167,7 +167,7 @@ ANALYSES = {
             "Comparison",
             "Which topic of a fit is which of another, or of a catalogue.",
             ("fit", "other"),
-            pictures=("similarity",),
+            pictures=("matches",),
             tables=("table", "proportions"),
             examples=(
                 "unmix compare tumours-k5 tumours-k6",

@@ -26,6 +26,7 @@ from conftest import random_counts
 
 import unmix as um
 from unmix.base import memory
+from unmix.base.progress import Step, watching
 from unmix.counts import shards
 from unmix.counts.shards import Shards
 from unmix.io import building
@@ -545,14 +546,14 @@ class Stop(Exception):  # noqa: N818 - no error
     pass
 
 
-def stop_after(shards_written: int) -> Callable[[int, int | None], None]:
+def stop_after(shards_written: int) -> Callable[[Step], None]:
     calls = iter(range(100))
 
-    def progress(done: int, of: int | None) -> None:
+    def stop(step: Step) -> None:
         if next(calls) + 1 == shards_written:
             raise Stop
 
-    return progress
+    return stop
 
 
 @quietly
@@ -565,8 +566,8 @@ def test_a_build_that_was_broken_off_goes_on_and_ends_with_the_same_files(
 ) -> None:
     path, folder = made(name, tmp_path), tmp_path / "out"
     um.shard(path, tmp_path / "undisturbed")
-    with pytest.raises(Stop):
-        um.shard(path, folder, progress=stop_after(finished))
+    with pytest.raises(Stop), watching(stop_after(finished)):
+        um.shard(path, folder, verbose=True)
     assert len(list(folder.glob("0*.safetensors"))) == finished
     with pytest.raises(ValueError, match="not finished"):
         Shards(folder)
@@ -589,12 +590,14 @@ def test_a_kill_leaves_what_the_same_command_goes_on_from(tmp_path: Path) -> Non
 import time
 import unmix as um
 from unmix.base import memory
+from unmix.base.progress import watching
 from unmix.counts import shards
 shards.SHARD, shards.TILE, shards.START = 8, 4, 10
-def progress(done, of):
-    print(done, flush=True)
-    time.sleep(30 if done == 16 else 0)
-um.shard({str(tmp_path / "x.npy")!r}, {str(folder)!r}, progress=progress)
+def report(step):
+    print(step.done, flush=True)
+    time.sleep(30 if step.done == 16 else 0)
+with watching(report):
+    um.shard({str(tmp_path / "x.npy")!r}, {str(folder)!r}, verbose=True)
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -611,8 +614,8 @@ um.shard({str(tmp_path / "x.npy")!r}, {str(folder)!r}, progress=progress)
 def test_a_finished_shard_that_was_damaged_since_is_written_again(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", matrix())
     um.shard(tmp_path / "x.npy", tmp_path / "undisturbed")
-    with pytest.raises(Stop):
-        um.shard(tmp_path / "x.npy", tmp_path / "out", progress=stop_after(3))
+    with pytest.raises(Stop), watching(stop_after(3)):
+        um.shard(tmp_path / "x.npy", tmp_path / "out", verbose=True)
     (tmp_path / "out" / "000001.safetensors").write_bytes(b"damaged")
     um.shard(tmp_path / "x.npy", tmp_path / "out")
     assert contents(tmp_path / "out") == contents(tmp_path / "undisturbed")
@@ -646,8 +649,8 @@ def test_shards_are_kept_when_their_source_cannot_be_opened_or_memory_ends(
         return raising
 
     np.save(tmp_path / "x.npy", matrix())
-    with pytest.raises(Stop):
-        um.shard(tmp_path / "x.npy", tmp_path / "out", progress=stop_after(3))
+    with pytest.raises(Stop), watching(stop_after(3)):
+        um.shard(tmp_path / "x.npy", tmp_path / "out", verbose=True)
     with monkeypatch.context() as context:
         context.setattr(read, "load", fail(ValueError("reading needs a library")))
         with pytest.raises(ValueError, match=r"x\.npy: reading needs a library"):
@@ -706,8 +709,8 @@ def test_what_is_finished_is_not_made_again_but_another_source_is_refused(tmp_pa
 def test_another_source_does_not_go_on_with_unfinished_shards(tmp_path: Path) -> None:
     path, folder = tmp_path / "x.npy", tmp_path / "out"
     np.save(path, matrix())
-    with pytest.raises(Stop):
-        um.shard(path, folder, progress=stop_after(2))
+    with pytest.raises(Stop), watching(stop_after(2)):
+        um.shard(path, folder, verbose=True)
     kept = contents(folder)
     unfinished = "unfinished shards of another source, or made with other options; repeat the command"
     for source, options in ((path, {"transpose": True}), (matrix(), {})):
@@ -753,9 +756,10 @@ def test_counts_that_are_refused_leave_no_thread_that_reads_ahead(tmp_path: Path
 
 
 def test_progress_is_told_after_every_shard(tmp_path: Path) -> None:
-    told: list[tuple[int, int | None]] = []
-    um.shard(matrix(), tmp_path / "array", progress=lambda done, of: told.append((done, of)))
-    um.shard(iter([matrix()[:20]]), tmp_path / "blocks", progress=lambda done, of: told.append((done, of)))
+    told: list[tuple[int | None, int | None]] = []
+    with watching(lambda step: told.append((step.done, step.of))):
+        um.shard(matrix(), tmp_path / "array", verbose=True)
+        um.shard(iter([matrix()[:20]]), tmp_path / "blocks", verbose=True)
     assert told == [(8, N), (16, N), (24, N), (32, N), (N, N), (8, None), (16, None), (20, None)]
 
 

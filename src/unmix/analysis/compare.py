@@ -361,6 +361,7 @@ class CatalogueMatch(Result):
            [0.17, 1.  ]])
     """
 
+    ROW: ClassVar = "Comparison"
     LAYOUT: ClassVar = FileLayout(
         shapes={"cosines": "Ks", "names": "s"},
     )

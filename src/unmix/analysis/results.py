@@ -68,6 +68,7 @@ class Result:
     `table`."""
 
     LAYOUT: ClassVar[FileLayout] = FileLayout()
+    ROW: ClassVar[str] = ""  # the result of its row in the registry, where that is another class
     ANSWERS: ClassVar[bool] = False  # whether the first sentence of advice is the answer itself
 
     @property
@@ -125,7 +126,7 @@ class Result:
         'stability: ...'
         """
         for row in ANALYSES.values():
-            if row.result == type(self).__name__ and row.pictures:
+            if row.result == (self.ROW or type(self).__name__) and row.pictures:
                 return public(f"plot.{row.pictures[0]}")(self, *given, **how)
         raise NotImplementedError(f"there is no picture of a {type(self).__name__}; draw its table")
 

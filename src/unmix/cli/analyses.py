@@ -341,8 +341,6 @@ def files_of(
             files[f"{stem}{'' if name == row.tables[0] else f'-{name}'}.csv"] = partial(
                 _write_table, result, name, table_options or {}
             )
-    if stem != row.stem:  # another answer, such as that about a catalogue: without a picture
-        return files
     for name in row.pictures:
         if "topic" not in inspect.signature(public(f"plot.{name}")).parameters:
             files[f"{stem}.png"] = partial(draw, name, result, pool)

@@ -13,7 +13,6 @@ import typer
 import unmix as um
 from unmix.base.memory import IN_MEMORY, gigabytes
 from unmix.base.memory import parsed as parsed_memory
-from unmix.base.progress import Progress
 from unmix.cli import fitting, options, show
 from unmix.cli.analyses import INCOMPLETE, INTERRUPTED, check_file, read_counts, results_in
 from unmix.cli.options import PREPARE, START, USE, WORD_OPTIONS, InputPath, Json, Quiet, command, results
@@ -232,9 +231,8 @@ def shard(
     show.speak(quiet=quiet, json=json)
     if output is None:
         output = Path(f"{readers.name_of(input)}.shards")
-    progress = Progress(f"samples in {output}") if show.reports() else None
+    how: dict[str, Any] = {"sample": sample, "sample_by": sample_by, "memory": memory, "verbose": show.reports()}
     try:
-        how: dict[str, Any] = {"sample": sample, "sample_by": sample_by, "progress": progress, "memory": memory}
         shards = um.shard(input, output, **reading, **how)
     except KeyboardInterrupt:
         show.note(f"interrupted; the same command goes on with what is finished in {output}")
@@ -400,8 +398,7 @@ def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None)
     )
     if reading["snippets"]:
         show.note("shards keep no beginnings of texts: --snippets is left aside")
-    progress = Progress(f"samples in {folder}") if show.reports() else None
-    shards = um.shard(path, folder, memory=allowed, **options, progress=progress)
+    shards = um.shard(path, folder, memory=allowed, verbose=show.reports(), **options)
     show.say(f"wrote {folder}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
     show.say_reading(shards)
     return in_python("um.shard", [path, folder], options), shards

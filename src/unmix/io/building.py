@@ -25,6 +25,7 @@ from msgspec.structs import asdict
 from numpy.typing import ArrayLike
 
 from unmix.base.memory import gigabytes, require
+from unmix.base.progress import Progress
 from unmix.base.types import Record
 from unmix.counts import shards, stores
 from unmix.counts.canonical import arrays_of, as_scipy, canonical
@@ -236,7 +237,6 @@ def _temporary(name: str) -> bool:
 # Blocks of counts -> a folder of shards: cut anew, and written one by one. How a source was cut into blocks leaves no trace.
 
 BYTES_PER_FEATURE = 32  # in memory: its total, and a row of a dense block
-Progress = Callable[[int, int | None], None]  # samples written, and of how many if that is known
 
 
 def build(

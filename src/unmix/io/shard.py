@@ -19,11 +19,12 @@ from numpy.typing import ArrayLike
 
 from unmix.base.checks import ParameterError
 from unmix.base.memory import limited
+from unmix.base.progress import Progress
 from unmix.base.types import Record
 from unmix.counts.counts import Counts, CountsLike, chosen, in_memory, is_anndata, is_dask, matrices_of
 from unmix.counts.shards import Shards, start_sample
 from unmix.io import read as reading
-from unmix.io.building import Progress, build
+from unmix.io.building import build
 from unmix.io.read.blocks import Blocks, slices
 from unmix.io.read.names import (
     FEATURES_FILE,
@@ -56,7 +57,7 @@ def shard(
     metadata: pd.DataFrame | str | os.PathLike[str] | None = None,
     sample: int | None = None,
     sample_by: ArrayLike | str | None = None,
-    progress: Progress | None = None,
+    verbose: bool = False,
     memory: float | str | None = None,
     **options: Unpack[ReadKeywords],
 ) -> Shards:
@@ -84,8 +85,8 @@ def shard(
     sample_by : array-like or str, default=None
         A label for every sample, or the name of a column of the metadata: the samples to start from have as many of every label
         as there are, or as fit. So rare ones are not missed.
-    progress : callable, default=None
-        Called with the number of samples written and of all, if that is known, after every shard.
+    verbose : bool, default=False
+        Whether to report progress after every shard.
     memory : float or str, default=None
         What reading may take: bytes, or words such as "1GB". With less memory a source may be read twice. None: about 1 GB,
         or an eighth of what is free, besides the names and the metadata of samples.
@@ -121,6 +122,7 @@ def shard(
     for name in settings.given("snippets"):
         raise ParameterError(name, settings.snippets, "shards do not keep the beginnings of texts; leave it out")
     start_sample(0, sample)
+    progress = Progress(f"samples in {folder}") if verbose else None
     if not isinstance(source, str | os.PathLike):
 
         def given() -> RawCounts:

@@ -17,6 +17,7 @@ from unmix.analysis import (
     topic_order,
 )
 from unmix.analysis.application import FitLike, fit_of
+from unmix.analysis.compare import CatalogueMatch, Comparison
 from unmix.analysis.features import distinctiveness, short, topic_place, topic_places
 from unmix.base.checks import choice, whole
 from unmix.plot.style import (
@@ -25,6 +26,7 @@ from unmix.plot.style import (
     colour_bar,
     figure_of,
     new_axes,
+    palette,
     panels_for,
     place_labels,
     tidy,
@@ -272,4 +274,45 @@ def similarity(fit: FitLike, other: FitLike | None = None, ax: Axes | None = Non
             colour = "white" if value > 0.65 else "0.1"
             ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7.5, color=colour)
     colour_bar(ax, image, "similarity")
+    return ax
+
+
+def matches(found: Comparison | CatalogueMatch, ax: Axes | None = None) -> Axes:
+    """One bar per topic: the cosine similarity to its match in another fit or in a catalogue.
+
+    Parameters
+    ----------
+    found : Comparison or CatalogueMatch
+        What `unmix.compare` or `unmix.match_catalogue` found.
+    ax : Axes, default=None
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    Axes
+        Its `figure` saves it: `.figure.savefig("picture.png")`.
+
+    See Also
+    --------
+    compare, match_catalogue, plot.similarity
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> one = um.PoissonNMF.from_factors([[8, 0], [2, 5], [0, 5]]).result_
+    >>> ax = um.plot.matches(um.compare(one, one))
+    """
+    table = found.table[found.table["topic"].notna()]
+    fits = isinstance(found, Comparison)
+    partners = table["other_label" if fits else "best"]
+    rows = np.arange(len(table))[::-1]
+    if ax is None:
+        ax = new_axes(7.5, 1.2 + 0.32 * len(table))
+    ax.barh(rows, table["cosine"].fillna(0), height=0.7, color=palette(1)[0])
+    for row, partner, cosine in zip(rows, partners, table["cosine"], strict=True):
+        text = "no match" if np.isnan(cosine) else f"{cosine:.2f}  {partner}"
+        ax.text(0.0 if np.isnan(cosine) else cosine, row, f"  {text}", va="center", fontsize=8, parse_math=False)
+    ax.set_yticks(rows, [short(str(name), 2 * LONGEST_LABEL) for name in table["label"]], fontsize=8, parse_math=False)
+    ax.set(xlim=(0, 1), xlabel=f"cosine similarity to its match in the {'other fit' if fits else 'catalogue'}")
+    tidy(ax)
     return ax
