@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import re
 import runpy
 import shlex
 import shutil
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from conftest import ROOT
 
 import unmix as um
 from unmix.cli import main, options, program
@@ -586,6 +588,36 @@ def test_examples_of_help_are_commands_that_parse(command):
         program, name, *arguments = shlex.split(line)
         assert program == "unmix"
         PROGRAM.commands[name].make_context(name, arguments)
+
+
+PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)]
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="the pages are not here, as where a wheel is tried")
+def test_every_command_of_the_pages_parses() -> None:
+    blocks = [block for page in PAGES for block in FENCE.findall(page.read_text(encoding="utf-8"))]
+    lines = [line for block in blocks for line in re.findall(r"^[!$ ]*unmix (\w+ .*|demo)$", block, re.MULTILINE)]
+    assert len(lines) > 30
+    for line in lines:
+        name, *arguments = shlex.split(line.partition(" | ")[0], comments=True)
+        PROGRAM.commands[name].make_context(name, arguments)
+
+
+def test_a_fit_of_other_counts_is_not_replaced_unless_forced(run) -> None:
+    for name, factor in (("a", 1), ("b", 2)):
+        (TABLE * factor).to_csv(f"{name}.csv")
+    assert run("fit", "a.csv", "-k", "2", "-o", "out", "-q")[0] == 0
+    before = Path("out/model.safetensors").read_bytes()
+    assert run("fit", "a.csv", "-k", "3", "-o", "out", "-q")[0] == 0
+    before = Path("out/model.safetensors").read_bytes()
+    code, _, err = run("fit", "b.csv", "-k", "2", "-o", "out", "-q")
+    assert code == 2
+    assert "out: holds a fit of other counts" in err
+    assert "--force" in err
+    assert Path("out/model.safetensors").read_bytes() == before
+    assert run("fit", "b.csv", "-k", "2", "-o", "out", "-q", "--force")[0] == 0
+    assert Path("out/model.safetensors").read_bytes() != before
 
 
 def test_results_are_written_though_nobody_reads_what_is_said(tmp_path: Path) -> None:
