@@ -87,7 +87,6 @@ ANALYSES = {
             section=True,
             shards="sample",
             examples=(
-                "unmix choose counts.npz",
                 "unmix choose cells.h5ad -k 2-12,16,20 --layer counts --overdispersion estimate",
                 "unmix choose speeches/ -k 2-20 --model lda --set alpha=auto --set eta=0.1",
             ),
@@ -146,7 +145,6 @@ ANALYSES = {
             section=True,
             asks_fit=True,
             examples=(
-                "unmix intervals counts-k10 counts.npz",
                 "unmix intervals cells-k12 cells.h5ad --layer counts --level 0.95 --sweeps 2000 -o intervals.csv",
             ),
         ),

@@ -497,7 +497,7 @@ def test_of_shards_the_terminal_takes_the_samples_that_fits_start_from(counts, c
     assert run("shard", counts, "-o", "all.shards") == 0
     capsys.readouterr()
     assert run("choose", "all.shards", "-k", "2,3", "--folds", 2) == 0
-    assert "choosing by 40 samples of them" in capsys.readouterr().out
+    assert "using 40 samples of them" in capsys.readouterr().out
     assert Path("all-choice/choice.html").is_file()
 
 

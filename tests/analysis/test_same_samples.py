@@ -85,9 +85,7 @@ def test_counts_of_samples_of_other_names_are_refused(fit: um.Fit, name: str) ->
         _quietly(ASKED[name][0], fit, other)
 
 
-@pytest.mark.parametrize(
-    "name", ["intervals", "freedom", "held_out_lift", "stability", "TopicModel.transform", "resume"]
-)
+@pytest.mark.parametrize("name", ["intervals", "freedom", "held_out_lift", "stability", "resume"])
 def test_counts_of_features_of_other_names_are_refused(fit: um.Fit, name: str) -> None:
     other = um.Counts(X0, features=["new", *FEATURES[1:]])
     with pytest.raises(ValueError, match="feature 1 is 'new', the model has 'f0' there: the names differ"):

@@ -582,6 +582,7 @@ def test_the_terminal_writes_tables_pictures_and_a_consensus(
     np.testing.assert_allclose(table["stability"], expected.table["stability"], rtol=1e-9)
     assert {path.name for path in folder.iterdir()} == {
         "stability.csv",
+        "stability.html",
         "stability.png",
         "stability.safetensors",
         "consensus.safetensors",
@@ -596,7 +597,7 @@ def test_the_terminal_writes_tables_pictures_and_a_consensus(
         models.append(tmp_path / f"k{K}.safetensors")
         um.TopicModel(K, random_state=0).fit(X).result_.save(models[-1])
     assert run("align", *models, "-o", tmp_path / "aligned", "--json") == 0
-    assert pd.read_csv(tmp_path / "aligned" / "topics.csv")["fit"].tolist() == ["k2", "k2", "k3", "k3", "k3"]
+    assert pd.read_csv(tmp_path / "aligned" / "alignment.csv")["fit"].tolist() == ["k2", "k2", "k3", "k3", "k3"]
     assert '"fits"' in capsys.readouterr().out
 
 
@@ -615,11 +616,11 @@ def test_the_terminal_keeps_interrupted_runs_and_resumes(
 
     monkeypatch.setattr(stability, "_fitted", interrupted)
     assert run("stability", tmp_path / "x.npy", "-k", 2, "--runs", 4, "-o", folder) == 130
-    assert (folder / "runs.safetensors").is_file()
+    assert (folder / "stability-checkpoint.safetensors").is_file()
     assert "--resume" in capsys.readouterr().err
     assert run("stability", tmp_path / "x.npy", "-k", 2, "--runs", 4, "-o", folder, "--resume") == 0
     assert len(fits) == 4 + 2
-    assert not (folder / "runs.safetensors").exists()
+    assert not (folder / "stability-checkpoint.safetensors").exists()
     whole = um.stability(X, 2, runs=4, random_state=0)
     np.testing.assert_array_equal(um.Stability.load(folder / "stability.safetensors").similarity, whole.similarity)
 

@@ -203,8 +203,8 @@ def test_parameters_of_a_model_are_set_by_name(counts, run):
         (["--model", "lda", "--solver", "scd"], "--model lda; it has no parameter solver"),
         (["--set", "alpha"], "--set alpha; give a parameter and its value"),
         (["--model", "lda", "--set", "alpha=-1"], "counts.csv: alpha=-1; it must be positive"),
-        (["--model", "bayes", "--set", "a=many"], "counts.csv: a='many'"),
-        (["--model", "sparse", "--set", "penalty=-2"], "counts.csv: penalty=-2"),
+        (["--model", "bayes", "--set", "a=many"], "a='many'; give a positive number"),
+        (["--model", "sparse", "--set", "penalty=-2"], "penalty=-2; give a number >= 0"),
     ],
 )
 def test_a_wrong_setting_is_one_line(options, message, counts, run):

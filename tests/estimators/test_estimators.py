@@ -323,6 +323,7 @@ def test_verbose_shows_a_bar_and_leaves_the_result_alone(
 ) -> None:
     for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "120"}.items():
         monkeypatch.setenv(name, value)  # else nothing is drawn, for want of a terminal
+    monkeypatch.setattr("unmix.base.progress.is_live", lambda: True)
     quiet = um.PoissonNMF(3, init=START, max_iter=5, tol=0).fit(X0).result_
     assert capsys.readouterr() == ("", "")
     shown = um.PoissonNMF(3, init=START, max_iter=5, tol=0, verbose=True).fit(X0).result_
@@ -539,6 +540,7 @@ def test_public_names_are_exactly_these() -> None:
         "maps",
         "match_catalogue",
         "plot",
+        "poisson_regression",
         "poisson_to_topics",
         "read",
         "read_texts",

@@ -50,7 +50,7 @@ def test_the_sampler_is_calibrated_on_counts_of_the_model(name: str) -> None:
         )
         sampled = model.fit(X).samples_
         draws = sampled.loc[sampled["kept"], "log_joint"].to_numpy()[7::8]
-        truth = log_joint(X, X.truth.S, Allocation(6.0, 1.0, ALPHA, BETA))
+        truth = log_joint(X, X.allocation, Allocation(6.0, 1.0, ALPHA, BETA))
         below, same = (draws < truth - 1e-9).sum(), (np.abs(draws - truth) <= 1e-9).sum()
         ranks.append(below + rng.integers(same + 1))  # S that are equally probable are ranked at random
     assert len(draws) == DRAWS
@@ -60,7 +60,7 @@ def test_the_sampler_is_calibrated_on_counts_of_the_model(name: str) -> None:
 @pytest.mark.parametrize("name", ["plsa", "lda", "gamma-poisson", "gamma-gamma", "allocation"])
 def test_counts_add_up_to_their_topics_and_have_the_rates_of_the_truth(name: Any) -> None:
     X = um.datasets.simulate(name, n=30, m=40, n_components=3, seed=1)
-    L, F, S = X.truth
+    (L, F), S = X.truth, X.allocation
     assert S is not None
     np.testing.assert_array_equal(S.sum(axis=1), X.csr.data)
     again = um.datasets.simulate(name, n=30, m=40, n_components=3, seed=1)

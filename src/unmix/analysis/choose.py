@@ -438,7 +438,6 @@ def choose_topics(
 ) -> Choice:
     """How well fits with more and more topics foretell counts that they have not seen, and which number that suggests.
 
-    Of an `AllocationModel` the table has the evidence log p(X) too, where counts are few enough for it to be worked out.
     Ctrl-C ends it with what the finished folds say; `status` is then "interrupted".
 
     Parameters
@@ -469,7 +468,8 @@ def choose_topics(
     Returns
     -------
     Choice
-        `suggested`, `best`, `table`, and `advice()` in words.
+        `suggested`, `best`, `table`, and `advice()` in words. Of an `AllocationModel` the table has the evidence log p(X) too,
+        where counts are few enough for it to be worked out.
 
     Raises
     ------

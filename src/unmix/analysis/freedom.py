@@ -15,7 +15,7 @@ from unmix.analysis.features import topic_place
 from unmix.analysis.results import FileLayout, Finished, Result, in_parts
 from unmix.analysis.samples import by_sample_and_topic
 from unmix.analysis.transformations import FEATURES, SAMPLES, SIDES, Point, Region, Target, explored, spread_rows
-from unmix.base.checks import choice, parameter, percent, real, whole
+from unmix.base.checks import ParameterError, choice, parameter, percent, real, whole
 from unmix.base.progress import Progress
 from unmix.base.types import Floats, numbered
 from unmix.counts.counts import Counts, CountsLike
@@ -352,7 +352,7 @@ def freedom(
     real("loss", loss, 0)
     parts = _Parts.of(fit)
     if loss > 0 and X is None:
-        raise ValueError("a loss of log-likelihood needs the counts: give X")
+        raise ParameterError("loss", loss, f"it needs the counts of the fit: give {parameter('X')}")
     counts = None if loss == 0 or X is None else counts_of(fit, X, "freedom")
     rows = [spread_rows(parts.P, probes), spread_rows(parts.G, probes)]
     regions = _regions(fit, parts, counts, loss)

@@ -34,6 +34,19 @@ ARGUMENTS = {
     "n_components": options.Topics,
 }
 ENDINGS = (".csv", ".safetensors", ".png", ".svg", ".pdf", ".html")
+OTHER_ENDINGS = (
+    ".txt",
+    ".tsv",
+    ".json",
+    ".xlsx",
+    ".parquet",
+    ".npy",
+    ".npz",
+    ".jpg",
+    ".jpeg",
+    ".gif",
+    ".htm",
+)  # files too
 
 
 # The command of a row
@@ -274,6 +287,9 @@ def _places(row: Analysis, given: Mapping[str, Any], outputs: list[Path]) -> tup
     """The folder of all results, if there is one, and single files."""
     files = [path for path in outputs if path.suffix.lower() in ENDINGS and not path.is_dir()]
     folders = [path for path in outputs if path not in files]
+    for path in folders:
+        if path.suffix.lower() in OTHER_ENDINGS and not path.is_dir():
+            raise ParameterError("output", str(path), f"give a folder, or a file that ends in {', '.join(ENDINGS)}")
     if len(folders) > 1:
         raise ParameterError("output", str(folders[1]), "give one folder")
     if outputs:

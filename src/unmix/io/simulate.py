@@ -15,20 +15,19 @@ from unmix.counts.counts import Counts
 
 
 class Truth(NamedTuple):
-    """What simulated data were drawn from: proportions or loadings n × K, topics or factors m × K, and (of `simulate`) the counts
-    of each nonzero that are of each topic, nonzeros × K in the order of `Counts.csr`."""
+    """What simulated data were drawn from: proportions or loadings n × K, and topics or factors m × K."""
 
     L: NDArray[np.float64]
     F: NDArray[np.float64]
-    S: NDArray[np.int64] | None = None
 
 
 class SimulatedCounts(Counts):
-    """Counts that know the truth behind them."""
+    """Counts that know the truth behind them; those of `simulate` also the counts of each nonzero that are of each topic,
+    nonzeros × K in the order of `Counts.csr`."""
 
-    def __init__(self, matrix: Any, truth: Truth, **names: Any) -> None:
+    def __init__(self, matrix: Any, truth: Truth, allocation: NDArray[np.int64] | None = None, **names: Any) -> None:
         super().__init__(matrix, **names)
-        self.truth = truth
+        self.truth, self.allocation = truth, allocation
 
 
 def correlated_topics(name: Literal["A", "B"] = "A", seed: int = 0) -> SimulatedCounts:
@@ -134,7 +133,7 @@ def simulate(
     Returns
     -------
     Counts
-        `truth` has `L`, `F` and the counts by topic, `S`.
+        `truth` has `L` and `F`; `allocation` the counts by topic, nonzeros × K in the order of `Counts.csr`.
 
     Raises
     ------
@@ -145,7 +144,7 @@ def simulate(
     --------
     >>> import unmix as um
     >>> X = um.datasets.simulate("lda", n=20, m=30, n_components=3, total=100)
-    >>> X.shape, X.total, X.truth.S.sum()
+    >>> X.shape, X.total, X.allocation.sum()
     ((20, 30), 2000.0, np.int64(2000))
     """
     choice("model", model, tuple(HYPER))
@@ -175,7 +174,7 @@ def simulate(
     else:
         S = rng.poisson(L[:, None] * F[None])
     X = S.sum(axis=2)
-    return SimulatedCounts(sp.csr_array(X), Truth(L, F, S[X > 0]))
+    return SimulatedCounts(sp.csr_array(X), Truth(L, F), S[X > 0])
 
 
 def swimmer(counts_per_pixel: int = 50) -> SimulatedCounts:

@@ -132,6 +132,7 @@ class FreeBLD(Stepper[AllocationTask, Free]):
         for x, i, j, block in nonzeros(task.sides.left):
             pos, neg = parts(x, state.rho[block], plus[i], minus[j])
             np.divide(pos, neg, out=ratio[block])
+        np.maximum(ratio, 0, out=ratio)  # ψ(β) is negative for small β: such entries go to the floor
         return backtrack(state, lambda exponent: self._moved(task, state, ratio, exponent))
 
     def _moved(self, task: AllocationTask, state: Free, ratio: Floats, exponent: float) -> Free:
@@ -183,7 +184,7 @@ class FactoredBLD(Stepper[AllocationTask, Factored]):
             above += gather @ (rho * pos)
             below += gather @ (rho * neg)
         counted = below > 0  # not samples and features without counts
-        return np.divide(above, below, out=np.ones_like(moving), where=counted)
+        return np.maximum(np.divide(above, below, out=np.ones_like(moving), where=counted), 0)
 
     @staticmethod
     def _at(task: AllocationTask, P: Floats, Q: Floats) -> Factored:
