@@ -598,7 +598,7 @@ def test_the_terminal_writes_tables_pictures_and_a_consensus(
         um.TopicModel(K, random_state=0).fit(X).result_.save(models[-1])
     assert run("align", *models, "-o", tmp_path / "aligned", "--json") == 0
     assert pd.read_csv(tmp_path / "aligned" / "alignment.csv")["fit"].tolist() == ["k2", "k2", "k3", "k3", "k3"]
-    assert '"fits"' in capsys.readouterr().out
+    assert '"analysis": "align"' in capsys.readouterr().out
 
 
 def test_the_terminal_keeps_interrupted_runs_and_resumes(
@@ -630,7 +630,7 @@ def test_the_terminal_says_what_is_wrong_in_one_line(tmp_path: Path, capsys: pyt
     assert run("stability", tmp_path / "x.npy", "-k", 2, "-o", tmp_path / "found") == 2
     assert "needs whole numbers" in capsys.readouterr().err
     assert run("stability", tmp_path / "x.npy", "-k", 2, "-o", tmp_path / "x.npy") == 2
-    assert "is a file; give a folder for the results" in capsys.readouterr().err
+    assert "give a folder, or a file that ends in" in capsys.readouterr().err
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").touch()
     assert run("stability", tmp_path / "x.npy", "-k", 2, "-o", tmp_path / "thesis") == 2
