@@ -154,7 +154,7 @@ def test_the_command_writes_tables_and_pictures(run, folder, made) -> None:
     assert "same counts" in err
     written = {path.name for path in __import__("pathlib").Path("here").iterdir()}
     volcanoes = {f"volcano-{k}.png" for k in (1, 2, 3)}
-    assert written == {"differences.csv", "differences.safetensors", "differences.png", *volcanoes}
+    assert written == {"differences.csv", "differences.html", "differences.safetensors", "differences.png", *volcanoes}
     table = pd.read_csv("here/differences.csv")
     found = um.Differences.load("here/differences.safetensors")
     assert found.against == "rest"
