@@ -53,6 +53,7 @@ Part = tuple[list[str], pd.DataFrame]  # the header of a table, and some of its 
 LAYOUTS = ("long", "wide")
 FIRST = 200_000  # rows that show what a table is
 SENTENCES = 1_000  # cells that show whether a column holds sentences
+LETTERS = 20_000  # of a cell, which say how long it is
 FEW = 8  # columns of numbers that may stand beside texts
 MOST_LONG = 8  # columns of a long table
 WITHOUT_BLANKS = regex.compile(
@@ -312,7 +313,8 @@ def _text_column(table: Table, options: ReadOptions) -> int | None:
 
 def _sentences(table: Table, column: int) -> float:
     """How many words the cells of a column have, if most of them are different sentences, or else 0."""
-    header, cells = words_in(table.header[column]), table.first[column].dropna().head(SENTENCES).map(str)
+    header, cells = words_in(table.header[column]), table.first[column].dropna().head(SENTENCES)
+    cells = cells.map(lambda cell: str(cell)[:LETTERS])
     if header & (FEATURE_WORDS | {"id", "index", "row", "name"}) or not table.header[column].strip() or not len(cells):
         return 0.0
     lengths = cells.map(lambda cell: len(cell.split()) + len(WITHOUT_BLANKS.findall(cell)) / 2)
