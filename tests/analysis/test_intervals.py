@@ -313,7 +313,7 @@ def test_the_command_writes_every_interval(tmp_path: Path, capsys: pytest.Captur
     found = um.intervals(fit, X, sweeps=50, burn_in=20, random_state=0)
     assert written.columns.to_list() == ["sample", "topic", "mean", "sd", "low", "high"]
     np.testing.assert_allclose(written["low"].to_numpy().reshape(12, 2), found.low, rtol=1e-9)
-    assert "mean_width" in capsys.readouterr().out
+    assert "mean width" in capsys.readouterr().out
     with pytest.raises(SystemExit) as exit:
         main([*(str(word) for word in words), "--level", "2"])
     assert exit.value.code == 2

@@ -200,7 +200,7 @@ def test_parameters_of_a_model_are_set_by_name(counts, run):
             ["--model", "lda", "--set", "alfa=1"],
             "--model lda; it has no parameter alfa, only alpha, eta, extrapolate, inner",
         ),
-        (["--model", "lda", "--solver", "scd"], "--model lda; it has no parameter solver"),
+        (["--model", "lda", "--solver", "scd"], "--model lda; it has no parameter --solver"),
         (["--set", "alpha"], "--set alpha; give a parameter and its value"),
         (["--model", "lda", "--set", "alpha=-1"], "counts.csv: alpha=-1; it must be positive"),
         (["--model", "bayes", "--set", "a=many"], "a='many'; give a positive number"),

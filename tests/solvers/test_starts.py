@@ -146,7 +146,7 @@ def test_the_terminal_takes_starts_and_tells_the_spread(tmp_path: Path, capsys: 
     assert len(um.load(tmp_path / "out" / "model.safetensors").starts) == 3
     with pytest.raises(SystemExit, match="2"):
         main([*arguments, "--starts", "3", "--model", "sparse"])
-    assert "--model sparse has no parameter --starts" in capsys.readouterr().err
+    assert "--model sparse; it has no parameter --starts" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="0"):
         main(["info", str(tmp_path / "out"), "--json"])
     assert len(json.loads(capsys.readouterr().out)["data"]["starts"]["objective"]) == 3

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import unmix as um
-from unmix.base.checks import ParameterError, choice
+from unmix.base.checks import ParameterError, choice, parameter
 from unmix.cli import show
 from unmix.cli.analyses import INCOMPLETE, INTERRUPTED, asked, files_of, picture
 from unmix.cli.options import parsed
@@ -49,7 +49,7 @@ def estimator_of(model: str, **parameters: Any) -> CountsEstimator:
     known = kind().get_params()
     if unknown := [name for name in parameters if name not in known]:
         settable = sorted(set(known) - {"callbacks", "init", "n_components", "n_jobs", "random_state", "verbose"})
-        raise ParameterError("model", model, f"it has no parameter {unknown[0]}, only {', '.join(settable)}")
+        raise ParameterError("model", model, f"it has no parameter {parameter(unknown[0])}, only {', '.join(settable)}")
     return kind(**parameters)
 
 

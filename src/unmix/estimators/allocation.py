@@ -220,7 +220,7 @@ class AllocationModel(PosteriorEstimator):
         >>> import unmix as um
         >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
         >>> modes = um.AllocationModel(2, alpha=0.1, a=2, random_state=0, max_iter=20, tol=0).fit(X).modes()
-        >>> modes.topic_modes.any(), modes.proportion_modes.all(), modes.size_modes.all()
+        >>> bool(modes.topic_modes.any()), bool(modes.proportion_modes.all()), bool(modes.size_modes.all())
         (False, True, True)
         """
         check_is_fitted(self)

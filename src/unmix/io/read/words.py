@@ -356,7 +356,7 @@ def about_segmentation(names: Sequence[str]) -> list[str]:
     """What to say if most words are clauses of a script without blanks.
 
     >>> about_segmentation(["人人生而自由", "在尊严和权利上一律平等", "free"])[0][:44]
-    "'人人生而自由' and many other words look like w"
+    "'人人生而自由' and many other words look like whol"
     """
     looked_at = names[:: max(1, len(names) // 10_000)]
     for language, letters, longest, segmenter in SEGMENTERS:
