@@ -1,5 +1,6 @@
 """Pictures of topics: their features, and how alike they are."""
 
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -143,12 +144,13 @@ def test_one_topic_alone_has_bars_as_long_as_their_ghosts():
 
 
 def test_words_of_twenty_panels_do_not_overlap():
-    names = np.array([f"a long word {j}" for j in range(16)])
-    panels = top_features(make_fit(n_topics=20, features=names), n=8)
+    names = np.array([f"a long word {j}" for j in range(60)])
+    F = np.random.default_rng(0).dirichlet(np.ones(60), 20).T  # so many that every topic has eight of its own
+    panels = top_features(replace(make_fit(n_topics=20), F=F, features=names), n=8)
     panels[0].figure.draw_without_rendering()
     words = [text for panel in panels for text in (*panel.get_yticklabels(), panel._left_title)]
     words += [text for panel in panels for text in panel.get_xticklabels() if text.get_text()]
-    assert len(words) > 150
+    assert len(words) > 200
     assert none_overlap([word.get_window_extent() for word in words])
 
 
