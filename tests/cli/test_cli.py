@@ -272,12 +272,12 @@ BAD_ARGUMENTS = {
     "no model": (["transform", "none", "counts.csv", "-o", "p.csv"], "none: no such file"),
     "folder of something": (["info", "thesis"], "thesis: a folder with nothing that unmix reads"),
     "folder without model": (["report", "thesis"], "thesis: a folder without model.safetensors"),
-    "page of another kind": (["report", "model", "-o", "page.pdf"], "page.pdf: give a name that ends in .html"),
+    "page of another kind": (["report", "model", "-o", "page.pdf"], "-o page.pdf; give a name that ends in .html"),
     "no part of documents": (["fit", "counts.csv", "-k", "2", "--min-df", "few"], "--min-df few; give a number"),
     "text options for counts": (["fit", "counts.csv", "-k", "2", "--ngrams", "2"], "counts.csv: --ngrams is for texts"),
     "foreign model": (["info", "foreign.safetensors"], "foreign.safetensors: not a readable safetensors file"),
     "no folder for the result": (["transform", "model", "counts.csv", "-o", "no/p.csv"], "there is no folder no"),
-    "result of another kind": (["simulate", "A", "-o", "a.csv"], "a.csv: give a name that ends in .npz"),
+    "result of another kind": (["simulate", "A", "-o", "a.csv"], "-o a.csv; give a name that ends in .npz"),
     "unknown simulation": (["simulate", "C", "-o", "a.npz"], "'C'"),
     "features that no one knows": (
         ["transform", "model", "other.csv", "-o", "p.csv"],
@@ -399,7 +399,8 @@ def test_shards_are_written_described_and_verified(counts, run):
     code, out, err = run("shard", counts, "-o", "cells.shards")
     total = int(TABLE.to_numpy().sum())
     assert (code, err) == (0, "")
-    assert out == f"wrote cells.shards: 20 samples × 12 features, {total:,} counts, 1 shard\n"
+    assert out.startswith(f"wrote cells.shards: 20 samples × 12 features, {total:,} counts, 1 shard\n")
+    assert "read as: wide, one column per feature, 12 in all; sample names: a column without a header" in out
     assert run("shard", counts, "--quiet") == (0, "", "")
     assert um.Shards("counts.shards").facts == um.Shards.of(um.read(counts)).facts
     code, out, err = run("info", "cells.shards", "--verify")
@@ -422,7 +423,7 @@ def test_damaged_shards_are_told_in_one_line(counts, run):
     assert err.startswith("error: cells.shards: 000000.safetensors (samples 0 to 19) is damaged: its checksum")
     assert err.endswith("build the shards again with um.shard or `unmix shard`\n")
     code, _, err = run("info", counts, "--verify")
-    assert (code, err) == (2, "error: counts.csv: --verify is for folders of shards; leave it out\n")
+    assert (code, err) == (2, "error: --verify; counts.csv is no folder of shards: leave it out\n")
 
 
 def test_ctrl_c_keeps_the_shards_that_are_finished(counts, run, monkeypatch):

@@ -570,7 +570,7 @@ def test_a_cluster_fits_shards_on_disk_only(tmp_path: Path, capsys: pytest.Captu
     with pytest.raises(SystemExit) as end:
         main(["fit", str(tmp_path / "x.npz"), "-k", "2", "--dask", "local:1", "-o", str(tmp_path / "out"), "--quiet"])
     assert end.value.code == 2
-    assert "--dask local:1 fits shards, and these counts are in memory" in capsys.readouterr().err
+    assert "--dask local:1; these counts are in memory: make shards" in capsys.readouterr().err
 
 
 def test_an_address_without_certificates_is_said_to_be_open(tmp_path: Path) -> None:

@@ -90,7 +90,11 @@ def test_the_terminal_gives_names_to_all_of_a_folder(tmp_path: Path, capsys: pyt
     assert um.load(file).labels == ["clock", "topic 2", "topic 3"]
     told(["report", str(file), "--names", "a,b,c"], capsys)
     assert um.load(file).labels == ["a", "b", "c"]
-    for bad, message in (("4=d", "there is no topic 4"), ("a,b", "2 names for 3 topics"), ("a,a,b", "would be called")):
+    for bad, message in (
+        ("4=d", "--names 4=d; this fit has topics 1 to 3"),
+        ("a,b", "2 names for 3 topics"),
+        ("a,a,b", "would be called"),
+    ):
         with pytest.raises(SystemExit, match="2"):
             main(["report", str(file), "--names", bad])
         assert message in capsys.readouterr().err

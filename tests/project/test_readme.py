@@ -88,6 +88,31 @@ def test_the_commands_of_the_readme_run_as_they_stand(folder):
     assert len(pd.read_csv(folder / "proportions.csv")) == 60
 
 
+# Blocks without a language are shown, not run, where the site is built. A cluster of that name is nowhere.
+SHOWN = {
+    page.stem: [
+        line.partition("#")[0].split()[1:]
+        for block in re.findall(r"^```\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+        for line in re.findall(r"^unmix [^\n]*", block, flags=re.M)
+        if "tls://" not in line
+    ]
+    for page in sorted((ROOT / "docs").rglob("*.md"))
+}
+SHOWN = {page: lines for page, lines in SHOWN.items() if lines}
+
+
+@pytest.mark.parametrize("page", SHOWN)
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_commands_that_a_page_shows_run_as_they_stand(folder, page):
+    texts = [" ".join(WORDS[i % 3 * 6 :][:6] * 4) for i in range(12)]
+    pd.DataFrame({"text": texts}).to_csv(folder / "speeches.csv", index=False)
+    um.shard(folder / "new.h5ad", folder / "new.shards")
+    for words in SHOWN[page]:
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 0, words
+
+
 @pytest.mark.usefixtures("_few_words")
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 def test_the_python_of_the_readme_runs_as_it_stands(folder):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import unmix as um
 from unmix.base.checks import ParameterError
 from unmix.cli import options, show
-from unmix.cli.options import ASK, COMMANDS, START, WORD_OPTIONS, Command, documented, option_of, value_of
+from unmix.cli.options import ASK, COMMANDS, WORD_OPTIONS, Command, documented, option_of, value_of
 from unmix.cli.show import readers, writing
 from unmix.registry import ANALYSES, Analysis, public
 
@@ -128,10 +128,7 @@ def result_class(row: Analysis) -> Any:
 
 
 COMMANDS.update(
-    {
-        row.name: Command(START if row.name == "choose" else ASK, row.summary, partial(command_of, row), row.examples)
-        for row in ANALYSES.values()
-    }
+    {row.name: Command(ASK, row.summary, partial(command_of, row), row.examples) for row in ANALYSES.values()}
 )
 
 
@@ -153,6 +150,8 @@ def run(row: Analysis, given: dict[str, Any]) -> None:
     given = {name: value_of(name, value, kinds.get(name, "")) for name, value in given.items()} | numbers
     table_options = {name: given.pop(name) for method in _methods(row) for name in documented(method)}
     folder, files = _places(row, given, outputs)
+    if folder is not None and (folder / writing.MODEL_FILE).is_file() and given.get("reference", folder) is None:
+        given["reference"] = folder  # results beside a fit are about that fit
     for file in files:
         check_file(file, *ENDINGS)
     stem, kept = row.stem, None
@@ -328,13 +327,13 @@ def _made(folder: Path) -> Iterator[None]:
 def check_file(path: Path, *endings: str) -> None:
     """Whether a result may be written there is known before the work begins."""
     if path.suffix.lower() not in endings:
-        raise ValueError(f"{path}: give a name that ends in {' or '.join(endings)}")
+        raise ParameterError("output", str(path), f"give a name that ends in {' or '.join(endings)}")
     if path.is_dir():
-        raise ValueError(f"{path}: is a folder; give the name of a file")
+        raise ParameterError("output", str(path), "that is a folder: give the name of a file")
     if not path.parent.is_dir():
-        raise ValueError(f"{path}: there is no folder {path.parent}; make it first")
+        raise ParameterError("output", str(path), f"there is no folder {path.parent}: make it first")
     if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"{path}: no permission to write in {path.parent}; give another place")
+        raise ParameterError("output", str(path), f"no permission to write in {path.parent}: give another place")
 
 
 # Files of a result

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 import unmix as um
+from unmix.base.checks import ParameterError
 from unmix.base.memory import IN_MEMORY, gigabytes
 from unmix.base.memory import parsed as parsed_memory
 from unmix.cli import fitting, options, show
@@ -238,6 +239,7 @@ def shard(
         show.note(f"interrupted; the same command goes on with what is finished in {output}")
         sys.exit(INTERRUPTED)
     show.say(f"wrote {output}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
+    show.say_reading(shards)
     show.answer({"output": str(output)} | show.shards_as_json(shards))
 
 
@@ -272,7 +274,7 @@ def info(
         show.answer(show.fit_as_json(known))
         return
     if verify and not readers.is_shards(file):
-        raise ValueError(f"{file}: --verify is for folders of shards; leave it out")
+        raise ParameterError("verify", True, f"{file} is no folder of shards: leave it out")
     if readers.is_shards(file):
         shards = um.Shards(file)
         if verify:

@@ -73,7 +73,7 @@ def on_cluster(address: str | None, counts: Counts | Shards) -> Iterator[Dask | 
         return
     folder = getattr(counts, "folder", None)
     if folder is None:
-        raise ValueError(f"--dask {address} fits shards, and these counts are in memory; make shards with unmix shard")
+        raise ParameterError("dask", address, "these counts are in memory: make shards of them with unmix shard")
     with um.engines.connect(address, folder.absolute().with_name(f"{folder.absolute().name}.run")) as engine:
         yield engine
 
@@ -245,7 +245,7 @@ def names_of(text: str, known: Fit) -> list[str]:
     names = [""] * known.n_topics if known.names is None else known.names.tolist()
     for number, name in given.items():
         if not str(number).strip().isdigit() or not 1 <= int(number) <= known.n_topics:
-            raise ValueError(f"--names: there is no topic {number}; this fit has topics 1 to {known.n_topics}")
+            raise ParameterError("names", f"{number}={name}", f"this fit has topics 1 to {known.n_topics}")
         names[int(number) - 1] = name
     return names
 

@@ -24,7 +24,7 @@ from unmix.registry import SOLVERS, STARTS, WORDS
 
 Options = dict[str, inspect.Parameter]
 rich_utils.RANGE_STRING = ""  # errors say it, and the help of an option has room for words
-START, USE, ASK, PREPARE = "Start here", "Use a fit", "Analyses", "Prepare data"
+PANELS = START, ASK, USE, PREPARE = "Start here", "Analyses", "Use a fit", "Prepare data"
 
 # Options stand in these panels of the help, a line each where there is room; those that few people need are in --help-all.
 FITTING, ASKING, RESULTS = "What to fit", "How to ask", "Running and results"
@@ -302,17 +302,20 @@ def program(wanted: str | None = None) -> Any:
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
         help="Factorise matrices of counts into topics. Start with: unmix demo",
-        epilog="unmix COMMAND --help says more.",
+        epilog="unmix COMMAND --help says more. For completion in your shell: unmix --install-completion",
     )
     app.callback()(_unmix)
-    for name, known in COMMANDS.items():
+    for name, known in sorted(COMMANDS.items(), key=lambda one: PANELS.index(one[1].panel)):
         whole = wanted in (None, name)
         function = known.build() if whole else _nothing
         epilog = "\b\n" + escape("\n".join(known.examples))
         paragraphs = (inspect.getdoc(function) or "").split("\n\n") if whole else [known.help]
         text = escape("\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))
         app.command(name, help=text, epilog=epilog, cls=Documented, rich_help_panel=known.panel)(function)
-    return get_command(app)
+    group = get_command(app)
+    for param in group.params:
+        param.hidden = "completion" in str(param.name)  # type: ignore[attr-defined]
+    return group
 
 
 def _nothing() -> None:

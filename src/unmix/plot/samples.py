@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from unmix.analysis import Freedom, Intervals, fair_sample, match_topics, similarity_order, topic_names, topic_order
@@ -578,9 +579,17 @@ def _name_groups(ax: Axes, places: Floats, labels: Integers, meaning: Groups) ->
 PALE = 0.3
 
 
+def _estimates(found: Freedom | Intervals) -> Fit:
+    """What a picture needs of the fit, from the ranges of its proportions and topics alone."""
+    proportions = getattr(found, "proportions", None)  # those of intervals are means
+    L = found.mean if proportions is None else proportions  # type: ignore[union-attr]
+    F = (found.topics_low + found.topics_high) / 2
+    return Fit(L, F / F.sum(axis=0), pd.DataFrame(), "converged", np.nan, samples=found.samples)
+
+
 def freedom(
     found: Freedom | Intervals,
-    fit: FitLike,
+    fit: FitLike | None = None,
     topics: int | Iterable[int] | None = None,
     order: str | ArrayLike | None = None,
     colours: Sequence[str] | None = None,
@@ -591,8 +600,8 @@ def freedom(
     ----------
     found : Freedom or Intervals
         What `unmix.freedom` or `unmix.intervals` says of the fit.
-    fit : Fit, estimator or path
-        The fit itself: it names topics and samples.
+    fit : Fit, estimator or path, default=None
+        The fit itself: it names topics, and has the metadata. By default topics have numbers only.
     topics : int or iterable of int, default=None
         Numbers of topics, from 1; by default all, the heaviest first.
     order : str or array-like, default=None
@@ -622,7 +631,7 @@ def freedom(
     >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
     >>> panels = um.plot.freedom(um.freedom(fit), fit)
     """
-    fit = fit_of(fit)
+    named, fit = fit is not None, _estimates(found) if fit is None else fit_of(fit)
     if fit.L.shape != found.low.shape:
         raise ValueError(
             f"the fit has loadings of shape {fit.L.shape}, the ranges {found.low.shape}; give the fit they are of"
@@ -632,7 +641,8 @@ def freedom(
     members = ordered(fit, shown, places)
     drawn = topic_places(fit, topics)
     panels = new_grid(len(drawn), 1, (9, max(0.75, min(1.6, 9 / len(drawn)))), sharex=True, sharey=True)
-    names, paint = topic_names(fit), topic_colours(fit) if colours is None else colours
+    names = topic_names(fit) if named else [f"topic {k + 1}" for k in range(fit.n_topics)]
+    paint = topic_colours(fit) if colours is None else colours
     edges = np.arange(len(members) + 1)
     for ax, k in zip(panels, drawn, strict=True):
         low, high, own = (

@@ -189,7 +189,10 @@ def read_jsonl(path: Path, options: ReadOptions) -> RawCounts:
 
 
 def told_roles(roles: Mapping[str, Collection[object]]) -> str:
-    return "".join(f"; {what}: {listed(columns)}" for what, columns in roles.items() if columns)
+    said = {
+        what: listed(columns).replace("''", "a column without a header") for what, columns in roles.items() if columns
+    }
+    return "".join(f"; {what}: {names}" for what, names in said.items())
 
 
 class Fields:
