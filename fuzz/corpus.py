@@ -294,6 +294,7 @@ def _answers(folder: Path) -> None:
     um.compare(fit, other).save(folder / "Comparison.safetensors")
     um.align([fit, other]).save(folder / "Alignment.safetensors")
     um.intervals(fit, X, sweeps=20, burn_in=5, chains=2).save(folder / "Intervals.safetensors")
+    um.prevalence(fit, np.arange(len(X)) % 2, np.arange(len(X))).save(folder / "Prevalence.safetensors")
     fit.quality(X).save(folder / "Quality.safetensors")
 
 

@@ -18,6 +18,8 @@ from .analysis.freedom import Freedom as Freedom
 from .analysis.freedom import freedom as freedom
 from .analysis.intervals import Intervals as Intervals
 from .analysis.intervals import intervals as intervals
+from .analysis.prevalence import Prevalence as Prevalence
+from .analysis.prevalence import prevalence as prevalence
 from .analysis.quality import Quality as Quality
 from .analysis.quality import coherence as coherence
 from .analysis.quality import diversity as diversity

@@ -160,6 +160,21 @@ ANALYSES = {
             examples=("unmix quality counts-k10 counts.npz",),
         ),
         Analysis(
+            "prevalence",
+            "prevalence",
+            "Prevalence",
+            "Mean proportions of topics by group or over time.",
+            ("fit",),
+            pictures=("prevalence",),
+            tables=("table", "examples"),
+            section=True,
+            asks_fit=True,
+            examples=(
+                "unmix prevalence speeches-k8 --by party --groups president",
+                "unmix prevalence speeches-k8 --over year -o trends.pdf -o trends.tex -o trends.csv",
+            ),
+        ),
+        Analysis(
             "compare",
             "compare",
             "Comparison",

@@ -102,6 +102,10 @@ def fits():
 
 
 ANALYSES = {
+    "prevalence": lambda two, one: um.prevalence(
+        two, list("abcde") * 2, np.arange(10), bins=np.int64(3), level=np.float32(0.5), examples=np.int8(1)
+    ),
+    "prevalence of one": lambda two, one: um.prevalence(one, np.array([True, False] * 5), examples=0),
     "compare": lambda two, one: um.compare(two, one),
     "align": lambda two, one: um.align({"\udce9": one, np.int64(2): two}),
     "quality": lambda two, one: two.quality(COUNTS, top=np.int8(3), held_out=COUNTS),
@@ -130,7 +134,17 @@ def test_every_kind_of_result_is_tried():
     def kinds(of):
         return {name for kind in of.__subclasses__() for name in (kind.__name__, *kinds(kind))}
 
-    tried = {"Comparison", "Alignment", "Quality", "Intervals", "Freedom", "Differences", "Stability", "Choice"}
+    tried = {
+        "Comparison",
+        "Alignment",
+        "Prevalence",
+        "Quality",
+        "Intervals",
+        "Freedom",
+        "Differences",
+        "Stability",
+        "Choice",
+    }
     assert kinds(Result) - {"Found", "Heaviest"} == tried | {"CatalogueMatch"}
 
 

@@ -141,6 +141,7 @@ OF_ROWS = {
     "freedom": (["model", "--probes", "2"], {"loss": float, "status": str}),
     "intervals": (["model", "counts.npz", "--sweeps", "10", "--burn-in", "5"], {"level": float, "status": str}),
     "quality": (["model", "counts.npz", "--top", "3"], {"top": int}),
+    "prevalence": (["model", "--by", "kind", "--metadata", "about.csv"], {"by": str, "over": str, "level": float}),
     "compare": (["model", "model"], {"samples": int}),
     "align": (["model", "model"], {}),
 }
@@ -169,6 +170,7 @@ OTHERS: dict[str, tuple[list[str], dict[str, type]]] = {
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("json")
     write_counts(X, folder / "counts.npz")
+    pd.DataFrame({"kind": list("ab") * 10}).to_csv(folder / "about.csv")
     with pytest.raises(SystemExit, match="0"):
         main(["fit", str(folder / "counts.npz"), "-k", "3", "-q", "-o", str(folder / "model")])
     return folder

@@ -59,6 +59,21 @@ def test_the_page_has_the_numbers_of_both(made, tmp_path) -> None:
     assert not {"stability", "freedom"} & set(payload(tmp_path / "plain.html"))
 
 
+def test_the_page_has_means_by_group(made, tmp_path) -> None:
+    fit, counts, *_ = made
+    found = um.prevalence(fit, by=["young", "<b>old</b>"] * 15, over=np.arange(30), bins=3)
+    um.write_report(fit, tmp_path / "page.html", prevalence=found)
+    content = payload(tmp_path / "page.html")["prevalence"]
+    assert content["groups"] == ["<b>old</b>", "young"]
+    own = found.table[found.table["topic"] == 2]
+    assert [row["mean"] for row in content["topics"][1]] == pytest.approx(own["mean"].to_list(), rel=1e-4)
+    assert [row["bin"] for row in content["topics"][1]] == own["bin"].to_list()
+    assert [len(rows) for rows in content["examples"]] == [3, 3, 3]
+    other = um.TopicModel(2, random_state=0, tol=1e-2).fit(counts).result_
+    with pytest.raises(ValueError, match="prevalence is of the topics of another fit"):
+        um.write_report(other, tmp_path / "page.html", prevalence=found)
+
+
 def test_answers_about_another_fit_are_refused(made, tmp_path) -> None:
     fit, counts, stability, freedom = made
     other = um.TopicModel(3, random_state=5, max_iter=1, init="random", tol=0).fit(counts).result_

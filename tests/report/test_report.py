@@ -14,15 +14,15 @@ import pytest
 
 import unmix as um
 from unmix.analysis import typical_samples
+from unmix.analysis.columns import column_of, columns_of
 from unmix.plot import topic_colours, topic_order
 from unmix.report import write_report
 from unmix.report.metadata import (
     LOG_STEP,
-    column_of,
-    columns_of,
     embeddable_json,
     quantised_proportions,
     quantised_weights,
+    taken,
     timeline,
 )
 from unmix.report.page import page
@@ -279,9 +279,9 @@ def test_kinds_of_columns():
 
 def test_columns_as_sent_can_be_decoded():
     column = column_of("party", pd.Series(["cluster 10", None, "cluster 2", "cluster 10"]))
-    sent = column.taken(np.array([0, 1, 3]))
+    sent = taken(column, np.array([0, 1, 3]))
     assert (sent["levels"], unpacked(sent["codes"], "<u2").tolist()) == (["cluster 10"], [0, 65535, 0])
-    assert column.taken(np.arange(4))["levels"] == ["cluster 2", "cluster 10"]
+    assert taken(column, np.arange(4))["levels"] == ["cluster 2", "cluster 10"]
 
 
 def test_means_over_time_weigh_samples_alike_and_leave_gaps():

@@ -22,6 +22,7 @@ from unmix.analysis.features import (
 )
 from unmix.analysis.freedom import Freedom, freedom
 from unmix.analysis.intervals import Intervals, intervals
+from unmix.analysis.prevalence import Prevalence, prevalence
 from unmix.analysis.quality import Quality, coherence, diversity, exclusivity, held_out_lift, quality
 from unmix.analysis.samples import fair_sample, typical_samples
 from unmix.analysis.stability import Stability, consensus, stability

@@ -33,7 +33,7 @@ ARGUMENTS = {
     "X": options.InputPath,
     "n_components": options.Topics,
 }
-ENDINGS = (".csv", ".safetensors", ".png", ".svg", ".pdf", ".html")
+ENDINGS = (".csv", ".tex", ".safetensors", ".png", ".svg", ".pdf", ".html")
 OTHER_ENDINGS = (
     ".txt",
     ".tsv",
@@ -142,7 +142,8 @@ def run(row: Analysis, given: dict[str, Any]) -> None:
     show.speak(quiet=given.pop("quiet"), json=given.pop("json"))
     outputs, force, title = given.pop("output") or [], given.pop("force"), given.pop("title", None)
     also = [name for name in row.also if given.pop(name)]
-    reading, resume = options.read_words(given), given.pop("checkpoint", False)
+    resume = given.pop("checkpoint", False)
+    reading = options.read_words(given) if "X" in given else {}
     if "settings" in given:
         given["estimator"] = _estimator(given.pop("model"), given.pop("settings"))
     kinds = {name: kind for name, (_, kind, _) in parameters_of(row).items()}
@@ -397,6 +398,8 @@ def _single(file: Path, written: Mapping[str, Write], row: Analysis, result: Res
     """What writes one file, by its ending."""
     if file.suffix.lower() == ".html":
         return page
+    if file.suffix.lower() == ".tex":
+        return partial(writing.write_latex, result.summary)
     ending = {".svg": ".png", ".pdf": ".png"}.get(file.suffix.lower(), file.suffix.lower())
     found = next((write for name, write in written.items() if name.endswith(ending)), None)
     if found is None:

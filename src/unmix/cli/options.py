@@ -123,7 +123,7 @@ Outputs = Annotated[
     results(
         *NAMES["output"],
         metavar="DIR|FILE",
-        help="Folder, or files: .csv .png .pdf .html .safetensors",
+        help="Folder, or files: .csv .tex .png .pdf .svg .html …",
     ),
 ]
 Title = Annotated[str | None, results(metavar="TEXT", help="Title of the report.", default="INPUT", hidden=True)]

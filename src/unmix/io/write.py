@@ -68,6 +68,32 @@ def write_csv(table: pd.DataFrame, path: str | os.PathLike[str], *, index: bool 
     safe.to_csv(Path(path), index=index, encoding="utf-8", lineterminator="\n", **how)
 
 
+LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
+    c: f"\\{c}" for c in "&%$#_{}"
+}
+
+
+def write_latex(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
+    """A table for LaTeX, with the rules of its package booktabs; numbers on the right, with four digits."""
+
+    def cell(value: Any) -> str:
+        text = f"{value:.4g}" if isinstance(value, float) else str(value)
+        return "" if value is None or value != value else "".join(LATEX.get(letter, letter) for letter in text)
+
+    sides = "".join("r" if pd.api.types.is_numeric_dtype(kind) else "l" for kind in table.dtypes)
+    rows = [" & ".join(map(cell, row)) + r" \\" for row in [table.columns, *table.to_numpy(object)]]
+    lines = [
+        rf"\begin{{tabular}}{{{sides}}}",
+        r"\toprule",
+        rows[0],
+        r"\midrule",
+        *rows[1:],
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def _has_returns(table: pd.DataFrame, index: bool) -> bool:
     texts = [column for _, column in table.items() if not pd.api.types.is_numeric_dtype(column.dtype)]
     cells = chain(table.columns, table.index if index else (), *texts)

@@ -1,8 +1,8 @@
-"""Curves: how fits converge, and what held-out counts say of numbers of topics."""
+"""Curves: how fits converge, what held-out counts say of numbers of topics, mean proportions by group and over time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -11,9 +11,23 @@ from numpy.typing import NDArray
 
 from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.choose import Choice
+from unmix.analysis.features import short, topic_places
+from unmix.analysis.prevalence import Prevalence
 from unmix.base import checks
 from unmix.fit import Fit
-from unmix.plot.style import QUIET, literal, new_axes, new_grid, palette, sentence, shades, tidy
+from unmix.plot.style import (
+    QUIET,
+    figure_of,
+    in_order,
+    literal,
+    new_axes,
+    new_grid,
+    palette,
+    panels_for,
+    sentence,
+    shades,
+    tidy,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -257,3 +271,116 @@ def _numbers(ax: Axes, choice: Choice) -> None:
     numbers = choice.table["topics"].tolist()
     step = -(-len(numbers) // 25)  # at most 25 names
     ax.set_xticks(range(len(numbers))[::step], [str(K) for K in numbers[::step]])
+
+
+# Mean proportions by group, or over time: a panel for every topic.
+
+LONGEST_GROUP, MOST_LINES = 28, 12
+
+
+def prevalence(
+    found: Prevalence,
+    topics: int | Iterable[int] | None = None,
+    ax: Axes | None = None,
+    colours: Sequence[str] | None = None,
+) -> Axes | NDArray[np.object_]:
+    """Draw what `unmix.prevalence` found: means by group with their intervals, or lines over time with bands.
+
+    Parameters
+    ----------
+    found : Prevalence
+        The result.
+    topics : int or iterable of int, default=None
+        Numbers of topics, from 1; by default all, the heaviest first.
+    ax : Axes, default=None
+        Where to draw one topic; by default a new figure with one panel per topic.
+    colours : sequence of str, default=None
+        Of the topics; by default `topic_colours`. Lines of several groups over time have colours of their own.
+
+    Returns
+    -------
+    Axes or array of Axes
+        One per topic, or the one given.
+
+    Raises
+    ------
+    ValueError
+        If there is no such topic, `ax` is given for several, or there are too many lines to tell apart.
+
+    See Also
+    --------
+    prevalence, plot.structure
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> fit = um.TopicModel(3, tol=1e-3, random_state=0).fit(um.datasets.sotu()).result_
+    >>> panels = um.plot.prevalence(um.prevalence(fit, by="party"))
+    """
+    chosen = topic_places(found, topics)
+    groups = found.table["group"].unique().tolist()
+    if found.over and len(groups) > MOST_LINES:
+        raise ValueError(
+            f"{len(groups)} lines of {found.by} are too many to tell apart; give at most {MOST_LINES} groups"
+        )
+    height = 1.9 if found.over else 0.75 + 0.2 * len(groups)
+    panels = panels_for(chosen, ax, 4 if found.over else 3, (2.9, height))
+    paint = in_order(palette(found.n_topics), topic_places(found, None)) if colours is None else colours
+    for panel, k in zip(panels, chosen, strict=True):
+        own = found.table[found.table["topic"] == k + 1]
+        _lines(panel, found, own, groups, paint[k]) if found.over else _ranges(panel, own, paint[k])
+        panel.set_title(short(own["name"].iloc[0], 38), loc="left", fontsize=8.5, parse_math=False)
+        panel.tick_params(labelsize=8)
+    if ax is None and found.over and len(groups) > 1:
+        legend = figure_of(panels[0]).legend(
+            *panels[0].get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=min(len(groups), 8),
+            frameon=False,
+            fontsize=8,
+        )
+        literal(legend.get_texts())
+    if ax is None:
+        where = f"mean proportion{f', by {found.by}' if found.by else ''}{f', over {found.over}' if found.over else ''}"
+        figure_of(panels[0]).suptitle(f"{where}; {found.level:.0%} intervals", fontsize=9, parse_math=False)
+    return panels if ax is None else ax
+
+
+def _ranges(ax: Axes, own: pd.DataFrame, colour: str) -> None:
+    """A point for each group, the first one on top, and a line as long as its interval."""
+    heights = -np.arange(len(own))
+    ax.hlines(heights, own["low"], own["high"], color=colour, linewidth=2.2, alpha=0.55)
+    ax.scatter(own["mean"], heights, color=colour, s=22, zorder=3, clip_on=False)
+    texts = [f"{short(group, LONGEST_GROUP)} ({n:,})" for group, n in zip(own["group"], own["samples"], strict=True)]
+    ax.set_yticks(heights, texts, parse_math=False)
+    ax.set_ylim(-len(own) + 0.4, 0.6)
+    ax.set_xlim(0, _top(own))
+    ax.xaxis.set_major_formatter(_percents)
+    tidy(ax, grid="x")
+
+
+def _lines(ax: Axes, found: Prevalence, own: pd.DataFrame, groups: list[str], colour: str) -> None:
+    """A line for each group through the means of its bins, and a band as wide as their intervals."""
+    for group, shade in zip(groups, [colour] if len(groups) == 1 else palette(len(groups)), strict=True):
+        part = own[own["group"] == group]
+        ax.fill_between(part["at"], part["low"], part["high"], color=shade, alpha=0.25, linewidth=0)
+        ax.plot(part["at"], part["mean"], color=shade, linewidth=1.4, marker="o", markersize=2.5, label=group)
+    ax.set_ylim(0, _top(own))
+    ax.yaxis.set_major_formatter(_percents)
+    if found.dates:
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator(maxticks=6)
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    else:
+        ax.locator_params(axis="x", nbins=5)
+    tidy(ax, grid="y")
+
+
+def _top(own: pd.DataFrame) -> float:
+    return min(1.02, 1.08 * float(np.nanmax(own[["mean", "high"]].to_numpy())) + 1e-9)
+
+
+def _percents(value: float, _: Any) -> str:
+    return f"{100 * value:.3g}%"

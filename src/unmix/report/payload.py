@@ -23,6 +23,7 @@ from unmix.analysis import (
     typical_samples,
 )
 from unmix.analysis.advice import figures
+from unmix.analysis.columns import LONGEST_NAME, clean, columns_of
 from unmix.analysis.differences import Differences
 from unmix.analysis.results import Result
 from unmix.base.checks import ENDS, objective, percent, plural, size
@@ -31,15 +32,13 @@ from unmix.fit import Fit
 from unmix.plot import topic_colours
 from unmix.registry import MODELS, estimator_class
 from unmix.report.metadata import (
-    LONGEST_NAME,
     Json,
-    clean,
-    columns_of,
     packed,
     quantised_proportions,
     quantised_weights,
     rounded,
     size_of,
+    taken,
     timeline,
 )
 from unmix.report.sections import marked, section
@@ -228,7 +227,7 @@ def payload(
     lines = [timeline(column, fit.proportions) for column in columns if column.tells_time]
     page["time"] = [line for line in lines if line is not None]
     room = largest - size_of(page) - BYTES_FOR_TOPICS
-    page["columns"], dropped = _within([column.taken(shown) for column in columns], room)
+    page["columns"], dropped = _within([taken(column, shown) for column in columns], room)
     if dropped:
         notes.append(f"For size, the page does without these columns of metadata: {', '.join(dropped)}.")
     page["features"] = features = topics_payload(fit, largest - size_of(page))

@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from unmix.analysis import Choice, Differences, Freedom, Stability
+from unmix.analysis import Choice, Differences, Freedom, Prevalence, Stability
+from unmix.analysis.columns import clean
 from unmix.analysis.freedom import moves
 from unmix.analysis.results import Result
 from unmix.base.checks import percent
 from unmix.base.types import Floats, Integers
 from unmix.fit import Fit
 from unmix.plot.differences import CLASSES
+from unmix.plot.style import palette
 from unmix.registry import ANALYSES
-from unmix.report.metadata import Json, clean, packed, quantised_proportions, rounded
+from unmix.report.metadata import Json, packed, quantised_proportions, rounded
 
 SURE = CLASSES[-1][0]  # the lfsr below which features are marked
 MOST_POINTS = 30_000  # of all topics together
@@ -154,9 +156,35 @@ def freedom(fit: Fit, found: Freedom) -> Json:
     }
 
 
+def prevalence(fit: Fit, found: Prevalence) -> Json:
+    """Of each topic its means, and its most typical samples."""
+    if found.n_topics != fit.n_topics or not np.allclose(found.shares, fit.shares, atol=1e-6):
+        raise ValueError("prevalence is of the topics of another fit; give unmix.prevalence this one")
+    names = found.table["group"].unique().tolist()
+    table = found.table.assign(group=found.table["group"].map(names.index))
+    numbers = {name: rounded(table[name], 5) for name in ("at", "mean", "low", "high")}
+    rows = table[["topic", "group", "bin", "samples"]].assign(**numbers).astype(object)
+    rows = rows.where(rows.notna(), None)
+    listed = found.examples.assign(
+        sample=found.examples["sample"].map(clean), proportion=rounded(found.examples["proportion"])
+    )
+    return {
+        **{name: getattr(found, name) for name in ("by", "over", "level", "dates")},
+        "groups": [clean(name) for name in names],
+        "colours": palette(len(names)),
+        "topics": [_records(rows, k, ["group", "bin", "samples", *numbers]) for k in range(fit.n_topics)],
+        "examples": [_records(listed, k, ["sample", "proportion"]) for k in range(fit.n_topics)],
+    }
+
+
+def _records(table: pd.DataFrame, k: int, names: list[str]) -> list[Any]:
+    return table.loc[table["topic"] == k + 1, names].to_dict("records")
+
+
 BUILDERS: dict[str, Callable[[Fit, Any], Json]] = {
     "choice": choice,
     "differences": differences,
     "stability": stability,
     "freedom": freedom,
+    "prevalence": prevalence,
 }

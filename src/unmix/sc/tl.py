@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from unmix.analysis import Differences
+from unmix.analysis import Differences, Prevalence
 from unmix.analysis import differences as find
+from unmix.analysis import prevalence as means_of
 from unmix.base.checks import choice, whole
 from unmix.base.types import Integers
 from unmix.counts.counts import Counts
@@ -32,7 +33,7 @@ from unmix.sc.slots import colours_of, counts_of, fittable, to_fit, without_none
 if TYPE_CHECKING:
     from anndata import AnnData
 
-__all__ = ["differences", "project", "topics"]
+__all__ = ["differences", "prevalence", "project", "topics"]
 
 
 def topics(
@@ -409,6 +410,63 @@ def _ranked(found: Differences) -> dict[str, Any]:
         "pvals": records(found.lfsr, "float64"),
         "pvals_adj": records(found.svalue, "float64"),
     }
+
+
+def prevalence(
+    adata: AnnData,
+    groupby: str | ArrayLike | None = None,
+    over: str | ArrayLike | None = None,
+    *,
+    groups: str | ArrayLike | None = None,
+    key: str = "topics",
+    key_added: str | None = None,
+    **options: Any,
+) -> Prevalence:
+    """Mean proportions of topics by a column of `obs`, over another, or both, with intervals.
+
+    Parameters
+    ----------
+    adata : AnnData
+        That has been through `tl.topics` or `tl.project`.
+    groupby : str or array-like, default=None
+        Groups to compare, such as "condition": a column of `adata.obs`, or one value per cell.
+    over : str or array-like, default=None
+        Numbers or dates along which means are a trend, such as "pseudotime": a column of `adata.obs`, or one value per cell.
+    groups : str or array-like, default=None
+        What makes cells alike, such as "donor". Intervals then take donors instead of cells to differ independently.
+    key : str, default="topics"
+        Under which name `tl.topics` or `tl.project` kept the topics.
+    key_added : str, default=None
+        Name in `adata.uns` under which the table is kept; by default "topics_prevalence".
+    **options : dict
+        Further parameters of `unmix.prevalence`, such as `level=0.95`.
+
+    Returns
+    -------
+    Prevalence
+        What `unmix.prevalence` gives; `um.plot.prevalence` draws it.
+
+    Raises
+    ------
+    ValueError
+        If there are no topics under that name, or there is no such column.
+
+    See Also
+    --------
+    prevalence, plot.prevalence
+
+    Examples
+    --------
+    >>> import anndata, numpy as np, unmix as um
+    >>> adata = anndata.AnnData(np.array([[9.0, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]))
+    >>> adata.obs["condition"] = ["a", "a", "b", "b"]
+    >>> um.sc.tl.topics(adata, n_topics=2)
+    >>> um.sc.tl.prevalence(adata, "condition").table["samples"].tolist()
+    [2, 2, 2, 2]
+    """
+    found = means_of(to_fit(adata, key), groupby, over, groups, **options)
+    adata.uns[key_added or f"{key}_prevalence"] = found.table.copy()
+    return found
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,370 @@
+"""Prevalence: mean proportions of topics by group of samples, over time, or both, with intervals.
+
+Every sample counts alike. The mean m of the n samples of a cell (a group, a bin of time, or both) has the standard error s of
+their sums by unit, G units of which differ independently (samples themselves, or the `groups` that are given),
+
+    s² = G / (G − 1) · Σ_g (Σ_{i in g} (p_i − m))² / n²,
+
+and the interval  logit⁻¹(logit m ± t_{G−1} s / (m (1 − m))).  On the logit scale it stays between 0 and 1; in simulations its
+90% held 85 to 92% where plain t intervals held 79 to 92% (Dirichlet proportions of 5 to 100 samples). Topics are as given:
+what the fit itself leaves open is not in it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+from scipy.special import expit, logit
+from scipy.stats import t as student
+
+from unmix.analysis.application import FitLike, fit_of
+from unmix.analysis.columns import DAY, Column, bins_of, clean, column_of
+from unmix.analysis.features import topic_names
+from unmix.analysis.results import FileLayout, Result, columns
+from unmix.analysis.samples import column_or_values, typical_samples
+from unmix.analysis.samples import groups as groups_of
+from unmix.base.checks import ParameterError, parameter, percent, plural, share, whole
+from unmix.base.types import Floats, Integers, as_names, order_by_name
+from unmix.fit import Fit
+
+MOST_GROUPS = 100
+FEW = 5  # samples, or units: their interval is a rough guess
+MOST_COLUMNS = 8  # groups beside each other in a summary
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prevalence(Result):
+    """What `prevalence` found.
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row per topic, group and bin: `topic`, `name`, `group` ("all" without `by`), `bin` and `at` (its label, and the
+        mean of the values in it, days since 1970 for dates; empty without `over`), number of `samples`, `mean` proportion,
+        `low` and `high` end of its interval.
+    examples : DataFrame
+        The most typical samples of each topic: `topic`, `name`, `rank`, `sample`, `proportion`, `group`, `bin`, and `snippet`
+        where the metadata have one, how the text begins.
+    by, over, groups : str
+        The columns, "" for none; of values their name, or "given".
+    level : float
+        Of the intervals.
+    dates : bool
+        Whether `over` is dates.
+    shares : array, K
+        Of topics in all counts.
+    remarks : list of str
+        What `advice` says.
+
+    See Also
+    --------
+    prevalence, plot.prevalence
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.datasets.sotu()
+    >>> fit = um.TopicModel(3, tol=1e-3, random_state=0).fit(X).result_
+    >>> found = um.prevalence(fit, over="year", groups="president")
+    >>> found.table.columns.tolist()
+    ['topic', 'name', 'group', 'bin', 'at', 'samples', 'mean', 'low', 'high']
+    """
+
+    LAYOUT: ClassVar = FileLayout(
+        shapes={"shares": "K"},
+        columns={
+            "table": columns("topic at samples mean low high", "name group bin"),
+            "examples": columns("topic rank proportion", "name sample group bin"),
+        },
+    )
+
+    table: pd.DataFrame
+    examples: pd.DataFrame
+    by: str
+    over: str
+    groups: str
+    level: float
+    dates: bool
+    shares: Floats
+    remarks: list[str]
+
+    @property
+    def n_topics(self) -> int:
+        """int: the number of topics K."""
+        return len(self.shares)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """dict: what it says in single numbers and words, by name."""
+        return {name: getattr(self, name) for name in ("by", "over", "groups", "level")}
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """DataFrame: one row per topic, and per group over time: means with intervals, or how they began, ended and peaked."""
+        told = self.table.assign(words=[_words(*row) for row in self.table[["mean", "low", "high"]].to_numpy()])
+        if not self.over:
+            if self.table["group"].nunique() > MOST_COLUMNS:
+                return self.table.drop(columns=["bin", "at"])
+            wide = told.pivot_table("words", ["topic", "name"], "group", aggfunc="first")[told["group"].unique()]
+            return wide.reset_index("name").rename_axis(columns=None)
+        rows = []
+        for (_, name, group), part in told.groupby(["topic", "name", "group"], sort=False):
+            peak = part.loc[part["mean"].idxmax()]
+            ends = {"first": part.iloc[0], "last": part.iloc[-1], "peak": peak}
+            row = {"name": name} | ({"group": group} if self.by else {})
+            rows.append(row | {end: f"{one['bin']}: {one['words']}" for end, one in ends.items()})
+        return pd.DataFrame(rows)
+
+    def advice(self) -> list[str]:
+        """What the intervals do not know: few samples, samples that belong together, samples left out.
+
+        Returns
+        -------
+        list of str
+            A sentence for each thing; none if there is nothing to say.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> X = um.datasets.sotu()
+        >>> fit = um.TopicModel(3, tol=1e-3, random_state=0).fit(X).result_
+        >>> um.prevalence(fit, by="party").advice()[-1]
+        "samples with the same president have the same party and may be alike; groups='president' allows for that"
+        """
+        return list(self.remarks)
+
+
+def _words(mean: float, low: float, high: float) -> str:
+    return percent(mean) if low != low else f"{percent(mean)} ({percent(low)} to {percent(high)})"
+
+
+def prevalence(
+    fit: FitLike,
+    by: str | ArrayLike | None = None,
+    over: str | ArrayLike | None = None,
+    groups: str | ArrayLike | None = None,
+    *,
+    metadata: Any = None,
+    bins: int = 20,
+    level: float = 0.9,
+    examples: int = 3,
+) -> Prevalence:
+    """Mean proportions of topics by group of samples, over time, or both, with intervals.
+
+    Intervals say how sure a mean is, given the topics, if other samples had been drawn: t intervals on the logit scale. Without a
+    column, the first of the metadata that tells time or groups samples is taken. Samples without counts are left out.
+
+    Parameters
+    ----------
+    fit : Fit, estimator or path
+        Of any model.
+    by : str or array-like, default=None
+        Column of the metadata whose values are the groups to compare, such as party; or one value per sample.
+    over : str or array-like, default=None
+        Column of numbers or dates along which means are a trend, such as year; or one value per sample.
+    groups : str or array-like, default=None
+        Column of what makes samples alike, such as the donor or the author. Intervals then take groups instead of samples
+        to differ independently.
+    metadata : DataFrame, Counts, AnnData, str or PathLike, default=None
+        Table with one row per sample, found by name where there are names. By default that of the fit.
+    bins : int, default=20
+        Maximum number of bins of `over`. They have equal, round widths.
+    level : float, default=0.9
+        Probability that an interval holds the mean.
+    examples : int, default=3
+        Number of typical samples to list per topic.
+
+    Returns
+    -------
+    Prevalence
+        With `table`, `examples` and `advice`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, `over` is text, or `by` has more than 100 values.
+
+    See Also
+    --------
+    plot.prevalence, analysis.typical_samples, sc.tl.prevalence
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.datasets.sotu()
+    >>> fit = um.TopicModel(3, tol=1e-3, random_state=0).fit(X).result_
+    >>> um.prevalence(fit, by="party").table.query("topic == 1 and group == 'd'")["samples"].tolist()
+    [91]
+    """
+    fit, level = fit_of(fit), share("level", level)
+    bins, examples = whole("bins", bins, 2), whole("examples", examples, 0)
+    table = _metadata(fit, metadata)
+    if by is None and over is None:
+        by, over = _first(table)
+    proportions, counted, remarks = fit.proportions, fit.sizes > 0, []
+    names, group = ["all"], np.zeros(len(fit.L), dtype=np.intp)
+    if by is not None:
+        names, group = groups_of(column_or_values(table, by, parameter("by"), len(fit.L)))
+        if len(names) > MOST_GROUPS:
+            raise ParameterError(
+                "by",
+                _called(by),
+                f"give at most {MOST_GROUPS} groups, not {len(names)}; or numbers as {parameter('over')}",
+            )
+    column, place, labels = None, np.full(len(fit.L), -1 if over is not None else 0), [""]
+    if over is not None:
+        column = _scale(table, over, len(fit.L))
+        known = ~np.isnan(column.values)
+        counted &= known
+        place[known], labels = bins_of(column, bins)
+        if not known.all():
+            remarks.append(f"{plural(int((~known).sum()), 'sample')} without {_called(over)} are left out")
+    unit = np.arange(len(fit.L))
+    if groups is not None:
+        unit = groups_of(column_or_values(table, groups, parameter("groups"), len(fit.L)))[1]
+    if empty := int((fit.sizes <= 0).sum()):
+        remarks.append(f"{plural(empty, 'sample')} without counts are left out")
+    if not counted.any():
+        raise ValueError(f"no sample has counts and a value of {_called(over)}; nothing to average")
+    cell = (group * len(labels) + place)[counted]
+    used, cells = np.unique(cell, return_inverse=True)
+    means = _means(proportions[counted], cells, unit[counted], level)
+    units = means.pop("units")
+    if int(units.min()) < FEW:
+        what = "samples" if groups is None else f"values of {_called(groups)}"
+        few = int((units < FEW).sum())
+        remarks.append(
+            f"{few} of {len(units)} means are of fewer than {FEW} {what}: their intervals are rough, or missing"
+        )
+    if groups is None and by is not None and table is not None and (outer := _outer(table, by, group)):
+        with_option = parameter("groups", outer)
+        remarks.append(
+            f"samples with the same {outer} have the same {_called(by)} and may be alike; {with_option} allows for that"
+        )
+    K, topics = fit.n_topics, topic_names(fit)
+    sizes = np.bincount(cells)
+    scale = 1 / DAY if column is not None and column.kind == "date" else 1.0
+    at = np.full(len(used), np.nan) if column is None else np.bincount(cells, column.values[counted]) / sizes * scale  # noqa: PD011
+    long = {
+        "topic": np.repeat(np.arange(1, K + 1), len(used)),
+        "name": np.repeat(as_names(topics), len(used)),
+        "group": np.tile(as_names(names)[used // len(labels)], K),
+        "bin": np.tile(as_names(labels)[used % len(labels)], K),
+        "at": np.tile(at, K),
+        "samples": np.tile(sizes, K),
+    }
+    said = {"group": as_names(names)[group], "bin": np.where(place < 0, "", as_names(labels)[place])}
+    said |= {} if table is None or "snippet" not in table else {"snippet": table["snippet"].to_numpy()}
+    return Prevalence(
+        pd.DataFrame(long | {name: values.T.ravel() for name, values in means.items()}),
+        _examples(fit, topics, examples, said),
+        _called(by),
+        _called(over),
+        _called(groups),
+        level,
+        column is not None and column.kind == "date",
+        fit.shares,
+        remarks,
+    )
+
+
+def _means(proportions: Floats, cells: Integers, units: Integers, level: float) -> dict[str, Any]:
+    """Means of cells with their intervals, cells × topics, and the number of units in each."""
+    pairs, pair = np.unique(np.column_stack([cells, units]), axis=0, return_inverse=True)
+    n, counts = np.bincount(cells), np.bincount(pair.ravel())
+
+    def summed(rows: Integers, values: Floats) -> Floats:
+        return sp.csr_array((np.ones(len(rows)), (rows, np.arange(len(rows))))) @ values
+
+    mean = summed(cells, proportions) / n[:, None]
+    rests = summed(pair.ravel(), proportions) - counts[:, None] * mean[pairs[:, 0]]
+    G = np.bincount(pairs[:, 0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.sqrt((G / (G - 1))[:, None] * summed(pairs[:, 0], rests**2)) / n[:, None]
+        reach = student.ppf((1 + level) / 2, np.maximum(G - 1, 1))[:, None] * error / (mean * (1 - mean))
+        reach[G < 2] = np.nan
+        low, high = expit(logit(mean) - reach), expit(logit(mean) + reach)
+    return {"units": G, "mean": mean, "low": low, "high": high}
+
+
+def _examples(fit: Fit, topics: list[str], n: int, said: dict[str, Any]) -> pd.DataFrame:
+    places = typical_samples(fit, n)
+    k, rank = np.indices(places.shape).reshape(2, -1)
+    rows = places.ravel()
+    found = {"topic": k + 1, "name": as_names(topics)[k], "rank": rank + 1, "sample": fit.sample_names[rows]}
+    found |= {"proportion": fit.proportions[rows, k]} | {name: values[rows] for name, values in said.items()}
+    return pd.DataFrame(found)
+
+
+def _called(given: Any) -> str:
+    """The column, or what the values given are called."""
+    return "" if given is None else given if isinstance(given, str) else str(getattr(given, "name", None) or "given")
+
+
+def _scale(table: pd.DataFrame | None, over: Any, n: int) -> Column:
+    column = column_of(clean(_called(over)), column_or_values(table, over, parameter("over"), n))
+    if column.kind == "text" or not column.distinct:
+        raise ParameterError("over", _called(over), f"give numbers or dates; texts are groups, {parameter('by')}")
+    return column
+
+
+def _first(table: pd.DataFrame | None) -> tuple[str | None, str | None]:
+    """The first column that groups samples and the first that tells time, or one of them."""
+    found = [] if table is None else [column_of(name, table[name]) for name in table if isinstance(name, str)]
+    time = next((column.name for column in found if column.tells_time), None)
+    texts = [column for column in found if column.kind == "text" and column.can_group and column.distinct > 1]
+    if time is None and not texts:
+        known = "there is no metadata" if not found else f"there are {', '.join(column.name for column in found)}"
+        raise ValueError(
+            f"{parameter('by')}, {parameter('over')}: no column groups samples or tells time ({known}); give one"
+        )
+    return (None, time) if time is not None else (texts[0].name, None)
+
+
+def _outer(table: pd.DataFrame, by: Any, group: Integers) -> str | None:
+    """A column of texts that repeat, more of them than groups, each in one group only."""
+    for name in table:
+        column = column_of(str(name), table[name])
+        if (
+            name == _called(by)
+            or column.kind != "text"
+            or not len(np.unique(group)) < column.distinct <= len(group) / 2
+        ):
+            continue
+        known = ~np.isnan(column.values)
+        if len(np.unique(np.column_stack([column.known, group[known]]), axis=0)) == column.distinct:
+            return str(name)
+    return None
+
+
+def _metadata(fit: Fit, given: Any) -> pd.DataFrame | None:
+    """One row per sample of the fit, in its order."""
+    if given is None:
+        return fit.metadata
+    n, samples = len(fit.L), fit.samples
+    if isinstance(given, str | os.PathLike):
+        from unmix.io.read.names import join_metadata
+        from unmix.io.read.raw_counts import RawCounts
+
+        raw = RawCounts(fit.L, None if samples is None else samples.tolist(), metadata=fit.metadata)
+        join_metadata(raw, Path(given))
+        return raw.metadata
+    table, names = given, None if isinstance(given, pd.DataFrame) else getattr(given, "samples", None)
+    if hasattr(given, "obs"):
+        table, names = given.obs, as_names([str(name) for name in given.obs_names])
+    elif not isinstance(given, pd.DataFrame):
+        table = getattr(given, "metadata", None)
+    elif samples is not None and {*samples.tolist()} <= {*map(str, table.index)}:
+        table = table[table.index.map(str).isin(samples.tolist())]
+        names = as_names([str(name) for name in table.index])
+    if not isinstance(table, pd.DataFrame):
+        raise ValueError(f"{parameter('metadata')}: a {type(given).__name__} without any; give a table")
+    rows = order_by_name("sample", (samples, n), (names, len(table)), where="metadata", reorder=True)
+    return table if rows is None else table.iloc[rows]
