@@ -94,6 +94,7 @@ def test_shards_in_memory_and_on_disk_are_the_same_to_the_last_bit(counts: um.Co
     assert repr(memory) == repr(disk)
     assert (memory.total, memory.log_factorials, memory.nnz) == (disk.total, disk.log_factorials, disk.nnz)
     assert memory.feature_totals.tobytes() == disk.feature_totals.tobytes()
+    assert memory.sample_nnz == disk.sample_nnz == disk.sample.nnz
     assert same(memory.sample, disk.sample)
     assert np.array_equal(memory.samples, disk.samples)
     assert memory.n_shards == disk.n_shards

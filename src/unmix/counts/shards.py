@@ -293,6 +293,11 @@ class Shards:
         rows, counts = self._store.sample()
         return self._described(counts, rows)
 
+    @property
+    def sample_nnz(self) -> int:
+        """int: the nonzeros of `sample`, which is not read for that."""
+        return self._store.sample_nonzeros
+
     def tiles(self, i: int) -> Iterator[Part]:
         """The samples of a shard, 4,096 at a time.
 

@@ -289,6 +289,10 @@ class InMemory:
         assert self.counts.samples is not None
         return self.counts.samples[i * self.size : (i + 1) * self.size].tolist()
 
+    @property
+    def sample_nonzeros(self) -> int:
+        return int(np.diff(self.counts.rows.indptr)[self.chosen].sum())
+
     def sample(self) -> tuple[Integers, Counts]:
         whole = len(self.chosen) == len(self.counts)
         return self.chosen, copy(self.counts) if whole else self.counts.take(self.chosen)
@@ -363,6 +367,10 @@ class OnDisk:
             return None
         with self._reading(METADATA):
             return decoded(self._file(METADATA), self.manifest.shape[0])
+
+    @property
+    def sample_nonzeros(self) -> int:
+        return self.manifest.sample.nonzeros
 
     def sample(self) -> tuple[Integers, Counts]:
         rows, nonzeros = self.manifest.sample.rows, self.manifest.sample.nonzeros

@@ -254,7 +254,7 @@ def needed(shards: Shards, n_topics: int) -> float:
     m = shards.shape[1]
     sums = m * (4 * curvature_size(n_topics) + 8 * n_topics)
     tile = BYTES_A_NONZERO * shards.nnz / len(shards) * min(shards.rows_per_tile, len(shards))
-    start = BYTES_TO_START * shards.sample.nnz
+    start = BYTES_TO_START * shards.sample_nnz
     return BYTES_OF_PROGRAM + max(start, 4 * sums + (AHEAD + 2) * tile + 3 * 8 * n_topics * m)
 
 
