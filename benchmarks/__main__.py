@@ -24,6 +24,7 @@ COMMANDS = {
     "memory": OPTIONS.keys(),
     "reading": ("threads",),
     "startup": (),
+    "service": ("k", "threads"),
     "lda": OPTIONS.keys(),
     "online": OPTIONS.keys(),
     "gibbs": ("data", "data-folder", "threads"),

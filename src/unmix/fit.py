@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from unmix.analysis.quality import Quality
     from unmix.counts.counts import CountsLike
     from unmix.estimators.features import Missing
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +118,16 @@ class Fit:
         reached = f"Poisson log-likelihood {objective(self.loglik)}"
         shape = size(len(self.L), len(self.F), text=bool(self.text))
         return f"Fit({shape}, {plural(self.n_topics, 'topic')}, {ENDS[self.status]}{left}, {reached})"
+
+    def __getstate__(self) -> Record:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # without what is prepared
+
+    def _prepared(self, make: Callable[[Fit], T]) -> T:
+        """make(self), once, as a fit does not change. Two threads that ask at the same moment may both make it."""
+        kept = self.__dict__.setdefault("_kept", {})
+        if make not in kept:
+            kept[make] = make(self)
+        return kept[make]
 
     @property
     def n_topics(self) -> int:
@@ -395,7 +407,7 @@ class Fit:
             _check_posterior(self)
         except UNFIT as error:
             raise ValueError(f"{path}: not written, as the posterior of this fit is none ({error})") from None
-        record = {field.name: getattr(self, field.name) for field in fields(self)}
+        record = self.__getstate__()
         fit_file.write(path, record if resumable else record | {"state": None})
 
 

@@ -1,5 +1,9 @@
 """A saved fit is a model: it is applied to new samples by its own inference, features by name, texts as they were counted."""
 
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
 import anndata
 import numpy as np
 import pandas as pd
@@ -7,6 +11,8 @@ import pytest
 from conftest import random_counts
 
 import unmix as um
+from unmix.estimators import from_fit
+from unmix.io.read.words import Words
 
 FEATURES = [f"f{j}" for j in range(25)]
 X = um.Counts(random_counts(30, 25, K=3, seed=4, mean=8.0), features=FEATURES)
@@ -100,6 +106,28 @@ def test_texts_are_counted_as_those_of_the_fit(texts):
     for given in (new, tuple(new), pd.Series(new)):
         np.testing.assert_array_equal(texts.transform(given), want)
     assert want[0].argmax() != want[1].argmax()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_fit_prepares_its_words_and_topics_once_and_answers_many_threads_with_the_same_bits(name, monkeypatch):
+    """As by a fit that has prepared nothing; and one text of few words as among others. A copy has prepared nothing."""
+    rest = " ".join(f"w{one}{other}" for one in "abcdefghi" for other in "abcdefghijklmnopqrstuvwxyz")
+    many = um.read_texts([f"{text} {rest}" for text in TEXTS])
+    fit = getattr(um, name)(3, random_state=0, **KINDS[name]).fit(many).result_
+    want = [replace(fit).transform([text]) for text in TEXTS]
+    fit.transform(TEXTS[:1])
+    size = len(pickle.dumps(replace(fit)))
+    assert len(pickle.dumps(fit)) == size
+
+    def never(*_):
+        raise AssertionError("prepared again")
+
+    monkeypatch.setattr(Words, "__init__", never)
+    monkeypatch.setattr(type(fit._prepared(from_fit)), "__init__", never)
+    with ThreadPoolExecutor(4) as pool:
+        got = list(pool.map(lambda text: fit.transform([text]), 3 * TEXTS))
+    np.testing.assert_array_equal(np.vstack(got), np.vstack(3 * want))
+    np.testing.assert_array_equal(fit.transform(TEXTS), np.vstack(want))
 
 
 def test_texts_for_a_fit_of_counts_are_refused():

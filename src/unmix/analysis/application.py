@@ -105,7 +105,7 @@ def transform(fit: FitLike, X: CountsLike | Iterable[str], *, missing: Missing |
     matched = match_features(counts, fit, missing)
     if notes := matched.notes():
         warnings.warn("; ".join(notes), UserWarning, stacklevel=3)
-    return proportions_of(from_fit(fit), matched)
+    return proportions_of(fit._prepared(from_fit), matched)
 
 
 def responsibilities(fit: FitLike, X: CountsLike | Iterable[str]) -> Floats:
@@ -205,8 +205,8 @@ def _inferred(fit: Fit, counts: Counts) -> tuple[Factor, Factor]:
     from unmix.estimators.features import Matched, proportions_of
 
     if not fit.priors:
-        return proportions_of(from_fit(fit), Matched(counts)), fit.topics
-    _, left, right = from_fit(fit)._infer(counts)
+        return proportions_of(fit._prepared(from_fit), Matched(counts)), fit.topics
+    _, left, right = fit._prepared(from_fit)._infer(counts)
     return left.geometric, right.geometric
 
 

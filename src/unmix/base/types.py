@@ -129,7 +129,7 @@ def in_place(what: str, known: Named, given: Named, *, where: str = "X", model: 
     unnamed = names is None or others is None
     if unnamed and n != size:
         raise ValueError(f"{where} has {size:,} {what}s and {model} has {n:,}; give the same {what}s")
-    return unnamed or np.array_equal(names, others)  # type: ignore[arg-type]
+    return unnamed or names is others or np.array_equal(names, others)  # type: ignore[arg-type]
 
 
 def order_by_name(

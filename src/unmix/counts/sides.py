@@ -20,6 +20,7 @@ from unmix.counts.data import Part
 from unmix.kernels import CSR, Posteriors, Spread
 
 BLOCK = 1 << 16  # nonzeros × K taken together, for memory
+FEW = 8  # counts are few if there are so many times as many rows of the fixed factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +35,8 @@ class Side:
         Shape − 1 of the Gamma prior on `moving`, broadcast.
     rate : array, default=None
         Its rate.
+    sums : array, default=None
+        Column sums of the fixed factor, where they are known.
     workspace : Workspace, default=Workspace()
         Scratch space of the kernels.
 
@@ -52,6 +55,7 @@ class Side:
     rows: CSR
     shape: Floats | None = None  # shape − 1 of the Gamma prior, broadcast
     rate: Floats | None = None
+    sums: Floats | None = None
     workspace: kernels.Workspace = field(default_factory=kernels.Workspace, repr=False)
 
     def with_prior(self, shape: Floats | None, rate: Floats) -> Side:
@@ -59,7 +63,7 @@ class Side:
 
     def cost(self, fixed: Factor) -> Floats:
         """What a unit of each topic's loading costs: the column sums of the fixed factor, plus the prior's rate."""
-        sums = column_sums(fixed)
+        sums = column_sums(fixed) if self.sums is None else self.sums
         return sums if self.rate is None else sums + self.rate
 
     def update(
@@ -72,8 +76,8 @@ class Side:
         **options: Any,
     ) -> tuple[Factor, float | None]:
         """The half-step of this name on every row, and Σ x log(rate) at the result if asked to measure it."""
-        given = {"measure": measure, "workspace": self.workspace, **options}
-        moved, xlogs = kernels.half_step(kernel, self.rows, fixed, moving, self.cost(fixed), self.shape, **given)
+        given, cost = {"measure": measure, "workspace": self.workspace, **options}, self.cost(fixed)
+        moved, xlogs = kernels.half_step(kernel, *self._used(fixed), moving, cost, self.shape, **given)
         return moved, None if xlogs is None else float(xlogs.sum())
 
     def numerators(self, moving: Factor, fixed: Factor) -> tuple[Floats, float]:
@@ -103,9 +107,22 @@ class Side:
         self, fixed: Floats, scale: Floats, start: Floats, prior: Floats, *, steps: int, tolerance: float
     ) -> Floats:
         """Shapes g_ik of the loadings' Gammas (or parameters of their Dirichlets), each row until it stands still."""
+        rows, fixed = self._used(fixed)
         return kernels.infer(
-            self.rows, fixed, scale, start, prior, steps=steps, tolerance=tolerance, workspace=self.workspace
+            rows, fixed, scale, start, prior, steps=steps, tolerance=tolerance, workspace=self.workspace
         )
+
+    def _used(self, fixed: Factor) -> tuple[CSR, Any]:
+        """The counts, and the fixed factor, which kernels copy: where counts are few, without the rows that none of them uses."""
+        if not 0 < FEW * len(self.rows.data) < len(fixed):
+            return self.rows, fixed
+        rows, places = self._occurring
+        return rows, fixed[places]
+
+    @cached_property
+    def _occurring(self) -> tuple[CSR, Integers]:
+        places, indices = np.unique(self.rows.indices, return_inverse=True)
+        return CSR(self.rows.indptr, indices.astype(np.int32), self.rows.data), places.astype(np.intp)
 
     def add_sums(self, fixed: Factor, moving: Factor, sums: FeatureSums) -> None:
         """As the side of features: what these samples, with these loadings, say of the factors."""

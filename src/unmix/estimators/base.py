@@ -650,7 +650,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
 
     def _possible(self, counts: Counts) -> Counts:
         """Without counts in features that no topic has: given the fitted factors they are impossible."""
-        impossible = (self.result_.F.sum(axis=1) == 0) & (counts.feature_totals > 0)
+        impossible = self.result_._prepared(_weightless) & (counts.feature_totals > 0)
         if not impossible.any():
             return counts
         warnings.warn(
@@ -789,6 +789,10 @@ def refining(
         Phase("refine", refine, moves, 0, lambda s: refine.start(s, rng), None, climbs=False),
         fit("refit", begin=lambda s: s.best if s.kept else None),
     ]
+
+
+def _weightless(fit: Fit) -> NDArray[np.bool_]:
+    return fit.F.sum(axis=1) == 0
 
 
 def where_online(method: Method) -> Method:

@@ -21,7 +21,7 @@ from unmix.base.types import Floats, Integers, in_place
 from unmix.counts.counts import Counts
 from unmix.fit import Fit
 from unmix.models.beliefs import Prior
-from unmix.models.poisson import poisson_to_topics
+from unmix.models.poisson import proportions_and_sizes
 
 if TYPE_CHECKING:
     from unmix.estimators.base import CountsEstimator
@@ -135,7 +135,13 @@ def loadings_of(estimator: CountsEstimator, matched: Matched) -> Floats:
 def proportions_of(estimator: CountsEstimator, matched: Matched) -> Floats:
     """Proportions of topics in matched counts, over all features of the fit."""
     found = loadings_of(estimator, matched)
-    return found if type(estimator).__name__ in PROPORTIONS else poisson_to_topics(found, estimator.components_.T)[0]
+    if type(estimator).__name__ in PROPORTIONS:
+        return found
+    return proportions_and_sizes(found, estimator.result_._prepared(_sums_of_components))[0]
+
+
+def _sums_of_components(fit: Fit) -> Floats:
+    return np.ascontiguousarray(fit.F.T).astype(np.float64, copy=False).sum(axis=1)
 
 
 def scales_of(fit: Fit) -> Floats:

@@ -22,7 +22,6 @@ from unmix.base.types import Factor, Floats, Pair, as_names
 from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.data import Data
 from unmix.counts.shards import Shards
-from unmix.counts.sides import column_sums
 from unmix.estimators.base import (
     SMOOTHING,
     CountsEstimator,
@@ -36,7 +35,7 @@ from unmix.estimators.base import (
 )
 from unmix.estimators.features import Missing
 from unmix.fit import Fit
-from unmix.models.poisson import check_factors, poisson_to_topics
+from unmix.models.poisson import check_factors, proportions_and_sizes
 from unmix.models.priors import Dirichlet, Gamma
 from unmix.models.problem import Problem, Sparsity, State, drop_negligible
 from unmix.registry import SOLVERS, named
@@ -65,6 +64,14 @@ def make_solver(solver: SolverLike, extrapolate: bool) -> AnySolver:
     if extrapolate:
         return Extrapolate(solver)
     return solver if isinstance(solver, FactorSolver) else Alternate(solver)
+
+
+def _known_factors(fit: Fit) -> starts.Known:
+    return starts.Known.of(fit.F.astype(np.float64, copy=False))
+
+
+def _known_topics(fit: Fit) -> starts.Known:
+    return starts.Known.of(fit.topics)
 
 
 class LikelihoodEstimator(CountsEstimator):
@@ -221,17 +228,18 @@ class LikelihoodEstimator(CountsEstimator):
 
         return -float(np.log(self._perplexity(X, 0.5, smoothing, 0, whole)))
 
-    def _loadings(self, X: CountsLike) -> tuple[Floats, Floats]:
+    def _loadings(self, X: CountsLike) -> tuple[Floats, starts.Known]:
         """The most likely loadings of samples, and the factors that these belong to."""
         check_is_fitted(self)
         counts = self._checked_counts(X, reset=False)
-        F = self.result_.F.astype(np.float64)
         problem = replace(self._problem(self._possible(counts)), prior=None)
-        if isinstance(problem.loadings_prior, Dirichlet):
-            F = poisson_to_topics(self.result_.L, F)[1]  # whose loadings are proportions times a size
+        # with a Dirichlet prior loadings are proportions times a size
+        known = self.result_._prepared(
+            _known_topics if isinstance(problem.loadings_prior, Dirichlet) else _known_factors
+        )
         with use_threads(self.n_jobs):
-            L = drop_negligible(starts.known_factors(problem, F), column_sums(F))
-        return checked_finite(L.astype(np.float64, copy=False), "loadings"), F
+            L = drop_negligible(starts.known_factors(problem, known), known.sums)
+        return checked_finite(L.astype(np.float64, copy=False), "loadings"), known
 
     def _normalised(self, F: Floats) -> Floats:
         """Known factors on the scale of the model."""
@@ -627,7 +635,8 @@ class TopicModel(PoissonNMF):
         return super().transform(X, out, missing=missing)
 
     def _transformed(self, part: CountsLike) -> Floats:
-        return poisson_to_topics(*self._loadings(part))[0]
+        L, known = self._loadings(part)
+        return proportions_and_sizes(L, known.scales)[0]
 
     def inverse_transform(self, X: CountsLike) -> Floats:
         """The distributions over features of samples with these proportions.

@@ -201,11 +201,20 @@ class PosteriorEstimator(CountsEstimator):
         """The counts that the model can explain, with the model, and q of their loadings and of the fitted factors."""
         check_is_fitted(self)
         counts = self._possible(self._checked_counts(X, reset=False))
-        model, _, right = restore(self.result_.priors, self.result_.posterior)
+        model, right = self.result_._prepared(_model_of)
         task = Inference(counts, model)
         left = infer(task, model, right, None, STEPS, INFERENCE_TOLERANCE)
         checked_finite(left.parameters, "posterior")
         return task, left, right
+
+
+def _model_of(fit: Fit) -> tuple[Variational, Belief]:
+    """The priors, and q of the factors."""
+    one_sample = {
+        name: array[:1] if name.startswith("L") and array.ndim == 2 else array for name, array in fit.posterior.items()
+    }
+    model, _, right = restore(fit.priors, one_sample)
+    return model, right
 
 
 # What the Bayesian members of the family share: a bound on the evidence, raised by variational inference.

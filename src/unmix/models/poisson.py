@@ -52,13 +52,18 @@ def poisson_to_topics(L: ArrayLike, F: ArrayLike) -> tuple[Floats, Floats, Float
     """
     L, F = np.asarray(L, dtype=np.float64), np.asarray(F, dtype=np.float64)
     scales = F.sum(axis=0)
+    proportions, sizes = proportions_and_sizes(L, scales)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        topics = np.where(scales > 0, F / scales, 1 / len(F))
+    return proportions, topics, sizes, scales
+
+
+def proportions_and_sizes(L: Floats, scales: Floats) -> tuple[Floats, Floats]:
+    """Of loadings, given the column sums of the factors."""
     weights = L * scales
     sizes = weights.sum(axis=1)
-    n_features, n_topics = F.shape
     with np.errstate(divide="ignore", invalid="ignore"):
-        topics = np.where(scales > 0, F / scales, 1 / n_features)
-        proportions = np.where(sizes[:, None] > 0, weights / sizes[:, None], 1 / n_topics)
-    return proportions, topics, sizes, scales
+        return np.where(sizes[:, None] > 0, weights / sizes[:, None], 1 / L.shape[1]), sizes
 
 
 def column_shares(weights: Floats, otherwise: float | Floats) -> Floats:

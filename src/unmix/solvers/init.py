@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import combinations
 from math import ceil, comb
+from typing import NamedTuple
 
 import numpy as np
 from scipy.cluster.vq import kmeans2
@@ -18,6 +20,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, svds
 
 from unmix.base.types import Factor, Floats, Pair
 from unmix.counts.data import Data
+from unmix.counts.sides import column_sums
 from unmix.kernels import seeds
 from unmix.models.allocation import Allocation, AllocationTask
 from unmix.models.problem import Problem
@@ -75,11 +78,24 @@ def sampled(problem: Problem, rng: np.random.Generator, sweeps: int = 100) -> Pa
     return now.proportions[0, 0] * X.sample_totals[:, None], now.topics[0, 0]
 
 
-def known_factors(problem: Problem, F: Floats, rounds: int = 200, tolerance: float = 1e-11) -> Floats:
+class Known(NamedTuple):
+    """Given factors, and their column sums: those that the start is made of, and those that the half-step takes."""
+
+    F: Factor
+    scales: Floats
+    sums: Floats
+
+    @classmethod
+    def of(cls, F: Factor) -> Known:
+        return cls(F, F.sum(axis=0), column_sums(F))
+
+
+def known_factors(problem: Problem, factors: Factor | Known, rounds: int = 200, tolerance: float = 1e-11) -> Floats:
     """The maximum-likelihood loadings for given factors: a convex problem per sample, by default solved to its KKT conditions."""
-    totals, scales = problem.X.sample_totals, F.sum(axis=0)
+    F, scales, sums = factors if isinstance(factors, Known) else Known.of(factors)
+    totals, side = problem.X.sample_totals, replace(problem.left, sums=sums)
     start = np.divide(totals[:, None], len(scales) * scales, out=np.zeros((len(totals), len(scales))), where=scales > 0)
-    L, _ = Newton(rounds=rounds, tolerance=tolerance)(problem.left, F, start)
+    L, _ = Newton(rounds=rounds, tolerance=tolerance)(side, F, start)
     return L.astype(np.float64, copy=False)
 
 

@@ -63,7 +63,7 @@ def settle_names(raw: RawCounts) -> None:
     if raw.metadata is not None:
         raw.metadata = _writable_table(raw.metadata)
     for what in ("samples", "features"):
-        if getattr(raw, what) is not None:
+        if isinstance(getattr(raw, what), list):  # an array holds the names of a model
             names = [writable_name(str(name)) for name in getattr(raw, what)]
             check_names(names, what)
             require(2 * sum(map(len, names)), f"the names of the {what}", "give shorter names")

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from unmix.base.memory import require
+from unmix.base.types import Names
 from unmix.counts.canonical import NotACountError
 from unmix.counts.counts import Counts
 from unmix.io.read.blocks import SMALLER, Blocks
@@ -153,7 +154,7 @@ class RawCounts:
 
     matrix: Any  # `Blocks`; or what is in memory, an array or a sparse matrix
     samples: list[str] | None = None
-    features: list[str] | None = None
+    features: list[str] | Names | None = None  # an array: those of a model, which can be written and are all different
     metadata: pd.DataFrame | None = None
     text: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
@@ -170,7 +171,8 @@ class RawCounts:
         if self.metadata is not None:
             notes.append(f"left out, as features have no room for more than a name: {listed(self.metadata.columns)}")
         reading = f"{self.reading}; transposed" if self.reading else ""
-        return RawCounts(self.matrix.T, self.features, self.samples, None, self.text, notes, self.bare, reading)
+        samples = None if self.features is None else list(self.features)
+        return RawCounts(self.matrix.T, samples, self.samples, None, self.text, notes, self.bare, reading)
 
 
 def require_numbers(arrays: Iterable[Any]) -> None:
@@ -228,7 +230,11 @@ def checked(raw: RawCounts) -> Counts:
     """Counts, or an error about a value that names its sample and feature."""
     with errors_by_name(raw):
         matrix = raw.matrix.whole() if isinstance(raw.matrix, Blocks) else raw.matrix
-        return Counts(matrix, raw.samples, raw.features, raw.metadata, raw.text)
+        if isinstance(raw.features, list | None):
+            return Counts(matrix, raw.samples, raw.features, raw.metadata, raw.text)
+        counts = Counts(matrix, raw.samples, None, raw.metadata, raw.text)
+        counts.features = raw.features
+        return counts
 
 
 @contextmanager

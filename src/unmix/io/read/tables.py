@@ -455,7 +455,7 @@ def the_right_way_round(
     raw: RawCounts, header: list[str], described: list[int], counts: list[int], options: ReadOptions
 ) -> RawCounts:
     """A wide table as it stands, or transposed if that was asked for or its labels say so; and what to tell of it."""
-    samples, features, notes = raw.samples, raw.features or [], raw.notes
+    samples, features, notes = raw.samples, list(raw.features or ()), raw.notes
     if options.transpose is None and samples and (why := rows_are_features(header[0], samples, features)):
         notes.append(f"rows look like features ({why}): transposed; use {parameter('transpose', False)} to keep")
         return raw.transposed()

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -345,9 +345,12 @@ def counted(
 ) -> RawCounts:
     """The words in each text, counted as asked for, or as for the model `like`."""
     notes, known = list(naming.notes), options.like is not None
-    settings, vocabulary = as_before(options) if known else (settings_of(options, 1, column, naming.title), None)
-    tokenizer = None if isinstance(options.tokenizer, str) else options.tokenizer
-    words = Words(settings, vocabulary, tokenizer)
+    if known:
+        settings, words = as_before(options)
+    else:
+        settings = settings_of(options, 1, column, naming.title)
+        words = Words(settings)
+        words = words if isinstance(options.tokenizer, str | None) else words.tokenized_by(options.tokenizer)
     blocks = Spilled(lambda: _counts(documents(), words))
     n, texts_with = 0, np.zeros(0, np.int64)
     for block in blocks:
@@ -361,8 +364,12 @@ def counted(
             )
     if not n:
         raise ValueError("there are no texts in it")
-    order = [*range(len(words.names))]
-    if not known:
+    if options.like is not None and options.like.features is not None:
+        features: Any = options.like.features
+
+        def read(start: int) -> Iterator[Any]:
+            return from_row(start, iter(blocks))
+    else:
         settings = settings_of(options, n, column, naming.title)
         low, high = (of if isinstance(of, int) else of * n for of in (settings["min_df"], settings["max_df"]))
         notes += (hints := about_segmentation(words.names))
@@ -371,12 +378,12 @@ def counted(
         if not order:
             raise ValueError("; ".join([without_words(n, settings, any_word=bool(words.names)), *hints]))
         notes += about_words({words.names[place]: int(texts_with[place]) for place in order}, options)
-    features = [words.names[place] for place in order]
+        features = [words.names[place] for place in order]
 
-    def read(start: int) -> Iterator[Any]:
-        return from_row(start, (_columns(block, order, len(words.names)) for block in blocks))
+        def read(start: int) -> Iterator[Any]:
+            return from_row(start, (_columns(block, order, len(words.names)) for block in blocks))
 
-    raw = RawCounts(Blocks((n, len(order)), None, read), naming.samples, features, metadata, settings, notes)
+    raw = RawCounts(Blocks((n, len(features)), None, read), naming.samples, features, metadata, settings, notes)
     if options.snippets:
         add_snippets(raw, shown or documents, n)
     return raw
@@ -429,7 +436,9 @@ class Spilled:
 
 def _counts(documents: Iterator[Any], words: Words) -> Iterator[sp.csr_array]:
     """How often each text has each word, by the number of the word; new words may come with every block. Texts are read ahead."""
-    for texts in prefetch(iter(lambda: list(islice(documents, BATCH)), [])):
+    first = list(islice(documents, BATCH))
+    later = prefetch(iter(lambda: list(islice(documents, BATCH)), [])) if len(first) == BATCH else ()
+    for texts in chain([first] if first else [], later):
         found = [words.of(text) for text in texts]
         indices = np.frombuffer(b"".join(found), dtype=np.intc).astype(np.int32)
         indptr = np.cumsum([0, *map(len, found)]) // np.dtype(np.intc).itemsize

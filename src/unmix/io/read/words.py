@@ -19,15 +19,19 @@ import os
 import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import regex
 
 from unmix.base.checks import parameter
 from unmix.io.read.files import extra, lines_of
 from unmix.io.read.raw_counts import Phrases, ReadOptions, StopWords, Tokenizer
+
+if TYPE_CHECKING:
+    from unmix.fit import Fit
 
 RULES = 3
 TOKENS = "lists of tokens"  # instead of the name of a tokenizer
@@ -86,10 +90,8 @@ class Words(dict[str, Any]):
     word. They are the bytes of their numbers, or for ngrams the words. `names` are the words by their numbers.
     """
 
-    def __init__(
-        self, settings: dict[str, Any], vocabulary: list[str] | None, tokenizer: Tokenizer | None = None
-    ) -> None:
-        self.tokenize: Tokenizer | None = getattr(tokenizer, "build_analyzer", lambda: tokenizer)()
+    def __init__(self, settings: dict[str, Any], vocabulary: list[str] | None = None) -> None:
+        self.tokenize: Tokenizer | None = None
         self.key: Callable[[str], str] = str if settings.get("tokenizer") else str.casefold
         phrases = sorted(settings.get("phrases") or (), key=len, reverse=True)
         self.phrases = regex.compile(rf"(?i)\b(?:{'|'.join(map(_phrase, phrases))})\b") if phrases else None
@@ -97,6 +99,12 @@ class Words(dict[str, Any]):
         self.first, self.last = settings["ngrams"]
         self.names, self.closed = list(vocabulary or ()), vocabulary is not None
         self.numbers = {self.key(name): number for number, name in enumerate(self.names)}
+
+    def tokenized_by(self, tokenizer: Tokenizer | Any) -> Self:
+        """The same words, found by a function."""
+        words = copy(self)
+        words.tokenize = getattr(tokenizer, "build_analyzer", lambda: tokenizer)()
+        return words
 
     def __missing__(self, chunk: str) -> Any:
         kept = self._kept(words(chunk))
@@ -174,7 +182,12 @@ def settings_of(options: ReadOptions, n: int, text_column: str | None, title_col
     }
 
 
-def as_before(options: ReadOptions) -> tuple[dict[str, Any], list[str]]:
+def words_of(fit: Fit) -> Words:
+    """Those of a fit that was made from texts."""
+    return Words(fit.text or {}, fit.feature_names.tolist())
+
+
+def as_before(options: ReadOptions) -> tuple[dict[str, Any], Words]:
     """The settings and the words of the model `like`, which was made from texts in the same way."""
     like = options.like
     if like is None or like.text is None or like.features is None:
@@ -190,7 +203,8 @@ def as_before(options: ReadOptions) -> tuple[dict[str, Any], list[str]]:
             f"the words of the model were made {of.get(made, f'by {made}')}, these {of.get(given, f'by {given}')}; "
             f"{remedy.get(made, again)}"
         )
-    return dict(like.text), [str(word) for word in like.features]
+    words = like._prepared(words_of)
+    return dict(like.text), words if made in (None, TOKENS) else words.tokenized_by(options.tokenizer)
 
 
 def _document_frequency(name: str, value: int | float | None, default: int | float) -> int | float:
