@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -250,6 +250,166 @@ class Fit:
         if twice := [label for label in labels if labels.count(label) > 1]:
             raise ValueError(f"two topics would be called {twice[0]!r}; give different names")
         return named
+
+    def select(self, topics: Iterable[int]) -> Fit:
+        """These topics alone, in this order; proportions are taken over them and sum to one again.
+
+        What the other topics account for is left out: `sizes` are what these topics expect of each sample. Topics are numbered
+        anew, from 1, and keep the names they were given. A Bayesian model's posterior, an allocation and the trace are not kept:
+        the result holds point estimates, and `transform` finds proportions by maximum likelihood.
+
+        Parameters
+        ----------
+        topics : iterable of int
+            Numbers of topics, from 1.
+
+        Returns
+        -------
+        Fit
+            A copy; this fit is left as it is.
+
+        Raises
+        ------
+        ValueError
+            If there is no such topic, a number comes twice, or there are none.
+
+        See Also
+        --------
+        Fit.without, Fit.merge
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> fit = um.TopicModel(3, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8], [0, 9, 1]]).result_
+        >>> fit.select([3, 1]).proportions.sum(axis=1).round(6).tolist()
+        [1.0, 1.0, 1.0, 1.0, 1.0]
+        """
+        return self._recombined([[place] for place in self._places(topics)])
+
+    def without(self, topics: int | Iterable[int]) -> Fit:
+        """All topics but these, such as one of background words: `select` of the others.
+
+        Parameters
+        ----------
+        topics : int or iterable of int
+            Numbers of topics, from 1.
+
+        Returns
+        -------
+        Fit
+            A copy; this fit is left as it is.
+
+        Raises
+        ------
+        ValueError
+            If there is no such topic, a number comes twice, or no topic remains.
+
+        See Also
+        --------
+        Fit.select, Fit.merge
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> fit = um.PoissonNMF.from_factors([[8, 0, 1], [2, 5, 0], [0, 5, 9]]).result_
+        >>> fit.without(2).n_topics
+        2
+        """
+        gone = self._places([topics] if isinstance(topics, int | np.integer) else topics)
+        return self.select([place + 1 for place in range(self.n_topics) if place not in gone])
+
+    def merge(self, *topics: Iterable[int], name: str = "") -> Fit:
+        """These topics as one, at the place of the first: loadings add, and features have the mean of their weights.
+
+        Topics are weighted by the counts that they account for, so that the expected total of every sample and of every feature
+        stays as it is. Single rates l·f stay where merged topics use the same features or stand in the same samples in the same
+        ratio; otherwise one topic says less than two. What else `select` says of numbers, names and posteriors holds here.
+
+        Parameters
+        ----------
+        *topics : iterable of int
+            Numbers of topics, from 1, at least two: `fit.merge([2, 5])`; or several such lists, each of which becomes one topic.
+        name : str, default=""
+            What to call the merged topic, if there is one list; by default the names of its parts, joined by " + ".
+
+        Returns
+        -------
+        Fit
+            A copy; this fit is left as it is.
+
+        Raises
+        ------
+        ValueError
+            If there is no such topic, or a number comes twice.
+
+        See Also
+        --------
+        Fit.select, Fit.without, align
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> fit = um.TopicModel(3, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8], [0, 9, 1]]).result_
+        >>> merged = fit.merge([1, 3], name="both")
+        >>> merged.labels, bool(abs(merged.sizes - fit.sizes).max() < 1e-9)
+        (['both', 'topic 2'], True)
+        """
+        parts = [self._places(numbers) for numbers in topics]
+        self._places([place + 1 for part in parts for place in part])  # none is in two lists
+        if not parts or min(map(len, parts)) < 2:
+            raise ValueError("give at least two topics to merge, such as fit.merge([2, 5])")
+        if name and len(parts) > 1:
+            raise ValueError(f"name={name!r} is for one list of topics; use with_names for several")
+        first = {part[0]: part for part in parts}
+        rest = {place for part in parts for place in part[1:]}
+        found = self._recombined([first.get(place, [place]) for place in range(self.n_topics) if place not in rest])
+        if not name:
+            return found
+        place = next(iter(first)) - sum(gone < next(iter(first)) for gone in rest)
+        names = [""] * found.n_topics if found.names is None else found.names.tolist()
+        return found.with_names([*names[:place], name, *names[place + 1 :]])
+
+    def _places(self, topics: Iterable[int]) -> list[int]:
+        numbers = [int(number) for number in topics]
+        if unknown := [number for number in numbers if number not in range(1, self.n_topics + 1)]:
+            raise ValueError(f"there is no topic {unknown[0]!r}; this fit has topics 1 to {self.n_topics}")
+        if len({*numbers}) < len(numbers) or not numbers:
+            raise ValueError(f"topics {numbers}; give at least one number, and each once")
+        return [number - 1 for number in numbers]
+
+    def _recombined(self, parts: Sequence[Sequence[int]]) -> Fit:
+        """A topic for each list of columns, with their counts e_ik = l_ik u_k added and their topics averaged by them."""
+        scales = self.F.sum(axis=0, dtype=np.float64)
+        weights = self.L.sum(axis=0, dtype=np.float64) * scales
+        L, F = (np.empty((len(array), len(parts)), array.dtype) for array in (self.L, self.F))
+        for k, part in enumerate(parts):
+            columns = list(part)
+            own = weights[columns] if weights[columns].sum() > 0 else np.ones(len(columns))
+            scale = own @ scales[columns] / own.sum()
+            shares = self.topics[:, columns] @ (own / own.sum())
+            single = len(columns) == 1
+            L[:, k] = self.L[:, columns[0]] if single else self.L[:, columns] @ scales[columns] / (scale or 1.0)
+            F[:, k] = self.F[:, columns[0]] if single else shares * scale
+        if lost := int(((L.sum(axis=1) <= 0) & (self.L.sum(axis=1) > 0)).sum()):
+            text = f"{plural(lost, 'sample')} had none of these topics: their proportions are even, and their sizes 0"
+            warnings.warn(text, UserWarning, stacklevel=3)
+        names = [""] * self.n_topics if self.names is None else self.names.tolist()
+        joined = [" + ".join(names[place] for place in part if names[place]) for part in parts]
+        plain = self.objective is None and self.params.get("model") != "SparsePoissonNMF"
+        return replace(
+            self,
+            L=L,
+            F=F,
+            trace=self.trace.iloc[:0],
+            posterior={},
+            priors={},
+            params=(self.params if plain else {"model": "TopicModel"}) | {"n_components": len(parts)},
+            names=as_names(joined) if any(joined) else None,
+            loglik=float("nan"),
+            remaining_gain=float("nan"),
+            state=None,
+            allocation=None,
+        )
 
     def top_features(self, n: int = 10) -> pd.DataFrame:
         """The most distinctive features of each topic: `unmix.analysis.top_features`.

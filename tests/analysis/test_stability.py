@@ -407,7 +407,7 @@ def test_fits_of_other_data_are_aligned_by_the_names_of_features(tmp_path: Path)
 
 def test_what_cannot_be_aligned_is_refused_by_name() -> None:
     one = fit_of(np.eye(3), [1, 1, 1])
-    with pytest.raises(ValueError, match="1 fit cannot be aligned; give at least 2"):
+    with pytest.raises(ValueError, match="1 fit given; give at least 2"):
         um.align([one])
     with pytest.raises(NotFittedError, match="TopicModel instance is not fitted yet"):
         um.align([one, um.TopicModel()])
@@ -637,3 +637,75 @@ def test_the_terminal_says_what_is_wrong_in_one_line(tmp_path: Path, capsys: pyt
     assert "thesis: holds files that are not such results; give another folder" in capsys.readouterr().err
     assert run("align", tmp_path / "nowhere", tmp_path, "-o", tmp_path / "out") == 2
     assert "nowhere: no such file" in capsys.readouterr().err
+
+
+# c_v, and many fits in one table
+
+
+def running_texts() -> list[list[str]]:
+    rng = np.random.default_rng(0)
+    words = [f"w{i:02d}" for i in range(60)]
+
+    def word(topic: int) -> str:
+        return words[15 * topic + int(rng.integers(15)) if rng.random() < 0.8 else int(rng.integers(60))]
+
+    return [
+        [word(int(k)) for k in rng.choice(4, size, p=rng.dirichlet(np.full(4, 0.2)))]
+        for size in rng.integers(5, 400, 60)
+    ]
+
+
+@pytest.fixture(scope="module")
+def read() -> tuple[um.Counts, um.Fit, list[list[str]]]:
+    texts = running_texts()
+    X = um.read_texts(texts, min_df=1, max_df=1.0)
+    return X, um.TopicModel(4, random_state=0, tol=1e-3).fit(X).result_, texts
+
+
+@pytest.mark.parametrize("window", [110, 10])
+def test_c_v_is_that_of_gensim(read, window) -> None:
+    models = pytest.importorskip("gensim.models.coherencemodel")
+    X, fit, texts = read
+    names = [[X.features[j] for j in np.argsort(-fit.topics[:, k], kind="stable")[:8]] for k in range(4)]
+    from gensim.corpora import Dictionary
+
+    about = {"dictionary": Dictionary(texts), "coherence": "c_v", "processes": 1, "window_size": window}
+    theirs = models.CoherenceModel(topics=names, texts=texts, **about).get_coherence_per_topic()
+    ours = um.coherence(fit, X, top=8, texts=texts, window=window)["c_v"]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-10)
+
+
+def test_c_v_of_given_words_is_what_gensim_4_4_computed(read) -> None:
+    X, _, texts = read
+    F = np.full((60, 2), 1e-6)
+    for k, features in enumerate((range(6), range(12, 18))):
+        F[list(features), k] = np.arange(6, 0, -1)
+    fit = um.TopicModel.from_factors(F, features=X.features).result_
+    table = um.coherence(fit, X, top=6, texts=texts)
+    assert [X.features[j] for j in (0, 5, 12, 17)] == ["w00", "w05", "w12", "w17"]
+    np.testing.assert_allclose(table["c_v"], FROM_GENSIM, rtol=1e-9)
+    joined = [" ".join(text) for text in texts]
+    np.testing.assert_allclose(um.coherence(fit, X, top=6, texts=joined)["c_v"], FROM_GENSIM, rtol=1e-9)
+    assert "c_v" not in um.coherence(fit, X, top=6)
+    assert um.coherence(fit, X, top=6, texts=[["other"]])["c_v"].isna().all()
+
+
+FROM_GENSIM = [0.5192961803695891, 0.40828069761495206]
+
+
+@pytest.mark.filterwarnings("ignore:.*had none of these topics")
+def test_many_fits_in_one_table(tmp_path) -> None:
+    X = um.datasets.correlated_topics("A")
+    one = um.TopicModel(4, tol=1e-3, random_state=0).fit(X)
+    two = um.LDA(4, init=one.result_, max_iter=5, tol=0).fit(X).result_
+    one.result_.save(tmp_path / "one.safetensors")
+    table = um.analysis.fit_table(
+        {"ml": tmp_path / "one.safetensors", "lda": two, "three": one.result_.select([3, 1, 2])}, X
+    )
+    assert table["fit"].tolist() == ["ml", "lda", "three"]
+    assert table["model"].tolist() == ["TopicModel", "LDA", "TopicModel"]
+    assert table["topics"].tolist() == [4, 4, 3]
+    np.testing.assert_allclose(table["likeness"].iloc[[0, 2]], [1, 1 - one.result_.shares[3]], rtol=1e-9)
+    assert table["npmi"].iloc[0] == pytest.approx(um.coherence(one, X)["npmi"].mean())
+    with pytest.raises(ValueError, match="0 fits given; give at least 1"):
+        um.analysis.fit_table([])

@@ -5,7 +5,7 @@ Topics are given by their numbers, from 1, as in every table; arrays that come b
 # ruff: noqa: F401 - it exports what it imports
 
 from unmix.analysis.advice import advice
-from unmix.analysis.align import Alignment, align
+from unmix.analysis.align import Alignment, align, fit_table
 from unmix.analysis.application import entropies, responsibilities, transform
 from unmix.analysis.choose import Choice, perplexity
 from unmix.analysis.compare import CatalogueMatch, Comparison, compare, match_catalogue, match_topics, topic_distances

@@ -29,9 +29,13 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from unmix.analysis.application import FitLike, fit_of
+from unmix.analysis.compare import compare
 from unmix.analysis.features import topic_names
+from unmix.analysis.quality import coherence, diversity, exclusivity
 from unmix.analysis.results import FileLayout, Result, columns
+from unmix.base.checks import plural
 from unmix.base.types import Floats, Integers, as_names, in_place
+from unmix.counts.counts import CountsLike
 from unmix.fit import Fit
 from unmix.io.write import MODEL_FILE
 from unmix.models.poisson import column_shares, hellinger_distances
@@ -194,14 +198,14 @@ def common_topics(fits: list[Fit]) -> tuple[list[Floats], list[int]]:
     return topics, [len(fit.F) - len(shared) for fit in fits]
 
 
-def _named(fits: Iterable[FitLike] | Mapping[Any, FitLike]) -> dict[str, Fit]:
+def _named(fits: Iterable[FitLike] | Mapping[Any, FitLike], least: int = 2) -> dict[str, Fit]:
     several = [fits] if isinstance(fits, Fit | str) else list(fits)
     names = [_name_of(path) for path in several if isinstance(path, str | os.PathLike)]
     if not isinstance(fits, Mapping) and len(set(names)) == len(several):
         fits = dict(zip(names, several, strict=True))
     pairs = list(fits.items() if isinstance(fits, Mapping) else enumerate(several, 1))
-    if len(pairs) < 2:
-        raise ValueError(f"{len(pairs)} fit{'s' * (len(pairs) != 1)} cannot be aligned; give at least 2")
+    if len(pairs) < least:
+        raise ValueError(f"{plural(len(pairs), 'fit')} given; give at least {least}")
     named = {str(name): fit_of(fit) for name, fit in pairs}
     if len(named) < len(pairs):
         raise ValueError("two fits have the same name; give each its own")
@@ -282,3 +286,65 @@ def _flow_table(flows: dict[tuple[int, int], Floats], names: list[str]) -> pd.Da
         for k, to in np.argwhere(flow > 0):
             rows.append((names[a], k + 1, to + 1, flow[k, to], forward[k, to], backward[k, to]))
     return pd.DataFrame(rows, columns=["fit", "topic", "to", "flow", "forward", "backward"])
+
+
+# Many fits in one table.
+
+
+def fit_table(fits: Iterable[FitLike] | Mapping[Any, FitLike], X: CountsLike | None = None) -> pd.DataFrame:
+    """Several fits side by side, one row each: how they ended, how unlike their topics are, and how like those of the first fit.
+
+    Parameters
+    ----------
+    fits : iterable or mapping of Fit, estimator or path
+        At least one, of any models; a mapping says their names, and so do paths.
+    X : Counts or array-like, default=None
+        Counts with which to measure the coherence of topics, such as counts that no fit has seen.
+
+    Returns
+    -------
+    DataFrame
+        `fit`, `model`, `topics`, `status`, `iterations`, `seconds`, `loglik`, `remaining_gain`; `distinct` and
+        `least_distance` of `diversity`; `likeness`, the mean cosine of the topics of the first fit with their partners,
+        weighted by their shares, 0 for those without; and with X the mean `npmi` and `exclusivity` of topics.
+
+    Raises
+    ------
+    ValueError
+        If there is no fit, or one has no feature in common with the first.
+
+    See Also
+    --------
+    compare : Two fits, topic by topic.
+    align : Several fits, topic by topic.
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> um.analysis.fit_table(um.fit_path(X, range(1, 4), random_state=0))[["fit", "topics"]].to_numpy().tolist()
+    [['1', 1], ['2', 2], ['3', 3]]
+    """
+    named = _named(fits, 1)
+    first = next(iter(named.values()))
+    rows = []
+    for name, fit in named.items():
+        pairs = compare(first, fit).table.dropna(subset=["topic"])
+        spread, trace = diversity(fit, min(25, len(fit.F))), fit.trace
+        row = {
+            "fit": name,
+            "model": fit.params.get("model", ""),
+            "topics": fit.n_topics,
+            "status": fit.status,
+            "iterations": int(trace["iteration"].max()) if len(trace) else 0,
+            "seconds": float(trace["seconds"].max()) if len(trace) else np.nan,
+            "loglik": fit.loglik,
+            "remaining_gain": fit.remaining_gain,
+            "distinct": spread["distinct"],
+            "least_distance": spread["least_distance"],
+            "likeness": float((pairs["share"] * pairs["cosine"].fillna(0)).sum() / pairs["share"].sum()),
+        }
+        if X is not None:
+            row |= {"npmi": coherence(fit, X)["npmi"].mean(), "exclusivity": exclusivity(fit).mean()}
+        rows.append(row)
+    return pd.DataFrame(rows)

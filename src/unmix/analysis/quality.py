@@ -8,13 +8,17 @@ With D_a the samples that have feature a, D_ab those that have both, of n, and P
     npmi           mean of log (P_ab / (P_a P_b)) / −log P_ab                                     (Bouma 2009)
     cv_documents   mean over a of cos(u_a, Σ_b u_b),  u_a the row of npmi, with npmi(a, a) = 1    (after Röder et al. 2015)
 
-In the limits, npmi is −1 for features that are never together and 0 for those that are in every sample, which says nothing. The
-published c_v slides a window over running text, which counts do not keep: its numbers are others.
+    c_v            the same of windows that slide over running texts, as gensim 4.4 computes it      (Röder et al. 2015)
+
+In the limits, npmi is −1 for features that are never together and 0 for those that are in every sample, which says nothing.
+c_v needs running text, which counts do not keep. gensim's P_ab has 1e-12 added, and a word that leaves a window at its left end
+counts as gone, even if it stands elsewhere in the window, until it comes in again at the right.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
@@ -34,9 +38,17 @@ from unmix.fit import Fit
 from unmix.models.poisson import column_shares
 
 By = Literal["frequency", "distinctive"]
+TINY = 1e-12  # gensim's
 
 
-def coherence(fit: FitLike, X: CountsLike, top: int = 10, by: By = "frequency") -> pd.DataFrame:
+def coherence(
+    fit: FitLike,
+    X: CountsLike,
+    top: int = 10,
+    by: By = "frequency",
+    texts: Iterable[str | Sequence[str]] | None = None,
+    window: int = 110,
+) -> pd.DataFrame:
     """How often the top features of each topic are together in the same samples.
 
     Parameters
@@ -49,13 +61,18 @@ def coherence(fit: FitLike, X: CountsLike, top: int = 10, by: By = "frequency") 
         How many features of each topic.
     by : str, default="frequency"
         "frequency": those of the largest share in the topic, as in the literature. "distinctive": those of `top_features`.
+    texts : iterable of str or of lists of str, default=None
+        Running texts, or their tokens, for `c_v`, which asks whether words are near each other: the value of gensim's
+        `CoherenceModel(coherence="c_v")` for the same words and tokens.
+    window : int, default=110
+        Number of tokens of a window.
 
     Returns
     -------
     DataFrame
-        A row a topic: `topic`, `u_mass`, `npmi`, `cv_documents`, the number of `pairs`, how many of the top features no
-        sample has (`unseen`, which are left out), and the part of pairs that nearly every sample has (`everywhere`), which
-        say little.
+        A row a topic: `topic`, `u_mass`, `npmi`, `cv_documents`, with texts `c_v`, the number of `pairs`, how many of the top
+        features no sample has (`unseen`, which are left out), and the part of pairs that nearly every sample has
+        (`everywhere`), which say little.
 
     Raises
     ------
@@ -83,7 +100,48 @@ def coherence(fit: FitLike, X: CountsLike, top: int = 10, by: By = "frequency") 
     together = cooccurrences(counts, used)
     ends = np.cumsum([len(features) for features in chosen])
     rows = [_of_one(together, places[end - len(own) : end], len(counts)) for own, end in zip(chosen, ends, strict=True)]
-    return pd.DataFrame([{"topic": k + 1} | row for k, row in enumerate(rows)])
+    table = pd.DataFrame([{"topic": k + 1} | row for k, row in enumerate(rows)])
+    if texts is not None:
+        near, n = _in_windows(texts, fit.feature_names[used].tolist(), whole("window", window, 2))
+        values = [_c_v(near, places[end - len(own) : end], n) for own, end in zip(chosen, ends, strict=True)]
+        table.insert(4, "c_v", values)
+    return table
+
+
+def _in_windows(texts: Iterable[str | Sequence[str]], names: list[str], size: int) -> tuple[Floats, int]:
+    """How many windows of so many tokens have both of each two words, and how many windows there are."""
+    from unmix.io.read.words import words
+
+    number = {name: place for place, name in enumerate(names)}
+    together, n = np.zeros((len(names), len(names))), 0
+    for text in texts:
+        tokens = words(text) if isinstance(text, str) else text
+        places: dict[int, list[int]] = {}
+        for i, token in enumerate(tokens):
+            if token in number:
+                places.setdefault(number[token], []).append(i)
+        windows = max(1, len(tokens) - size + 1)
+        n += windows
+        steps = np.zeros((windows + 1, len(places)), dtype=np.int32)
+        for column, at in enumerate(map(np.array, places.values())):
+            enters, leaves = np.maximum(at - size + 1, 0), np.minimum(at + 1, windows)  # numbers of windows
+            ends = leaves[np.searchsorted(at + 1, enters, side="right")]
+            np.add.at(steps[:, column], enters, 1)
+            np.add.at(steps[:, column], ends if windows > 1 else windows, -1)
+        present = (steps.cumsum(axis=0)[:-1] > 0).astype(np.float32)
+        there = list(places)
+        together[np.ix_(there, there)] += present.T @ present
+    return together, n
+
+
+def _c_v(together: Floats, features: Integers, n: int) -> float:
+    D = together[np.ix_(features, features)]
+    D = D[np.ix_(D.diagonal() > 0, D.diagonal() > 0)]
+    if len(D) < 2:
+        return float("nan")
+    P = D / n
+    npmi = np.log((P + TINY) / np.outer(P.diagonal(), P.diagonal())) / -np.log(P + TINY)
+    return float(_cosines(npmi, npmi.sum(axis=0)).mean())
 
 
 def frequent_features(fit: Fit, top: int) -> list[Integers]:
