@@ -163,7 +163,7 @@ ANALYSES = {
             "prevalence",
             "prevalence",
             "Prevalence",
-            "Mean proportions of topics by group or over time.",
+            "Topics by group and over time, with intervals.",
             ("fit",),
             pictures=("prevalence",),
             tables=("table", "examples"),

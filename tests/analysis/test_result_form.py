@@ -30,6 +30,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "intervals": {"sweeps": 10, "burn_in": 5, "random_state": 0},
     "freedom": {"probes": 2},
     "quality": {"top": 3},
+    "prevalence": {"by": list("ab") * 10},
 }
 
 

@@ -57,7 +57,7 @@ InputPath = Annotated[
     Path,
     typer.Argument(
         metavar="INPUT",
-        help="Counts or text: .npz .mtx .h5ad .csv .txt …, a folder, shards.",
+        help="Counts or text: .npz .h5ad .csv .txt …, shards.",
     ),
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A fit's folder, or its model.safetensors.")]
