@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmix.base.checks import ENDS, brief, objective, plural, size
+from unmix.base.checks import ENDS, brief, objective, plural
+from unmix.base.kinds import size
 from unmix.base.types import Factor, Floats, Names, Record, Status, as_names, check_names, numbered
 from unmix.counts.data import Facts
 from unmix.models.poisson import poisson_to_topics
@@ -116,7 +117,7 @@ class Fit:
     def __repr__(self) -> str:
         left = "" if np.isnan(self.remaining_gain) else f", about {brief(self.remaining_gain)} left to gain"
         reached = f"Poisson log-likelihood {objective(self.loglik)}"
-        shape = size(len(self.L), len(self.F), text=bool(self.text))
+        shape = size(len(self.L), len(self.F), text=bool(self.text), names=(self.samples, self.features))
         return f"Fit({shape}, {plural(self.n_topics, 'topic')}, {ENDS[self.status]}{left}, {reached})"
 
     def __getstate__(self) -> Record:

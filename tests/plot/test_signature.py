@@ -9,6 +9,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import unmix as um
+from unmix.base.kinds import mutation_type
 from unmix.plot.signature import layout_of, layouts
 
 SIZES = {"single": 96, "doublet": 78, "small": 83, "classes of copy": 48, "classes of structural": 32}
@@ -72,3 +73,87 @@ def test_other_features_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="have no names"):
         um.plot.signature(um.PoissonNMF.from_factors(np.ones((96, 2))).result_)
     assert layout_of(["AC>CA"]).kind.startswith("doublet")
+
+
+SPELLINGS = {
+    "sigfit": {"ACA>AAA": "A[C>A]A", "TTG>TCG": "T[T>C]G"},
+    "signeR": {"C>A:ACA": "A[C>A]A", "T>C:TTG": "T[T>C]G"},
+    "musicatk": {"C>A_ACA": "A[C>A]A"},
+    "SomaticSignatures": {"CA A.A": "A[C>A]A", "TC T.G": "T[T>C]G"},
+    "Palimpsest": {"CA_A.A": "A[C>A]A"},
+    "make.names": {"A.C.A.A": "A[C>A]A", "X1.Del.C.0": "1:Del:C:0"},
+    "the other strand": {"T[G>T]T": "A[C>A]A", "TGT>TTT": "A[C>A]A", "GT>TG": "AC>CA", "CG>AC": "CG>GT"},
+    "MutationalPatterns": {
+        **{"AC_CA": "AC>CA", "C_deletion_1": "1:Del:C:0", "T_deletion_6+": "1:Del:T:5", "C_insertion_5+": "1:Ins:C:5"},
+        **{"2bp_deletion_1": "2:Del:R:0", "5+bp_deletion_6+": "5:Del:R:5", "3bp_insertion_0": "3:Ins:R:0"},
+        **{"5+bp_deletion_with_microhomology_5+": "5:Del:M:5"},
+    },
+    "PCAWG": {
+        **{
+            "DEL_C_1_0": "1:Del:C:0",
+            "DEL_T_1_5+": "1:Del:T:5",
+            "INS_C_1_5+": "1:Ins:C:5",
+            "DEL_repeats_2_0": "2:Del:R:0",
+        },
+        **{"DEL_repeats_5+_5+": "5:Del:R:5", "INS_repeats_5+_0": "5:Ins:R:0", "DEL_MH_5+_5+": "5:Del:M:5"},
+    },
+    "copy numbers": {"2:LOH:0-100Kb": "2:LOH:0-100kb", "9+:het:>40MB": "9+:het:>40Mb"},
+    "other names": {"ACTB": "ACTB", "A[C>A]": "A[C>A]", "ACA>AAC": "ACA>AAC", "AA": "AA"},
+}
+
+
+@pytest.mark.parametrize("program", SPELLINGS)
+def test_types_of_mutations_are_known_by_the_spellings_of_other_programs(program) -> None:
+    for name, known in SPELLINGS[program].items():
+        assert mutation_type(name) == known
+        assert program == "other names" or any(known in layout.features for layout in layouts())
+
+
+@pytest.mark.parametrize("layout", layouts(), ids=lambda layout: layout.kind)
+def test_the_usual_spelling_stays(layout) -> None:
+    assert [mutation_type(name) for name in layout.features] == list(layout.features)
+
+
+def test_signatures_of_other_spellings_are_drawn_matched_and_transformed_alike() -> None:
+    types = list(layouts()[0].features)
+    sigfit = [f"{t[0]}{t[2]}{t[6]}>{t[0]}{t[4]}{t[6]}" for t in types]
+    table = pd.DataFrame(np.random.default_rng(0).gamma(0.5, 1, (96, 3)), index=types, columns=["a", "b", "c"])
+    here, there = (um.PoissonNMF.from_factors(table.set_axis(names)).result_ for names in (types, sigfit))
+    heights = [[bar.get_height() for bar in um.plot.signature(fit, 2)[0].patches] for fit in (here, there)]
+    np.testing.assert_allclose(*heights)
+    assert (
+        um.match_catalogue(there, table).table["best"].tolist()
+        == um.match_catalogue(here, table).table["best"].tolist()
+    )
+    assert um.compare(here, there).table["cosine"].to_numpy() == pytest.approx(1)
+    X = np.random.default_rng(1).poisson(20 * table.to_numpy().sum(axis=1), (4, 96))
+    proportions = [here.transform(um.Counts(X, features=names)) for names in (types, sigfit)]
+    np.testing.assert_array_equal(*proportions)
+
+
+def test_counts_are_called_as_their_field_calls_them() -> None:
+    X = np.ones((3, 4))
+    cells = ["AAACCTGAGAAACCAT-1", "AAACCTGAGAAACCGC-1", "AAACCTGAGAAACCTA-1"]
+    for samples, features, said in (
+        (None, ["A[C>A]A", "A[C>A]C", "A[C>A]G", "A[C>A]T"], "3 tumours × 4 mutation types"),
+        (cells, ["ACTB", "GAPDH", "B2M", "MYC"], "3 cells × 4 genes"),
+        (None, ["ACTB", "GAPDH", "B2M", "MYC"], "3 samples × 4 genes"),
+        (None, ["a", "b", "c", "d"], "3 samples × 4 features"),
+    ):
+        fit = um.TopicModel(1).fit(um.Counts(X, samples=samples, features=features)).result_
+        assert repr(fit).startswith(f"Fit({said}")
+
+
+@pytest.mark.parametrize("layout", layouts()[:4], ids=lambda layout: layout.kind)
+def test_the_report_has_the_bars_of_signatures(layout) -> None:
+    from unmix.report.payload import payload
+
+    features = np.random.default_rng(1).permutation(layout.features).tolist()
+    X = np.random.default_rng(0).poisson(3.0, (20, len(features)))
+    fit = um.TopicModel(2, random_state=0, tol=1e-2).fit(um.Counts(X, features=features)).result_
+    sent = payload(fit, "title")["signature"]
+    assert sent["names"] == layout.features
+    assert sum(len(group["colours"]) for group in sent["groups"]) == len(features)
+    expected = pd.Series(fit.topics[:, 1], index=features).loc[list(layout.features)]
+    np.testing.assert_allclose(sent["heights"][1], expected, rtol=1e-3)
+    assert "signature" not in payload(um.TopicModel(2, random_state=0, tol=1e-2).fit(um.Counts(X)).result_, "title")

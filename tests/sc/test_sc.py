@@ -779,3 +779,28 @@ def test_blood_cells_separate_by_kind() -> None:
     table = table.loc[["B cell", "CD14+", "NK cell"]]
     assert (table.max(axis=1) > 0.9).all()
     assert table.idxmax(axis=1).is_unique
+
+
+def test_usage_is_drawn_where_cells_lie() -> None:
+    adata = anndata.AnnData(np.random.default_rng(0).poisson(3.0, (40, 6)).astype(float))
+    um.sc.tl.topics(adata, n_topics=3)
+    with pytest.raises(
+        ValueError, match=r"no coordinates of an embedding in adata.obsm; choose one of X_topics, topics_loadings"
+    ):
+        um.sc.pl.usage(adata)
+    adata.obsm["X_umap"] = np.random.default_rng(1).random((40, 2))
+    adata.obsm["spatial"] = np.random.default_rng(2).random((40, 2))
+    panels = um.sc.pl.usage(adata)
+    assert len(panels) == 3
+    assert panels[0].yaxis_inverted()  # rows of an image
+    ax = um.sc.pl.usage(adata, "umap", topics=2, ax=panels[0])
+    assert ax is panels[0]
+    points = um.sc.pl.usage(adata, "umap", topics=[2])[0].collections[0]
+    shown = np.asarray(points.get_array())
+    np.testing.assert_allclose(shown, np.sort(adata.obsm["X_topics"][:, 1]))
+    order = np.argsort(adata.obsm["X_topics"][:, 1], kind="stable")
+    np.testing.assert_allclose(points.get_offsets(), adata.obsm["X_umap"][order])
+    with pytest.raises(ValueError, match="no coordinates tsne in"):
+        um.sc.pl.usage(adata, "tsne")
+    panels = um.sc.pl.prevalence(adata, ["a", "b"] * 20)
+    assert len(panels) == 3

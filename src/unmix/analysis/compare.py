@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.features import topic_order
 from unmix.analysis.results import FileLayout, Result, columns
-from unmix.base.types import Floats, Integers, Names, in_place, order_by_name
+from unmix.base.kinds import mutation_types
+from unmix.base.types import Floats, Integers, Names, as_names, in_place, order_by_name
 from unmix.fit import Fit
 from unmix.io.read import read_catalogue
 from unmix.models.poisson import hellinger_distances, match_columns
@@ -277,15 +278,18 @@ def _on_all_features(one: Fit, two: Fit) -> tuple[Floats, Floats]:
         return one.topics, two.topics
     if any(len(set(fit.feature_names)) < len(fit.F) for fit in (one, two)):
         raise ValueError("features of a fit share a name; give fits of the same features in the same order")
-    names = np.union1d(one.feature_names, two.feature_names)
+    own, others = one.feature_names, two.feature_names
+    if len(names := np.union1d(own, others)) == len(one.F) + len(two.F):
+        own, others = (as_names(mutation_types(spelled)) for spelled in (own, others))
+        names = np.union1d(own, others)
     if len(names) == len(one.F) + len(two.F):
         raise ValueError(
             f"the fits have no feature in common: {str(one.feature_names[0])!r} … and {str(two.feature_names[0])!r} …; "
             "compare fits of the same kind of data"
         )
     first, second = (np.zeros((len(names), fit.n_topics)) for fit in (one, two))
-    first[np.searchsorted(names, one.feature_names)] = one.topics
-    second[np.searchsorted(names, two.feature_names)] = two.topics
+    first[np.searchsorted(names, own)] = one.topics
+    second[np.searchsorted(names, others)] = two.topics
     return first, second
 
 
@@ -437,10 +441,12 @@ def match_catalogue(fit: FitLike, catalogue: pd.DataFrame | str | os.PathLike[st
         )
     table = read_catalogue(catalogue)
     features = [str(name) for name in fit.features]
+    if not set(features) & set(table.index):
+        features, table = mutation_types(features), table.set_axis(mutation_types(table.index), axis=0)
     missing = len(set(features) - set(table.index))
     if missing == len(features):
         raise ValueError(
-            f"no feature of the catalogue ({table.index[0]} …) has a name that the fit knows ({features[0]} …); "
+            f"no feature of the catalogue ({table.index[0]} …) has a name that the fit knows ({fit.features[0]} …); "
             "give features × factors, and compare the spelling"
         )
     if missing:

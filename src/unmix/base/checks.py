@@ -115,15 +115,6 @@ def plural(n: int, thing: str) -> str:
     return f"{n:,} {thing}{'' if n == 1 else 's'}"
 
 
-def size(samples: int, features: int, *, text: bool) -> str:
-    """
-    >>> size(233, 10_065, text=False)
-    '233 samples × 10,065 features'
-    """
-    sample, feature = ("document", "word") if text else ("sample", "feature")
-    return f"{plural(samples, sample)} × {plural(features, feature)}"
-
-
 def brief(number: float) -> str:
     """A figure for a line of text: whole where it is large, two digits where it is small."""
     return f"{number:,.0f}" if abs(number) >= 10 else f"{number:.2g}"

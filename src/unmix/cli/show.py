@@ -20,7 +20,8 @@ from rich.text import Text
 
 import unmix as um
 from unmix.base import progress
-from unmix.base.checks import ParameterError, percent, plural, size
+from unmix.base.checks import ParameterError, percent, plural
+from unmix.base.kinds import size
 from unmix.base.memory import gigabytes
 
 if TYPE_CHECKING:
@@ -161,7 +162,9 @@ def printable(text: str) -> str:
 
 
 def described(counts: Counts | Shards) -> str:
-    return f"{size(*counts.shape, text=bool(counts.text))}, {Module('unmix.counts.counts').amount(counts.total)} counts"
+    names = (counts.samples if counts.in_memory else None, counts.features)
+    shape = size(*counts.shape, text=bool(counts.text), names=names)
+    return f"{shape}, {Module('unmix.counts.counts').amount(counts.total)} counts"
 
 
 def say_reading(counts: Counts | Shards) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from unmix.base.checks import choice, parameter, plural
+from unmix.base.kinds import mutation_types
 from unmix.base.types import Floats, Integers, in_place
 from unmix.counts.counts import Counts
 from unmix.fit import Fit
@@ -101,6 +102,9 @@ def match_features(counts: Counts, fit: Fit, missing: Missing | None = "zero") -
     if len(place) < len(fit.F):
         raise ValueError("features of the model share a name; give counts with the same features in the same order")
     to = np.array([place.get(name, -1) for name in counts.features])
+    if (to < 0).all():  # types of mutations have many spellings
+        place = {name: j for j, name in enumerate(mutation_types(place))}
+        to = np.array([place.get(name, -1) for name in mutation_types(counts.features)])
     there = np.unique(to[to >= 0])
     if not there.size:
         raise ValueError(

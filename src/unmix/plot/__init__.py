@@ -10,7 +10,7 @@ from unmix.analysis import topic_order
 from unmix.base.types import public_names
 from unmix.plot.curves import choice, convergence, prevalence
 from unmix.plot.differences import differences, held_out, volcano
-from unmix.plot.samples import embedding, freedom, loadings_scatter, structure
+from unmix.plot.samples import embedding, freedom, loadings_scatter, structure, usage
 from unmix.plot.signature import signature
 from unmix.plot.stability import alignment, quality, stability
 from unmix.plot.style import palette, topic_colours

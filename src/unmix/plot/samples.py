@@ -27,6 +27,7 @@ from unmix.plot.style import (
     new_axes,
     new_grid,
     palette,
+    panels_for,
     place_labels,
     shades,
     tidy,
@@ -488,6 +489,89 @@ def embedding(
         points = scatter(places[known, 0], places[known, 1], c=numbers[known], cmap=meaning.colours)
         _colour_bar(ax, points, meaning)
     return ax
+
+
+def usage(
+    fit: FitLike,
+    places: ArrayLike,
+    topics: int | Iterable[int] | None = None,
+    ax: Axes | None = None,
+    colours: Sequence[str] | None = None,
+    *,
+    image: bool = False,
+    title: str = "",
+) -> Axes | NDArray[np.object_]:
+    """Draw how much of each topic samples have, at given places: a panel per topic, in its colour, darker for more.
+
+    Parameters
+    ----------
+    fit : Fit, estimator or path
+        Of any model.
+    places : array-like, n × 2
+        Coordinates of samples: an embedding, or where they were taken.
+    topics : int or iterable of int, default=None
+        Numbers of topics, from 1; by default all, the heaviest first.
+    ax : Axes, default=None
+        Where to draw one topic; by default a new figure with one panel per topic.
+    colours : sequence of str, default=None
+        Of the topics; by default `topic_colours`.
+    image : bool, default=False
+        Whether the second coordinate points down, as in images.
+    title : str, default=""
+        What the coordinates are called.
+
+    Returns
+    -------
+    Axes or array of Axes
+        One per topic, or the one given.
+
+    Raises
+    ------
+    ValueError
+        If there is no such topic, or there is not one pair of coordinates per sample.
+
+    See Also
+    --------
+    plot.embedding, sc.pl.usage
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> fit = um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_
+    >>> panels = um.plot.usage(fit, [[0, 0], [0, 1], [5, 5], [5, 6]])
+    """
+    fit, where = fit_of(fit), np.asarray(places, dtype=float)
+    if where.shape != (len(fit.L), 2):
+        raise ValueError(f"places has the shape {where.shape} for {len(fit.L)} samples; give two numbers per sample")
+    chosen = topic_places(fit, topics)
+    panels = panels_for(chosen, ax, 4, (2.6, 2.4))
+    paint, names = topic_colours(fit) if colours is None else colours, topic_names(fit, 2)
+    shown = fair_sample(fit.proportions.argmax(axis=1), MOST_POINTS)
+    for panel, k in zip(panels, chosen, strict=True):
+        order = shown[np.argsort(fit.proportions[shown, k], kind="stable")]  # those that have it lie on top
+        points = panel.scatter(
+            *where[order].T,
+            c=fit.proportions[order, k],
+            cmap=shades(paint[k]),
+            vmin=0,
+            vmax=max(float(np.quantile(fit.proportions[:, k], 0.995)), 1e-9),
+            s=float(np.clip(8e3 / len(order), 1, 18)),
+            linewidths=0,
+            rasterized=len(order) > MANY_POINTS,
+        )
+        bar = colour_bar(panel, points, "")
+        bar.ax.tick_params(labelsize=7, length=0)
+        bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
+        panel.set_aspect("equal", adjustable="datalim")
+        panel.set(xticks=[], yticks=[])
+        panel.spines[:].set_visible(False)
+        panel.set_title(short(names[k], 32), loc="left", fontsize=8.5, parse_math=False)
+        if image and not panel.yaxis_inverted():
+            panel.invert_yaxis()
+    if ax is None and title:
+        part = f" ({len(shown):,} of {len(fit.L):,} samples)" if len(shown) < len(fit.L) else ""
+        figure_of(panels[0]).supxlabel(title + part, fontsize=9)
+    return panels if ax is None else ax
 
 
 class Groups(NamedTuple):

@@ -4,7 +4,8 @@ The types of mutations that signatures are made of, by the names, in the order a
 
 96 single base substitutions, 78 doublet substitutions, 83 small insertions and deletions (Alexandrov et al., Nature 2020), 48
 classes of copy number segments (Steele et al., Nature 2022) and 32 of structural variants (Nik-Zainal et al., Nature 2016), as
-COSMIC and SigProfiler name them: "A[C>A]A", "AC>CA", "1:Del:C:0", "2:LOH:1Mb-10Mb", "clustered_del_1-10Kb".
+COSMIC and SigProfiler name them: "A[C>A]A", "AC>CA", "1:Del:C:0", "2:LOH:1Mb-10Mb", "clustered_del_1-10Kb". `base.kinds` knows
+the spellings of other programs.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.features import short, topic_places
+from unmix.base.kinds import DOUBLETS, mutation_types
 from unmix.base.types import Floats
 from unmix.fit import Fit
 from unmix.plot.style import QUIET, figure_of, panels_for, tidy
@@ -72,7 +75,7 @@ def layouts() -> tuple[Layout, ...]:
 
 def layout_of(features: Iterable[str]) -> Layout:
     """The layout that has all these features; not all of its own need be among them."""
-    names = list(features)
+    names = mutation_types(features)
     best = max(layouts(), key=lambda layout: len(set(names) & set(layout.features)))
     foreign = [name for name in names if name not in set(best.features)]
     if not foreign:
@@ -97,23 +100,23 @@ def _substitutions() -> Layout:
     return Layout("single base substitutions", tuple(groups))
 
 
-# A pair of bases and its reverse complement are one: of what AT, CG, GC and TA become, six are left of nine.
-DOUBLETS = {
-    "AC": ("CA CG CT GA GG GT TA TG TT", "#03BDEF"),
-    "AT": ("CA CC CG GA GC TA", "#0366CC"),
-    "CC": ("AA AG AT GA GG GT TA TG TT", "#A2CF63"),
-    "CG": ("AT GC GT TA TC TT", "#016601"),
-    "CT": ("AA AC AG GA GC GG TA TC TG", "#FF9999"),
-    "GC": ("AA AG AT CA CG TA", "#E42926"),
-    "TA": ("AT CG CT GC GG GT", "#FFB266"),
-    "TC": ("AA AG AT CA CG CT GA GG GT", "#FF8001"),
-    "TG": ("AA AC AT CA CC CT GA GC GT", "#CC99FF"),
-    "TT": ("AA AC AG CA CC CG GA GC GG", "#4C0199"),
-}
+DOUBLET_COLOURS = (
+    "#03BDEF",
+    "#0366CC",
+    "#A2CF63",
+    "#016601",
+    "#FF9999",
+    "#E42926",
+    "#FFB266",
+    "#FF8001",
+    "#CC99FF",
+    "#4C0199",
+)
 
 
 def _doublets() -> Layout:
-    groups = [_group(f"{pair}>NN", f"{pair}>*", ends, colour) for pair, (ends, colour) in DOUBLETS.items()]
+    pairs = zip(DOUBLETS.items(), DOUBLET_COLOURS, strict=True)
+    groups = [_group(f"{pair}>NN", f"{pair}>*", ends, colour) for (pair, ends), colour in pairs]
     return Layout("doublet base substitutions", tuple(groups))
 
 
@@ -208,7 +211,8 @@ def signature(
     fit : Fit, estimator or path
         Its features are 96 single base substitutions ("A[C>A]A"), 78 doublets ("AC>CA"), 83 insertions and deletions
         ("1:Del:C:0"), 48 classes of copy number ("2:LOH:1Mb-10Mb") or 32 of structural variants ("clustered_del_1-10Kb"), or
-        some of one kind. For a catalogue: `unmix.PoissonNMF.from_factors(table).result_`.
+        some of one kind, also as sigfit, MutationalPatterns and others spell them ("ACA>AAA"). For a catalogue:
+        `unmix.PoissonNMF.from_factors(table).result_`.
     topics : int or iterable of int, default=None
         Numbers of topics, from 1; by default all, the heaviest first.
     ax : Axes, default=None
@@ -243,7 +247,7 @@ def signature(
     places = topic_places(fit, topics)
     panels = panels_for(places, ax, 1, (0.8 + max(6.0, BAR * len(layout.features)), PANEL_HEIGHT))
     for k, panel in zip(places, panels, strict=True):
-        _bars(panel, layout, _ordered(fit, layout, fit.topics[:, k]))
+        _bars(panel, layout, in_layout(fit, layout, fit.topics[:, k]))
         share = f"  {fit.shares[k]:.1%}" if len(fit.L) else ""
         title = short(fit.labels[k], LONGEST_TITLE)
         where: Any = ((0, 1), (5, -3), "axes fraction", "offset points")
@@ -259,10 +263,10 @@ def signature(
     return panels
 
 
-def _ordered(fit: Fit, layout: Layout, shares: Floats) -> Floats:
+def in_layout(fit: Fit, layout: Layout, shares: Floats) -> Floats:
     """In the order of the layout, 0 for types that the fit does not have."""
-    known = dict(zip(fit.feature_names.tolist(), shares.tolist(), strict=True))
-    return np.array([known.get(feature, 0.0) for feature in layout.features])
+    known = pd.Series(shares, index=mutation_types(fit.feature_names)).groupby(level=0).sum()
+    return known.reindex(layout.features, fill_value=0.0).to_numpy()
 
 
 def _bars(ax: Axes, layout: Layout, heights: Floats) -> None:

@@ -30,7 +30,7 @@ from unmix.report.sections import cells
 from unmix.storage.files import replacing
 
 FIRST = ("data", "copy", "dom", "state")  # one scope, in this order; then those of sections that have one, and "main"
-THEN = ("structure", "axis", "walk", "sample", "topics", "map", "time", "fit", "reproduce", "section")
+THEN = ("structure", "axis", "walk", "sample", "signature", "topics", "map", "time", "fit", "reproduce", "section")
 
 
 def write_report(

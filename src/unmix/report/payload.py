@@ -26,10 +26,12 @@ from unmix.analysis.advice import figures
 from unmix.analysis.columns import LONGEST_NAME, clean, columns_of
 from unmix.analysis.differences import Differences
 from unmix.analysis.results import Result
-from unmix.base.checks import ENDS, objective, percent, plural, size
+from unmix.base.checks import ENDS, objective, percent, plural
+from unmix.base.kinds import looks_like, size
 from unmix.base.types import Floats, Integers
 from unmix.fit import Fit
 from unmix.plot import topic_colours
+from unmix.plot.signature import in_layout, layout_of
 from unmix.registry import MODELS, estimator_class
 from unmix.report.metadata import (
     Json,
@@ -220,6 +222,8 @@ def payload(
         "reproduce": recipe(fit),
         "samples": _samples(fit, shown, typical),
     }
+    if bars := _signature(fit):
+        page["signature"] = bars
     given = {name: result for name, result in (results or {}).items() if result is not None}
     page |= {name: section(name, fit, result) for name, result in given.items()}
     page["sections"] = list(given)
@@ -244,9 +248,27 @@ def payload(
     return page | {"notes": notes}
 
 
+def _signature(fit: Fit) -> Json | None:
+    """Types of mutations in the order and colours of the field, and the shares of each topic; None of other features."""
+    if fit.features is None or looks_like(fit.features.tolist())[1] != "mutation types":
+        return None
+    try:
+        layout = layout_of(fit.features.tolist())
+    except ValueError:  # types of several kinds, or of wider contexts
+        return None
+    return {
+        "kind": layout.kind,
+        "groups": [
+            {"label": group.label, "heading": group.heading, "colours": group.colours} for group in layout.groups
+        ],
+        "names": layout.features,
+        "heights": [rounded(in_layout(fit, layout, shares), 4) for shares in fit.topics.T],
+    }
+
+
 def _glance(fit: Fit) -> list[str]:
     """What the head of the page says; how the fit ended comes last, with a dot."""
-    size_of_fit = size(len(fit.L), len(fit.F), text=bool(fit.text))
+    size_of_fit = size(len(fit.L), len(fit.F), text=bool(fit.text), names=(fit.samples, fit.features))
     reached = [f"Poisson log-likelihood {objective(fit.loglik)}"] if np.isfinite(fit.loglik) else []
     return [size_of_fit, plural(fit.n_topics, "topic"), *reached, ENDS[fit.status]]
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from unmix.base.checks import parameter
+from unmix.base.kinds import looks_like
 from unmix.base.memory import require
 from unmix.base.types import check_names
 from unmix.io.read.files import ONLY_EMPTY_IS_MISSING, first_line, lines_of, opened_text, require_inside
@@ -247,20 +248,6 @@ LONG_FEATURE_WORDS = FEATURE_WORDS | _words(
     "type item product species category pathway movie film song track artist book page url sku game video tag brand merchant"
 )
 
-FEATURE_PATTERNS = {
-    "mutation types": r"(?:[TUNBQ]:)?[ACGT]\[[CT]>[ACGT]\][ACGT]|[ACGT]{2}>(?:[ACGT]{2}|NN)|[ACGT]{3}>[ACGT]{3}"
-    r"|\d:(?:Del|Ins):[CTRM]:\d|(?:DEL|INS)_(?:C|T|MH|repeats)_\d\+?_\d\+?|\d(?:[+]|-\d)?:(?:homdel|LOH|het):\S+",
-    "Ensembl genes": r"ENS[A-Z]{0,6}[GT]\d{11}(?:\.\d+)?(?:_\w+)?",
-}
-SAMPLE_PATTERNS = {
-    # with a number after or a sample before it; without, it may be a stretch of a genome
-    "cell barcodes": r"(?:\w{1,30}[_:.#-])?[ACGT]{14,24}[-._]\d{1,3}(?:[-_]\w{1,20})?|\w{1,30}[_:#][ACGT]{14,24}x?",
-    "TCGA barcodes": r"TCGA[-.]\w{2}[-.]\w{4}(?:[-.]\w+)*",
-}
-# Genes that are in nearly every table of genes; three of them together are no accident.
-COMMON_GENES = _words("ACTB GAPDH B2M MALAT1 TP53 RPLP0 RPL13A RPS18 EEF1A1 PPIA UBC HPRT1 MT-CO1 MYC TMSB4X")
-MATCHING_SHARE = 0.9  # the share of labels that must match a pattern
-
 
 def words_in(header: str) -> set[str]:
     """'cellBarcodes_ID' -> {'cell', 'barcode', 'id', …}: lower case, also without a plural s."""
@@ -304,23 +291,6 @@ def long_roles(headers: Sequence[str]) -> tuple[int, int, int] | None:
         if pairs and (len(pairs) == 1 or len(headers) == 3):
             return *pairs[0], counts[0]
     return None
-
-
-def looks_like(labels: Sequence[str]) -> tuple[str | None, str]:
-    """Whether names are those of 'sample' or 'feature', and what they look like.
-
-    >>> looks_like(["A[C>A]A", "A[C>A]C", "A[C>A]G"])
-    ('feature', 'mutation types')
-    """
-    few = list(labels[:2000])
-    if len(few) > 1:
-        for kind, patterns in (("feature", FEATURE_PATTERNS), ("sample", SAMPLE_PATTERNS)):
-            for what, pattern in patterns.items():
-                if sum(re.fullmatch(pattern, label) is not None for label in few) >= MATCHING_SHARE * len(few):
-                    return kind, what
-        if len(COMMON_GENES.intersection(label.upper() for label in labels)) >= 3:
-            return "feature", "genes"
-    return None, ""
 
 
 def rows_are_features(header: str, rows: Sequence[str], columns: Sequence[str]) -> str | None:

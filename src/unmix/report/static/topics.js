@@ -132,7 +132,7 @@ function showTopicCards() {
     return el("article", { class: "topic-card", "--colour": page.topics[k].colour, "aria-label": `Topic ${k + 1}` },
       el("div", { class: "topic-head" }, swatch(k),
         button("link", nameOf(k), () => focusTopic(k), { title: nameOf(k) })),
-      known(k),
+      known(k), signatureBars(k),
       el("table", { class: "bars" }, el("tbody", {}, ...rows(k, 8))),
       el("h3", { class: "over-list" }, "Typical samples"), typical(k, 3));
   }
@@ -147,7 +147,7 @@ function showTopicCards() {
       el("th", { scope: "col", "aria-sort": state.sort === key ? "descending" : "none" }, button("", key, () => sortBy(key))));
     return el("div", { class: "wide-card", "--colour": page.topics[k].colour },
       el("div", { class: "topic-head" }, swatch(k), input),
-      known(k),
+      el("div", { class: "whole" }, known(k), signatureBars(k)),
       el("table", { class: "bars" },
         el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "feature"), ...sortable)),
         el("tbody", {}, ...rows(k, 30))),
