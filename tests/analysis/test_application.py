@@ -1,6 +1,7 @@
 """A saved fit is a model: it is applied to new samples by its own inference, features by name, texts as they were counted."""
 
 import pickle
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -8,15 +9,17 @@ import anndata
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import random_counts
+import scipy.sparse as sp
+from conftest import random_counts, shared_data
 
 import unmix as um
 from unmix.estimators import from_fit
 from unmix.io.read.words import Words
+from unmix.models.poisson import misfits
 
 FEATURES = [f"f{j}" for j in range(25)]
-X = um.Counts(random_counts(30, 25, K=3, seed=4, mean=8.0), features=FEATURES)
-NEW = random_counts(8, 25, K=3, seed=5, mean=8.0)
+ALL = random_counts(38, 25, K=3, seed=4, mean=8.0)
+X, NEW = um.Counts(ALL[:30], features=FEATURES), ALL[30:]
 TEXTS = [
     "red roses and red wine",
     "white wine and white roses",
@@ -156,3 +159,105 @@ def test_a_column_of_texts_brings_its_index_as_names():
     assert counts.samples.tolist() == ["a", "b", "c"]
     assert counts.metadata["year"].tolist() == [1, 2, 3]
     assert "and" in counts.features
+
+
+# How well samples are explained
+
+
+def drawn(n, m=60, K=4, total=400, seed=0, topics_seed=0):
+    """Poisson counts of topics that depend on `topics_seed`, of samples that depend on `seed`."""
+    topics = np.random.default_rng(topics_seed).dirichlet(np.full(m, 0.3), K)
+    rng = np.random.default_rng(seed)
+    return um.Counts(
+        rng.poisson(total * rng.dirichlet(np.full(K, 0.5), n) @ topics), features=[f"f{j}" for j in range(m)]
+    )
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return um.TopicModel(4, random_state=0).fit(drawn(300)).result_
+
+
+def test_the_misfit_is_the_sum_that_is_promised(reference):
+    new = drawn(5, seed=1)
+    proportions, t = reference.transform(new), new.sample_totals[:, None]
+    pi, y = proportions @ reference.topics.T, new.csr.toarray() / t
+    floor = 0.3 / np.minimum(t, np.median(drawn(300).sample_totals))
+    want = (((y - pi) ** 2 - y / t) / (pi + floor)).sum(axis=1)
+    np.testing.assert_allclose(um.analysis.goodness_of_fit(reference, new)["misfit"], want)
+
+
+def test_a_misfit_does_not_grow_with_depth_and_is_zero_on_average():
+    """Of Poisson counts around the rates of the model itself, whatever their depth."""
+    rng = np.random.default_rng(0)
+    topics, shares = rng.dirichlet(np.full(200, 0.3), 3).T, rng.dirichlet(np.ones(3), 400)
+    for depth in (50, 500, 5_000):
+        found = misfits(um.Counts(rng.poisson(depth * shares @ topics.T)), shares, topics, 500.0)
+        assert abs(found.mean()) < 4 * found.std() / 20
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_new_samples_of_the_same_kind_rank_as_those_of_the_fit_and_others_last(name):
+    model = getattr(um, name)(4, random_state=0, **KINDS[name]).fit(drawn(300))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.transform(drawn(100, seed=1))
+    alike = um.analysis.goodness_of_fit(model, drawn(100, seed=1))["rank"]
+    assert 0.3 < alike.median() < 0.7
+    assert (alike < 0.05).mean() < 0.15
+    strangers = drawn(100, seed=1, topics_seed=1)
+    assert um.analysis.goodness_of_fit(model, strangers)["rank"].max() < 0.05
+    for transform in (model.transform, model.result_.transform, lambda X: model.transform(um.Shards.of(X))):
+        with pytest.warns(
+            UserWarning, match="do not fit the fit: 100% of them are explained worse than 95% of its own"
+        ):
+            transform(strangers)
+
+
+def test_a_fit_of_shards_and_a_saved_one_know_how_well_their_samples_were_explained(reference, tmp_path):
+    reference.save(tmp_path / "model.safetensors")
+    again = um.load(tmp_path / "model.safetensors")
+    assert again.data["reference"] == reference.data["reference"]
+    assert len(again.data["reference"]["misfits"]) == 300
+    streamed = um.TopicModel(4, random_state=0).fit(um.Shards.of(drawn(300))).result_
+    want, found = (np.quantile(fit.data["reference"]["misfits"], [0.1, 0.5, 0.9]) for fit in (reference, streamed))
+    np.testing.assert_allclose(found, want, rtol=0.2)
+    given = um.TopicModel.from_factors(reference.F).result_
+    assert um.analysis.goodness_of_fit(given, drawn(9))["rank"].isna().all()
+
+
+def test_features_that_are_missing_or_unknown_leave_ranks_alone(reference):
+    new = drawn(100, seed=1)
+    some = um.Counts(
+        np.column_stack([new.csr.toarray()[:, 15:], np.full(100, 100)]), features=[*new.features[15:], "other"]
+    )
+    table = um.analysis.goodness_of_fit(reference, some)
+    assert 0.25 < table["rank"].median() < 0.75
+    seen = new.csr[:, 15:].sum(axis=1)
+    np.testing.assert_allclose(table["known"], seen / (seen + 100))
+    assert table.index.name == "sample"
+
+
+def test_a_sample_without_counts_has_no_rank(reference):
+    table = um.analysis.goodness_of_fit(reference, np.zeros((2, 60)))
+    assert table[["known", "misfit", "rank"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize(("data_set", "K"), [("sotu", 8), ("newsgroups", 10), ("pbmc_facs", 6)])
+def test_held_out_samples_of_real_data_fit_and_shuffled_ones_do_not(data_set, K):
+    X = um.datasets.sotu().csr if data_set == "sotu" else sp.load_npz(shared_data(data_set) / "counts.npz")
+    rng = np.random.default_rng(0)
+    order = rng.permutation(X.shape[0])[:1_400]
+    X = X[order[np.asarray(X[order].sum(axis=1)).ravel() > 0]]
+    new = X[-200:] if data_set != "sotu" else X[-50:]
+    model = um.TopicModel(K, random_state=0, tol=1e-2).fit(X[: X.shape[0] - new.shape[0]])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "these samples do not fit")
+        warnings.filterwarnings("ignore", "[0-9]+ features with counts")
+        model.transform(new)
+        rank = um.analysis.goodness_of_fit(model, new)["rank"]
+    assert 0.2 < rank.median() < 0.7
+    assert (rank < 0.05).mean() < 0.2
+    with pytest.warns(UserWarning) as said:
+        model.transform(new[:, rng.permutation(X.shape[1])])
+    assert any("these samples do not fit the fit" in str(one.message) for one in said)

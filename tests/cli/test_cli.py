@@ -375,6 +375,24 @@ def test_transform_says_how_many_features_are_missing_or_unknown(model, run):
     pd.testing.assert_frame_equal(proportions("partial_p.csv"), proportions("zeroed_p.csv"))
 
 
+def test_transform_writes_how_well_samples_fit_and_says_if_they_do_not(counts, model, run):
+    code, out, err = run("transform", model, counts, "-o", "p.csv", "--json")
+    answer = json.loads(out)
+    assert (code, err, answer["fits"], answer["goodness_of_fit"]) == (0, "", True, "p-fit.csv")
+    table = pd.read_csv("p-fit.csv", index_col=0)
+    assert table.columns.tolist() == ["known", "misfit", "rank"]
+    assert table.index.tolist() == proportions("p.csv").index.tolist()
+    pd.testing.assert_frame_equal(table, um.analysis.goodness_of_fit(model, um.read(counts)), rtol=1e-6)
+    assert run("shard", counts, "-o", "x.shards", "--quiet")[0] == 0
+    assert run("transform", model, "x.shards", "-o", "q.npy")[0] == 0
+    pd.testing.assert_frame_equal(pd.read_csv("q-fit.csv", index_col=0), table, rtol=1e-6)
+    other = pd.DataFrame(10 * np.random.default_rng(0).permuted(TABLE.to_numpy(), axis=1), TABLE.index, TABLE.columns)
+    other.to_csv("other.csv")
+    code, out, err = run("transform", model, "other.csv", "-o", "p.csv", "--json")
+    assert not json.loads(out)["fits"]
+    assert "note: these samples do not fit the model" in err
+
+
 def test_transform_goes_by_position_where_there_are_no_names(counts, model, run):
     sp.save_npz("plain.npz", sp.csr_array(TABLE.to_numpy()))
     assert run("transform", model, counts, "-o", "named.csv")[0] == 0

@@ -428,7 +428,7 @@ def test_topics_without_any_of_their_genes_are_none() -> None:
 
 # --- projecting ------------------------------------------------------------------------------------------------------
 
-NEW = random_counts(17, M, seed=8)
+NEW = np.random.default_rng(8).permutation(X0)[:17]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -513,6 +513,22 @@ def test_missing_genes_are_not_zeros(model: str) -> None:
         np.testing.assert_allclose(um.sc.to_fit(reference).transform(query[:, kept]), few.obsm["X_topics"], atol=1e-9)
     np.testing.assert_array_equal(few.varm["topics"], reference.varm["topics"][kept])
     np.testing.assert_allclose(um.sc.to_fit(few).proportions, few.obsm["X_topics"], rtol=1e-9, atol=1e-15)
+
+
+def test_obs_says_how_well_cells_are_explained_and_cells_of_another_kind_bring_a_warning() -> None:
+    both = random_counts(240, 120, seed=3)
+    reference, query = cells(both[:200]), cells(both[200:])
+    um.sc.tl.topics(reference, K, tol=1e-3, random_state=0)
+    um.sc.tl.project(query, reference)
+    table = um.analysis.goodness_of_fit(um.sc.to_fit(reference), both[200:])
+    for name in ("known", "misfit", "rank"):
+        np.testing.assert_allclose(query.obs[f"topics_{name}"], table[name])
+    assert query.obs["topics_rank"].median() > 0.2
+    strangers = cells(random_counts(40, 120, seed=4))
+    with pytest.warns(UserWarning, match="these samples do not fit the model: 9.% of them|: 100% of them"):
+        um.sc.tl.project(strangers, reference)
+    um.sc.tl.topics(strangers, K, **QUICK)  # its own topics leave nothing of those of another
+    assert not [name for name in strangers.obs if name.startswith("topics_")]
 
 
 def test_missing_and_unknown_genes_are_told_at_once() -> None:

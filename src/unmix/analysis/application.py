@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import entr
 
-from unmix.base.types import Factor, Floats, Integers, order_by_name
+from unmix.base.types import Factor, Floats, Integers, numbered, order_by_name
 from unmix.counts.counts import Counts, CountsLike, from_anndata
 from unmix.fit import Fit, load
 from unmix.io.write import MODEL_FILE
@@ -98,14 +98,69 @@ def transform(fit: FitLike, X: CountsLike | Iterable[str], *, missing: Missing |
     array([1.])
     """
     from unmix.estimators import from_fit  # and scikit-learn with it
-    from unmix.estimators.features import match_features, proportions_of
+    from unmix.estimators.base import FEWEST, LOOKED_AT
+    from unmix.estimators.features import doubts, goodness, match_features, proportions_of
 
     fit = fit_of(fit)
     counts = _counted(fit, X)
     matched = match_features(counts, fit, missing)
     if notes := matched.notes():
         warnings.warn("; ".join(notes), UserWarning, stacklevel=3)
-    return proportions_of(fit._prepared(from_fit), matched)
+    proportions = proportions_of(fit._prepared(from_fit), matched)
+    if len(counts) >= FEWEST and (notes := doubts(fit, [goodness(fit, *matched.some(proportions, LOOKED_AT))])):
+        warnings.warn("; ".join(notes), UserWarning, stacklevel=3)
+    return proportions
+
+
+def goodness_of_fit(fit: FitLike, X: CountsLike | Iterable[str], *, missing: Missing | None = None) -> pd.DataFrame:
+    """How well a fit explains samples, such as those of a query that may not belong to it.
+
+    Parameters
+    ----------
+    fit : Fit, estimator or path
+        Of any model.
+    X : Counts, array-like, AnnData or iterable of str
+        Samples, as in `transform`.
+    missing : {"unmeasured", "zero"}, default=None
+        Features of the fit that X does not have, as in `transform`.
+
+    Returns
+    -------
+    DataFrame
+        One row per sample. `known`: the share of its counts in features that the fit has. `misfit`: the squared distance of its
+        frequencies from those of the fit, relative to these and without what chance adds; 0 on average for Poisson counts.
+        `rank`: the share of the fit's own samples, taken as new ones, whose misfit is at least as large. A rank of 0.5 is usual,
+        one below 0.05 is poor; NaN if the fit does not know that of its samples, as one made from given factors.
+
+    See Also
+    --------
+    analysis.transform : Which warns if half of the samples, or more, are explained poorly.
+
+    Notes
+    -----
+    With y = x / t the frequencies of a sample, π those of the fit, and d the smaller one of t and the median total of the fit's
+    samples, the misfit is Σ ((y − π)² − y / t) / (π + 0.3 / d). It does not grow with the depth of samples, as it has mean 0 for
+    Poisson counts. It looks at all counts: a new kind of cell that differs in a few genes may have ranks of 0.1.
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> X = um.datasets.correlated_topics("A")
+    >>> fit = um.TopicModel(6, random_state=0).fit(X.csr[:80]).result_
+    >>> um.analysis.goodness_of_fit(fit, X.csr[80:])["rank"].median() > 0.1
+    True
+    >>> shuffled = X.csr[80:][:, np.random.default_rng(0).permutation(X.shape[1])]
+    >>> bool(um.analysis.goodness_of_fit(fit, shuffled)["rank"].max() < 0.05)
+    True
+    """
+    from unmix.estimators import from_fit
+    from unmix.estimators.features import goodness, match_features, proportions_of
+
+    fit = fit_of(fit)
+    counts = _counted(fit, X)
+    matched = match_features(counts, fit, missing)
+    table = goodness(fit, matched, proportions_of(fit._prepared(from_fit), matched))
+    return table.set_axis(pd.Index(numbered(counts.samples, "sample", len(counts)), name="sample"), axis=0)
 
 
 def responsibilities(fit: FitLike, X: CountsLike | Iterable[str]) -> Floats:

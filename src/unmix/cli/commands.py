@@ -22,6 +22,8 @@ from unmix.registry import ANALYSES, STARTS
 from unmix.storage.files import replacing
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from unmix.counts.counts import Counts
     from unmix.counts.shards import Shards
     from unmix.estimators.features import Matched
@@ -160,7 +162,8 @@ def transform(
 
     Features are found by name, in any order: those unknown to the model are
     left out. Those that INPUT lacks count as 0 if the model is of texts, and
-    as not measured otherwise. Text is treated as the model's was.
+    as not measured otherwise. Text is treated as the model's was. How well
+    each sample fits the model is written beside, to NAME-fit.csv.
     """
     from unmix.analysis.application import fit_of
     from unmix.estimators import from_fit
@@ -178,20 +181,31 @@ def transform(
     with show.errors_about(input):
         matched = matching.match_features(counts, known, missing)
     proportions = matching.proportions_of(from_fit(known), matched)
+    explained = matching.goodness(known, matched, proportions)
     with writing.adding_to(output.parent):
         writing.write_proportions(proportions, counts.samples, output, known.labels)
+        writing.write_proportions(explained.to_numpy(), counts.samples, writing.fit_beside(output), matching.EXPLAINED)
     empty = matched.counts.facts["empty_samples"]
-    _tell_applied(input, output, len(counts), known, matched, empty)
+    _tell_applied(input, output, len(counts), known, matched, empty, [explained])
 
 
-def _tell_applied(input: Path, output: Path, n: int, known: Fit, matched: Matched, empty: int) -> None:
-    """What became of features and samples when a model was applied to new ones."""
+def _tell_applied(
+    input: Path, output: Path, n: int, known: Fit, matched: Matched, empty: int, explained: list[pd.DataFrame]
+) -> None:
+    """What became of features and samples when a model was applied to new ones, and whether they fit it."""
     for note in matched.notes(where=str(input), model="the model"):
         show.note(note)
     if empty:
         show.note(f"{show.plural(empty, 'sample')} without any counts; all topics get the same proportion there")
-    show.say(f"wrote {output}: {n:,} samples × {known.n_topics} topics")
+    doubts = matching.doubts(known, explained, "the model")
+    for doubt in doubts:
+        show.note(doubt)
+    show.say(
+        f"wrote {output}: {n:,} samples × {known.n_topics} topics; {writing.fit_beside(output).name}: how well each fits"
+    )
     about = {
+        "goodness_of_fit": str(writing.fit_beside(output)),
+        "fits": not doubts,
         "missing_features": matched.missing,
         "unknown_features": matched.unknown,
         "missing": matched.taken,

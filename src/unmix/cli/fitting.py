@@ -22,6 +22,8 @@ from unmix.cli.show import matching, writing
 from unmix.registry import WORDS, Analysis, estimator_class, public
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from unmix.analysis.results import Result
     from unmix.counts.counts import Counts
     from unmix.counts.shards import Shards
@@ -99,18 +101,25 @@ def fitted(
         return (estimator.fit(counts) if resume_from is None else estimator.resume(counts, resume_from)).result_
 
 
-def write_proportions_of_shards(shards: Shards, known: Fit, output: Path, missing: str | None) -> tuple[Matched, int]:
-    """Shard by shard, features matched by name; how they were, and how many samples are empty."""
+def write_proportions_of_shards(
+    shards: Shards, known: Fit, output: Path, missing: str | None
+) -> tuple[Matched, int, list[pd.DataFrame]]:
+    """Shard by shard, features matched by name; how they were, how many samples are empty, and how well each fits."""
     from unmix.estimators import from_fit
 
-    estimator, empty = from_fit(known), 0
-    with writing.proportions_file(output, len(shards), known.labels) as write:
+    estimator, empty, explained = from_fit(known), 0, list[pd.DataFrame]()
+    with (
+        writing.proportions_file(output, len(shards), known.labels) as write,
+        writing.proportions_file(writing.fit_beside(output), len(shards), matching.EXPLAINED) as write_fit,
+    ):
         for i in range(shards.n_shards):
             counts = shards.shard(i)
             matched = matching.match_features(counts, known, missing)  # in the same way for every shard
             empty += int((matched.counts.sample_totals == 0).sum())
-            write(matching.proportions_of(estimator, matched), counts.samples)
-    return matched, empty
+            write(proportions := matching.proportions_of(estimator, matched), counts.samples)
+            write_fit((found := matching.goodness(known, matched, proportions)).to_numpy(), counts.samples)
+            explained.append(found)
+    return matched, empty, explained
 
 
 def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts | Shards) -> Fit | None:

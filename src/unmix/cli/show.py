@@ -300,7 +300,7 @@ def fit_as_json(fit: Fit) -> dict[str, Any]:
         ],
         "notes": fit.advice(),
         "parameters": fit.params,
-        "data": dict(fit.data),
+        "data": {name: fact for name, fact in fit.data.items() if name != "reference"},
         "versions": fit.versions,
     }
 

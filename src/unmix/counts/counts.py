@@ -25,7 +25,7 @@ from unmix.base.checks import parameter
 from unmix.base.memory import BYTES_PER_NONZERO, IN_MEMORY, gigabytes, require
 from unmix.base.types import Floats, Integers, Names, Record, as_names, check_names, with_unique_columns
 from unmix.counts.canonical import arrays_of, canonical, narrowed, sparse_to_csr
-from unmix.counts.data import Facts, Memory, Part
+from unmix.counts.data import Facts, Memory, Part, evenly
 from unmix.counts.sides import Sides
 from unmix.kernels import CSR
 
@@ -85,6 +85,7 @@ class Counts(Part):
     metadata: pd.DataFrame | None
     text: Record | None
     reading: str = ""
+    unknown: Floats | None = None  # words of each text that are not in the vocabulary of a fit
 
     def __init__(
         self,
@@ -281,6 +282,11 @@ class Counts(Part):
     def sample(self) -> Self:
         """Counts: the samples that a fit starts from, which are all of them."""
         return self
+
+    def some(self, most: int) -> tuple[Integers, Self]:
+        """Up to so many samples, evenly spaced: their numbers, and they themselves."""
+        rows = evenly(self.shape[0], most)
+        return rows, self.take(rows)
 
     def parts(self) -> Iterator[Self]:
         """All samples, in one part."""

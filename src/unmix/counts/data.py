@@ -112,6 +112,9 @@ class Data(Protocol):
         ...
 
     def take(self, rows: Integers) -> Counts: ...
+    def some(self, most: int) -> tuple[Integers, Counts]:
+        """Up to so many samples, evenly spaced among those that a fit starts from: their numbers, and they themselves."""
+        ...
 
     # In memory alone
 
@@ -121,6 +124,11 @@ class Data(Protocol):
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Integers, Counts]]: ...
     def matvec(self, v: Floats) -> Floats: ...
     def rmatvec(self, v: Floats) -> Floats: ...
+
+
+def evenly(n: int, most: int) -> Integers:
+    """Up to so many of n places, evenly spaced."""
+    return np.arange(n) if n <= most else np.arange(most) * n // most
 
 
 def is_data(X: Any) -> TypeGuard[Data]:

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unmix.base.types import Floats, Integers, Names, Record, as_names, with_unique_columns
 from unmix.counts.counts import Counts, CountsLike, amount
-from unmix.counts.data import Engine, Facts, Part, chosen_engine
+from unmix.counts.data import Engine, Facts, Part, chosen_engine, evenly
 from unmix.counts.stores import InMemory, OnDisk, checksum, file_name, in_doubles, read_manifest
 
 SHARD, TILE = 16_384, 4_096  # samples. Bits depend on them: they are no options
@@ -290,8 +290,34 @@ class Shards:
     @cached_property
     def sample(self) -> Counts:
         """Counts: the samples that a fit starts from, in memory: those whose numbers have the smallest hashes, in their order."""
+        return self._sampled[1]
+
+    @cached_property
+    def _sampled(self) -> tuple[Integers, Counts]:
         rows, counts = self._store.sample()
-        return self._described(counts, rows)
+        return rows, self._described(counts, rows)
+
+    def some(self, most: int) -> tuple[Integers, Counts]:
+        """Up to so many samples, evenly spaced among those that a fit starts from.
+
+        Parameters
+        ----------
+        most : int
+            Maximum number of samples.
+
+        Returns
+        -------
+        tuple of array and Counts
+            Their numbers, from 0, and they themselves.
+
+        Examples
+        --------
+        >>> Shards.of(Counts([[1, 0, 2], [0, 3, 0]])).some(1)[0]
+        array([0])
+        """
+        rows, counts = self._sampled
+        places = evenly(len(rows), most)
+        return rows[places], counts.take(places)
 
     @property
     def sample_nnz(self) -> int:

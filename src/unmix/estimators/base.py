@@ -32,7 +32,15 @@ from unmix.base.types import WIDEST, Factor, Floats, Record, Seed, as_plain, ord
 from unmix.counts.counts import Counts, CountsLike, fitting, from_anndata
 from unmix.counts.data import Data, is_data, joined
 from unmix.counts.shards import Shards
-from unmix.estimators.features import Missing, loadings_of, match_features
+from unmix.estimators.features import (
+    Matched,
+    Missing,
+    as_proportions,
+    doubts,
+    goodness,
+    loadings_of,
+    match_features,
+)
 from unmix.fit import Fit, finished, quietly
 from unmix.models.poisson import check_factors, match_to_first
 from unmix.models.problem import Iterate, Problem
@@ -125,6 +133,7 @@ NO_COUNTS = (
 SMOOTHING = 1e-3  # of the overall frequencies of features, in predictions
 LEAST_TOL = 1e-5  # of the fit of a sample, whose optimum is another than that of all
 MIXED = 0.01  # of the whole, in every topic of a sample: it may lack features
+LOOKED_AT, FEWEST = 200, 4  # samples of a part, to see whether they fit; and how many there must be to tell
 MAY_CHANGE = {"max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
 
 
@@ -218,15 +227,22 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         return np.load(path, mmap_mode="r")
 
     def _transformed_parts(self, X: CountsLike | Shards, missing: Missing | None) -> Iterator[Floats]:
+        fit, tables = self.result_, list[pd.DataFrame]()
         for i, part in enumerate(parts_of(X)):
             counts = self._named_counts(part)
             if counts is None:
-                yield np.asarray(self._transformed(part), dtype=np.float64)
-                continue
-            matched = match_features(counts, self.result_, missing)
-            if i == 0 and (notes := matched.notes()):
-                warnings.warn("; ".join(notes), UserWarning, stacklevel=6)
-            yield loadings_of(self, matched)
+                loadings = np.asarray(self._transformed(part), dtype=np.float64)
+                matched = Matched(cast(Counts, as_data(from_anndata(part))))
+            else:
+                matched = match_features(counts, fit, missing)
+                if i == 0 and (notes := matched.notes()):
+                    warnings.warn("; ".join(notes), UserWarning, stacklevel=6)
+                loadings = loadings_of(self, matched)
+            if len(loadings) >= FEWEST:
+                tables.append(goodness(fit, *matched.some(as_proportions(self, loadings), LOOKED_AT)))
+            yield loadings
+        if tables and (notes := doubts(fit, tables)):
+            warnings.warn("; ".join(notes), UserWarning, stacklevel=6)
 
     def _named_counts(self, part: CountsLike) -> Counts | None:
         """Counts whose features are found by name; None if a side has no names. After a fit of a DataFrame another one must have

@@ -7,14 +7,19 @@ u_k = Σ_j f_jk over all features and v_k that over M, only the part v_k / u_k o
     p_ik ∝ q_ik u_k / v_k
 
 are the proportions over all features. A topic without a measured feature cannot be seen, and gets 0.
+
+How well new samples are explained is their misfit (`models/poisson.py`), compared with those of the samples of the fit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import pandas as pd
+from scipy.stats import binom
 
 from unmix.base.checks import choice, parameter, plural
 from unmix.base.kinds import mutation_types
@@ -22,12 +27,16 @@ from unmix.base.types import Floats, Integers, in_place
 from unmix.counts.counts import Counts
 from unmix.fit import Fit
 from unmix.models.beliefs import Prior
-from unmix.models.poisson import proportions_and_sizes
+from unmix.models.poisson import misfits, proportions_and_sizes
 
 if TYPE_CHECKING:
     from unmix.estimators.base import CountsEstimator
 
 Missing = Literal["unmeasured", "zero"]
+EXPLAINED = ("known", "misfit", "rank")  # how well a sample is explained
+POOR = 0.05  # of the samples of a fit are explained worse
+ENOUGH = 100  # samples of a fit, to say what is unusual
+CHANCE = 1e-3  # that so many samples are poor where all is well
 PROPORTIONS = ("TopicModel", "LDA", "AllocationModel")  # is what their `transform` gives; the others give loadings
 ROUNDING = 1e-9  # by which the sums of all factors of a topic may differ where nothing was lost
 
@@ -46,17 +55,33 @@ class Matched:
         Number of features that the fit does not have: they are left out.
     measured : array, default=None
         Places of the columns among the features of the fit, where missing features were not measured; None if all are there.
+    unknown_totals : array, default=None
+        Counts of each sample in features that the fit does not have; None for none.
     """
 
     counts: Counts
     missing: int = 0
     unknown: int = 0
     measured: Integers | None = None
+    unknown_totals: Floats | None = None
+
+    @property
+    def known(self) -> Floats:
+        """The share of each sample's counts that is in features of the fit; NaN without counts."""
+        there = self.counts.sample_totals
+        total = there if self.unknown_totals is None else there + self.unknown_totals
+        return np.divide(there, total, out=np.full(len(total), np.nan), where=total > 0)
 
     @property
     def taken(self) -> Missing:
         """What missing features were taken for."""
         return "zero" if self.measured is None else "unmeasured"
+
+    def some(self, proportions: Floats, most: int) -> tuple[Matched, Floats]:
+        """Up to so many samples, and their proportions."""
+        rows, few = self.counts.some(most)
+        unknown = None if self.unknown_totals is None else self.unknown_totals[rows]
+        return replace(self, counts=few, unknown_totals=unknown), proportions[rows]
 
     def notes(self, what: str = "feature", where: str = "X", model: str = "the fit") -> list[str]:
         """What the user should know: features that are missing, and what that was taken for, and features left out."""
@@ -96,7 +121,7 @@ def match_features(counts: Counts, fit: Fit, missing: Missing | None = "zero") -
         missing = "unmeasured" if fit.text is None else "zero"
     choice("missing", missing, ("unmeasured", "zero"))
     if in_place("feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1]), where="the matrix"):
-        return Matched(counts)
+        return Matched(counts, unknown_totals=counts.unknown)
     assert counts.features is not None
     place = {name: j for j, name in enumerate(fit.feature_names)}
     if len(place) < len(fit.F):
@@ -111,11 +136,11 @@ def match_features(counts: Counts, fit: Fit, missing: Missing | None = "zero") -
             f"no feature has a name that the model knows (such as {fit.feature_names[0]!s}); compare the spelling"
         )
     absent, unknown = len(fit.F) - there.size, int((to < 0).sum())
-    names = fit.feature_names
-    if not absent or missing == "zero":
-        return Matched(counts.with_features(to, names), absent, unknown)
-    among = np.where(to >= 0, np.searchsorted(there, to), -1)
-    return Matched(counts.with_features(among, names[there]), absent, unknown, there)
+    names, measured = fit.feature_names, None
+    if absent and missing == "unmeasured":
+        to, names, measured = np.where(to >= 0, np.searchsorted(there, to), -1), names[there], there
+    matched = counts.with_features(to, names)
+    return Matched(matched, absent, unknown, measured, counts.sample_totals - matched.sample_totals)
 
 
 def loadings_of(estimator: CountsEstimator, matched: Matched) -> Floats:
@@ -138,14 +163,52 @@ def loadings_of(estimator: CountsEstimator, matched: Matched) -> Floats:
 
 def proportions_of(estimator: CountsEstimator, matched: Matched) -> Floats:
     """Proportions of topics in matched counts, over all features of the fit."""
-    found = loadings_of(estimator, matched)
+    return as_proportions(estimator, loadings_of(estimator, matched))
+
+
+def as_proportions(estimator: CountsEstimator, loadings: Floats) -> Floats:
+    """What `transform` gives as proportions."""
     if type(estimator).__name__ in PROPORTIONS:
-        return found
-    return proportions_and_sizes(found, estimator.result_._prepared(_sums_of_components))[0]
+        return loadings
+    return proportions_and_sizes(loadings, estimator.result_._prepared(_sums_of_components))[0]
 
 
 def _sums_of_components(fit: Fit) -> Floats:
     return np.ascontiguousarray(fit.F.T).astype(np.float64, copy=False).sum(axis=1)
+
+
+def goodness(fit: Fit, matched: Matched, proportions: Floats) -> pd.DataFrame:
+    """How well samples are explained, one row each, as `unmix.analysis.goodness_of_fit` has it."""
+    topics = fit.topics if matched.measured is None else fit.topics[matched.measured]
+    seen = proportions @ topics.sum(axis=0)
+    shares = proportions / np.where(seen > 0, seen, 1.0)[:, None]
+    others = fit.data.get("reference") or {}
+    ordered = np.asarray(others.get("misfits", ()), dtype=np.float64)
+    found = misfits(matched.counts, shares, topics, others.get("depth", np.inf))
+    rank = np.full(len(found), np.nan)
+    if ordered.size:
+        worse = ordered.size - np.searchsorted(ordered, found)
+        rank = np.where(np.isnan(found), np.nan, (worse + 1) / (ordered.size + 1))
+    return pd.DataFrame(dict(zip(EXPLAINED, (matched.known, found, rank), strict=True)))
+
+
+def doubts(fit: Fit, tables: Sequence[pd.DataFrame], model: str = "the fit") -> list[str]:
+    """What to say if samples, explained as these tables have it, do not fit the model."""
+    table = pd.concat(tables)
+    enough = len((fit.data.get("reference") or {}).get("misfits", ())) >= ENOUGH
+    ranks = table["rank"].dropna()[: None if enough else 0]
+    poor, found = int((ranks < POOR).sum()), []
+    if 2 * poor >= max(ranks.size, 1) and binom.sf(poor - 1, ranks.size, POOR) < CHANCE:
+        found.append(
+            f"these samples do not fit {model}: {poor / ranks.size:.0%} of them are explained worse than {1 - POOR:.0%} of its "
+            "own samples, so that proportions may mean little; unmix.analysis.goodness_of_fit has a number for each"
+        )
+    expected, known = (fit.text or {}).get("known", 0.0), table["known"].mean()
+    if known < expected / 2:
+        found.append(
+            f"{model} knows {known:.0%} of the words of these texts, and {expected:.0%} of its own; another language?"
+        )
+    return found
 
 
 def scales_of(fit: Fit) -> Floats:

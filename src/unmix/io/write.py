@@ -249,6 +249,11 @@ def proportions_file(
         yield write
 
 
+def fit_beside(path: Path) -> Path:
+    """The file that says how well each sample fits the model, beside that of its proportions."""
+    return path.with_name(f"{path.stem}-fit.csv")
+
+
 def write_counts(counts: Counts, path: str | os.PathLike[str]) -> None:
     """A `.npz` file of scipy with further members: names as JSON and metadata as CSV, both as bytes in UTF-8."""
     named = {name: getattr(counts, name) for name in ("samples", "features")}

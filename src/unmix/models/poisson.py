@@ -17,7 +17,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln, xlogy
 
 from unmix.base.threads import use_threads
-from unmix.base.types import Factor, Floats, Integers
+from unmix.base.types import Factor, Floats, Integers, Record
 from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.sides import column_sums
 
@@ -331,6 +331,70 @@ def check_factors(
     if out[0].shape[1] != out[1].shape[1]:
         raise ValueError(f"L has {out[0].shape[1]} topics and F has {out[1].shape[1]}; they must agree")
     return out[0], out[1]
+
+
+# How well a sample is explained, whatever its depth. With y_ij = x_ij / t_i its frequencies, π_ij those of the model, and
+# d_i = min(t_i, depth), where `depth` is that of the samples of the fit,
+#
+#     misfit_i = Σ_j ((y_ij − π_ij)² − y_ij / t_i) / (π_ij + SPARE / d_i)
+#
+# For Poisson counts E[(x − λ)² − x] = 0, so that it is 0 on average where the model is right, and the squared distance of the
+# frequencies where it is not: of counts of other features, of bursts, of cells of another kind.
+#
+# A sample of the fit had a part in its topics. As if it were new, its counts are taken out of them, by their responsibilities,
+# and its proportions are found again from the topics that are left, by a few steps of EM.
+
+SPARE = 0.3  # counts, so that rare features do not decide
+REFERENCE = 400  # samples of a fit that others are compared with
+AGAIN = 5  # steps of EM
+CELLS = 1 << 21  # of samples × features at a time
+
+
+def misfits(X: Counts, proportions: Floats, topics: Floats, depth: float, weights: Floats | None = None) -> Floats:
+    """Of every sample, NaN where it is empty. With `weights`, the counts of topics in a fit that had these samples, as if they
+    were new to it."""
+    n, m = X.shape
+    found = np.full(n, np.nan)
+    step = max(1, CELLS // m)
+    for start in range(0, n, step):
+        rows = np.arange(start, min(n, start + step))
+        found[rows] = _misfits(X.take(rows), proportions[rows], topics, depth, weights)
+    return np.where(X.sample_totals > 0, found, np.nan)
+
+
+def _misfits(X: Counts, proportions: Floats, topics: Floats, depth: float, weights: Floats | None) -> Floats:
+    n, totals = len(X), np.maximum(X.sample_totals, 1e-9)
+    floors = SPARE / np.minimum(totals, depth)
+    i, j, x = X.sides().left.owners, X.rows.indices, X.rows.data
+    own = topics[j]
+    if weights is not None:
+        taken = x[:, None] * _shares(proportions[i] * own)
+        there = np.maximum(weights - _sums(i, taken, n), 1e-9)
+        own = np.maximum(own * weights - taken, 0) / there[i]
+        for _ in range(AGAIN):
+            proportions = _sums(i, x[:, None] * _shares(proportions[i] * own), n) / totals[:, None]
+    expected, y = np.minimum(np.einsum("ik,ik->i", proportions[i], own), 1.0), x / totals[i]
+    rates = proportions @ topics.T
+    rates *= rates / (rates + floors[:, None])  # what a cell without counts adds
+    cells = ((y - expected) ** 2 - y / totals[i]) / (expected + floors[i]) - rates[i, j]
+    return rates.sum(axis=1) + np.bincount(i, cells, minlength=n)
+
+
+def _shares(rates: Floats) -> Floats:
+    return rates / np.maximum(rates.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+
+
+def _sums(owners: Integers, values: Floats, n: int) -> Floats:
+    return np.column_stack([np.bincount(owners, column, minlength=n) for column in values.T])
+
+
+def reference(X: Counts, L: Factor, F: Factor, weights: Floats) -> Record:
+    """The misfits of some samples of a fit, as if they were new, in order, and their depth: what `Fit.data` keeps."""
+    totals = X.sample_totals[X.sample_totals > 0]
+    depth = float(np.median(totals)) if totals.size else 1.0
+    proportions, topics, _, _ = poisson_to_topics(L, F)
+    found = misfits(X, proportions, topics, depth, weights)
+    return {"depth": depth, "misfits": [float(f"{value:.4g}") for value in np.sort(found[np.isfinite(found)])]}
 
 
 # Which topic is which: the columns of two matrices, paired one to one so that pairs are most alike.

@@ -18,7 +18,7 @@ from unmix.counts import counts as any_counts
 from unmix.counts.counts import Counts, in_memory
 from unmix.counts.shards import Shards
 from unmix.estimators.base import MOST_FRACTIONS
-from unmix.estimators.features import rescaled, scales_of
+from unmix.estimators.features import EXPLAINED, rescaled, scales_of
 from unmix.fit import Fit
 from unmix.plot import topic_colours
 
@@ -203,6 +203,8 @@ def _clear(adata: AnnData, key: str) -> None:
             del getattr(adata, axis)[name]  # looked up again: a view is replaced when it is changed
     if f"{key}_mask" in adata.var:
         adata.var = adata.var.drop(columns=f"{key}_mask")
+    if adata.uns.get(key, {}).get("params", {}).get("projected"):
+        adata.obs = adata.obs.drop(columns=[f"{key}_{name}" for name in EXPLAINED], errors="ignore")
 
 
 def _by_gene(array: Factor, places: Integers, n_genes: int) -> Factor:
@@ -223,8 +225,13 @@ def _posterior(adata: AnnData, key: str, genes: Integers) -> dict[str, Floats]:
 
 def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
     """Numbers as Python's own, as they were before they were written."""
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in record.items()}
+    return {
+        name: _plain(value) if isinstance(value, Mapping) else value.tolist() if isinstance(value, PLAIN) else value
+        for name, value in record.items()
+    }
 
+
+PLAIN = (np.generic, np.ndarray)
 
 # Counts: one of the matrices of an AnnData and nothing else, with the names and `obs`; or shards of it.
 

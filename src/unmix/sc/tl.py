@@ -22,7 +22,7 @@ from unmix.counts.counts import Counts
 from unmix.counts.shards import Shards
 from unmix.estimators import from_fit
 from unmix.estimators.base import NO_COUNTS, CountsEstimator
-from unmix.estimators.features import Missing, match_features, proportions_of, scales_of
+from unmix.estimators.features import Missing, doubts, goodness, match_features, proportions_of, scales_of
 from unmix.fit import Fit, load
 from unmix.io.write import MODEL_FILE
 from unmix.models.poisson import topics_to_poisson
@@ -174,7 +174,9 @@ def project(
     -------
     AnnData or None
         The copy, if asked for. The same is set as by `tl.topics`, so that the same pictures can be drawn; topics and colours
-        are those of the model, there is no trace, and loadings are proportions times the counts of the cell.
+        are those of the model, there is no trace, and loadings are proportions times the counts of the cell. `obs` says how
+        well each cell is explained, as `unmix.analysis.goodness_of_fit` has it: "topics_known", "topics_misfit" and
+        "topics_rank". A warning says so if half of the cells, or more, do not fit the model.
 
     Raises
     ------
@@ -206,11 +208,13 @@ def project(
     if notes := matched.notes("gene", "adata", "the model"):
         warnings.warn("; ".join(notes), UserWarning, stacklevel=2)
     _warn_of_empty_cells(matched.counts)
+    proportions = proportions_of(estimator, matched)
+    explained = goodness(known, matched, proportions)
+    if notes := doubts(known, [explained], "the model"):
+        warnings.warn("; ".join(notes), UserWarning, stacklevel=2)
     fit = replace(
         known,
-        L=topics_to_poisson(
-            proportions_of(estimator, matched), known.topics, matched.counts.sample_totals, scales_of(known)
-        )[0],
+        L=topics_to_poisson(proportions, known.topics, matched.counts.sample_totals, scales_of(known))[0],
         trace=known.trace.iloc[:0],
         loglik=float("nan"),
         remaining_gain=float("nan"),
@@ -224,6 +228,8 @@ def project(
     genes = {"missing_genes": matched.missing, "unknown_genes": matched.unknown, "missing": matched.taken}
     source = {"layer": layer, "use_raw": use_raw or None, "projected": True, **genes}
     write(adata := _target(adata, copy), fit, key_added, places, source, colours)
+    for name, values in explained.items():
+        adata.obs[f"{key_added}_{name}"] = values.to_numpy()
     return adata if copy else None
 
 

@@ -67,15 +67,20 @@ def almost_even(problem: Problem, rng: np.random.Generator) -> Pair:
     return np.tile(problem.X.sample_totals[:, None] / problem.n_topics, problem.n_topics), F / F.sum(axis=0)
 
 
-def sampled(problem: Problem, rng: np.random.Generator, sweeps: int = 100) -> Pair:
-    """Where collapsed Gibbs sampling is after some sweeps from random labels: a start for models of short samples. Tokens change
-    their topics one by one, by the topics of the others; updates of whole samples, each of a few counts, hardly leave a start."""
+def sampled(problem: Problem, rng: np.random.Generator, sweeps: int = 200, draws: int = 20, every: int = 5) -> Pair:
+    """The mean of draws of collapsed Gibbs sampling, after some sweeps from random labels: a start for models of short samples.
+    Tokens change their topics one by one, by the topics of the others; updates of whole samples, each of a few counts, hardly
+    leave a start. A single draw of so few counts is noise that such updates keep."""
     X, K = problem.X.sample, problem.n_topics
     task = AllocationTask(X, Allocation.for_data(X, K, 1.0, None, alpha=0.05, beta=0.1))
     sampler = Sampler(task, task.labels(rng.integers(K, size=(1, int(X.total)), dtype=np.uint16)), seeds(rng, 1))
     sampler.sweep(sweeps)
-    now = task.moments(sampler.held)
-    return now.proportions[0, 0] * X.sample_totals[:, None], now.topics[0, 0]
+    L, F = np.zeros((X.shape[0], K)), np.zeros((X.shape[1], K))
+    for _ in range(draws):
+        sampler.sweep(every)
+        now = task.moments(sampler.held)
+        L, F = L + now.proportions[0, 0] / draws, F + now.topics[0, 0] / draws
+    return L * X.sample_totals[:, None], F
 
 
 class Known(NamedTuple):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,7 +25,9 @@ import pandas as pd
 from unmix.base.checks import parameter
 from unmix.base.memory import reordered
 from unmix.base.types import STATUSES, Record, Status
+from unmix.counts.sides import column_sums
 from unmix.fit import Fit
+from unmix.models.poisson import REFERENCE, reference
 from unmix.models.problem import Iterate, Task
 from unmix.solvers.base import Stepper, identifier
 from unmix.storage.schema import check_fields
@@ -234,6 +237,8 @@ class Session:
                 name: reordered(array, order) if array.shape[-1] == len(order) else array
                 for name, array in posterior.items()
             }
+        rows, few = X.some(REFERENCE)  # kept as they are, and looked at when someone asks
+        compared = partial(reference, few, L[rows], F, column_sums(L) * column_sums(F))
         saved: Record | None = None
         if resumable:
             saved = {"solver": identifier(solver), "session": self.save()} | state.save()
@@ -250,7 +255,7 @@ class Session:
             samples=X.samples,
             features=X.features,
             metadata=X.metadata,
-            data=X.facts,
+            data=X.facts | {"reference": compared},
             text=X.text,
             params=self.params,
             state=saved if saved is not None and _is_finite(saved) else None,

@@ -192,6 +192,7 @@ class Text(Struct):
     title_column: str | None = None
     tokenizer: str | None = None
     phrases: list[str] | None = None
+    known: Annotated[float, Meta(ge=0, le=1)] = 1.0
 
 
 class Starts(Struct):
@@ -200,6 +201,11 @@ class Starts(Struct):
     iterations: list[Whole] = []
     status: list[Status] = []
     difference: list[float] = []
+
+
+class Reference(Struct):
+    depth: Amount
+    misfits: list[float]
 
 
 class Facts(Struct):
@@ -215,6 +221,7 @@ class Facts(Struct):
     python: str = ""
     command: str | list[str] = ""
     starts: Starts | UnsetType = UNSET
+    reference: Reference | UnsetType = UNSET
 
 
 class Params(Struct):
