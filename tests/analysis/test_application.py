@@ -243,6 +243,7 @@ def test_a_sample_without_counts_has_no_rank(reference):
     assert table[["known", "misfit", "rank"]].isna().all(axis=None)
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+ features with counts have no weight")
 @pytest.mark.parametrize(("data_set", "K"), [("sotu", 8), ("newsgroups", 10), ("pbmc_facs", 6)])
 def test_held_out_samples_of_real_data_fit_and_shuffled_ones_do_not(data_set, K):
     X = um.datasets.sotu().csr if data_set == "sotu" else sp.load_npz(shared_data(data_set) / "counts.npz")
@@ -253,11 +254,33 @@ def test_held_out_samples_of_real_data_fit_and_shuffled_ones_do_not(data_set, K)
     model = um.TopicModel(K, random_state=0, tol=1e-2).fit(X[: X.shape[0] - new.shape[0]])
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "these samples do not fit")
-        warnings.filterwarnings("ignore", "[0-9]+ features with counts")
         model.transform(new)
         rank = um.analysis.goodness_of_fit(model, new)["rank"]
     assert 0.2 < rank.median() < 0.7
     assert (rank < 0.05).mean() < 0.2
-    with pytest.warns(UserWarning) as said:
+    with pytest.warns(UserWarning, match="these samples do not fit the fit"):
         model.transform(new[:, rng.permutation(X.shape[1])])
-    assert any("these samples do not fit the fit" in str(one.message) for one in said)
+
+
+def test_texts_of_another_language_bring_a_warning_and_others_do_not():
+    rng = np.random.default_rng(0)
+    english = [
+        f"{a}{b}" for a in ("tax", "farm", "ship", "gold", "law") for b in ("", "er", "ing", "ed", "s", "less", "ly")
+    ]
+    german = ["steuer", "bauer", "schiff", "gesetz", "ruhe", "shiping", "gold"]
+
+    def drawn_texts(words, n, strange=0.1):
+        names = [f"name{i}" for i in range(1_000)]
+        return [" ".join(rng.choice(names if rng.random() < strange else words) for _ in range(30)) for _ in range(n)]
+
+    fit = um.TopicModel(2, random_state=0).fit(um.read_texts(drawn_texts(english, 200))).result_
+    assert fit.text["known"] == pytest.approx(0.9, abs=0.05)  # names that occur in one text or two are left out
+    table = um.analysis.goodness_of_fit(fit, drawn_texts(english, 50))
+    assert table["known"].mean() == pytest.approx(fit.text["known"], abs=0.03)
+    fit.transform(drawn_texts(english, 50))
+    with pytest.warns(
+        UserWarning, match=r"the fit knows \d+% of the words of these texts, and 9\d% of its own; another lang"
+    ):
+        fit.transform(drawn_texts(german, 50))
+    one = um.analysis.goodness_of_fit(fit, ["gold und gold, schiff und shiping"])
+    assert one["known"].tolist() == [3 / 6]

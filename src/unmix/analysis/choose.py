@@ -98,7 +98,7 @@ def _foreseen(
     """The log probability of the hidden counts, and how many they are."""
     X.require_whole("document completion")
     predicted, shown = X.thinned((held_out, 1 - held_out), rng)
-    L, F = model.transform(shown), np.ascontiguousarray(model.components_.T)
+    L, F = model._transformed(shown), np.ascontiguousarray(model.components_.T)
     L[L.sum(axis=1) == 0] = 1.0  # nothing is known of the sample
     known = model.result_
     L, F = with_background(L, F, predicted.sample_totals, frequencies(known.L, known.F), smoothing)

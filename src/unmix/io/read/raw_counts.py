@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from unmix.base.memory import require
-from unmix.base.types import Names
+from unmix.base.types import Floats, Names
 from unmix.counts.canonical import NotACountError
 from unmix.counts.counts import Counts
 from unmix.io.read.blocks import SMALLER, Blocks
@@ -160,6 +160,7 @@ class RawCounts:
     notes: list[str] = field(default_factory=list)
     bare: bool = False
     reading: str = ""  # how the file was read, in one line
+    unknown: Floats | None = None  # words of each text that the model `like` does not know
 
     def __post_init__(self) -> None:
         if self.metadata is not None and not len(self.metadata.columns):
@@ -233,7 +234,7 @@ def checked(raw: RawCounts) -> Counts:
         if isinstance(raw.features, list | None):
             return Counts(matrix, raw.samples, raw.features, raw.metadata, raw.text)
         counts = Counts(matrix, raw.samples, None, raw.metadata, raw.text)
-        counts.features = raw.features
+        counts.features, counts.unknown = raw.features, raw.unknown
         return counts
 
 

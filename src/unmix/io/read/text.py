@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from unmix.base.checks import parameter
 from unmix.base.memory import available, gigabytes
 from unmix.base.threads import prefetch
+from unmix.base.types import Floats
 from unmix.io.read.blocks import KEPT, Blocks, from_row
 from unmix.io.read.files import checked_encoding, first_line, opened, opened_text, require_inside
 from unmix.io.read.names import (
@@ -351,13 +352,18 @@ def counted(
         settings = settings_of(options, 1, column, naming.title)
         words = Words(settings)
         words = words if isinstance(options.tokenizer, str | None) else words.tokenized_by(options.tokenizer)
-    blocks = Spilled(lambda: _counts(documents(), words))
-    n, texts_with = 0, np.zeros(0, np.int64)
+    unknown = list[Floats]()
+    blocks = Spilled(lambda: _counts(documents(), words, unknown))
+    n, texts_with, totals = 0, np.zeros(0, np.int64), np.zeros(0)
     for block in blocks:
         n += block.shape[0]
-        texts_with = np.concatenate([texts_with, np.zeros(len(words.names) - len(texts_with), np.int64)])
-        texts_with += np.bincount(block.indices, minlength=len(texts_with))
-        if not known and len(words.names) * BYTES_PER_WORD > (free := available()):
+        if known:
+            continue
+        more = np.zeros(len(words.names) - len(totals), np.int64)
+        texts_with, totals = np.concatenate([texts_with, more]), np.concatenate([totals, more])
+        texts_with += np.bincount(block.indices, minlength=len(totals))
+        totals += np.bincount(block.indices, block.data, minlength=len(totals))
+        if len(words.names) * BYTES_PER_WORD > (free := available()):
             raise ValueError(
                 f"{len(words.names):,} different words in the first {n:,} texts are too many for {gigabytes(free)} of memory; "
                 "use fewer ngrams"
@@ -379,11 +385,14 @@ def counted(
             raise ValueError("; ".join([without_words(n, settings, any_word=bool(words.names)), *hints]))
         notes += about_words({words.names[place]: int(texts_with[place]) for place in order}, options)
         features = [words.names[place] for place in order]
+        # of the words of a text, those that other texts have made known
+        settings["known"] = round(float(totals[order][texts_with[order] > low].sum() / max(totals.sum(), 1)), 4)
 
         def read(start: int) -> Iterator[Any]:
             return from_row(start, (_columns(block, order, len(words.names)) for block in blocks))
 
     raw = RawCounts(Blocks((n, len(features)), None, read), naming.samples, features, metadata, settings, notes)
+    raw.unknown = np.concatenate(unknown)[:n] if unknown else None
     if options.snippets:
         add_snippets(raw, shown or documents, n)
     return raw
@@ -434,14 +443,19 @@ class Spilled:
         return True
 
 
-def _counts(documents: Iterator[Any], words: Words) -> Iterator[sp.csr_array]:
-    """How often each text has each word, by the number of the word; new words may come with every block. Texts are read ahead."""
+def _counts(documents: Iterator[Any], words: Words, unknown: list[Floats]) -> Iterator[sp.csr_array]:
+    """How often each text has each word, by the number of the word; new words may come with every block. Texts are read ahead.
+    Words that a vocabulary does not have are counted in `unknown`."""
     first = list(islice(documents, BATCH))
     later = prefetch(iter(lambda: list(islice(documents, BATCH)), [])) if len(first) == BATCH else ()
     for texts in chain([first] if first else [], later):
         found = [words.of(text) for text in texts]
         indices = np.frombuffer(b"".join(found), dtype=np.intc).astype(np.int32)
         indptr = np.cumsum([0, *map(len, found)]) // np.dtype(np.intc).itemsize
+        if words.closed:
+            there = np.concatenate([[0], np.cumsum(indices < len(words.names))])[indptr]
+            unknown.append(np.diff(indptr - there).astype(np.float64))
+            indices, indptr = indices[indices < len(words.names)], there
         block = sp.csr_array((np.ones(len(indices)), indices, indptr), shape=(len(texts), len(words.names)))
         block.sum_duplicates()
         yield block

@@ -87,7 +87,8 @@ class Words(dict[str, Any]):
     """Counts words, all of them or those of a vocabulary: texts or lists of tokens -> numbers of words, as the bytes of integers.
 
     It remembers which words are in what stands between blanks, as most of that comes again and again: a text costs a look-up per
-    word. They are the bytes of their numbers, or for ngrams the words. `names` are the words by their numbers.
+    word. They are the bytes of their numbers, or for ngrams the words. `names` are the words by their numbers; one that is not
+    in the vocabulary has the next number after these.
     """
 
     def __init__(self, settings: dict[str, Any], vocabulary: list[str] | None = None) -> None:
@@ -134,11 +135,12 @@ class Words(dict[str, Any]):
         found = array("i")
         for name in names:
             number = self.numbers.get(key := self.key(name))
-            if number is None and not self.closed:
-                number = self.numbers[name if key == name else key] = len(self.names)
-                self.names.append(name)
-            if number is not None:
-                found.append(number)
+            if number is None:
+                number = len(self.names)
+                if not self.closed:
+                    self.numbers[name if key == name else key] = number
+                    self.names.append(name)
+            found.append(number)
         return found.tobytes()
 
 
