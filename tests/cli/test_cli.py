@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from conftest import ROOT
+from conftest import ROOT, random_counts
 
 import unmix as um
 from unmix.cli import main, options, program
@@ -386,11 +386,15 @@ def test_transform_writes_how_well_samples_fit_and_says_if_they_do_not(counts, m
     assert run("shard", counts, "-o", "x.shards", "--quiet")[0] == 0
     assert run("transform", model, "x.shards", "-o", "q.npy")[0] == 0
     pd.testing.assert_frame_equal(pd.read_csv("q-fit.csv", index_col=0), table, rtol=1e-6)
-    other = pd.DataFrame(10 * np.random.default_rng(0).permuted(TABLE.to_numpy(), axis=1), TABLE.index, TABLE.columns)
-    other.to_csv("other.csv")
-    code, out, err = run("transform", model, "other.csv", "-o", "p.csv", "--json")
-    assert not json.loads(out)["fits"]
-    assert "note: these samples do not fit the model" in err
+    drawn = random_counts(160, 60, seed=3)
+    sp.save_npz("many.npz", sp.csr_array(drawn[:120]))
+    sp.save_npz("alike.npz", sp.csr_array(drawn[120:]))
+    sp.save_npz("other.npz", sp.csr_array(random_counts(40, 60, seed=4)))
+    assert run("fit", "many.npz", "-k", 3, "-o", "many", "--seed", 0)[0] == 0
+    for name, fits in (("alike", True), ("other", False)):
+        code, out, err = run("transform", "many", f"{name}.npz", "-o", "p.csv", "--json")
+        assert (code, json.loads(out)["fits"]) == (0, fits)
+        assert ("note: these samples do not fit the model" in err) == (not fits)
 
 
 def test_transform_goes_by_position_where_there_are_no_names(counts, model, run):

@@ -107,7 +107,8 @@ def write_proportions_of_shards(
     """Shard by shard, features matched by name; how they were, how many samples are empty, and how well each fits."""
     from unmix.estimators import from_fit
 
-    estimator, empty, explained = from_fit(known), 0, list[pd.DataFrame]()
+    estimator, empty = from_fit(known), 0
+    explained: list[pd.DataFrame] = []
     with (
         writing.proportions_file(output, len(shards), known.labels) as write,
         writing.proportions_file(writing.fit_beside(output), len(shards), matching.EXPLAINED) as write_fit,
