@@ -1,5 +1,10 @@
-"""`reading`: peak memory and seconds of `um.shard` of drawn texts, one per row of a table, by how much memory it may take."""
+"""`reading`: peak memory and seconds of `um.shard` of drawn texts, one per row of a table, by how much memory it may take; and of
+the command `unmix fit`, from its start to its end."""
 
+import os
+import resource
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -34,6 +39,12 @@ def main(arguments: Namespace) -> None:
             )
             for limit in (None, *arguments.memory)
         ]
+        rows += [
+            in_fresh_process(
+                "benchmarks.commands.reading:peak_of_fit", threads=arguments.threads, texts=str(texts), limit=limit
+            )
+            for limit in arguments.memory
+        ]
     publish(rows, f"Shards of {arguments.megabytes} MB of texts", f"reading_{arguments.megabytes}", arguments.out)
 
 
@@ -60,9 +71,34 @@ def peak_of_reading(texts: str, limit: str | None) -> dict:
         shards = um.shard(texts, Path(folder) / "out", memory=limit)
         seconds = time.perf_counter() - start
     return {
+        "command": "um.shard",
         "limit": limit or "none",
         "texts": len(shards),
         "nonzeros": shards.nnz,
         "s": seconds,
         "peak extra MB": memory.extra_bytes / MEGABYTE,
     }
+
+
+def peak_of_fit(texts: str, limit: str) -> dict:
+    """Of a process of its own, imports and all."""
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        command = [
+            sys.executable,
+            "-m",
+            "unmix",
+            "fit",
+            texts,
+            "-k",
+            "10",
+            "--memory",
+            limit,
+            "--max-iter",
+            "3",
+            "--quiet",
+        ]
+        subprocess.run([*command, "-o", "fit"], check=True, cwd=folder, env=os.environ | RETURN_FREED_MEMORY)
+        seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return {"command": "unmix fit, whole process", "limit": limit, "s": seconds, "peak extra MB": peak / MEGABYTE}
