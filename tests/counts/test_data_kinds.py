@@ -75,6 +75,9 @@ class Blocks:
     def take(self, rows: np.ndarray) -> um.Counts:
         return self._whole.take(rows)
 
+    def some(self, most: int) -> tuple[np.ndarray, um.Counts]:
+        return self._whole.some(most)
+
     @property
     def sample_totals(self) -> np.ndarray:
         return np.concatenate([block.sample_totals for block in self.blocks])
