@@ -432,4 +432,32 @@ MUTANTS = [
         "parameters / np.where(exists, total, 1)",
         only(ALLOCATION, "modes_maximise"),
     ),
+    Mutant(
+        "entropies of topics given a count's sample or feature are less those of the counts",
+        "analysis/application.py",
+        "(entropy, entropy - of_counts)",
+        "(entropy, entropy)",
+        only("analysis/test_responsibilities.py", "conditional_entropies"),
+    ),
+    Mutant(
+        "the entropy of features is that of their sums over samples",
+        "analysis/application.py",
+        'sums |= {name: _xlogx(sums[name]) for name in ("features", "topics")}',
+        'sums |= {"features": sums["cells"], "topics": _xlogx(sums["topics"])}',
+        only("analysis/test_responsibilities.py", "marginals_of_s"),
+    ),
+    Mutant(
+        "Paisley (21) to (23): the rate of a Gamma belief has that of its prior",
+        "models/beliefs.py",
+        "return self.belief(self.shape + counts, self.rate + cost)",
+        "return self.belief(self.shape + counts, cost)",
+        only("models/test_generators.py", "gamma_gamma_model"),
+    ),
+    Mutant(
+        "a Dirichlet prior on proportions is not left to a solver that cannot fit it",
+        "estimators/likelihood.py",
+        'by_default = self.loadings_prior is not None and self.solver == "newton"',
+        "by_default = self.loadings_prior is not None",
+        only(MAP, "refused_by_a_solver"),
+    ),
 ]

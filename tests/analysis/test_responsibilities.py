@@ -109,17 +109,41 @@ def test_entropies_are_those_of_the_marginals_of_s() -> None:
     }
     found = um.analysis.entropies(model, X)
     for name, p in marginals.items():
-        assert found[name] == pytest.approx(-(p[p > 0] * np.log(p[p > 0])).sum(), rel=1e-12)
+        assert found["entropy"][name] == pytest.approx(-(p[p > 0] * np.log(p[p > 0])).sum(), rel=1e-12)
+
+
+def test_conditional_entropies_are_those_of_the_topic_of_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """H(k | i) is the mean over counts of the entropy of topics in their sample, and so on; in memory or shards."""
+    fit = um.TopicModel(3, random_state=0).fit(X).result_
+    S = np.zeros((N, M, 3))
+    S[X.csr.tocoo().coords] = X.csr.data[:, None] * fit.responsibilities(X)
+
+    def mean_entropy(table: np.ndarray) -> float:
+        size = table.sum(axis=-1, keepdims=True)
+        p = np.divide(table, size, out=np.zeros_like(table), where=size > 0)
+        logs = np.log(p, out=np.zeros_like(p), where=p > 0)
+        return float(-(size * p * logs).sum() / X.total)
+
+    want = {
+        "samples": mean_entropy(S.sum(axis=1)),
+        "features": mean_entropy(S.sum(axis=0)),
+        "topics": mean_entropy(S.sum(axis=(0, 1))),
+        "cells": mean_entropy(S),
+    }
+    monkeypatch.setattr(shards, "SHARD", 5)
+    for data in (X, um.Shards.of(X)):
+        found = um.analysis.entropies(fit, data)["conditional"]
+        assert found.to_dict() == pytest.approx(want, rel=1e-9)
+    assert 0 < found["cells"] < min(found["samples"], found["features"]) < found["topics"] < np.log(3)
 
 
 def test_the_best_decomposition_has_lower_entropies_where_its_prior_wants_them_low() -> None:
     """Low for samples and features, as the paper says, beside topics by chance."""
     counts = um.datasets.simulate("lda", n=30, m=40, n_components=3, alpha=0.2)
-    best = um.analysis.entropies(
-        um.AllocationModel(3, alpha=0.1, random_state=0, tol=0, max_iter=50).fit(counts), counts
-    )
+    model = um.AllocationModel(3, alpha=0.1, random_state=0, tol=0, max_iter=50).fit(counts)
+    best = um.analysis.entropies(model, counts)["entropy"]
     rng = np.random.default_rng(0)
     chance = um.PoissonNMF(3, init=(rng.random((30, 3)), rng.random((40, 3))), tol=0, max_iter=1, prefit=0).fit(counts)
-    other = um.analysis.entropies(chance, counts)
+    other = um.analysis.entropies(chance, counts)["entropy"]
     assert best["samples"] < other["samples"]
     assert best["features"] < other["features"]

@@ -7,13 +7,20 @@ of its own if its purity is above one half. The torso is the last part, and the 
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from conftest import ROOT
 from scipy.optimize import linear_sum_assignment
 
 import unmix as um
+from unmix import kernels
 
 pytestmark = pytest.mark.slow
 X = um.datasets.swimmer()
@@ -39,6 +46,25 @@ def finds_all_parts(seed: int, method: Any = "bld") -> bool:
 @pytest.mark.parametrize("method", ["bld", "factored-bld"])
 def test_the_default_start_of_the_seed_that_is_drawn_finds_all_parts(method: str) -> None:
     assert finds_all_parts(0, method)
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "baseline"])
+def test_the_seed_that_is_drawn_finds_all_parts_with_every_instruction_set(isa: str) -> None:
+    """Of those that were compiled and run here; the one in use is tested above."""
+    if isa == kernels.isa or not kernels.runs(isa):
+        pytest.skip(f"{isa} is in use, was not compiled, or does not run here")
+    program = "import test_swimmer, unmix; print(unmix.kernels.isa, test_swimmer.finds_all_parts(0))"
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    environment = os.environ | {"UNMIX_ISA": isa, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [isa, "True"]
+
+
+def test_the_table_of_seeds_and_instruction_sets_has_all_parts_for_the_seed_that_is_drawn() -> None:
+    table = pd.read_csv(ROOT / "docs" / "results" / "swimmer-instructions.csv")
+    assert set(table["kernels"]) == {"avx512", "avx2", "baseline"}
+    assert set(table["seed"]) == set(range(20))
+    assert (table.loc[table["seed"] == 0, "found"] == 17).all()
 
 
 @pytest.mark.reproduce

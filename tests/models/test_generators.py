@@ -16,6 +16,7 @@ from scipy.special import gammaln
 
 import unmix as um
 from unmix.models.allocation import Allocation
+from unmix.models.beliefs import Gammas
 
 ALPHA, BETA = np.array([0.6, 0.9, 1.4]), np.array([0.5, 1.1])  # of topics and of proportions
 MODELS: dict[str, dict[str, Any]] = {
@@ -55,6 +56,37 @@ def test_the_sampler_is_calibrated_on_counts_of_the_model(name: str) -> None:
         ranks.append(below + rng.integers(same + 1))  # S that are equally probable are ranked at random
     assert len(draws) == DRAWS
     assert stats.chisquare(np.bincount(ranks, minlength=DRAWS + 1)).pvalue > 1e-3
+
+
+@pytest.mark.slow
+def test_the_conditionals_of_the_gamma_gamma_model_are_calibrated_on_its_counts() -> None:
+    """Gibbs sampling of S, L and F, by φ and by the beliefs of `Gammas`, which are exact given S and the other factor. Ranked are
+    the log-likelihood, which no scale of a topic changes, and the log density of the prior, which it does."""
+    a, b, c, d = np.array([0.8, 1.5]), np.array([0.7, 1.0]), np.array([1.2, 0.9]), np.array([0.6, 0.8])
+    on_L, on_F, rng = Gammas(a, b), Gammas(c, d), np.random.default_rng(0)
+    truth_ranks: list[list[int]] = []
+
+    def draw(prior: Gammas, counts: np.ndarray, cost: np.ndarray) -> np.ndarray:
+        return np.maximum(prior.quantile(prior.update(counts, cost), rng.random(counts.shape)), 1e-150)  # type: ignore[arg-type]
+
+    def measures(X: um.Counts, L: np.ndarray, F: np.ndarray) -> list[float]:
+        priors = stats.gamma.logpdf(L, a, scale=1 / b).sum() + stats.gamma.logpdf(F, c, scale=1 / d).sum()
+        return [um.loglik(X, L, F), float(priors)]
+
+    for seed in range(RUNS):
+        X = um.datasets.simulate("gamma-gamma", n=3, m=3, n_components=2, seed=seed, a=a, b=b, c=c, d=d)
+        (i, j), x = X.csr.tocoo().coords, X.csr.data.astype(np.int64)
+        L, F = rng.gamma(1.0, size=(3, 2)), rng.gamma(1.0, size=(3, 2))
+        draws = []
+        for sweep in range(1, 40 + 20 * DRAWS + 1):
+            S = rng.multinomial(x, X.sides().left.responsibilities(L, F))
+            L = draw(on_L, np.stack([np.bincount(i, S[:, k], 3) for k in range(2)], axis=1), F.sum(axis=0))
+            F = draw(on_F, np.stack([np.bincount(j, S[:, k], 3) for k in range(2)], axis=1), L.sum(axis=0))
+            if sweep > 40 and sweep % 20 == 0:
+                draws.append(measures(X, L, F))
+        truth_ranks.append((np.array(draws) < measures(X, *X.truth)).sum(axis=0).tolist())
+    for ranks in np.transpose(truth_ranks):
+        assert stats.chisquare(np.bincount(ranks, minlength=DRAWS + 1)).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("name", ["plsa", "lda", "gamma-poisson", "gamma-gamma", "allocation"])

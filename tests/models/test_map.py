@@ -206,6 +206,17 @@ def test_solvers_without_priors_say_so(solver: str) -> None:
         um.PoissonNMF(3, solver=solver, loadings_prior=um.Gamma(2.0), random_state=0).fit(X)
 
 
+@pytest.mark.parametrize("solver", ["em", "scd", "joint", "plsi", um.solvers.Newton()], ids=str)
+def test_a_dirichlet_on_proportions_is_fitted_by_plsa_and_refused_by_a_solver_that_was_asked_for(solver: Any) -> None:
+    options: Any = {"loadings_prior": um.Dirichlet(1.2), "random_state": 0, "max_iter": 20, "tol": 0}
+    with pytest.raises(
+        ValueError, match=r"TopicModel with \w+ does not support a Dirichlet prior on loadings; use plsa"
+    ):
+        um.TopicModel(3, solver=solver, **options).fit(X)
+    default, by_name = um.TopicModel(3, **options).fit(X), um.TopicModel(3, solver="plsa", **options).fit(X)
+    np.testing.assert_array_equal(default.result_.L, by_name.result_.L)
+
+
 def test_online_learning_has_no_prior_on_loadings() -> None:
     model = um.TopicModel(3, loadings_prior=um.Dirichlet(1.2), online=um.Online())
     with pytest.raises(ValueError, match="OnlineEM does not support a Dirichlet prior on loadings"):

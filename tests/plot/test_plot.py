@@ -19,6 +19,7 @@ import unmix as um
 from unmix.plot import (
     convergence,
     embedding,
+    entropies,
     loadings_scatter,
     palette,
     similarity,
@@ -90,6 +91,7 @@ ONE_PANEL = {
     "similarity": similarity,
     "similarity of two": lambda fit, ax=None: similarity(fit, make_fit(n_topics=4), ax=ax),
     "embedding": embedding,
+    "entropies": lambda fit, ax=None: entropies(fit, np.ones((30, 8)), ax=ax),
     "embedding by topic": lambda fit, ax=None: embedding(fit, colour=2, ax=ax),
 }
 SEVERAL_PANELS = {
@@ -278,6 +280,22 @@ def test_a_picture_of_many_samples_says_how_many_it_shows():
 def with_trace(seconds, **columns):
     trace = pd.DataFrame({"iteration": range(len(seconds)), "seconds": seconds} | columns)
     return um.Fit(np.ones((3, 2)), np.ones((4, 2)), trace, "converged", 0.0)
+
+
+def test_entropies_are_drawn_where_they_are():
+    X = np.random.default_rng(0).poisson(3, (30, 8))
+    fits = {"one": make_fit(), "two": make_fit(n_topics=4, seed=1)}
+    ax = entropies(fits, X)
+    marks = [line for line in ax.get_lines() if line.get_marker() == "o"]
+    assert [mark.get_label() for mark in marks] == ["one", "two"]
+    for mark, fit in zip(marks, fits.values(), strict=True):
+        rows = [row.get_text() for row in ax.get_yticklabels()]
+        assert rows == ["nothing", "its sample", "its feature", "both"]
+        found = um.analysis.entropies(fit, X)["conditional"]
+        np.testing.assert_allclose(mark.get_xdata(), found[["topics", "samples", "features", "cells"]])
+        assert (mark.get_xdata() <= ax.get_xlim()[1]).all()
+    with pytest.raises(ValueError, match="no fits"):
+        entropies({}, X)
 
 
 def test_convergence_shows_the_gap_to_the_best_of_all_fits():

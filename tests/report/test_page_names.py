@@ -12,7 +12,7 @@ import pytest
 import unmix as um
 from unmix.analysis.samples import means_along
 from unmix.cli import main
-from unmix.plot import structure
+from unmix.plot import structure, topic_colours
 from unmix.report.payload import named_topics, read_names
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -172,6 +172,31 @@ def test_samples_are_found_by_their_titles_and_cards_show_title_and_snippet(tab,
     typical = page.locator(".topic-card .typical").first
     assert "· Story" in typical.inner_text()
     assert "Once upon a time" in typical.inner_text()
+
+
+@in_browser
+def test_words_of_a_text_have_the_colour_of_the_topic_they_are_of(tab) -> None:
+    """And the tip says how sure that is: the largest φ of `Fit.responsibilities`."""
+    texts = [
+        "Roses, red roses! The wine's red",
+        "red wine; white wine",
+        "White snow on white roses",
+        "snow, cold snow",
+    ] * 3
+    X = um.read_texts(texts, snippets=True, stop_words=None)
+    fit = um.TopicModel(2, random_state=0, tol=1e-3).fit(X).result_
+    page = tab(fit, "#sample=1")
+    tints = page.locator("#sample .tint")
+    assert page.locator("#sample dd", has_text="Roses").inner_text() == texts[0]
+    assert tints.all_inner_texts() == ["Roses", "red", "roses", "The", "wine's", "red"]
+    phi = dict(zip(X.features[X.csr[[0]].indices], fit.responsibilities(X.take([0])), strict=True))
+    for word, tint in zip(["roses", "red", "roses", "the", "wine", "red"], tints.all(), strict=True):
+        topic, sure = re.fullmatch(r"topic (\d): ([\d.]+)%", tint.get_attribute("title")).groups()
+        assert int(topic) == phi[word].argmax() + 1
+        assert float(sure) == pytest.approx(100 * phi[word].max(), abs=1)
+    colour = topic_colours(fit)[phi["red"].argmax()]
+    assert tints.last.evaluate("word => word.style.getPropertyValue('--colour')") == colour
+    assert page.locator(".topic-card .snippet .tint").count() > 10
 
 
 @in_browser

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import numpy as np
 import pandas as pd
-from scipy.special import entr
+import scipy.sparse as sp
+from scipy.special import xlogy
 
 from unmix.base.types import Factor, Floats, Integers, numbered, order_by_name
 from unmix.counts.counts import Counts, CountsLike, from_anndata
+from unmix.counts.data import is_data
 from unmix.fit import Fit, load
 from unmix.io.write import MODEL_FILE
 from unmix.models.variational import restore
@@ -215,42 +217,67 @@ def responsibilities(fit: FitLike, X: CountsLike | Iterable[str]) -> Floats:
     return counts.sides().left.responsibilities(L, F if places is None else F[np.argsort(places)])
 
 
-def entropies(fit: FitLike, X: CountsLike) -> pd.Series:
+def entropies(fit: FitLike, X: CountsLike) -> pd.DataFrame:
     """The entropies, in nats, of the marginals of S = x φ, by which log p(S) of the allocation model can be understood.
 
-    By Stirling's formula S is probable if counts of a topic lie in few features and counts of a sample in few topics (the first
+    By Stirling's formula S is probable if counts of a sample lie in few topics and counts of a topic in few features (the first
     two are low), while topics are of one size and cells are divided between topics (the last two are high).
 
     Parameters
     ----------
     fit : Fit, estimator, str or PathLike
         Of any model; of an `AllocationModel`, S is its own.
-    X : Counts or array-like
-        Counts, as in `responsibilities`.
+    X : Counts, Shards or array-like
+        Counts, as in `responsibilities`; of shards, one part after the other.
 
     Returns
     -------
-    Series
-        `samples` (of S_ik), `features` (of S_jk), `topics` (of S_k), `cells` (of S_ijk), each divided by the total.
+    DataFrame
+        Rows `samples` (of S_ik), `features` (of S_jk), `topics` (of S_k) and `cells` (of S_ijk), each divided by the total.
+        `entropy` is theirs. `conditional` is what is left of it without the entropy of the counts themselves, which no S changes:
+        how uncertain the topic of a count is if its sample, its feature, neither or both are known, from 0 to log K.
 
     See Also
     --------
-    analysis.responsibilities
+    analysis.responsibilities, plot.entropies
 
     Examples
     --------
     >>> import unmix as um
     >>> X = um.Counts([[8, 0, 0], [0, 4, 4]])
-    >>> um.analysis.entropies(um.TopicModel.from_factors([[1, 0], [0, 1], [0, 1]]).result_, X).round(3).tolist()
-    [0.693, 1.04, 0.693, 1.04]
+    >>> um.analysis.entropies(um.TopicModel.from_factors([[1, 0], [0, 1], [0, 1]]).result_, X).round(3)
+              entropy  conditional
+    samples     0.693        0.000
+    features    1.040        0.000
+    topics      0.693        0.693
+    cells       1.040        0.000
     """
     fit = fit_of(fit)
-    counts = _counted(fit, X)
-    S = counts.csr.data[:, None] * responsibilities(fit, counts)
-    i, j = counts.csr.tocoo().coords
-    by_sample, by_feature = (pd.DataFrame(S).groupby(places).sum().to_numpy() for places in (i, j))
-    sums = {"samples": by_sample, "features": by_feature, "topics": S.sum(axis=0), "cells": S}
-    return pd.Series({name: float(entr(table / counts.total).sum()) for name, table in sums.items()})
+    parts = X.parts() if is_data(X) else [_counted(fit, X)]
+    sums: dict[str, Any] = {"samples": 0.0, "features": 0.0, "topics": 0.0, "cells": 0.0}
+    total = 0.0
+    for part in parts:
+        x = part.csr.data[:, None]
+        S = np.hstack([x * responsibilities(fit, part), x])  # the last column for the counts themselves
+        i, j = part.csr.tocoo().coords
+        sums["samples"] += _xlogx(pd.DataFrame(S).groupby(i).sum().to_numpy())
+        sums["features"] += np.asarray(
+            sp.csr_array((np.ones(len(j)), (j, np.arange(len(j)))), (part.shape[1], len(j))) @ S
+        )
+        sums["topics"] += S.sum(axis=0, keepdims=True)
+        sums["cells"] += _xlogx(S)
+        total += part.total
+    sums |= {name: _xlogx(sums[name]) for name in ("features", "topics")}
+    rows = {name: np.log(total) - np.array([of[:-1].sum(), of[-1]]) / total for name, of in sums.items()}
+    return pd.DataFrame.from_dict(
+        {name: (entropy, entropy - of_counts) for name, (entropy, of_counts) in rows.items()},
+        orient="index",
+        columns=["entropy", "conditional"],
+    )
+
+
+def _xlogx(table: Floats) -> Floats:
+    return xlogy(table, table).sum(axis=0)
 
 
 def _inferred(fit: Fit, counts: Counts) -> tuple[Factor, Factor]:

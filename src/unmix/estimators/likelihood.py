@@ -378,7 +378,7 @@ class PoissonNMF(LikelihoodEstimator):
         maximum likelihood.
     loadings_prior : Gamma or Dirichlet, default=None
         For `PoissonNMF` a `unmix.Gamma` on L, for `TopicModel` a `unmix.Dirichlet` on the proportions of a sample. The latter
-        is fitted by joint EM, whatever the solver.
+        is fitted by joint EM, the solver "plsa", which takes the place of the default; other solvers refuse it.
     online : Online, default=None
         `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro, instead of those of
         `solver`. `partial_fit` learns from one batch after the other.
@@ -556,7 +556,7 @@ class TopicModel(PoissonNMF):
         maximum likelihood.
     loadings_prior : Gamma or Dirichlet, default=None
         For `PoissonNMF` a `unmix.Gamma` on L, for `TopicModel` a `unmix.Dirichlet` on the proportions of a sample. The latter
-        is fitted by joint EM, whatever the solver.
+        is fitted by joint EM, the solver "plsa", which takes the place of the default; other solvers refuse it.
     online : Online, default=None
         `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro, instead of those of
         `solver`. `partial_fit` learns from one batch after the other.
@@ -672,8 +672,8 @@ class TopicModel(PoissonNMF):
             )
 
     def _solver(self) -> AnySolver:
-        chosen = super()._solver()
-        return chosen if self.loadings_prior is None else make_solver(PLSA(), self.extrapolate)
+        by_default = self.loadings_prior is not None and self.solver == "newton"
+        return make_solver(PLSA(), self.extrapolate) if by_default else super()._solver()
 
     @property
     def components_(self) -> Floats:

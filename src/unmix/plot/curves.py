@@ -1,4 +1,5 @@
-"""Curves: how fits converge, what held-out counts say of numbers of topics, mean proportions by group and over time."""
+"""Curves and marks of fits: how they converge, their entropies, held-out counts by numbers of topics, mean proportions by group
+and over time."""
 
 from __future__ import annotations
 
@@ -10,10 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from unmix.analysis.application import FitLike, fit_of
+from unmix.analysis.application import entropies as measured
 from unmix.analysis.choose import Choice
 from unmix.analysis.features import short, topic_places
 from unmix.analysis.prevalence import Prevalence
 from unmix.base import checks
+from unmix.counts.counts import CountsLike
 from unmix.fit import Fit
 from unmix.plot.style import (
     QUIET,
@@ -75,13 +78,7 @@ def convergence(
     >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
     >>> panels = um.plot.convergence({"newton": fit})
     """
-    if isinstance(fits, Mapping):
-        named = {name: fit_of(fit) for name, fit in fits.items()}
-    else:
-        several = map(fit_of, fits if isinstance(fits, Sequence) and not isinstance(fits, str) else [fits])
-        named = {f"{i}: {fit.params.get('solver', 'fit')}": fit for i, fit in enumerate(several, 1)}
-    if not named:
-        raise ValueError("there are no fits to compare; give at least one")
+    named = _named(fits, "solver")
     if what is not None:
         checks.choice("what", what, ("gap", "kkt"), "choose gap, kkt, or None for both")
     if what is not None or ax is not None:
@@ -96,6 +93,18 @@ def convergence(
     if spare.get_legend():  # one legend is enough: that of the panel with more lines
         spare.get_legend().remove()
     return panels
+
+
+def _named(fits: Fits, by: str) -> dict[str, Fit]:
+    """Fits by their names, or by their numbers and one of their parameters."""
+    if isinstance(fits, Mapping):
+        named = {name: fit_of(fit) for name, fit in fits.items()}
+    else:
+        several = map(fit_of, fits if isinstance(fits, Sequence) and not isinstance(fits, str) else [fits])
+        named = {f"{i}: {fit.params.get(by, 'fit')}": fit for i, fit in enumerate(several, 1)}
+    if not named:
+        raise ValueError("there are no fits to compare; give at least one")
+    return named
 
 
 def _draw(ax: Axes, named: Mapping[str, Fit], what: Literal["gap", "kkt"]) -> None:
@@ -142,6 +151,75 @@ def _known(named: Mapping[str, Fit], column: str) -> dict[str, pd.Series]:
         name: fit.trace.set_index("seconds")[column].dropna() if column in fit.trace else empty
         for name, fit in named.items()
     }
+
+
+# Four entropies: how uncertain the topic of a count is, whatever else of it is known.
+
+KNOWN = {  # and what a probable S of the allocation model makes of each
+    "topics": ("nothing", "high: topics of one size"),
+    "samples": ("its sample", "low: few topics per sample"),
+    "features": ("its feature", "low: few topics per feature"),
+    "cells": ("both", "high: counts divided between topics"),
+}
+
+
+def entropies(fits: Fits, X: CountsLike, ax: Axes | None = None) -> Axes:
+    """How uncertain the topic of a count is where nothing, its sample, its feature or both are known: a mark for each fit.
+
+    A line for each of the four entropies of `unmix.analysis.entropies`, less that of counts: from 0 to log K, the dotted line.
+    The first and the last are high and the two between them low where S is probable under the allocation model.
+
+    Parameters
+    ----------
+    fits : Fit, sequence or mapping of Fit
+        One fit or several, of any models; a mapping gives the marks their names.
+    X : Counts, Shards or array-like
+        The counts that they are fits of.
+    ax : Axes, default=None
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    Axes
+        What it was drawn in.
+
+    Raises
+    ------
+    ValueError
+        If there are no fits, or X has other features than they have.
+
+    See Also
+    --------
+    analysis.entropies, AllocationModel
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
+    >>> best = um.AllocationModel(2, alpha=0.1, random_state=0, max_iter=50, tol=0).fit(X)
+    >>> um.plot.entropies({"BLD": best, "KL-NMF": um.PoissonNMF(2, random_state=0).fit(X)}, X).get_xlabel()
+    'entropy of the topic of a count (nats)'
+    """
+    named = _named(fits, "model")
+    ax = new_axes(7, 3) if ax is None else ax
+    for i, ((name, fit), colour) in enumerate(zip(named.items(), palette(len(named)), strict=True)):
+        values = measured(fit, X)["conditional"][[*KNOWN]]
+        heights = np.arange(len(KNOWN)) + 0.16 * (i - (len(named) - 1) / 2)
+        ax.hlines(heights, 0, values, color=colour, linewidth=1.6)
+        ax.plot(values, heights, "o", color=colour, markersize=6, label=name)
+        ax.axvline(np.log(fit.n_topics), color=QUIET, linestyle=":", linewidth=1)
+    highest = np.log(max(2, *(fit.n_topics for fit in named.values())))
+    for height, (_, wanted) in enumerate(KNOWN.values()):
+        ax.text(1.03 * highest, height, wanted, va="center", fontsize=8.5, color=QUIET)
+    tidy(ax, grid="x")
+    ax.set(xlim=(0, 1.02 * highest), ylim=(len(KNOWN) - 0.5, -0.5), xlabel="entropy of the topic of a count (nats)")
+    ax.set_yticks(range(len(KNOWN)), [known for known, _ in KNOWN.values()])
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylabel("what is known of it")
+    if len(named) > 1:
+        place: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": min(4, len(named))}
+        literal(ax.legend(frameon=False, fontsize=9, **place).get_texts())
+    return ax
 
 
 # How many topics: what held-out counts say of every number tried, and how large the topics are.

@@ -24,7 +24,7 @@ NEEDS = {
     "a prior on factors": "use em, scd, ccd, sn or newton",
     "a prior on loadings": "use loadings_prior=None, or LDA or GammaPoisson",
     "a prior with a row per sample": "give one with a shape per topic, or use LDA",
-    "a Dirichlet prior on loadings": "use loadings_prior=None, or LDA",
+    "a Dirichlet prior on loadings": "use plsa, loadings_prior=None, or LDA",
     "a sparsity penalty": "use SparsePoissonNMF",
     "shards": "use TopicModel or PoissonNMF with newton, scd, ccd, sn or em, or LDA, or partial_fit, or fit shards.sample",
 }

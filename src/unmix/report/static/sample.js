@@ -33,7 +33,8 @@ function showSample() {
         el("td", {}, percent(proportion(i, k))))))));
   }
   function about(i) {
-    const known = columns.map((column) => [column.name, valueText(column, column.values[i])]);
+    const known = columns.map((column) => [column.name, column === columnCalled("snippet")
+      ? tinted(valueText(column, column.values[i]), i) : valueText(column, column.values[i])]);
     const size = ["expected counts", grouped(samples.sizes[i], samples.sizes[i] < 10 ? 1 : 0)];
     return el("div", {}, el("h3", {}, "About it"), facts([...known, size]));
   }
@@ -52,6 +53,25 @@ function topicLink(k) {
   const link = button("link", nameOf(k), () => focusTopic(k), { title: nameOf(k) });
   link.prepend(swatch(k, "small"), " ");
   return link;
+}
+
+// A text of a sample, its words in the colours of the topics they are most probably of: φ is proportional to proportion × weight,
+// and a colour is the stronger the surer it is. What stands between words, and words that are no features here, stay as they are.
+const WORD = /(\p{L}[\p{L}\p{M}\p{N}_'’]*)/u;
+let placeOf = null; // of features, by name
+function tinted(text, i) {
+  placeOf ??= new Map(features.names.map((name, feature) => [name, feature]));
+  return el("span", {}, ...text.split(WORD).map((word, part) => {
+    const feature = part % 2 ? placeOf.get(word) ?? placeOf.get(word.toLowerCase().replace("’", "'").replace(/'s$/, "")) : undefined;
+    if (feature === undefined) return word;
+    const rates = topicsOf(feature).map(({ k, weight }) => ({ k, rate: weight * proportion(i, k) }));
+    const best = rates.reduce((one, other) => (other.rate > one.rate ? other : one), { k: null, rate: 0 });
+    if (best.k === null) return word;
+    const phi = best.rate / rates.reduce((sum, { rate }) => sum + rate, 0);
+    const strength = `${(55 * (phi * K - 1) / Math.max(1, K - 1)).toFixed(0)}%`;
+    const look = { class: "tint", "--colour": page.topics[best.k].colour, "--part": strength };
+    return el("span", { ...look, title: `topic ${best.k + 1}: ${percent(phi)}` }, word);
+  }));
 }
 
 // A bar of a topic's colour, and behind it a pale one; lengths as parts of the whole track.

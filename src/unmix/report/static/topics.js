@@ -118,7 +118,7 @@ function showTopicCards() {
       if (!own) link.textContent = `${samples.names[i]} · ${title}`;
       link.title = link.textContent;
       const line = el("li", {}, link, el("span", {}, percent(proportion(i, k))));
-      return snippet ? [line, el("li", {}, el("span", { class: "snippet" }, snippet))] : [line];
+      return snippet ? [line, el("li", {}, el("span", { class: "snippet" }, tinted(snippet, i)))] : [line];
     }));
   }
   // The share of all counts, to which large samples add more, and the mean of all samples alike; then what further analyses say.
