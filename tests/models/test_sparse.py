@@ -12,6 +12,7 @@ from conftest import examples, never_rises, random_counts, random_start
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
+from scipy.special import xlogy
 
 import unmix as um
 from unmix.models.problem import Sparsity
@@ -74,22 +75,36 @@ def test_geiger_park_theorem_f1_the_penalised_value_does_not_depend_on_the_scale
     assert constrained == pytest.approx(free, rel=1e-12)
 
 
+def beta_divergence(X: np.ndarray, rates: np.ndarray, beta: float) -> float:
+    """D_β; half the squared error for β = 2, the Kullback–Leibler divergence for β → 1."""
+    if beta == 1:
+        return float((xlogy(X, X) - xlogy(X, rates) - X + rates).sum())
+    terms = X**beta + (beta - 1) * rates**beta - beta * X * rates ** (beta - 1)
+    return float(terms.sum() / (beta * (beta - 1)))
+
+
 @pytest.mark.parametrize("p", [0.3, 0.5, 1.0, 1.5, 2.0])
-@pytest.mark.parametrize("penalty", ["l1", "squares", "log"])
-def test_geiger_park_theorem_f1_holds_for_any_norm_and_penalty(p: float, penalty: str) -> None:
-    """min D + R(L) with ‖f_k‖_p = 1 is min D + R(L diag ‖f_k‖_p) without: values agree, and the second ignores scales."""
-    R: Any = {"l1": np.sum, "squares": lambda L: (L**2).sum(), "log": lambda L: np.log1p(L).sum()}[penalty]
+@pytest.mark.parametrize("penalty", ["l1", "powers", "squares", "log"])
+@pytest.mark.parametrize("beta", [0.5, 1, 2])
+def test_geiger_park_theorem_f1_holds_for_any_norm_penalty_and_divergence(p: float, penalty: str, beta: float) -> None:
+    """min D + R(L) with ‖f_k‖_p = 1 is min D + R(L diag ‖f_k‖_p) without: values agree, and the second ignores scales. Its
+    examples: R = Σ l^q makes it Σ_k ‖f_k‖_p^q ‖l_k‖_q^q, and (38) has a β-divergence."""
+    q = {"l1": 1.0, "powers": 0.4, "squares": 2.0}.get(penalty)
+    R: Any = (lambda L: np.log1p(L).sum()) if q is None else (lambda L: (L**q).sum())
 
     def free(L: np.ndarray, F: np.ndarray) -> float:
-        return um.deviance(X, L, F) / 2 + float(R(L * (F**p).sum(axis=0) ** (1 / p)))
+        norms = (F**p).sum(axis=0) ** (1 / p)
+        weight = R(L * norms) if q is None else (norms**q) @ (L**q).sum(axis=0)
+        return beta_divergence(X, L @ F.T, beta) + float(weight)
 
     norms = (F0**p).sum(axis=0) ** (1 / p)
     L, F = L0 * norms, F0 / norms
     np.testing.assert_allclose((F**p).sum(axis=0), 1, rtol=1e-12)
-    assert um.deviance(X, L, F) / 2 + float(R(L)) == pytest.approx(free(L0, F0), rel=1e-12)
+    assert beta_divergence(X, L @ F.T, beta) + float(R(L)) == pytest.approx(free(L0, F0), rel=1e-12)
     scale = np.array([2.0, 3.0, 0.1])
     assert free(L0 / scale, F0 * scale) == pytest.approx(free(L0, F0), rel=1e-12)
-    if p in (1.0, 2.0) and penalty == "l1":  # which the library has
+    if p in (1.0, 2.0) and penalty == "l1" and beta == 1:  # which the library has
+        assert beta_divergence(X, L @ F.T, 1) == pytest.approx(um.deviance(X, L, F) / 2, rel=1e-10)
         problem = sparse_problem(1.0, "l1" if p == 1 else "l2")
         change = problem.loss(L0, F0) - problem.loss(L0, 2 * F0)
         assert change == pytest.approx(free(L0, F0) - free(L0, 2 * F0), rel=1e-9)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +236,32 @@ def test_without_the_block_of_scales_the_iterates_are_those_of_the_lecture() -> 
         state, scaled, q = solver.step(task, state), CAVI().step(task, scaled), listed_step(model, X, q)
         assert_same(parameters(state), q, rtol=1e-12)
     assert np.abs(scaled.right.rates / state.right.rates - 1).max() > 0.01
+
+
+def test_paisleys_bound_is_that_of_a_model_with_latent_counts() -> None:
+    """His last remark: Jensen's φ is q(Y) = Multinomial(x, φ) of counts by topic, y_ijk ~ Poisson(l_ik f_jk).
+    E log p(X, Y, L, F) − E log q(Y, L, F), with every y summed over, is the same bound."""
+    model = MODELS["Gamma–Gamma"]
+    counts = np.random.default_rng(1).poisson(1.2, (3, 4))
+    q: Any = random_parameters(model, 3, 4)
+    (g, b), (h, d) = q
+    logs_L, logs_F, K = digamma(g) - np.log(b), digamma(h) - np.log(d), len(b)
+    latent = 0.0
+    for i, j in np.ndindex(*counts.shape):
+        phi = np.exp(logs_L[i] + logs_F[j])
+        phi /= phi.sum()
+        latent -= (g[i] / b) @ (h[j] / d)
+        for y in product(range(counts[i, j] + 1), repeat=K):
+            if sum(y) == counts[i, j]:
+                log_q = stats.multinomial.logpmf(y, counts[i, j], phi)
+                log_p = np.asarray(y) @ (logs_L[i] + logs_F[j]) - gammaln(np.add(y, 1)).sum()
+                latent += np.exp(log_q) * (log_p - log_q)
+    for prior, shape, rate in ((model.left, g, b), (model.right, h, d)):
+        means, logs = shape / rate, digamma(shape) - np.log(rate)
+        a, r = prior.shape, prior.rate  # type: ignore[attr-defined]
+        latent += (a * np.log(r) - gammaln(a) + (a - 1) * logs - r * means).sum()
+        latent += stats.gamma.entropy(shape, scale=1 / rate).sum()
+    assert bound(model, counts, q) == pytest.approx(latent, rel=1e-12)
 
 
 def test_the_scale_of_a_topic_is_the_best_for_the_bound() -> None:

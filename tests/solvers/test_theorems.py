@@ -424,13 +424,17 @@ def test_zhang_theorem_5_the_first_c_of_plsi_is_the_normalised_first_l_of_em() -
         np.testing.assert_allclose(state.C, want, rtol=1e-12, atol=1e-16)
 
 
-def test_zhang_corollary_6_the_h_of_plsi_is_the_normalised_f_of_em() -> None:
-    plsi = PLSI()
+@pytest.mark.parametrize("new_weights", [True, False], ids=["new S", "as printed"])
+def test_zhang_corollary_6_the_h_of_plsi_is_the_normalised_f_of_em(new_weights: bool) -> None:
+    """Of the update rules, at the same triple: that which H finds, with the new C and the new or, as printed, the old S. From the
+    triple before C has moved, H of a whole iteration is that of neither."""
+    plsi = PLSI(new_weights=new_weights)
     before = plsi.start(PROBLEM, L0, F0)
     after = plsi.step(PROBLEM, before)
-    # em leaves C and the weights of the new triple to H
-    want, _ = EM()(PROBLEM.right, N * after.C * after.w, before.H)
+    want, _ = EM()(PROBLEM.right, N * after.C * (after.w if new_weights else before.w), before.H)
     np.testing.assert_allclose(after.H, by_column(want), rtol=1e-12)
+    earlier, _ = EM()(PROBLEM.right, N * before.C * before.w, before.H)
+    assert np.abs(after.H / by_column(earlier) - 1).max() > 1e-3
 
 
 @pytest.mark.parametrize("solver", [PLSI(), Normalized()], ids=repr)
