@@ -8,6 +8,7 @@ of its own if its purity is above one half. The torso is the last part, and the 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -60,17 +61,21 @@ def test_the_seed_that_is_drawn_finds_all_parts_with_every_instruction_set(isa: 
     assert done.stdout.split() == [isa, "True"]
 
 
-def test_the_table_of_seeds_and_instruction_sets_has_all_parts_for_the_seed_that_is_drawn() -> None:
+def test_the_table_of_seeds_and_instruction_sets_says_what_the_front_page_says() -> None:
     table = pd.read_csv(ROOT / "docs" / "results" / "swimmer-instructions.csv")
     assert set(table["kernels"]) == {"avx512", "avx2", "baseline"}
     assert set(table["seed"]) == set(range(20))
     assert (table.loc[table["seed"] == 0, "found"] == 17).all()
+    ghosts = table.loc[table["kernels"] == "avx512", "ghosts of KL-NMF"]
+    said = re.search(r"torso in (\d+) of 17 topics \(median; (\d+) to (\d+)\)", (ROOT / "README.md").read_text("utf-8"))
+    assert said is not None
+    assert [int(number) for number in said.groups()] == [ghosts.median(), ghosts.min(), ghosts.max()]
 
 
 @pytest.mark.reproduce
-def test_default_starts_find_all_parts_of_twenty_seeds_but_for_one_at_most() -> None:
+def test_default_starts_find_all_parts_of_twenty_seeds() -> None:
     """Judged by 20 iterations, 19 of 20 did: all but 14 with AVX2 and AVX-512, all but 16 with the baseline."""
-    assert sum(finds_all_parts(seed) for seed in range(20)) >= 19
+    assert [seed for seed in range(20) if not finds_all_parts(seed)] == []
 
 
 def test_likelihood_alone_does_not_mind_a_ghost_of_the_torso_in_the_limbs() -> None:
