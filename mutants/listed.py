@@ -55,6 +55,20 @@ SOLVERS, ONLINE, ACCELERATE = (
 MUTANTS = [
     # The map between Poisson NMF and the topic model, likelihoods, KKT residuals
     Mutant(
+        "the misfit of Poisson counts is 0 on average",
+        "models/poisson.py",
+        "** 2 - y / totals[i])",
+        "** 2)",
+        only("analysis/test_application.py", "zero_on_average"),
+    ),
+    Mutant(
+        "samples of a fit are compared as if they were new to it",
+        "models/poisson.py",
+        "own = np.maximum(own * weights - taken, 0) / there[i]",
+        "own = own + 0 * there[i] * taken",
+        only("analysis/test_application.py", "as_if_they_were_new"),
+    ),
+    Mutant(
         "Carbonetto et al., definition 1: weights of topics have their scales",
         "models/poisson.py",
         "    weights = L * scales\n",

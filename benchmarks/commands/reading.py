@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measure import RETURN_FREED_MEMORY, PeakMemory, in_fresh_process
+from benchmarks.measure import RETURN_FREED_MEMORY, PeakMemory, attempt
 from benchmarks.table import publish
 
 WORDS, LENGTH, BATCH = 60_000, 100, 1_000
@@ -30,7 +30,8 @@ def main(arguments: Namespace) -> None:
         texts = Path(folder) / "texts.csv"
         draw(texts, arguments.megabytes * MEGABYTE)
         rows = [
-            in_fresh_process(
+            attempt(
+                limit or "no limit",
                 "benchmarks.commands.reading:peak_of_reading",
                 threads=arguments.threads,
                 environment=RETURN_FREED_MEMORY,
@@ -40,12 +41,21 @@ def main(arguments: Namespace) -> None:
             for limit in (None, *arguments.memory)
         ]
         rows += [
-            in_fresh_process(
-                "benchmarks.commands.reading:peak_of_fit", threads=arguments.threads, texts=str(texts), limit=limit
+            attempt(
+                limit or "no limit",
+                "benchmarks.commands.reading:peak_of_fit",
+                threads=arguments.threads,
+                texts=str(texts),
+                limit=limit,
             )
             for limit in arguments.memory
         ]
-    publish(rows, f"Shards of {arguments.megabytes} MB of texts", f"reading_{arguments.megabytes}", arguments.out)
+    publish(
+        [row for row in rows if row],
+        f"Shards of {arguments.megabytes} MB of texts",
+        f"reading_{arguments.megabytes}",
+        arguments.out,
+    )
 
 
 def draw(path: Path, size: float) -> None:

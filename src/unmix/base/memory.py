@@ -38,6 +38,12 @@ def limited(most: float | str | None) -> Iterator[None]:
         _limit.reset(token)
 
 
+def besides(size: float) -> None:
+    """So many bytes, which a caller has to keep, do not count among those that `limited` allows."""
+    if (limit := _limit.get()) is not None:
+        _limit.set((limit[0] + size, limit[1]))
+
+
 def available() -> int:
     """Bytes that could be used without swapping, and that are left of what `limited` allows."""
     free = psutil.virtual_memory().available

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unmix.base.checks import parameter
-from unmix.base.memory import require
+from unmix.base.memory import besides, limited, require
 from unmix.io.read.blocks import SMALLER, Again, Blocks, Entries, from_row, part_size
 from unmix.io.read.files import ONLY_EMPTY_IS_MISSING, first_line, opened_text
 from unmix.io.read.names import (
@@ -235,7 +235,10 @@ class Table:
         """Some columns of the whole, but for those that hold longer texts, unless they are always wanted."""
         found: dict[int, list[pd.Series]] = {column: [] for column in wanted}
         for first, part in self.parts() if wanted else ():
-            require(BYTES_A_TEXT * (first + len(part)), f"a column of the first {first + len(part):,} rows", SMALLER)
+            with limited(None):  # names and metadata are kept besides what reading may take
+                require(
+                    BYTES_A_TEXT * (first + len(part)), f"a column of the first {first + len(part):,} rows", SMALLER
+                )
             for column in list(found):
                 cells = self.cells(part, column)
                 long = longest is not None and column not in always and _kind(cells.dtype) == "O"
@@ -243,6 +246,7 @@ class Table:
                     del found[column]
                 else:
                     found[column].append(cells)
+        besides(sum(cells.memory_usage(deep=True) for parts in found.values() for cells in parts))
         return {column: _whole_column(cells) for column, cells in found.items()}
 
 
