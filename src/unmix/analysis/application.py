@@ -142,7 +142,8 @@ def goodness_of_fit(fit: FitLike, X: CountsLike | Iterable[str], *, missing: Mis
     -----
     With y = x / t the frequencies of a sample, π those of the fit, and d the smaller one of t and the median total of the fit's
     samples, the misfit is Σ ((y − π)² − y / t) / (π + 0.3 / d). It does not grow with the depth of samples, as it has mean 0 for
-    Poisson counts. It looks at all counts: a new kind of cell that differs in a few genes may have ranks of 0.1.
+    Poisson counts. It looks at all counts: a new kind of cell that differs in a few genes may have ranks of 0.1. Where a fit
+    has fewer than 20 samples per topic, ranks are too low, and bring no warning.
 
     Examples
     --------

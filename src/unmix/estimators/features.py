@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Missing = Literal["unmeasured", "zero"]
 EXPLAINED = ("known", "misfit", "rank")  # how well a sample is explained
 POOR = 0.05  # of the samples of a fit are explained worse
-ENOUGH = 100  # samples of a fit, to say what is unusual
+ENOUGH, PER_TOPIC = 100, 20  # samples of a fit, in all and per topic, to say what is unusual
 CHANCE = 1e-3  # that so many samples are poor where all is well
 PROPORTIONS = ("TopicModel", "LDA", "AllocationModel")  # is what their `transform` gives; the others give loadings
 ROUNDING = 1e-9  # by which the sums of all factors of a topic may differ where nothing was lost
@@ -195,7 +195,8 @@ def goodness(fit: Fit, matched: Matched, proportions: Floats) -> pd.DataFrame:
 def doubts(fit: Fit, tables: Sequence[pd.DataFrame], model: str = "the fit") -> list[str]:
     """What to say if samples, explained as these tables have it, do not fit the model."""
     table = pd.concat(tables)
-    enough = len((fit.data.get("reference") or {}).get("misfits", ())) >= ENOUGH
+    compared = len((fit.data.get("reference") or {}).get("misfits", ()))
+    enough = compared >= ENOUGH and len(fit.L) >= PER_TOPIC * fit.n_topics
     ranks = table["rank"].dropna()[: None if enough else 0]
     poor, found = int((ranks < POOR).sum()), []
     if 2 * poor >= max(ranks.size, 1) and binom.sf(poor - 1, ranks.size, POOR) < CHANCE:
