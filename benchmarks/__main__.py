@@ -37,6 +37,7 @@ COMMANDS = {
     "choose": ("data", "data-folder", "threads"),
     "stability": OPTIONS.keys(),
     "differences": ("data-folder", "threads"),
+    "ranking": OPTIONS.keys(),
 }
 BUSY = 0.5
 DEFAULT_OUTPUT = Path(__file__).parent / "out"

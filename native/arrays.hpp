@@ -130,7 +130,7 @@ template <class F> inline void with_vectors(int topics, F&& f) {
 
 void bind_updates(nb::module_& m);     // updates.cpp: Matrix, em, cd, newton
 void bind_passes(nb::module_& m);      // passes.cpp: pass_rows, gather_rows
-void bind_beliefs(nb::module_& m);     // beliefs.cpp: log_means, infer
+void bind_beliefs(nb::module_& m);     // beliefs.cpp: log_means, infer, means_of_rates
 void bind_sampling(nb::module_& m);    // sampling.cpp: gibbs, icm, greedy, tally, log_factorials, filter
 void bind_sums(nb::module_& m);         // sums.cpp: add_sums, box_step, curvature_size, transpose
 void bind_special(nb::module_& m);     // special.cpp: digamma, log_gamma

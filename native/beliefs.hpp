@@ -6,10 +6,10 @@
 
 namespace unmix {
 
-// E_ik = digamma(g_ik) + offset_k,   shift_i = max_k E_ik,   geometric_ik = exp(E_ik - shift_i),
+// E_ik = digamma(g_ik) + offset_ik,   shift_i = max_k E_ik,   geometric_ik = exp(E_ik - shift_i),
 // term_i = sum_k [ log Gamma(g_ik) + (prior_ik - g_ik) digamma(g_ik) ].
 // Taking the largest out of each row keeps exp from underflowing where all g of a row are small.
-inline void log_means(const double* shape, int64_t rows, int topics, const double* offset, Shape prior, double* geometric,
+inline void log_means(const double* shape, int64_t rows, int topics, Shape offset, Shape prior, double* geometric,
                       double* shift, double* term, int threads) {
     constexpr int64_t block = 256;
     std::vector<int64_t> cuts;
@@ -34,7 +34,7 @@ inline void log_means(const double* shape, int64_t rows, int topics, const doubl
                 double highest = -std::numeric_limits<double>::infinity(), total = 0;
                 for (int k = 0; k < topics; ++k) {
                     total += l[first + k] + (prior(i, k) - g[first + k]) * p[first + k];
-                    out[first + k] = p[first + k] + offset[k];
+                    out[first + k] = p[first + k] + offset(i, k);
                     highest = std::max(highest, out[first + k]);
                 }
                 for (int k = 0; k < topics; ++k) out[first + k] -= highest;
@@ -46,14 +46,51 @@ inline void log_means(const double* shape, int64_t rows, int topics, const doubl
     });
 }
 
-// One row of the loop  g_k <- prior_k + b_k sum_p x_p m_pk / (m_p . b),  b = exp(digamma(g)),  until it stands still.
+// Where entries ~ Gamma(a_k, xi) with xi ~ Gamma(c, rate) of their row, beliefs are, with the mean xi of the second one,
+//
+//     Gamma(g_k, xi + cost_k)   and   Gamma(shape, rate + sum_k g_k / (xi + cost_k)),   shape = c + sum_k a_k
+//
+// Given g and cost, xi is the root of  rate xi + sum_k g_k xi / (xi + cost_k) = shape. The left side rises and is concave, so
+// Newton's method from below the root stays below it, and converges.
+struct Hierarchy {
+    const double* cost;                    // a number per topic; null: there is none
+    double shape, rate;
+    double mean(const double* g, int topics) const {
+        double most = rate, xi;
+        for (int k = 0; k < topics; ++k) most += g[k] / cost[k];
+        xi = shape / most;
+        for (int round = 0; round < 100; ++round) {
+            double value = rate * xi - shape, slope = rate;
+            for (int k = 0; k < topics; ++k) {
+                const double part = g[k] / (xi + cost[k]);
+                value += part * xi;
+                slope += part * cost[k] / (xi + cost[k]);
+            }
+            const double step = -value / slope;
+            if (!(step > 4e-16 * xi)) break;
+            xi += step;
+        }
+        return xi;
+    }
+};
+
+inline void means_of_rates(const double* g, int64_t rows, int topics, const Hierarchy& hierarchy, double* out, int threads) {
+    for_row_blocks(even_blocks(rows), threads, [&] {
+        return [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) out[i] = hierarchy.mean(g + i * topics, topics);
+        };
+    });
+}
+
+// One row of the loop  g_k <- prior_k + b_k sum_p x_p m_pk / (m_p . b),  b = exp(digamma(g)),  until it stands still;
+// with a hierarchy, b = exp(digamma(g)) / (xi + cost), xi the mean that belongs to g.
 struct Inference final : Regression<double> {
     Buffer<double> g;
     Inference(const double* fixed, int vectors, int topics, int64_t longest) : Regression<double>(fixed, vectors, topics, longest) {
         g.reserve(4 * vectors + 8);
         for (int k = 0; k < 4 * vectors; ++k) g[k] = 1;     // padding: any number that digamma takes
     }
-    void infer(const double* prior, int steps, double enough) {
+    void infer(const double* prior, const Hierarchy& hierarchy, int steps, double enough) {
         const int padded = 4 * vectors;
         double *b = this->b.data(), *numerator = this->numerator.data();
         for (int s = 0; s < steps; ++s) {
@@ -61,6 +98,10 @@ struct Inference final : Regression<double> {
             const double highest = *std::max_element(b, b + topics);
             for (int k = 0; k < padded; ++k) b[k] = fast_exp(b[k] - highest);
             for (int k = topics; k < padded; ++k) b[k] = 0;
+            if (hierarchy.cost) {
+                const double xi = hierarchy.mean(g.data(), topics);
+                for (int k = 0; k < topics; ++k) b[k] /= xi + hierarchy.cost[k];
+            }
             s == 0 ? first_rates() : rates();
             for (int64_t p = 0; p < count; ++p) ratio[p] = y[p] / rate[p];
             numerators();
@@ -78,7 +119,7 @@ struct Inference final : Regression<double> {
 
 // Rows without counts get the prior. `scale` multiplies the columns of `fixed`; `room` is for its padded rows.
 inline void infer(const Sparse& X, const double* fixed, int64_t fixed_rows, const double* scale, const double* start, double* out, int topics,
-           int padded, double* room, const double* prior, int steps, double enough, int threads) {
+           int padded, double* room, const double* prior, const Hierarchy& hierarchy, int steps, double enough, int threads) {
     pad(fixed, fixed_rows, topics, padded, scale, room, threads);
     for_rows(X, threads, [&] {
         return [&, row = Inference(room, padded / 4, topics, X.longest)](int64_t begin, int64_t end) mutable {
@@ -89,7 +130,7 @@ inline void infer(const Sparse& X, const double* fixed, int64_t fixed_rows, cons
                     continue;
                 }
                 std::copy_n(start + i * topics, topics, row.g.data());
-                row.infer(prior, steps, enough);
+                row.infer(prior, hierarchy, steps, enough);
                 std::copy_n(row.g.data(), topics, out + i * topics);
             }
         };

@@ -1,9 +1,9 @@
 // Coordinate descent: one EM step, then `sweeps` rounds of clipped Newton steps, a topic at a time.
 //
-//     g = 1 - sum_p y_p a_p - s/b,   h = sum_p y_p a_p^2 + s/b^2,   a_p = m_pk / rate_p,   b_k <- max(floor, b_k - g/h)
+//     g = w - sum_p y_p a_p - s/b,   h = sum_p y_p a_p^2 + s/b^2,   a_p = m_pk / rate_p,   b_k <- max(floor, b_k - g/h)
 //
-// SCD takes the full step; CCD takes a second one when the first moved b_k by half or more; SN (Hien and Gillis) damps it
-// where self-concordance cannot promise descent. A topic that sits at the floor and wants to stay there is left alone
+// w is the weight of the topic's cost, one as a rule. SCD takes the full step; CCD takes a second one when the first moved b_k by
+// half or more; SN (Hien and Gillis) damps it where self-concordance cannot promise descent. A topic that sits at the floor and wants to stay there is left alone
 // for the rest of this call.
 #pragma once
 #include "regression.hpp"
@@ -58,14 +58,14 @@ template <class S> struct CD final : Regression<S> {
     }
 
     struct Slope { double g, h; };
-    Slope slope(const double* m, double b, double s) {
+    Slope slope(const double* m, double weight, double b, double s) {
         Vec<double> first{}, second{};
         for (int64_t p = 0; p < stride; p += 4) {
             const Vec<double> a = load(m + p) / load(this->rate.data() + p), ya = load(this->y.data() + p) * a;
             first += ya;
             second += ya * a;
         }
-        return {1 - sum(first) - s / b, sum(second) + s / (b * b)};
+        return {weight - sum(first) - s / b, sum(second) + s / (b * b)};
     }
     void shift(const double* m, double change) {
         double lowest = 1;
@@ -84,7 +84,7 @@ template <class S> struct CD final : Regression<S> {
         const double s = this->prior[k];
         double& b = this->b[k];
         for (int newton = 0; newton < 2; ++newton) {
-            const auto [g, h] = slope(m, b, s);
+            const auto [g, h] = slope(m, this->weight[k], b, s);
             const double old = b;
             double next = h > 0 ? std::max(share_floor, old - g / h) : share_floor;
             if (rule == Rule::sn && g > 0) {

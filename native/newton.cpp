@@ -1,7 +1,7 @@
 // Newton: one EM step, then up to `rounds` times, for each block of topics, a step towards the minimiser of phi's quadratic
 // model over b >= floor. A row whose round promised next to nothing is done.
 //
-//     g_k = 1 - sum_p y_p m_pk / rate_p - s_k / b_k        H_kl = sum_p y_p m_pk m_pl / rate_p^2 + [k = l] s_k / b_k^2
+//     g_k = w_k - sum_p y_p m_pk / rate_p - s_k / b_k        H_kl = sum_p y_p m_pk m_pl / rate_p^2 + [k = l] s_k / b_k^2
 //
 // Two precisions. Neither g nor H changes when a row m_p is multiplied by a number, so the fixed factor is copied to single
 // precision with its rows scaled to a largest entry of one: nothing under- or overflows, and a nonzero costs one gather of
@@ -85,7 +85,7 @@ template <int N> struct NewtonRow final : Newton {
     }
 
     double xlog() override {
-        exact->weigh([&](int k) { return b[k] * total * inverse[k]; });
+        exact->weigh([&](int k) { return b[k] * unit * inverse[k]; });
         exact->rates(index, index_end, count);
         return total * sum_y_log(y, exact->rate, count);
     }
@@ -171,26 +171,27 @@ template <int N> struct NewtonRow final : Newton {
     bool one_topic() {
         if (has_prior) return false;
         constexpr double near_floor = 4 * share_floor;    // the scale of shares has changed since they were put there
+        constexpr double slack = 1.0 - static_cast<double>(1 - doubtful);
         const int topic = static_cast<int>(std::max_element(b.data(), b.data() + topics) - b.data());
         int others = 0;
-        for (int k = 0; k < topics; ++k) others += int{b[k] > near_floor} | int{numerator[k] * b[topic] > 1 - doubtful};
+        for (int k = 0; k < topics; ++k) others += int{b[k] > near_floor} | int{numerator[k] * b[topic] * weight[topic] > weight[k] - slack};
         if (others != 1) return false;
         for (int k = 0; k < topics; ++k) b[k] = share_floor;
-        b[topic] = 1 - (topics - 1) * share_floor;
+        b[topic] = (1 - (topics - 1) * share_floor) * inverse_weight[topic];
         return true;
     }
 
     // Whether EM would hardly move the row. Then it is left out, and the gradient is exact from the start.
     bool nearly_solved() {
         double change = 0;
-        for (int k = 0; k < topics; ++k) change = std::max(change, std::abs(b[k] - b[k] * numerator[k] - prior[k]));
+        for (int k = 0; k < topics; ++k) change = std::max(change, std::abs((weighted ? b[k] * weight[k] : b[k]) - b[k] * numerator[k] - prior[k]));
         if (change > doubtful) return false;
         exact_numerators();
         return true;
     }
 
     void em_step() {
-        for (int k = 0; k < topics; ++k) b[k] = std::max(share_floor, b[k] * numerator[k] + prior[k]);
+        for (int k = 0; k < topics; ++k) b[k] = std::max(share_floor, (b[k] * numerator[k] + prior[k]) * inverse_weight[k]);
     }
 
     void look() override {
@@ -224,7 +225,7 @@ template <int N> struct NewtonRow final : Newton {
     void model(int first) {
         const int size = 8 * part(), active = std::min(size, topics - first);
         moments(first);
-        for (int k = 0; k < size; ++k) g[k] = 1 - numerator[k];
+        for (int k = 0; k < size; ++k) g[k] = weight[first + k] - numerator[k];
         for (int l = 8; l < active; ++l)                   // above the diagonal tiles, which are whole
             for (int k = 0; k < l / 8 * 8; ++k) H[k * size + l] = H[l * size + k];
         trace = 0;
@@ -275,7 +276,7 @@ template <int N> struct NewtonRow final : Newton {
     }
     void exact_gradient(int first) {                      // from the last numerators in double precision
         const int active = std::min(8 * part(), topics - first);
-        for (int k = 0; k < active; ++k) g[k] = 1 - exact->numerator[first + k] * inverse[first + k];
+        for (int k = 0; k < active; ++k) g[k] = weight[first + k] - exact->numerator[first + k] * inverse[first + k];
         if (has_prior) for (int k = 0; k < active; ++k) g[k] -= prior[first + k] / b[first + k];
     }
 

@@ -4,6 +4,9 @@
 //
 // where p runs over the nonzeros of the row, y_p = x_p / t_i, m_pk = f_pk / c_k, c_k = (column sum of F) + (rate of the prior),
 // s_k = (shape of the prior - 1) / t_i. Shares make the floor, the step rules and single precision curvature independent of scale.
+//
+// Where a unit of a topic costs c_k w_gk in rows of group g, and not c_k in all, shares are b_k = l_ik c_k w_g / t_i, w_g the mean of
+// the group's w_gk, and sum_k b_k becomes sum_k (w_gk / w_g) b_k. A topic that costs nothing is not determined, and becomes zero.
 #pragma once
 #include <cmath>
 #include <memory>
@@ -45,8 +48,10 @@ struct Row {
     const int32_t* index_end = nullptr;    // end of the whole matrix, for prefetching past the row
     int64_t count = 0;
     double total = 0;                      // t_i, the sum of its counts
-    bool has_prior = false;
+    double unit = 0;                       // t_i / w_g: what shares are multiplied by
+    bool has_prior = false, weighted = false;
     Buffer<double> y, b, prior;            // b and prior are padded with zeros
+    Buffer<double> weight, inverse_weight; // w_gk / w_g, or one; and 1 / that, or zero where it is zero
 
     Row(int topics, int padded, int64_t longest) : topics(topics) {
         y.reserve(longest + 8);
@@ -54,6 +59,20 @@ struct Row {
             buffer->reserve(padded);
             std::fill_n(buffer->data(), padded, 0.0);
         }
+        for (auto* buffer : {&weight, &inverse_weight}) {
+            buffer->reserve(padded);
+            std::fill_n(buffer->data(), padded, 1.0);
+        }
+    }
+    void weigh(const double* weights) {
+        double mean = 0;
+        for (int k = 0; k < topics; ++k) mean += weights[k];
+        mean = mean > 0 ? mean / topics : 1;
+        for (int k = 0; k < topics; ++k) {
+            weight[k] = weights[k] / mean;
+            inverse_weight[k] = weight[k] > 0 ? 1 / weight[k] : 0;
+        }
+        unit = total / mean;
     }
     virtual ~Row() = default;
     void enter(const Sparse& X, int64_t i) {
@@ -88,19 +107,19 @@ template <class S> struct Regression : Row {
     void first_rates() { loops.first_rates(*this); }      // the same on the first visit of a row: fetches ahead of need
     void numerators() { loops.numerators(*this); }        // numerator_k = sum_p ratio_p m_pk
 
-    // One EM step: b_k <- b_k sum_p y_p m_pk / rate_p + s_k, clipped at the floor (the exact minimiser of EM's bound there).
+    // One EM step: b_k <- (b_k sum_p y_p m_pk / rate_p + s_k) / weight_k, clipped at the floor (the exact minimiser of EM's bound there).
     void em_step(bool first_visit = false) {
         first_visit ? first_rates() : rates();
         for (int64_t p = 0; p < count; ++p) ratio[p] = y[p] / rate[p];
         numerators();
-        for (int k = 0; k < topics; ++k) b[k] = std::max(share_floor, b[k] * numerator[k] + prior[k]);
+        for (int k = 0; k < topics; ++k) b[k] = std::max(share_floor, (b[k] * numerator[k] + prior[k]) * inverse_weight[k]);
     }
 
     double sum_y_log_rate() { return sum_y_log(y, rate, count); }
 
     double xlog() override {
         rates();
-        return total * (sum_y_log_rate() + std::log(total));
+        return total * (sum_y_log_rate() + std::log(unit));
     }
 };
 
@@ -136,34 +155,48 @@ struct Shape {
     double operator()(int64_t i, int k) const { return data[i * row_stride + k * column_stride]; }
 };
 
+// Weights w_gk of the cost, a row per group, and the group of each row (null: each is its own); data == nullptr means none.
+struct Weights {
+    const double* data;
+    const int32_t* groups;
+    const double* row(int64_t i, int topics) const { return data + (groups ? groups[i] : i) * topics; }
+};
+
 // Applies a method to every row; make_method(longest) makes one for a thread, a unique_ptr<Row>.
 // `cost` holds c and `inverse` 1 / c; `out` may be `moving` itself. With `xlog`, also writes sum_p x_p log(rate_p) of each new row.
 template <class S, class MakeMethod>
 void update_rows(const Sparse& X, const S* moving, S* out, int topics, const double* cost, const double* inverse,
-                 Shape shape, double* xlog, int threads, const MakeMethod& make_method) {
-    const bool has_prior = shape.data != nullptr;
+                 Shape shape, Weights weights, double* xlog, int threads, const MakeMethod& make_method) {
+    const bool has_prior = shape.data != nullptr, weighted = weights.data != nullptr;
     for_rows(X, threads, [&] {
         return [&, owned = make_method(X.longest)](int64_t begin, int64_t end) {
             Row& method = *owned;
             method.has_prior = has_prior;
+            method.weighted = weighted;
             for (int64_t i = begin; i < end; ++i) {
                 const S* from = moving + i * topics;
                 S* to = out + i * topics;
                 method.enter(X, i);
-                const double total = sum(method.y.data(), method.count);
+                const double total = method.total = method.unit = sum(method.y.data(), method.count);
+                if (weighted) method.weigh(weights.row(i, topics));
                 if (method.count == 0) {
                     // no counts: the minimiser is the prior's mode, or zero
-                    for (int k = 0; k < topics; ++k) to[k] = has_prior ? static_cast<S>(shape(i, k) * inverse[k]) : S(0);
+                    for (int k = 0; k < topics; ++k) to[k] = S(0);
+                    if (has_prior) for (int k = 0; k < topics; ++k) to[k] = static_cast<S>(shape(i, k) * inverse[k]);
+                    if (has_prior && weighted) {
+                        const double* w = weights.row(i, topics);
+                        for (int k = 0; k < topics; ++k) to[k] = w[k] > 0 ? static_cast<S>(shape(i, k) * inverse[k] / w[k]) : S(0);
+                    }
                     if (xlog) xlog[i] = 0;
                     continue;
                 }
-                const double scale = 1 / total;
-                method.total = total;
+                const double scale = 1 / total, unit = method.unit, inverse_unit = weighted ? 1 / unit : scale;
                 for (int64_t p = 0; p < method.count; ++p) method.y[p] *= scale;
-                for (int k = 0; k < topics; ++k) method.b[k] = std::max(share_floor, from[k] * (cost[k] * scale));
+                for (int k = 0; k < topics; ++k) method.b[k] = std::max(share_floor, from[k] * (cost[k] * inverse_unit));
                 if (has_prior) for (int k = 0; k < topics; ++k) method.prior[k] = shape(i, k) * scale;
                 method.solve();
-                for (int k = 0; k < topics; ++k) to[k] = static_cast<S>(method.b[k] * total * inverse[k]);
+                for (int k = 0; k < topics; ++k) to[k] = static_cast<S>(method.b[k] * unit * inverse[k]);
+                if (weighted) for (int k = 0; k < topics; ++k) if (!(method.weight[k] > 0)) to[k] = 0;
                 if (xlog) xlog[i] = method.xlog();
             }
         };

@@ -23,12 +23,12 @@ static void add_sums_of(Scratch scratch, const Matrix& matrix, In2<S> left, In2<
 }
 
 template <class S>
-static void box_step_of(In2<S> F, Out2<S> out, In2<double> B, In2<float> H, In1<double> cost, In1<double> totals,
+static void box_step_of(In2<S> F, Out2<S> out, In2<double> B, In2<float> H, Strided2 cost, In1<double> totals,
                         std::optional<Strided2> shape, int threads) {
     const auto m = F.shape(0), K = F.shape(1);
     const int topics = topics_of(K);
     require_aligned(F, out, B, H, cost, totals, shape);
-    require(out.shape(0) == m && out.shape(1) == K && B.shape(0) == m && B.shape(1) == K && cost.shape(0) == K && totals.shape(0) == m &&
+    require(out.shape(0) == m && out.shape(1) == K && B.shape(0) == m && B.shape(1) == K && cost.shape(0) == m && cost.shape(1) == K && totals.shape(0) == m &&
             H.shape(0) == m && H.shape(1) == static_cast<std::size_t>(curvature_size(topics)), "the sums do not fit the factor");
     Shape prior{nullptr, 0, 0};
     if (shape) {
@@ -36,7 +36,7 @@ static void box_step_of(In2<S> F, Out2<S> out, In2<double> B, In2<float> H, In1<
         prior = {shape->data(), shape->stride(0), shape->stride(1)};
     }
     nb::gil_scoped_release release;
-    box_step(F.data(), out.data(), static_cast<int64_t>(m), topics, B.data(), H.data(), cost.data(), totals.data(), prior, threads);
+    box_step(F.data(), out.data(), static_cast<int64_t>(m), topics, B.data(), H.data(), {cost.data(), cost.stride(0), cost.stride(1)}, totals.data(), prior, threads);
 }
 
 template <class T>

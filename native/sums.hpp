@@ -57,12 +57,13 @@ constexpr int box_sweeps = 32;
 struct BoxStep {
     int topics;
     TopicBlocks blocks;
-    std::vector<double> b, g, d, q, H;
+    std::vector<double> cost, b, g, d, q, H;
 
-    explicit BoxStep(int topics) : topics(topics), blocks(topics), b(topics), g(topics), d(topics), q(topics), H(blocks.size * blocks.size) {}
+    explicit BoxStep(int topics) : topics(topics), blocks(topics), cost(topics), b(topics), g(topics), d(topics), q(topics), H(blocks.size * blocks.size) {}
 
     template <class S>
-    void solve(const S* f, S* out, const double* B, const float* packed, const double* cost, Shape shape, int64_t j, double total) {
+    void solve(const S* f, S* out, const double* B, const float* packed, Shape costs, Shape shape, int64_t j, double total) {
+        for (int k = 0; k < topics; ++k) cost[k] = costs(j, k);
         double largest = 0;
         for (int k = 0; k < topics; ++k) largest = std::max<double>(largest, f[k]);
         const bool has_prior = shape.data != nullptr;
@@ -122,7 +123,7 @@ struct BoxStep {
 };
 
 template <class S>
-void box_step(const S* F, S* out, int64_t rows, int topics, const double* B, const float* H, const double* cost, const double* totals,
+void box_step(const S* F, S* out, int64_t rows, int topics, const double* B, const float* H, Shape cost, const double* totals,
               Shape shape, int threads) {
     const int64_t packed = curvature_size(topics);
     std::vector<int64_t> cuts;

@@ -11,15 +11,17 @@ struct Rows {       // what the three row updates are called with
     int64_t fixed_rows;
     int topics;
     Shape shape{nullptr, 0, 0};
+    Weights weights{nullptr, nullptr};
     double* xlog = nullptr;
 };
 
 template <class S>
 static Rows rows(const Matrix& matrix, const In2<S>& fixed, const In2<S>& moving, const Out2<S>& out, const In1<double>& cost,
-                 const std::optional<Strided2>& shape, const std::optional<Out1<double>>& xlog) {
+                 const std::optional<Strided2>& shape, const std::optional<In2<double>>& weights, const std::optional<In1<int32_t>>& groups,
+                 const std::optional<Out1<double>>& xlog, int threads) {
     Rows r{matrix.sparse(), static_cast<int64_t>(fixed.shape(0)), topics_of(fixed.shape(1))};
     require_columns(r.X, fixed);
-    require_aligned(fixed, moving, out, cost, shape, xlog);
+    require_aligned(fixed, moving, out, cost, shape, weights, groups, xlog);
     const auto n = static_cast<std::size_t>(r.X.rows), K = static_cast<std::size_t>(r.topics);
     require(moving.shape(0) == n && out.shape(0) == n, "the moving factor has another number of rows than the matrix");
     require(moving.shape(1) == K && out.shape(1) == K && cost.shape(0) == K, "the factors differ in their number of topics");
@@ -27,6 +29,12 @@ static Rows rows(const Matrix& matrix, const In2<S>& fixed, const In2<S>& moving
         require(shape->shape(0) == n && shape->shape(1) == K, "the prior has another shape than the moving factor");
         r.shape = {shape->data(), shape->stride(0), shape->stride(1)};
     }
+    if (weights) {
+        require(weights->shape(1) == K && (groups ? groups->shape(0) : weights->shape(0)) == n, "the weights of the cost do not fit the rows");
+        if (groups) require_below(groups->data(), n, weights->shape(0), "a group has no weights", threads);
+        r.weights = {weights->data(), groups ? groups->data() : nullptr};
+    }
+    require(weights || !groups, "groups of rows need weights");
     if (xlog) {
         require(xlog->shape(0) == n, "xlog needs a number a row");
         r.xlog = xlog->data();
@@ -36,10 +44,11 @@ static Rows rows(const Matrix& matrix, const In2<S>& fixed, const In2<S>& moving
 
 #define ROW_ARGS                                                                                                              \
     Scratch scratch, const Matrix& matrix, In2<S> fixed, In2<S> moving, Out2<S> out, In1<double> cost,                           \
-        std::optional<Strided2> shape, std::optional<Out1<double>> xlog, int threads
+        std::optional<Strided2> shape, std::optional<In2<double>> weights, std::optional<In1<int32_t>> groups,               \
+        std::optional<Out1<double>> xlog, int threads
 #define ROW_NAMES                                                                                                             \
     "scratch"_a.noconvert(), "matrix"_a, "fixed"_a.noconvert(), "moving"_a.noconvert(), "out"_a.noconvert(),                    \
-        "cost"_a.noconvert(), "shape"_a.noconvert().none(), "xlog"_a.noconvert().none(), "threads"_a
+        "cost"_a.noconvert(), "shape"_a.noconvert().none(), "weights"_a.noconvert().none(), "groups"_a.noconvert().none(), "xlog"_a.noconvert().none(), "threads"_a
 
 static std::vector<double> inverses(const In1<double>& cost) {
     std::vector<double> inverse(cost.shape(0));
@@ -56,12 +65,12 @@ static void update(const Rows& r, const Scratch& scratch, const In2<S>& fixed, c
     nb::gil_scoped_release release;
     const std::vector<double> inverse = inverses(cost);
     pad(fixed.data(), r.fixed_rows, r.topics, padded, inverse.data(), room, threads);
-    update_rows(r.X, moving.data(), out.data(), r.topics, cost.data(), inverse.data(), r.shape, r.xlog, threads,
+    update_rows(r.X, moving.data(), out.data(), r.topics, cost.data(), inverse.data(), r.shape, r.weights, r.xlog, threads,
                 [&](int64_t longest) -> std::unique_ptr<Row> { return make(room, padded / 4, longest); });
 }
 
 template <class S> static void em(ROW_ARGS, int steps) {
-    const Rows r = rows<S>(matrix, fixed, moving, out, cost, shape, xlog);
+    const Rows r = rows<S>(matrix, fixed, moving, out, cost, shape, weights, groups, xlog, threads);
     update<S>(r, scratch, fixed, moving, out, cost, threads, [&](const S* room, int vectors, int64_t longest) {
         return std::make_unique<EM<S>>(room, vectors, r.topics, longest, steps);
     });
@@ -69,14 +78,14 @@ template <class S> static void em(ROW_ARGS, int steps) {
 
 template <class S> static void cd(ROW_ARGS, int sweeps, int rule, bool rest) {
     require(rule >= 0 && rule <= static_cast<int>(Rule::sn), "the rule is 0, 1 or 2");
-    const Rows r = rows<S>(matrix, fixed, moving, out, cost, shape, xlog);
+    const Rows r = rows<S>(matrix, fixed, moving, out, cost, shape, weights, groups, xlog, threads);
     update<S>(r, scratch, fixed, moving, out, cost, threads, [&](const S* room, int vectors, int64_t longest) {
         return std::make_unique<CD<S>>(room, vectors, r.topics, longest, sweeps, rule, rest);
     });
 }
 
 template <class S> static void newton(ROW_ARGS, int rounds, double enough) {
-    const Rows r = rows<S>(matrix, fixed, moving, out, cost, shape, xlog);
+    const Rows r = rows<S>(matrix, fixed, moving, out, cost, shape, weights, groups, xlog, threads);
     const TopicBlocks blocks(r.topics);
     float* room = room_in<float>(scratch, r.fixed_rows, blocks.padded());
     nb::gil_scoped_release release;
@@ -85,7 +94,7 @@ template <class S> static void newton(ROW_ARGS, int rounds, double enough) {
     auto make = [&](int64_t longest) -> std::unique_ptr<Row> {
         return newton_row(room, exact_rows(fixed.data(), r.topics, longest), inverse.data(), r.topics, longest, rounds, enough);
     };
-    update_rows(r.X, moving.data(), out.data(), r.topics, cost.data(), inverse.data(), r.shape, r.xlog, threads, make);
+    update_rows(r.X, moving.data(), out.data(), r.topics, cost.data(), inverse.data(), r.shape, r.weights, r.xlog, threads, make);
 }
 
 template <class S> static void bind(nb::module_& m) {

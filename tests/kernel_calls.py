@@ -92,6 +92,10 @@ def infer(p: Problem) -> tuple[np.ndarray, ...]:
     return (kernels.infer(p.X.rows, *given, steps=20, tolerance=0.0, workspace=p.workspace),)
 
 
+def means_of_rates(p: Problem) -> tuple[np.ndarray, ...]:
+    return (kernels.means_of_rates(p.L, kernels.Hierarchy(p.F.sum(axis=0), 0.5 + p.K, 0.3)),)
+
+
 def log_means(p: Problem) -> tuple[np.ndarray, ...]:
     geometric, shift, term = kernels.log_means(p.L, np.zeros(p.K), np.ones(p.K))
     return geometric, shift, np.array(term)
@@ -104,6 +108,7 @@ CALLS: dict[str, Callable[[Problem], tuple[np.ndarray | None, ...]]] = {
     "both_numerators": both,
     "infer": infer,
     "log_means": log_means,
+    "means_of_rates": means_of_rates,
     "add_sums": sums,
     "box_step": box_step,
     "transpose": lambda p: kernels.transpose(p.X.rows, p.X.shape[1]),

@@ -4,6 +4,8 @@ Tests compare the two. A row of a half-step is solved in shares, as in `native/r
 
     b_k = l_k cost_k / t,   y_j = x_j / t,   m_jk = f_jk / cost_k,   s_k = shape_k / t
     minimise  φ(b) = Σ_k b_k − Σ_j y_j log(m_j·b) − Σ_k s_k log b_k   over  b_k >= FLOOR
+
+Where costs differ from row to row, `cost` is a multiple of those of the row, and Σ_k b_k becomes Σ_k w_k b_k.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import gammaln, psi
 
 from unmix.base.types import Factor, Floats, Integers
-from unmix.kernels import CSR, Labels, Posteriors, Spread
+from unmix.kernels import CSR, Hierarchy, Labels, Posteriors, Spread
 
 Half = tuple[Factor, Floats | None]
 Shape = Floats | None
@@ -30,16 +33,24 @@ BOX_SWEEPS = 32  # the same for the step of sums
 
 
 def em(
-    rows: CSR, fixed: Factor, moving: Factor, cost: Floats, shape: Shape, *, steps: int, measure: bool = False
+    rows: CSR,
+    fixed: Factor,
+    moving: Factor,
+    cost: Floats,
+    shape: Shape,
+    *,
+    steps: int,
+    groups: Ints | None = None,
+    measure: bool = False,
 ) -> Half:
-    """b_k ← max(FLOOR, b_k Σ_j y_j m_jk / (m_j·b) + s_k), `steps` times."""
+    """b_k ← max(FLOOR, (b_k Σ_j y_j m_jk / (m_j·b) + s_k) / w_k), `steps` times."""
 
-    def solve(y: Floats, m: Floats, b: Floats, s: Floats, total: float) -> Floats:
+    def solve(y: Floats, m: Floats, b: Floats, s: Floats, w: Floats, total: float) -> Floats:
         for _ in range(steps):
-            b = _em_step(y, m, b, s)
+            b = _em_step(y, m, b, s, w)
         return b
 
-    return _half(rows, fixed, moving, cost, shape, measure, solve)
+    return _half(rows, fixed, moving, cost, shape, groups, measure, solve)
 
 
 def cd(
@@ -52,22 +63,23 @@ def cd(
     sweeps: int,
     rule: str,
     rest: bool = True,
+    groups: Ints | None = None,
     measure: bool = False,
 ) -> Half:
     """One EM step, then b_k ← max(FLOOR, b_k − g/h), a topic at a time, with a_j = m_jk / rate_j:
 
-    g = 1 − Σ_j y_j a_j − s_k / b_k,   h = Σ_j y_j a_j² + s_k / b_k²
+    g = w_k − Σ_j y_j a_j − s_k / b_k,   h = Σ_j y_j a_j² + s_k / b_k²
     """
 
-    def solve(y: Floats, m: Floats, b: Floats, s: Floats, total: float) -> Floats:
-        b = _em_step(y, m, b, s)
+    def solve(y: Floats, m: Floats, b: Floats, s: Floats, w: Floats, total: float) -> Floats:
+        b = _em_step(y, m, b, s, w)
         resting = np.zeros(len(b), dtype=bool)  # topics at the floor that want to stay there are left alone
         for _ in range(sweeps):
             for k in np.flatnonzero(~resting).tolist():
-                resting[k] = _coordinate(y, m, b, s, k, rule) and rest
+                resting[k] = _coordinate(y, m, b, s, w, k, rule) and rest
         return b
 
-    return _half(rows, fixed, moving, cost, shape, measure, solve)
+    return _half(rows, fixed, moving, cost, shape, groups, measure, solve)
 
 
 def newton(
@@ -79,24 +91,25 @@ def newton(
     *,
     rounds: int,
     tolerance: float,
+    groups: Ints | None = None,
     measure: bool = False,
 ) -> Half:
     """One EM step, then up to `rounds` times, for each block of <= 64 topics, b ← b + length · d. d nearly minimises
 
     g·d + ½ dᵀHd  over  b + d >= FLOOR
-    g = 1 − Σ_j y_j m_j / rate_j − s/b,   H = Σ_j y_j m_j m_jᵀ / rate_j² + diag(s/b²)
+    g = w − Σ_j y_j m_j / rate_j − s/b,   H = Σ_j y_j m_j m_jᵀ / rate_j² + diag(s/b²)
 
     and `length` keeps every rate (and every share with a prior) above 1 − 0.6838 of itself.
     """
 
-    def solve(y: Floats, m: Floats, b: Floats, s: Floats, total: float) -> Floats:
-        b = _em_step(y, m, b, s)
+    def solve(y: Floats, m: Floats, b: Floats, s: Floats, w: Floats, total: float) -> Floats:
+        b = _em_step(y, m, b, s, w)
         for _ in range(rounds):
             gain = 0.0
             for block in _blocks(len(b)):
                 rate = m @ b
                 scaled = np.sqrt(y)[:, None] * m[:, block] / rate[:, None]
-                g = 1 - scaled.T @ np.sqrt(y) - s[block] / b[block]
+                g = w[block] - scaled.T @ np.sqrt(y) - s[block] / b[block]
                 H = scaled.T @ scaled
                 ridge = 1e-6 * np.trace(H)
                 H += np.diag(s[block] / b[block] ** 2 + ridge)
@@ -113,7 +126,7 @@ def newton(
                 break
         return b
 
-    return _half(rows, fixed, moving, cost, shape, measure, solve)
+    return _half(rows, fixed, moving, cost, shape, groups, measure, solve)
 
 
 def xlogs(rows: CSR, left: Factor, right: Factor) -> Floats:
@@ -155,20 +168,40 @@ def log_means(shape: Floats, offset: Floats, prior: Floats) -> tuple[Floats, Flo
 
 
 def infer(
-    rows: CSR, fixed: Floats, scale: Floats, start: Floats, prior: Floats, *, steps: int, tolerance: float
+    rows: CSR,
+    fixed: Floats,
+    scale: Floats,
+    start: Floats,
+    prior: Floats,
+    *,
+    steps: int,
+    tolerance: float,
+    hierarchy: Hierarchy | None = None,
 ) -> Floats:
-    """g_k ← prior_k + b_k Σ_j x_j m_jk / (m_j·b),   b = exp(ψ(g) − max ψ(g))"""
+    """g_k ← prior_k + b_k Σ_j x_j m_jk / (m_j·b),   b = exp(ψ(g) − max ψ(g)), divided by ξ + cost with a hierarchy"""
     out = np.tile(prior, (len(start), 1))
     for i in np.flatnonzero(np.diff(rows.indptr)):
         nonzeros = slice(rows.indptr[i], rows.indptr[i + 1])
         x, m, g = rows.data[nonzeros], fixed[rows.indices[nonzeros]] * scale, start[i]
         for _ in range(steps):
             b = np.exp(psi(g) - psi(g).max())
+            if hierarchy is not None:
+                b /= means_of_rates(g[None], hierarchy)[0] + hierarchy.cost
             last, g = g, prior + b * (m.T @ (x / (m @ b)))
             if np.abs(g - last).sum() <= tolerance * g.sum():
                 break
         out[i] = g
     return out
+
+
+def means_of_rates(parameters: Floats, hierarchy: Hierarchy) -> Floats:
+    """The root of  rate ξ + Σ_k g_k ξ / (ξ + cost_k) = shape  for each row g"""
+    cost, shape, rate = hierarchy
+
+    def excess(xi: float, g: Floats) -> float:
+        return float(rate * xi + (g * xi / (xi + cost)).sum() - shape)
+
+    return np.array([brentq(excess, 0, shape / rate, args=(g,), xtol=1e-300, rtol=1e-15) for g in parameters])
 
 
 def add_sums(columns: CSR, left: Factor, right: Factor, numerators: Floats, curvature: NDArray[np.float32]) -> None:
@@ -188,8 +221,9 @@ def box_step(
     factor: Factor, numerators: Floats, curvature: NDArray[np.float32], cost: Floats, totals: Floats, shape: Shape
 ) -> Factor:
     """f + d: d minimises g·d + ½ dᵀHd over d >= −FULL_STEP f, block by block, H being multiplied by the number of blocks."""
-    out, blocks = np.empty_like(factor), _blocks(factor.shape[1])
+    out, blocks, costs = np.empty_like(factor), _blocks(factor.shape[1]), np.broadcast_to(cost, factor.shape)
     for j, f in enumerate(factor):
+        cost = costs[j]
         s, largest = np.zeros(len(f)) if shape is None else shape[j], f.max()
         if largest <= 0 or totals[j] <= 0:
             out[j] = np.divide(s, cost, out=np.zeros(len(f)), where=cost > 0)
@@ -291,9 +325,21 @@ def _at_nonzeros(rows: CSR, left: Factor, right: Factor) -> tuple[Floats, Floats
 
 
 def _half(
-    rows: CSR, fixed: Factor, moving: Factor, cost: Floats, shape: Shape, measure: bool, solve: Callable[..., Floats]
+    rows: CSR,
+    fixed: Factor,
+    moving: Factor,
+    cost: Floats,
+    shape: Shape,
+    groups: Ints | None,
+    measure: bool,
+    solve: Callable[..., Floats],
 ) -> Half:
     """Every row of `moving` in shares, solved, and scaled back. A row without counts is zero, or the prior's mode."""
+    (n, K), shared = moving.shape, cost.ndim == 1
+    costs = np.broadcast_to(cost, (n, K)) if shared else cost[np.arange(n) if groups is None else groups]
+    if not shared:
+        means = cost.mean(axis=1, keepdims=True)
+        cost = np.divide(cost, means, out=np.zeros_like(cost), where=means > 0).mean(axis=0)
     inverse = np.divide(1, cost, out=np.zeros_like(cost), where=cost > 0)
     scaled = (fixed * inverse).astype(fixed.dtype)
     out = np.zeros_like(moving)
@@ -301,26 +347,28 @@ def _half(
     for i in range(len(moving)):
         nonzeros = slice(rows.indptr[i], rows.indptr[i + 1])
         x, m = rows.data[nonzeros], scaled[rows.indices[nonzeros]].astype(np.float64)
-        extra = np.zeros(len(cost)) if shape is None else shape[i]
-        total = x.sum()
+        extra = np.zeros(K) if shape is None else shape[i]
+        total, w = x.sum(), np.ones(K) if shared else costs[i] * inverse
+        size = w.mean() if w.any() else 1.0
         if total == 0:
-            out[i] = extra * inverse
+            out[i] = np.divide(extra, costs[i], out=np.zeros(K), where=costs[i] > 0)
             continue
-        b = solve(x / total, m, np.maximum(FLOOR, moving[i] * cost / total), extra / total, total)
-        out[i] = b * total * inverse
-        xlog[i] = x @ np.log(m @ b * total)
+        b = np.maximum(FLOOR, moving[i] * cost * size / total)
+        b = solve(x / total, m, b, extra / total, w / size, total)
+        out[i] = np.where(w > 0, b * total / size * inverse, 0)
+        xlog[i] = x @ np.log(m @ b * total / size)
     return out, xlog if measure else None
 
 
-def _em_step(y: Floats, m: Floats, b: Floats, s: Floats) -> Floats:
-    return np.maximum(FLOOR, b * (m.T @ (y / (m @ b))) + s)
+def _em_step(y: Floats, m: Floats, b: Floats, s: Floats, w: Floats) -> Floats:
+    return np.maximum(FLOOR, np.divide(b * (m.T @ (y / (m @ b))) + s, w, out=np.zeros(len(b)), where=w > 0))
 
 
-def _coordinate(y: Floats, m: Floats, b: Floats, s: Floats, k: int, rule: str) -> bool:
+def _coordinate(y: Floats, m: Floats, b: Floats, s: Floats, w: Floats, k: int, rule: str) -> bool:
     """Moves b_k; whether it may rest for the remaining sweeps."""
     for _ in range(2):
         a = m[:, k] / (m @ b)
-        g, h = 1 - y @ a - s[k] / b[k], y @ a**2 + s[k] / b[k] ** 2
+        g, h = w[k] - y @ a - s[k] / b[k], y @ a**2 + s[k] / b[k] ** 2
         old, new = b[k], max(FLOOR, b[k] - g / h) if h > 0 else FLOOR
         if rule == "sn" and g > 0:
             # self-concordant with constant 1 / sqrt(min y), or that of the prior if larger

@@ -146,6 +146,7 @@ FAMILY: dict[str, Callable[[], Any]] = {
     "LDA": lambda: um.LDA(3, alpha="auto", eta=0.1, random_state=0, max_iter=PASSES, tol=0, init="random"),
     "GammaPoisson": lambda: um.GammaPoisson(3, random_state=0, max_iter=PASSES, tol=0, init="random"),
     "BayesianPoissonNMF": lambda: um.BayesianPoissonNMF(3, random_state=0, max_iter=PASSES, tol=0, init="random"),
+    "hierarchical": lambda: um.BayesianPoissonNMF(3, rate_shape=0.3, random_state=0, max_iter=PASSES, tol=0),
 }
 
 

@@ -62,7 +62,8 @@ def factor(rows: int, columns: int = K) -> np.ndarray:
 
 def half_step(**options: float) -> Arguments:
     arrays = {"fixed": factor(M), "moving": factor(N), "out": np.empty((N, K)), "cost": factor(M).sum(axis=0)}
-    prior = {"shape": factor(N), "xlog": np.empty(N), "threads": 2}
+    groups = {"weights": factor(3), "groups": np.array([0, 2, 1, 2], dtype=np.int32)}
+    prior = {"shape": factor(N), **groups, "xlog": np.empty(N), "threads": 2}
     return scratch(M) | matrix() | arrays | prior | options
 
 
@@ -127,16 +128,19 @@ GOOD: dict[str, Callable[[], Arguments]] = {
         "numerators": np.empty((M, K)), "threads": 2,
     },
     "log_means": lambda: {
-        "shape": factor(N), "offset": np.zeros(K), "prior": factor(N), "geometric": np.empty((N, K)),
+        "shape": factor(N), "offset": np.zeros((N, K)), "prior": factor(N), "geometric": np.empty((N, K)),
         "shift": np.empty(N), "term": np.empty(N), "threads": 2,
     },
     "infer": lambda: scratch(M) | matrix() | {
         "fixed": factor(M), "scale": np.ones(K), "start": factor(N), "out": np.empty((N, K)), "prior": np.ones(K),
-        "steps": 3, "enough": 0.0, "threads": 2,
+        "cost": np.ones(K), "shape": 2.0, "rate": 1.0, "steps": 3, "enough": 0.0, "threads": 2,
+    },
+    "means_of_rates": lambda: {
+        "parameters": factor(N), "cost": np.ones(K), "shape": 2.0, "rate": 1.0, "out": np.empty(N), "threads": 2,
     },
     "add_sums": lambda: scratch(N) | transposed() | {"left": factor(N), "right": factor(M)} | sums() | {"threads": 2},
     "box_step": lambda: {"F": factor(M), "out": np.empty((M, K))} | sums() | {
-        "cost": np.ones(K), "totals": np.ones(M), "shape": factor(M), "threads": 2,
+        "cost": factor(M), "totals": np.ones(M), "shape": factor(M), "threads": 2,
     },
     "transpose": lambda: matrix() | {
         "out_indptr": np.empty(M + 1, np.int64), "out_indices": np.empty(NONZEROS, np.int32),
@@ -194,15 +198,14 @@ WRITTEN = {
 }
 STATES = {"B", "H", "labels", "by_column", "by_row", "by_topic", "random"}  # read and written
 READ = {("gather_rows", "ratio"), ("box_step", "B"), ("box_step", "H"), ("posteriors", "labels")}
-STRIDED = {("em", "shape"), ("cd", "shape"), ("newton", "shape"), ("box_step", "shape"), ("log_means", "prior")}
+STRIDED = {("em", "shape"), ("cd", "shape"), ("newton", "shape"), ("box_step", "shape"), ("box_step", "cost")}
+STRIDED |= {("log_means", "prior"), ("log_means", "offset")}
 # What is other than in the good call, and as good: more memory; features without rates; empty rows at the end of what is
 # transposed, a column of it without entries; a group without samples; other numbers of features and topics where no table says
 # how many there are.
 AS_GOOD = {
-    **{
-        name: {("scratch", "a row more")}
-        for name in ("em", "cd", "newton", "infer", "pass_rows", "gather_rows", "add_sums")
-    },
+    **{name: {("scratch", "a row more")} for name in ("infer", "pass_rows", "gather_rows", "add_sums")},
+    **{name: {("scratch", "a row more"), ("weights", "a row more")} for name in ("em", "cd", "newton")},
     "transpose": {("indptr", "a row more"), ("out_indptr", "a row more")},
     "posteriors": {("indptr", "a row more"), ("scratch", "a row more"), ("group_sums", "a row more")},
     "log_factorials": {("indptr", "a row more")},
@@ -270,6 +273,8 @@ def wrong_numbers(kernel: str, arguments: Arguments) -> Iterator[tuple[str, Any]
         yield from (("data", (1, value)) for value in (np.nan, np.inf, -1.0, -2.0, 0.5, 3.0, 1e300, 2.0**31))
     if kernel == "posteriors":
         yield from (("labels", (1, value)) for value in (-1, 2, 2**31 - 1))
+    if "groups" in arguments:
+        yield from (("groups", (1, value)) for value in (-1, 3, 2**31 - 1, -(2**31)))
 
 
 def test_every_function_of_the_modules_is_in_this_table(module: Any) -> None:
@@ -343,6 +348,7 @@ def test_nothing_is_done_with_no_rows(module: Any, kernel: str) -> None:
         "H",
     }
     by_rows |= {"F", "totals", "rates", "modes", "covariances", "thirds", "robust", "pearson", "rounds", "x", "prior"}
+    by_rows |= {"groups", "offset", "parameters", *(["cost"] if kernel == "box_step" else [])}
     by_nonzeros = {"indices", "data", "ratio", "order", "out_indices", "out_data", "rows", "columns"}
     stays = {"pass_rows": {"right"}, "gather_rows": {"left"}, "add_sums": {"left"}, "infer": {"prior"}}.get(
         kernel, set()
@@ -367,6 +373,8 @@ def test_nothing_is_done_with_no_rows(module: Any, kernel: str) -> None:
     [
         ("cd", {"rule": 3}),
         ("cd", {"rule": -1}),
+        *((kernel, {"groups": None}) for kernel in ("em", "cd", "newton")),
+        *((kernel, {"weights": None}) for kernel in ("em", "cd", "newton")),
         ("tally", {"topics": 0}),
         ("tally", {"topics": 65_536}),
         ("log_factorials", {"topics": 0}),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import reference
 from conftest import awkward_counts, random_counts, random_start
+from scipy.optimize import minimize
 
 from unmix import kernels
 from unmix.base.threads import use_threads
@@ -84,8 +85,113 @@ def test_newton_to_the_end_equals_its_reference(K: int, prior: bool) -> None:
         np.testing.assert_allclose(*shares, rtol=0, atol=1e-6)
 
 
+def row_costs(K: int, dtype: str, prior: bool, by: str, seed: int = 5):
+    """Arguments with costs that differ: of three groups, one of them a thousand times those of another, or of every row."""
+    rows, F, L, cost, shape = half_step_arguments(K, dtype, prior, seed)
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(0, 3, len(L)).astype(np.int32) if by == "group" else None
+    many = 3 if by == "group" else len(L)
+    return (rows, F, L, cost * rng.gamma(2, 1, (many, K)) * 10.0 ** rng.uniform(-2, 2, (many, 1)), shape), groups
+
+
+@pytest.mark.parametrize("prior", [False, True], ids=["ml", "map"])
+@pytest.mark.parametrize("by", ["group", "row"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("K", [1, 3, 10, 20, 70])
+@pytest.mark.parametrize("name", HALF_STEPS)
+def test_half_step_with_costs_of_rows_equals_its_reference(name: str, K: int, dtype: str, by: str, prior: bool) -> None:
+    kernel, options = HALF_STEPS[name]
+    arguments, groups = row_costs(K, dtype, prior, by)
+    got, got_xlog = getattr(kernels, kernel)(*arguments, **options, groups=groups, measure=True)
+    want, want_xlog = getattr(reference, kernel)(*arguments, **options, groups=groups, measure=True)
+    tolerance = max(TOLERANCE[kernel], 2e-7 if dtype == "float32" else 0)
+    cost = arguments[3] if groups is None else arguments[3][groups]
+    np.testing.assert_allclose(*(in_units_of_rows(A, want, cost) for A in (got, want)), rtol=0, atol=tolerance)
+    per_count = np.maximum(Counts(awkward_counts()).sample_totals, 1)
+    tolerance = 1e-6 if kernel == "newton" else 1e-10
+    np.testing.assert_allclose(got_xlog / per_count, want_xlog / per_count, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("prior", [False, True], ids=["ml", "map"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", ["em 1", "em 4", "sn", "newton"])
+def test_with_costs_of_rows_the_objective_of_no_row_rises(name: str, dtype: str, prior: bool) -> None:
+    kernel, options = HALF_STEPS[name]
+    rounding = 1e-9 if dtype == "float64" else 1e-5
+    for seed, K in ((1, 2), (2, 5), (3, 10), (4, 20), (5, 70)):
+        (rows, F, L, cost, shape), groups = row_costs(K, dtype, prior, "group", seed)
+        L = np.maximum(L, 1e-6)
+        for _ in range(6):
+            new, _ = getattr(kernels, kernel)(rows, F, L, cost, shape, **options, groups=groups)
+            new = np.maximum(new, np.finfo(dtype).tiny)
+            before, after = (row_objectives(rows, F, A.astype(float), cost[groups], shape) for A in (L, new))
+            assert (after <= before + rounding * np.maximum(np.abs(before), 1)).all()
+            L = new
+
+
+@pytest.mark.parametrize("name", ["sn", "scd", "newton"])
+def test_with_costs_of_rows_the_end_is_that_of_another_optimiser(name: str) -> None:
+    kernel, options = HALF_STEPS[name]
+    options = {key: 500 if key in ("sweeps", "rounds") else value for key, value in options.items()} | {"rest": False}
+    (rows, F, L, cost, shape), _ = row_costs(3, "float64", True, "row")
+    got, _ = getattr(kernels, kernel)(rows, F, L, cost, shape, **options)
+    for i in range(len(L)):
+        some = slice(rows.indptr[i], rows.indptr[i + 1])
+        x, f, c, s = rows.data[some], F[rows.indices[some]], cost[i], shape[i]
+
+        def loss(log, x=x, f=f, c=c, s=s) -> tuple[float, np.ndarray]:
+            b = np.exp(log)
+            rate = f @ b
+            return c @ b - x @ np.log(rate) - s @ log, b * (c - (x / rate) @ f) - s
+
+        size = np.log(max(x.sum(), 1) / c)
+        best = minimize(loss, size, jac=True, method="BFGS", options={"gtol": 1e-10, "maxiter": 2000})
+        np.testing.assert_allclose(got[i] * c, np.exp(best.x) * c, rtol=1e-5, atol=1e-7 * max(x.sum(), 1))
+
+
+@pytest.mark.parametrize("name", HALF_STEPS)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_four_times_the_costs_of_a_row_are_a_quarter_of_its_entries(name: str, dtype: str) -> None:
+    kernel, options = HALF_STEPS[name]
+    (rows, F, L, cost, _), groups = row_costs(5, dtype, False, "group")
+    times = np.array([4.0, 1.0, 0.125])
+    one, xlog = getattr(kernels, kernel)(rows, F, L, cost, None, **options, groups=groups, measure=True)
+    moved = (L / times[groups][:, None]).astype(dtype)
+    two, _ = getattr(kernels, kernel)(rows, F, moved, cost * times[:, None], None, **options, groups=groups)
+    np.testing.assert_array_equal(two, (one / times[groups][:, None]).astype(dtype))
+    np.testing.assert_allclose(xlog, reference.xlogs(rows, np.maximum(one, 1e-30), F), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", HALF_STEPS)
+def test_costs_that_are_the_same_in_all_rows_are_shared_costs(name: str) -> None:
+    kernel, options = HALF_STEPS[name]
+    for prior in (False, True):
+        rows, F, L, cost, shape = half_step_arguments(10, "float64", prior)
+        want, _ = getattr(kernels, kernel)(rows, F, L, cost, shape, **options)
+        got, _ = getattr(kernels, kernel)(rows, F, L, np.tile(cost, (len(L), 1)), shape, **options)
+        shares = [in_units_of_rows(A, want, cost) for A in (got, want)]
+        np.testing.assert_allclose(*shares, rtol=0, atol=max(1e-11, 0.1 * TOLERANCE[kernel]))
+
+
+@pytest.mark.parametrize("name", HALF_STEPS)
+def test_a_topic_that_costs_nothing_in_a_row_is_zero_there(name: str) -> None:
+    kernel, options = HALF_STEPS[name]
+    rows, F, L, _, _ = half_step_arguments(4, "float64", prior=False)
+    lost = np.unique(rows.indices[rows.indptr[0] : rows.indptr[1]])
+    F = F.copy()
+    F[lost, 2] = 0  # the first row has counts of other features alone
+    cost = np.tile(F.sum(axis=0), (len(L), 1))
+    cost[0, 2] = 0
+    want, _ = getattr(kernels, kernel)(rows, F, L, cost, None, **options)
+    fewer = [0, 1, 3]
+    alone, _ = getattr(kernels, kernel)(rows, F[:, fewer].copy(), L[:, fewer].copy(), cost[:, fewer], None, **options)
+    assert want[0, 2] == 0
+    assert (want[1, [0, 1, 3]] > 0).all()
+    np.testing.assert_allclose(want[0, fewer], alone[0], rtol=1e-6, atol=1e-6)
+
+
 def row_objectives(rows, fixed, moving, cost, shape) -> np.ndarray:
-    values = moving @ cost - reference.xlogs(rows, np.where(moving > 0, moving, 1e-300), fixed)
+    values = (moving * cost).sum(axis=1) - reference.xlogs(rows, np.where(moving > 0, moving, 1e-300), fixed)
     return values if shape is None else values - (shape * np.log(moving)).sum(axis=1)
 
 

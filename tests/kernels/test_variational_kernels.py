@@ -106,12 +106,29 @@ def infer_arguments(K: int, seed: int = 5):
     )
 
 
+def hierarchy(K: int, seed: int = 5) -> kernels.Hierarchy:
+    rng = np.random.default_rng(seed)
+    return kernels.Hierarchy(wide(K, low=1e-3, high=1e3, seed=seed), rng.gamma(2, 1) + K, rng.gamma(1, 1))
+
+
+@pytest.mark.parametrize("K", TOPICS)
+def test_means_of_rates_are_roots(K: int) -> None:
+    """Whatever the sizes of parameters, costs and hyper-parameters."""
+    g = wide(50, K, seed=K)
+    for seed in range(5):
+        for shape, rate in ((0.3, 1e-3), (5.0, 1.0), (1e3, 1e-6), (0.1 + K, 1e4)):
+            of = kernels.Hierarchy(wide(K, low=1e-6, high=1e6, seed=seed), shape, rate)
+            got = kernels.means_of_rates(g, of)
+            np.testing.assert_allclose(got, reference.means_of_rates(g, of), rtol=1e-10)
+
+
 @pytest.mark.parametrize("steps", [1, 7])
 @pytest.mark.parametrize("K", TOPICS)
-def test_infer_equals_its_reference(K: int, steps: int) -> None:
-    arguments = infer_arguments(K)
-    got = kernels.infer(*arguments, steps=steps, tolerance=0.0)
-    want = reference.infer(*arguments, steps=steps, tolerance=0.0)
+@pytest.mark.parametrize("rates", [None, hierarchy], ids=["rates of topics", "a hierarchy"])
+def test_infer_equals_its_reference(K: int, steps: int, rates) -> None:
+    arguments, of = infer_arguments(K), rates and rates(K)
+    got = kernels.infer(*arguments, steps=steps, tolerance=0.0, hierarchy=of)
+    want = reference.infer(*arguments, steps=steps, tolerance=0.0, hierarchy=of)
     np.testing.assert_allclose(
         got / want.sum(axis=1, keepdims=True), want / want.sum(axis=1, keepdims=True), atol=1e-10
     )
@@ -192,7 +209,7 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
     for change in bad:
         with pytest.raises(ValueError, match=r"\w{4,}"):
             kernels.infer(rows, *(good | change).values(), steps=1, tolerance=0.0)
-    with pytest.raises(ValueError, match="offset needs a number a topic"):
+    with pytest.raises(ValueError, match="broadcast"):
         kernels.log_means(start, np.zeros(2), prior)
     with pytest.raises(ValueError, match="broadcast"):
         kernels.log_means(start, np.zeros(3), np.ones((2, 3)))

@@ -70,6 +70,7 @@ FAMILY: dict[str, Callable[..., Any]] = {
     "Gamma–Poisson": partial(um.GammaPoisson, shape=0.5),
     "smoothed Gamma–Poisson": partial(um.GammaPoisson, shape=0.5, rate=0.1, eta=0.3),
     "Gamma–Gamma": um.BayesianPoissonNMF,
+    "hierarchical": partial(um.BayesianPoissonNMF, rate_shape=0.3),
 }
 
 

@@ -89,6 +89,7 @@ MODELS: dict[str, tuple[Callable[[], Any], np.ndarray]] = {
     "gamma-poisson online": (lambda: _bayes(um.GammaPoisson, online=BATCHES, max_iter=4), X),
     "bayes": (lambda: _bayes(um.BayesianPoissonNMF), X),
     "bayes inner": (lambda: _bayes(um.BayesianPoissonNMF, a=1, b=0.5, c=0.5, d=2, inner=5), X),
+    "hierarchical": (lambda: _bayes(um.BayesianPoissonNMF, rate_shape=0.3), X),
     "bayes online": (lambda: _bayes(um.BayesianPoissonNMF, online=BATCHES, max_iter=4), X),
     "bld": (lambda: _bayes(um.AllocationModel), X),
     "bld factored": (lambda: _bayes(um.AllocationModel, method="factored-bld"), X),

@@ -34,6 +34,10 @@ MODELS: dict[str, Any] = {
     "online LDA": um.LDA(4, eta=0.1, online=um.Online(batch_size=8), random_state=0, max_iter=6, tol=0),
     "Gamma-Poisson": um.GammaPoisson(4, random_state=0, max_iter=30),
     "Gamma-Gamma": um.BayesianPoissonNMF(4, random_state=0, max_iter=30),
+    "hierarchical": um.BayesianPoissonNMF(4, rate_shape=0.3, random_state=0, max_iter=30),
+    "online hierarchical": um.BayesianPoissonNMF(
+        4, rate_shape=0.3, online=um.Online(batch_size=8), random_state=0, max_iter=6, tol=0
+    ),
     "online Gamma-Gamma": um.BayesianPoissonNMF(4, online=um.Online(batch_size=8), random_state=0, max_iter=6, tol=0),
     "BLD": um.AllocationModel(4, random_state=0, max_iter=20),
     "BLD, factored": um.AllocationModel(4, method="factored-bld", random_state=0, max_iter=20),

@@ -62,6 +62,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
     "LDA, auto": lambda: um.LDA(3, alpha="auto", random_state=0, max_iter=12, tol=0),
     "GammaPoisson": lambda: um.GammaPoisson(3, random_state=0, max_iter=12, tol=0),
     "BayesianPoissonNMF": lambda: um.BayesianPoissonNMF(3, random_state=0, max_iter=12, tol=0),
+    "hierarchical": lambda: um.BayesianPoissonNMF(3, rate_shape=0.3, random_state=0, max_iter=12, tol=0),
 }
 
 
@@ -86,10 +87,11 @@ def test_the_sums_of_a_pass_and_the_step_they_allow_equal_their_twins(K: int, dt
     np.testing.assert_allclose(sums[0], twins[0], rtol=2e-6)
     np.testing.assert_allclose(sums[1], twins[1], rtol=1e-4, atol=1e-4 * twins[1].max())
     for shape in (None, rng.gamma(1, 1, (31, K))):
-        given = (L.sum(axis=0, dtype=float), 2 * X.feature_totals, shape)
-        step = kernels.box_step(F.astype(float), *twins, *given)
-        np.testing.assert_allclose(step, reference.box_step(F.astype(float), *twins, *given), rtol=1e-6, atol=1e-12)
-        assert (step >= 0.31 * F * (X.feature_totals > 0)[:, None]).all()  # no entry falls by more than 68%
+        for cost in (L.sum(axis=0, dtype=float), L.sum(axis=0, dtype=float) * rng.gamma(2, 1, (31, 1))):
+            given = (cost, 2 * X.feature_totals, shape)
+            step = kernels.box_step(F.astype(float), *twins, *given)
+            np.testing.assert_allclose(step, reference.box_step(F.astype(float), *twins, *given), rtol=1e-6, atol=1e-12)
+            assert (step >= 0.31 * F * (X.feature_totals > 0)[:, None]).all()  # no entry falls by more than 68%
 
 
 def test_sums_are_the_derivatives_of_the_loss() -> None:

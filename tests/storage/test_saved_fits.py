@@ -9,6 +9,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ MODELS: dict[str, Callable[..., Any]] = {
     "LDA": lambda **given: um.LDA(alpha=[0.5, 2], eta=0.1, **given),
     "GammaPoisson": um.GammaPoisson,
     "BayesianPoissonNMF": um.BayesianPoissonNMF,
+    "hierarchical": partial(um.BayesianPoissonNMF, rate_shape=0.3),
     "bld": um.AllocationModel,
     "gibbs": lambda **given: um.AllocationModel(method="gibbs", sweeps=3, burn_in=1, thin=1, **given),
 }

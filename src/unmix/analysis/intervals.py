@@ -417,11 +417,11 @@ def _found(fit: Fit, sampler: Sampler, level: float, posterior: Posterior, statu
 def _priors(fit: Fit) -> tuple[ArrayLike | None, ArrayLike | None]:
     """Of the proportions and of the topics, as far as the model of the fit has them in this form."""
     kinds, arrays = fit.priors, fit.posterior
-    alpha = arrays["L_prior"] if kinds.get("L") in ("DirichletRows", "Gammas") else None
+    alpha = arrays["L_prior"] if kinds.get("L") in ("DirichletRows", "Gammas", "HierarchicalGammas") else None
     eta = None
     if kinds.get("F") == "DirichletColumns":
         eta = arrays["F_prior"].ravel()
-    elif kinds.get("F") == "Gammas":
+    elif kinds.get("F") in ("Gammas", "HierarchicalGammas"):
         eta = arrays["F_prior"].mean()
     return alpha, eta if eta is None or np.size(eta) in (1, len(fit.F)) else None
 

@@ -17,7 +17,7 @@ from unmix import kernels
 from unmix.base import memory
 from unmix.base.types import Factor, Floats, Integers
 from unmix.counts.data import Part
-from unmix.kernels import CSR, Posteriors, Spread
+from unmix.kernels import CSR, Hierarchy, Posteriors, Spread
 
 BLOCK = 1 << 16  # nonzeros × K taken together, for memory
 FEW = 8  # counts are few if there are so many times as many rows of the fixed factor
@@ -104,13 +104,20 @@ class Side:
         return phi
 
     def infer(
-        self, fixed: Floats, scale: Floats, start: Floats, prior: Floats, *, steps: int, tolerance: float
+        self,
+        fixed: Floats,
+        scale: Floats,
+        start: Floats,
+        prior: Floats,
+        *,
+        steps: int,
+        tolerance: float,
+        hierarchy: Hierarchy | None = None,
     ) -> Floats:
         """Shapes g_ik of the loadings' Gammas (or parameters of their Dirichlets), each row until it stands still."""
         rows, fixed = self._used(fixed)
-        return kernels.infer(
-            rows, fixed, scale, start, prior, steps=steps, tolerance=tolerance, workspace=self.workspace
-        )
+        given = {"steps": steps, "tolerance": tolerance, "hierarchy": hierarchy, "workspace": self.workspace}
+        return kernels.infer(rows, fixed, scale, start, prior, **given)
 
     def _used(self, fixed: Factor) -> tuple[CSR, Any]:
         """The counts, and the fixed factor, which kernels copy: where counts are few, without the rows that none of them uses."""

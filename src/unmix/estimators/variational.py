@@ -32,11 +32,20 @@ from unmix.estimators.base import (
 from unmix.estimators.features import Missing
 from unmix.estimators.likelihood import PoissonNMF
 from unmix.fit import Fit, finished, quietly
-from unmix.models.beliefs import Belief, Prior
+from unmix.models.beliefs import Belief, HierarchicalGammas, Prior
 from unmix.models.poisson import check_factors
 from unmix.models.priors import positive, positive_number
 from unmix.models.problem import Problem
-from unmix.models.variational import Beliefs, Inference, Variational, gamma_gamma, gamma_poisson, lda, restore
+from unmix.models.variational import (
+    Beliefs,
+    Inference,
+    Variational,
+    gamma_gamma,
+    gamma_poisson,
+    hierarchical,
+    lda,
+    restore,
+)
 from unmix.solvers import init as starts
 from unmix.solvers.online import Online, OnlineBeliefs, StochasticVI, spread, start_weight
 from unmix.solvers.run import Phase, Plan, run
@@ -644,6 +653,11 @@ class BayesianPoissonNMF(VariationalEstimator):
         Shape of the prior of factors. Below 1 it favours few features a topic.
     d : float, default=None
         Rate of the prior of factors. None: such that the prior expects as many counts as there are.
+    rate_shape : float, default=None
+        None: the rates b and d are those of all samples and features. A number: hierarchical Poisson factorisation (Gopalan,
+        Hofman and Blei 2015). Each sample has a rate of its own ~ Gamma(rate_shape, rate_shape / b), and each feature one
+        ~ Gamma(rate_shape, rate_shape / d), so that b and d are their means. Samples may then differ in size, and features
+        in frequency, as much as they like. The paper has a = c = rate_shape = 0.3 and b = d = 1.
     init : str, pair of arrays or Fit, default="auto"
         "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
         section 4); where samples have fewer than 20 counts on average, from there or from Gibbs sampling, whichever leads
@@ -685,7 +699,12 @@ class BayesianPoissonNMF(VariationalEstimator):
     elbo_ : float
         Lower bound of log p(X), all constants included.
     result_ : Fit
-        All that was found; its `posterior` has shapes `L`, `F` and rates `L_rate`, `F_rate`.
+        All that was found; its `posterior` has shapes `L`, `F` and rates `L_rate`, `F_rate`. With `rate_shape`, `sample_rates_`
+        and `feature_rates_` have to be added to those.
+    sample_rates_ : array, n
+        Posterior means of the samples' rates, with `rate_shape`. Samples with few counts have high ones.
+    feature_rates_ : array, m
+        The same of the features.
     n_iter_ : int
         Iterations run.
 
@@ -700,6 +719,9 @@ class BayesianPoissonNMF(VariationalEstimator):
     >>> model = um.BayesianPoissonNMF(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]])
     >>> model.result_.posterior["F"].shape
     (3, 2)
+    >>> model = um.BayesianPoissonNMF(2, rate_shape=0.3, random_state=0).fit([[9, 1, 0], [90, 9, 0], [0, 1, 7], [1, 0, 8]])
+    >>> model.sample_rates_.argmin()  # the sample with most counts
+    np.int64(1)
     """
 
     newton_iterations = 10  # twice as many led higher on one of two data sets, and lower on the other
@@ -708,7 +730,26 @@ class BayesianPoissonNMF(VariationalEstimator):
     b: float | None = None
     c: float = 0.3
     d: float | None = None
+    rate_shape: float | None = None
     inner: int | None = 0
+
+    @property
+    def sample_rates_(self) -> Floats:
+        """array, n: posterior means of the samples' rates."""
+        return self._mean_rates("loadings")
+
+    @property
+    def feature_rates_(self) -> Floats:
+        """array, m: posterior means of the features' rates."""
+        return self._mean_rates("factors")
+
+    def _mean_rates(self, of: Literal["loadings", "factors"]) -> Floats:
+        prior, belief = self._belief_of(of)
+        if not isinstance(prior, HierarchicalGammas):
+            raise AttributeError(
+                "rates of samples and features are those of a fit with rate_shape; give it, such as 0.3"
+            )
+        return prior.mean_rates(belief)
 
     def _model(self, X: Data) -> Variational:
         a, c = (positive_number(name, getattr(self, name)) for name in "ac")
@@ -717,4 +758,7 @@ class BayesianPoissonNMF(VariationalEstimator):
         b, d = (None if (value := getattr(self, name)) is None else positive_number(name, value) for name in "bd")
         if b is None:
             b = np.sqrt(product) if d is None else product / d
-        return gamma_gamma(K, a, b, c, product / b if d is None else d)
+        d = product / b if d is None else d
+        if self.rate_shape is None:
+            return gamma_gamma(K, a, b, c, d)
+        return hierarchical(K, a, b, c, d, positive_number("rate_shape", self.rate_shape))

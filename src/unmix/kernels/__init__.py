@@ -6,8 +6,9 @@ The C++ is compiled once per instruction set; the best one that was compiled and
 A half-step kernel (`em`, `cd`, `newton`) updates every row of `moving`, given `fixed`, in X ≈ moving fixedᵀ:
 each row minimises Σ_k cost_k b_k − Σ_j x_j log(f_j·b) − Σ_k shape_k log b_k, where cost = column sums of `fixed` + rate of the
 prior, and `shape` = shape of the prior − 1, broadcast to the shape of `moving`. It returns the new rows and, if asked to
-`measure`, Σ_j x log(rate) of each row at the result. Results do not depend on the number of threads (`unmix.base.threads`), bit
-for bit.
+`measure`, Σ_j x log(rate) of each row at the result. Where costs differ from row to row, `cost` has a row for each of them, or
+for each group if `groups` has the group of every row; a topic that costs nothing in a row becomes zero there. Results do not
+depend on the number of threads (`unmix.base.threads`), bit for bit.
 
 A matrix is a `CSR`, whose arrays are checked once, by the first kernel that takes it. Every kernel that walks the nonzeros works
 on a padded copy of the factor that stays. The copy lies in the memory of a `Workspace`, which the caller keeps from call to call,
@@ -134,19 +135,30 @@ def half_step(
     cost: Floats,
     shape: Floats | None,
     *,
+    groups: NDArray[np.int32] | None = None,
     measure: bool = False,
     workspace: Workspace | None = None,
     **options: Any,
 ) -> tuple[Factor, Floats | None]:
     """The half-step of this name, with its options."""
+    weights = None
+    if cost.ndim == 2:
+        cost, weights = _relative(cost)
     fixed, moving = np.ascontiguousarray(fixed), np.ascontiguousarray(moving)
     out = np.empty(moving.shape, moving.dtype)
     xlog = np.empty(len(moving)) if measure else None
     options = {"rest": True} | options
     given = [RULES[options[name]] if name == "rule" else options[name] for name in HALF_STEPS[kernel]]
     run = getattr(_native, kernel)
-    _run(run, workspace, fixed, rows.handle, fixed, moving, out, cost, shape, xlog, threads(), *given)
+    _run(run, workspace, fixed, rows.handle, fixed, moving, out, cost, shape, weights, groups, xlog, threads(), *given)
     return out, xlog
+
+
+def _relative(cost: Floats) -> tuple[Floats, Floats]:
+    """Costs of rows, or of groups, as a cost that all share times weights. The sizes of rows do not change what is shared."""
+    size = cost.mean(axis=1, keepdims=True)
+    shared = np.divide(cost, size, out=np.zeros(cost.shape), where=size > 0).mean(axis=0)
+    return shared, np.divide(cost, shared, out=np.zeros(cost.shape), where=shared > 0)
 
 
 em, cd, newton = (partial(half_step, kernel) for kernel in HALF_STEPS)
@@ -193,12 +205,30 @@ def both_numerators(
 
 
 def log_means(shape: Floats, offset: Floats, prior: Floats) -> tuple[Floats, Floats, float]:
-    """exp E log of Gamma variables: E_ik = ψ(shape_ik) + offset_k; exp(E − max of its row), those maxima, and
-    Σ_ik [log Γ(shape) + (prior − shape) ψ(shape)]. `prior` is broadcast to the shape of `shape`."""
+    """exp E log of Gamma variables: E_ik = ψ(shape_ik) + offset_ik; exp(E − max of its row), those maxima, and
+    Σ_ik [log Γ(shape) + (prior − shape) ψ(shape)]. `offset` and `prior` are broadcast to the shape of
+    `shape`."""
     shape = np.ascontiguousarray(shape)
     geometric, shift, term = np.empty(shape.shape), np.empty(len(shape)), np.empty(len(shape))
-    _native.log_means(shape, offset, np.broadcast_to(prior, shape.shape), geometric, shift, term, threads())
+    given = (np.broadcast_to(array, shape.shape) for array in (offset, prior))
+    _native.log_means(shape, *given, geometric, shift, term, threads())
     return geometric, shift, float(term.sum())
+
+
+class Hierarchy(NamedTuple):
+    """Of rows with beliefs Gamma(g_k, ξ + cost_k), ξ being the mean of Gamma(shape, rate + Σ_k g_k / (ξ + cost_k))."""
+
+    cost: Floats
+    shape: float
+    rate: float
+
+
+def means_of_rates(parameters: Floats, hierarchy: Hierarchy) -> Floats:
+    """ξ of every row, of which these are the g."""
+    parameters = np.ascontiguousarray(parameters)
+    out = np.empty(len(parameters))
+    _native.means_of_rates(parameters, *hierarchy, out, threads())
+    return out
 
 
 def infer(
@@ -210,13 +240,15 @@ def infer(
     *,
     steps: int,
     tolerance: float,
+    hierarchy: Hierarchy | None = None,
     workspace: Workspace | None = None,
 ) -> Floats:
     """g_ik ← prior_k + b_ik Σ_j x_ij m_jk / (m_j·b_i), b = exp ψ(g), m = fixed · scale, up to `steps` times a row, or until
-    a row changes by at most `tolerance` of its sum."""
+    a row changes by at most `tolerance` of its sum. With a hierarchy, b = exp ψ(g) / (ξ_i + cost)."""
     fixed, start = np.ascontiguousarray(fixed), np.ascontiguousarray(start)
     out = np.empty(start.shape)
-    _run(_native.infer, workspace, fixed, rows.handle, fixed, scale, start, out, prior, steps, tolerance, threads())
+    given = (prior, *(hierarchy or (None, 0.0, 0.0)), steps, tolerance)
+    _run(_native.infer, workspace, fixed, rows.handle, fixed, scale, start, out, *given, threads())
     return out
 
 
@@ -263,10 +295,10 @@ def box_step(
     shape: Floats | None,
 ) -> Factor:
     """The step that the sums of `add_sums` over all samples allow: it never raises the loss. `cost` is the column sums of the
-    loadings plus the prior's rate, `totals` are those of the features."""
+    loadings plus the prior's rate, or has a row per feature, `totals` are those of the features."""
     factor = np.ascontiguousarray(factor)
     out = np.empty_like(factor)
-    _native.box_step(factor, out, numerators, curvature, cost, totals, shape, threads())
+    _native.box_step(factor, out, numerators, curvature, np.broadcast_to(cost, factor.shape), totals, shape, threads())
     return out
 
 

@@ -18,6 +18,7 @@ from scipy.special import betaincinv, digamma, gammaincinv, gammaln, polygamma, 
 from unmix import kernels
 from unmix.base.types import Floats
 from unmix.counts.sides import FeatureSums, Side, column_sums
+from unmix.kernels import Hierarchy
 
 FIXED_POINTS = 10  # steps towards a prior each time
 LEAST, MOST = 1e-3, 1e3  # of a prior found that way
@@ -110,7 +111,7 @@ class Belief:
     """q of one factor: its parameters, and what the bound and the pass over the nonzeros need of it."""
 
     parameters: Floats  # of each entry: the shape of a Gamma, the parameter of a Dirichlet, or the value itself
-    rates: Floats  # of each topic, for a Gamma; ones otherwise
+    rates: Floats  # of each topic, for a Gamma; ones otherwise. With rates of rows too, what is added to those; or of each entry
     geometric: Floats  # exp E log, each row divided by exp(shift)
     shifts: Floats
     sums: Floats  # column sums of the mean
@@ -133,6 +134,9 @@ class Prior(ABC):
     kinds: ClassVar[dict[str, type[Prior]]] = {}
     proportions: ClassVar[bool] = False  # whether, as prior of loadings, it is one of shares of totals that are given
     own_scale: ClassVar[bool] = False  # whether entries have a scale of their own; if not, rows or columns sum to one
+    rates_of_rows: ClassVar[bool] = (
+        False  # whether rates of beliefs differ from row to row: rescaling a topic is then no exact block
+    )
     regressed: ClassVar[bool] = False  # whether, as prior of factors, `moved` goes further than an update
 
     def __init_subclass__(cls) -> None:
@@ -143,6 +147,10 @@ class Prior(ABC):
     @abstractmethod
     def update(self, counts: Floats, cost: Floats) -> Belief:
         """The best belief, given the expected counts of each topic and what a unit of it costs."""
+
+    def printed(self, counts: Floats, cost: Floats, last: Belief) -> Belief:
+        """The update as its paper prints it, from the last belief, where that is another one."""
+        return self.update(counts, cost)
 
     @abstractmethod
     def belief(self, parameters: Floats, rates: Floats | None = None) -> Belief:
@@ -156,6 +164,10 @@ class Prior(ABC):
         """As prior of loadings: its shape, and the rates of beliefs if a unit costs this, a number per topic each."""
         raise ValueError(f"{type(self).__name__} is no prior of loadings")
 
+    def row_rates(self, rates: Floats) -> tuple[Floats, Hierarchy | None]:
+        """As prior of loadings, where beliefs have these rates: what to multiply q of the factors by, and how rows differ."""
+        return 1 / rates, None
+
     def infer(
         self, side: Side, other: Belief, start: Belief | Floats | None, totals: Floats, *, steps: int, tolerance: float
     ) -> Belief:
@@ -164,7 +176,9 @@ class Prior(ABC):
         prior, rates = self.shape_and_rates(other.sums)
 
         def loop(parameters: Floats, rates: Floats, steps: int) -> Floats:
-            return side.infer(other.geometric, 1 / rates, parameters, prior, steps=steps, tolerance=tolerance)
+            scale, hierarchy = self.row_rates(rates)
+            given = {"steps": steps, "tolerance": tolerance, "hierarchy": hierarchy}
+            return side.infer(other.geometric, scale, parameters, prior, **given)
 
         if start is None:
             start = prior + totals[:, None] / len(prior)
@@ -199,6 +213,10 @@ class Prior(ABC):
     def scale_terms(self) -> ScaleTerms | None:
         """Where entries have a scale of their own, that of beliefs being 1 / rates: what the prior says of it."""
         return None
+
+    def scale_sums(self, belief: Belief) -> Floats:
+        """Where there are `scale_terms`, what the best scale depends on, added up over rows: Σ_i E l_ik."""
+        return belief.sums
 
     def matches(self, other: Prior, values: bool = True) -> bool:
         """Whether it is of the same kind, with hyper-parameters of the same shapes, and of the same values if asked."""
@@ -260,14 +278,18 @@ class Gammas(Prior):
     def scale_terms(self) -> ScaleTerms:
         return ScaleTerms(self.shape, self.rate)
 
+    def entry_rates(self, parameters: Floats, rates: Floats) -> Floats:
+        """Of the beliefs with these parameters and rates: a rate per topic, or per entry."""
+        return rates
+
     def mean(self, belief: Belief) -> Floats:
-        return belief.parameters / belief.rates
+        return belief.parameters / self.entry_rates(belief.parameters, belief.rates)
 
     def standard_deviation(self, belief: Belief) -> Floats:
-        return np.sqrt(belief.parameters) / belief.rates
+        return np.sqrt(belief.parameters) / self.entry_rates(belief.parameters, belief.rates)
 
     def quantile(self, belief: Belief, probability: float) -> Floats:
-        return gammaincinv(belief.parameters, probability) / belief.rates
+        return gammaincinv(belief.parameters, probability) / self.entry_rates(belief.parameters, belief.rates)
 
     def arrays(self, belief: Belief) -> dict[str, Floats]:
         return {"": belief.parameters, "_rate": belief.rates, "_prior": self.shape, "_prior_rate": self.rate}
@@ -275,6 +297,79 @@ class Gammas(Prior):
     @classmethod
     def restore(cls, arrays: Mapping[str, Floats]) -> tuple[Self, Belief]:
         prior = cls(arrays["_prior"], arrays["_prior_rate"])
+        return prior, prior.belief(arrays[""], arrays["_rate"])
+
+
+# Hierarchical Poisson factorisation (Gopalan, Hofman, Blei 2015). With p = rate_shape + Σ_k shape_k and s = rate_shape / rate,
+#
+#     l_ik ~ Gamma(shape_k, ξ_i)                 q = Gamma(g_ik, E ξ_i + cost_k),  g = shape + counts
+#     ξ_i ~ Gamma(rate_shape, s), mean `rate`    q = Gamma(p, s + Σ_k E l_ik)
+#
+# Given g and cost, both are best at once for one E ξ_i, the root of one equation (`kernels.means_of_rates`): so a belief is its g
+# and the cost, and nothing of ξ has to be kept. In the paper they take turns: q(l) by the last q(ξ), then q(ξ) (`printed`).
+
+
+@dataclass(frozen=True, eq=False)
+class HierarchicalGammas(Gammas):
+    """Entries ~ Gamma(shape_k, rate of their row); rates of rows ~ Gamma(rate_shape, rate_shape / rate). `rate` and `rate_shape`
+    are one number, written for every topic. Rates of beliefs are the cost, to which the mean rate of the row is to be added."""
+
+    rate_shape: Floats
+    rates_of_rows: ClassVar[bool] = True
+
+    @property
+    def _of_rates(self) -> tuple[float, float]:
+        """Shape of q of the rate of a row, and the rate of its prior."""
+        return float(self.rate_shape[0] + self.shape.sum()), float(self.rate_shape[0] / self.rate[0])
+
+    def mean_rates(self, belief: Belief) -> Floats:
+        """E ξ of every row."""
+        shape, rate = self._of_rates
+        return shape / (rate + self.mean(belief).sum(axis=1))
+
+    def scale_sums(self, belief: Belief) -> Floats:
+        """Σ_i E ξ_i E l_ik of every topic; then, with M_i = Σ_k E l_ik, the curvature Σ_i p s M_i / (s + M_i)² along a scale that
+        all topics share, with which ξ moves."""
+        means, (shape, rate) = self.mean(belief), self._of_rates
+        sums = rate + means.sum(axis=1)
+        return np.append((shape / sums) @ means, (shape * rate * (sums - rate) / sums**2).sum())
+
+    def update(self, counts: Floats, cost: Floats) -> Belief:
+        return self.belief(self.shape + counts, cost)
+
+    def printed(self, counts: Floats, cost: Floats, last: Belief) -> Belief:
+        return self.belief(self.shape + counts, self.mean_rates(last)[:, None] + cost)
+
+    def belief(self, parameters: Floats, rates: Floats | None = None) -> Belief:
+        if rates is None:
+            raise ValueError("a Gamma belief needs rates")
+        entries = self.entry_rates(parameters, rates)
+        logs = np.log(entries)
+        geometric, shifts, term = kernels.log_means(parameters, -logs, self.shape)
+        means = parameters / entries
+        shape, rate = self._of_rates
+        constant = gammaln(shape) - gammaln(self.shape).sum() - gammaln(self.rate_shape[0])
+        constant += self.rate_shape[0] * np.log(rate)
+        of_rows = constant - shape * np.log(rate + means.sum(axis=1)) + parameters.sum(axis=1) - logs @ self.shape
+        return Belief(parameters, rates, geometric, shifts, column_sums(means), float(term + of_rows.sum()))
+
+    def entry_rates(self, parameters: Floats, rates: Floats) -> Floats:
+        if rates.ndim == 2:
+            return rates
+        return kernels.means_of_rates(parameters, Hierarchy(rates, *self._of_rates))[:, None] + rates
+
+    def shape_and_rates(self, cost: Floats) -> tuple[Floats, Floats]:
+        return self.shape, cost
+
+    def row_rates(self, rates: Floats) -> tuple[Floats, Hierarchy | None]:
+        return np.ones(len(rates)), Hierarchy(rates, *self._of_rates)
+
+    def arrays(self, belief: Belief) -> dict[str, Floats]:
+        return super().arrays(belief) | {"_rate_shape": self.rate_shape}
+
+    @classmethod
+    def restore(cls, arrays: Mapping[str, Floats]) -> tuple[Self, Belief]:
+        prior = cls(arrays["_prior"], arrays["_prior_rate"], arrays["_rate_shape"])
         return prior, prior.belief(arrays[""], arrays["_rate"])
 
 

@@ -113,6 +113,17 @@ def bound_scales(
     return _root(d * F_sums, m * c - n * a, b * L_sums)
 
 
+def shared_scales(a: Floats, c: Floats, n: float, m: int, pulls: tuple[Floats, Floats], curvature: float) -> Floats:
+    """The same where rates of the priors belong to rows, whose beliefs follow. `pulls` are Σ_i E ξ_i E l_ik and Σ_j E η_j E f_jk.
+
+    All topics together by Newton's step, along which rates of rows move too; then apart, as if those stood still.
+    """
+    V, U = pulls
+    apart = np.log(_root(U, m * c - n * a, V))
+    together = (V.sum() - n * a.sum() + m * c.sum() - U.sum()) / curvature
+    return np.exp(np.clip(together, -1, 1) + apart - apart.mean())
+
+
 def best_scales(L: Factor, F: Factor, a: ArrayLike, b: ArrayLike, c: ArrayLike, d: ArrayLike) -> Floats:
     """z that maximises the prior density of (L/z, F z), topic by topic: d u z² − [Σ(c−1) − Σ(a−1)] z − b v = 0.
 

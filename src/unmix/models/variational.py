@@ -13,9 +13,17 @@ from unmix.base.memory import closed
 from unmix.base.types import Factor, Floats, Record
 from unmix.counts.data import Arrays, Data, Engine, Part, Visit, Visited, by_tile, gathered, joined
 from unmix.counts.sides import FeatureSums, Sides, column_sums
-from unmix.models.beliefs import Belief, DirichletColumns, DirichletRows, Gammas, PointTopics, Prior
+from unmix.models.beliefs import (
+    Belief,
+    DirichletColumns,
+    DirichletRows,
+    Gammas,
+    HierarchicalGammas,
+    PointTopics,
+    Prior,
+)
 from unmix.models.poisson import poisson_to_topics
-from unmix.models.problem import Estimate, Iterate, bound_scales, scaled_counts
+from unmix.models.problem import Estimate, Iterate, bound_scales, scaled_counts, shared_scales
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,15 +65,27 @@ class Variational:
         right = self.right.start(topics, column_sums(totals * proportions), np.ones(topics.shape[1]))
         return self.left.start(proportions, totals, right.sums), right
 
-    def rescaled(self, left: Belief, right: Belief, n: float, sums: Floats) -> tuple[Belief, Belief, Floats]:
-        """Where both sides have a scale: q with the best one of each topic, for n samples whose E l sum to `sums`; and by what
-        the loadings were divided."""
+    def rescaled(
+        self, left: Belief, right: Belief, n: float, sums: Floats, share: float = 1.0
+    ) -> tuple[Belief, Belief, Floats]:
+        """Where both sides have a scale: q with the best one of each topic, for n samples with these `scale_sums`; and by what
+        the loadings were divided. Where there are no `exact_scales`, the bound may fall; they go this `share` of the way."""
         on_L, on_F = self.left.scale_terms(), self.right.scale_terms()
         if on_L is None or on_F is None:
             return left, right, np.ones(len(sums))
-        z = bound_scales(on_L, on_F, n, len(right.parameters), sums, right.sums)
+        m, of_right = len(right.parameters), self.right.scale_sums(right)
+        if self.exact_scales:
+            z = bound_scales(on_L, on_F, n, m, sums, of_right)
+        else:
+            (V, bend_V), (U, bend_U) = _pulls(self.left, sums), _pulls(self.right, of_right)
+            z = shared_scales(on_L.shape, on_F.shape, n, m, (V, U), bend_V + bend_U) ** share
         left = self.left.belief(left.parameters, left.rates * z)
         return left, self.right.belief(right.parameters, right.rates / z), z
+
+    @property
+    def exact_scales(self) -> bool:
+        """Whether rescaling a topic is an exact block of coordinate ascent."""
+        return not (self.left.rates_of_rows or self.right.rates_of_rows)
 
     def factors(self, X: Data, left: Belief, right: Belief) -> tuple[Floats, Floats]:
         """Posterior means on the Poisson scale."""
@@ -85,6 +105,15 @@ class Variational:
         """Model and beliefs as arrays, under names that begin with L and F."""
         named = {"L": self.left.arrays(left), "F": self.right.arrays(right)}
         return {name + key: array for name, arrays in named.items() for key, array in arrays.items()}
+
+
+def _pulls(prior: Prior, sums: Floats) -> tuple[Floats, float]:
+    """Of `scale_sums`: how the prior pulls at the scale of each topic, and how that changes along a scale that all share."""
+    if prior.rates_of_rows:
+        return sums[:-1], float(sums[-1])
+    terms = prior.scale_terms()
+    assert terms is not None
+    return terms.rate * sums, float(terms.rate @ sums)
 
 
 def restore(kinds: Mapping[str, str], arrays: Mapping[str, Floats]) -> tuple[Variational, Belief, Belief]:
@@ -238,6 +267,7 @@ class Infer(Visit):
         m, K = right.parameters.shape
         v, terms, parameters = np.zeros(K), np.zeros(4), []
         statistics = np.zeros(K if self.learns_prior else 0)
+        scale = np.zeros(0 if self.model.exact_scales else K + prior.rates_of_rows)
         sums = (
             FeatureSums.zeros(m, K)
             if self.model.right.regressed
@@ -257,9 +287,12 @@ class Infer(Visit):
             terms += self.model.terms(totals, left, xlog)
             if self.learns_prior:
                 statistics += prior.statistics(left)
+            if not self.model.exact_scales:
+                scale += prior.scale_sums(left)
             v += left.sums
             parameters.append(left.parameters)
         added: Arrays = {"B": sums.numerators, "H": sums.curvature, "v": v, "terms": terms, "statistics": statistics}
+        added["scale"] = scale
         return Visited({"L": joined(parameters)}, added)
 
 
@@ -312,3 +345,11 @@ def log_total(totals: Floats, shape: Floats, rate: float) -> Floats:
 def gamma_gamma(n_topics: int, a: float, b: float, c: float, d: float) -> Variational:
     ones = np.ones(n_topics)
     return Variational(Gammas(a * ones, b * ones), Gammas(c * ones, d * ones))
+
+
+# Hierarchical Poisson factorisation:  l_ik ~ Gamma(a, ξ_i),  f_jk ~ Gamma(c, η_j),  ξ_i ~ Gamma(s, s/b),  η_j ~ Gamma(s, s/d).
+
+
+def hierarchical(n_topics: int, a: float, b: float, c: float, d: float, rate_shape: float) -> Variational:
+    ones = np.ones(n_topics)
+    return Variational(*(HierarchicalGammas(x * ones, y * ones, rate_shape * ones) for x, y in ((a, b), (c, d))))

@@ -221,7 +221,9 @@ class StochasticVI(Learner[Inference, OnlineBeliefs, Belief], BeliefSolver[Onlin
         step = self.online.step_size(stream.batches)
         side = batch.sides.right
         stream = stream.absorb(side, n, model.right, left.geometric, left.sums, total / n, step)
-        left, right, scale = model.rescaled(left, stream.right, total, stream.sums)
+        # rates of samples are those of the batch: its word has the weight that it has for topics
+        sums, share = (stream.sums, 1.0) if model.exact_scales else (total / n * model.left.scale_sums(left), step)
+        left, right, scale = model.rescaled(left, stream.right, total, sums, share)
         return replace(stream, right=right, sums=stream.sums / scale), left
 
     def at(self, task: Inference, left: Belief, stream: Stream) -> OnlineBeliefs:

@@ -108,15 +108,18 @@ class CAVI(BeliefSolver[Beliefs]):
         else:
             assert s.A is not None
             assert s.B is not None
-            left = model.left.update(s.left.geometric * s.A, s.right.sums)
+            given = (s.left.geometric * s.A, s.right.sums)
+            left = model.left.update(*given) if self.rescale else model.left.printed(*given, s.left)
             B = s.B
         counts = s.right.geometric * B
         if self.learn_prior:
             model = replace(model, left=model.left.learned(len(left.parameters), model.left.statistics(left)))
             left = model.left.belief(left.parameters, left.rates)
+        if not self.rescale:
+            return self._at(task, model, left, model.right.printed(counts, left.sums, s.right))
         right = model.right.update(counts, left.sums)
-        if self.rescale:
-            left, right, _ = model.rescaled(left, right, task.X.shape[0], left.sums)
+        if model.exact_scales:
+            left, right, _ = model.rescaled(left, right, task.X.shape[0], model.left.scale_sums(left))
         return self._at(task, model, left, right)
 
     def _at(self, task: Inference, model: Variational, left: Belief, right: Belief) -> Beliefs:
@@ -224,7 +227,8 @@ class ExtrapolatedVI(BeliefSolver[ExtrapolatedBeliefs]):
             right = model.right.update(counts, left.sums)
         else:
             right = model.right.moved(task.sides.right, left, s.right, counts)
-        left, right, _ = model.rescaled(left, right, task.X.shape[0], left.sums)
+        if model.exact_scales or not safe:
+            left, right, _ = model.rescaled(left, right, task.X.shape[0], model.left.scale_sums(left))
         new_right = model.right.beyond(right, s.last_right, beta) if beta else right
         if self.inner:
             begin = further(left, s.last_left, beta) if beta else left
@@ -413,7 +417,9 @@ class StreamedVI(Solver[Inference, StreamedVIState]):
             right = model.right.stepped(FeatureSums(sums["B"], sums["H"]), at.right, task.X.feature_totals)
         else:
             right = model.right.update(at.right.geometric * sums["B"], sums["v"])
-        left, right, _ = model.rescaled(at.left, right, n, sums["v"])
+        left, exact = at.left, model.exact_scales
+        if exact or stride != "safe":
+            left, right, _ = model.rescaled(at.left, right, n, sums["v"] if exact else sums["scale"])
         return StreamedBelief(model, rowless(left.rates), right, at.number)
 
 
