@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference
 from conftest import examples, never_rises, random_counts, random_start
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import normalized_mutual_info_score
 
 import unmix as um
+from unmix import kernels
 from unmix.counts.counts import Counts
 from unmix.models.beliefs import Belief, DirichletRows, PointTopics, best_concentration, log_shares
 from unmix.models.maps import poisson_to_gamma_gamma, poisson_to_lda
@@ -764,8 +766,7 @@ def test_topics_come_heaviest_first_and_their_posterior_with_them(kind: Callable
     fit = estimator.result_
     assert (np.diff(fit.shares) <= 1e-12).all()
     loadings = fit.L / X0.sum(axis=1, keepdims=True) if isinstance(estimator, um.LDA) else fit.L
-    means = fit.posterior["L"] / fit.posterior.get("L_rate", fit.posterior["L"].sum(axis=1, keepdims=True))
-    np.testing.assert_allclose(means, loadings, rtol=1e-12)
+    np.testing.assert_allclose(posterior_means(estimator), loadings, rtol=1e-12)
 
 
 # --- warm starts -----------------------------------------------------------------------------------------------------
@@ -836,7 +837,8 @@ def test_a_warm_start_has_the_model_that_was_asked_for(other: Any, kind: Callabl
 
 def posterior_means(estimator: Any) -> Floats:
     q = estimator.result_.posterior
-    return q["L"] / q.get("L_rate", q["L"].sum(axis=1, keepdims=True))
+    of_rows = estimator.sample_rates_[:, None] if "L_rate_shape" in q else 0.0
+    return q["L"] / (of_rows + q["L_rate"] if "L_rate" in q else q["L"].sum(axis=1, keepdims=True))
 
 
 @pytest.mark.parametrize(
@@ -872,6 +874,10 @@ def test_transform_treats_every_sample_alone_and_takes_empty_ones(kind: Callable
     np.testing.assert_allclose(np.vstack([estimator.transform(row[None]) for row in new]), together, rtol=1e-12)
     q, cost = estimator.result_.posterior, estimator.result_.F.sum(axis=0)
     rate = q["L_prior_rate"] + cost if "L_prior_rate" in q else q["L_prior"].sum()
+    if "L_rate_shape" in q:  # of which the mean goes with the loadings
+        shape, mean = q["L_rate_shape"][0], q["L_prior_rate"][0]
+        hierarchy = kernels.Hierarchy(cost, shape + q["L_prior"].sum(), shape / mean)
+        rate = reference.means_of_rates(q["L_prior"][None], hierarchy) + cost
     np.testing.assert_allclose(together[2], q["L_prior"] / rate, rtol=1e-12)
     if isinstance(estimator, um.LDA):
         np.testing.assert_allclose(together.sum(axis=1), 1, rtol=1e-12)

@@ -177,8 +177,9 @@ class Prior(ABC):
 
         def loop(parameters: Floats, rates: Floats, steps: int) -> Floats:
             scale, hierarchy = self.row_rates(rates)
-            given = {"steps": steps, "tolerance": tolerance, "hierarchy": hierarchy}
-            return side.infer(other.geometric, scale, parameters, prior, **given)
+            return side.infer(
+                other.geometric, scale, parameters, prior, steps=steps, tolerance=tolerance, hierarchy=hierarchy
+            )
 
         if start is None:
             start = prior + totals[:, None] / len(prior)
