@@ -100,6 +100,8 @@ def models(name: str) -> list[Any]:
     counts, kind = pd.DataFrame(random_counts()).rename(columns=str), getattr(um, name)
     ways = ["bld", "gibbs", "icm"] if name == "AllocationModel" else [None]
     options: list[dict[str, Any]] = [{} if way is None else {"method": way, "sweeps": 6, "thin": 2} for way in ways]
+    if name == "BayesianPoissonNMF":
+        options += [{"rate_shape": 0.3}]
     fitted = [kind(2, random_state=0, max_iter=3, tol=0, **option).fit(counts) for option in options]
     if hasattr(kind(2), "partial_fit"):
         fitted.append(kind(2, random_state=0).partial_fit(counts))
