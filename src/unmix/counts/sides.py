@@ -128,6 +128,18 @@ class Side:
             workspace=self.workspace,
         )
 
+    def _used(self, fixed: Factor) -> tuple[CSR, Any]:
+        """The counts, and the fixed factor, which kernels copy: where counts are few, without the rows that none of them uses."""
+        if not 0 < FEW * len(self.rows.data) < len(fixed):
+            return self.rows, fixed
+        rows, places = self._occurring
+        return rows, fixed[places]
+
+    @cached_property
+    def _occurring(self) -> tuple[CSR, Integers]:
+        places, indices = np.unique(self.rows.indices, return_inverse=True)
+        return CSR(self.rows.indptr, indices.astype(np.int32), self.rows.data), places.astype(np.intp)
+
     def add_sums(self, fixed: Factor, moving: Factor, sums: FeatureSums) -> None:
         """As the side of features: what these samples, with these loadings, say of the factors."""
         kernels.add_sums(self.rows, fixed, moving, *sums, workspace=self.workspace)
