@@ -276,7 +276,7 @@ MUTANTS = [
     ),
     Mutant(
         "lemma E.3: the same q in the other model",
-        "models/maps.py",
+        "maps.py",
         "np.broadcast_to(1 + np.asarray(rate",
         "np.broadcast_to(np.asarray(rate",
         only(THEOREMS, "beliefs_map"),

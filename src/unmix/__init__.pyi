@@ -1,6 +1,8 @@
 # The public names, once: for type checkers, and for `lazy_loader`, which imports each where it is first asked for.
 from . import analysis as analysis
+from . import datasets as datasets
 from . import engines as engines
+from . import maps as maps
 from . import plot as plot
 from . import sc as sc
 from . import solvers as solvers
@@ -38,12 +40,10 @@ from .estimators.variational import BayesianPoissonNMF as BayesianPoissonNMF
 from .estimators.variational import GammaPoisson as GammaPoisson
 from .fit import Fit as Fit
 from .fit import load as load
-from .io import datasets as datasets
 from .io.read import read as read
 from .io.read import read_texts as read_texts
 from .io.read.raw_counts import ReadOptions as ReadOptions
 from .io.shard import shard as shard
-from .models import maps as maps
 from .models.differences import shrink as shrink
 from .models.poisson import deviance as deviance
 from .models.poisson import kkt as kkt

@@ -351,9 +351,9 @@ def test_ctrl_c_during_a_path_ends_the_path_and_not_one_of_its_fits(monkeypatch)
     ("options", "said"),
     [
         ({"topics": []}, "topics is empty; give numbers of topics"),
-        ({"topics": [2, 0]}, "topics has 0; give whole numbers >= 1"),
+        ({"topics": [2, 0]}, "topics=0; give whole numbers >= 1"),
         ({"topics": [2, 3, 2]}, "topics has 2 twice; give every number once"),
-        ({"topics": [2.5]}, r"topics has 2\.5; give whole numbers"),
+        ({"topics": [2.5]}, r"topics=2\.5; give whole numbers"),
         ({"topics": 5}, r"topics=5; give several numbers of topics, such as range"),
         ({"topics": [100]}, "no number up to 30, of 40 samples and 30 features; give smaller"),
         ({"folds": 0}, "folds=0; give a whole number >= 1"),
@@ -479,7 +479,7 @@ def test_the_terminal_goes_on_with_finished_folds(counts, capsys, monkeypatch):
         (["--overdispersion", "0"], "--overdispersion 0; give None"),
         (["--set", "rho=1"], "--model topics; it has no parameter rho"),
         (["-o", "full"], "full: holds files that are not such results; give another folder"),
-        (["-k", "99"], "counts.csv: topics has no number up to 30"),
+        (["-k", "98,99"], "counts.csv: topics has no number up to 30"),
     ],
 )
 def test_the_terminal_says_in_one_line_what_was_wrong_and_writes_nothing(options, said, counts, capsys):

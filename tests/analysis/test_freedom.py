@@ -364,7 +364,7 @@ def test_the_command_takes_a_price_with_the_counts(
     assert exit.value.code == 0
     with pytest.raises(SystemExit) as exit:
         main([*command, "--counts", str(tmp_path / "counts.csv"), "--layer", "raw"])
-    assert "--layer raw means nothing for a .csv file" in capsys.readouterr().err
+    assert "--layer raw does not apply to a .csv file" in capsys.readouterr().err
     with pytest.raises(SystemExit) as exit:
         main(command)
     assert exit.value.code == 2

@@ -254,7 +254,22 @@ def test_names_that_look_like_markup_or_escapes_are_shown_harmlessly(run):
 
 BAD_ARGUMENTS = {
     "no input": (["fit", "-k", "2"], "Missing argument 'INPUT'"),
-    "no topics": (["fit", "counts.csv"], "Missing option"),
+    "no topics": (["fit", "counts.csv"], "Missing option '-k' / '--n-components'; unmix choose INPUT suggests"),
+    "stability of a model": (["stability", "model", "counts.csv"], "unmix stability INPUT -k K --reference MODEL"),
+    "a word for a number": (
+        ["fit", "counts.csv", "-k", "ten"],
+        "'ten' for '-k' / '--n-components': give a whole number",
+    ),
+    "a range": (["fit", "counts.csv", "-k", "3-6"], "give a whole number; unmix choose compares several"),
+    "one number to choose from": (["choose", "counts.csv", "-k", "3"], "-k 3; give several numbers to choose from"),
+    "a parameter of others": (["fit", "counts.csv", "-k", "2", "--set", "alpha=1"], "alpha (lda, allocation have it)"),
+    "a blank for a sign": (["fit", "counts.csv", "-k", "2", "--set", "alpha", "1"], "--set takes NAME=VALUE"),
+    "a word of others": (["predict", "model", "counts.csv"], "Did you mean 'transform'?"),
+    "a slip of the pen": (["fit", "counts.csv", "--n-component", "3"], "Possible options: --n-components"),
+    "swapped": (["differences", "counts.csv", "model"], "the model comes first: unmix differences model counts.csv"),
+    "bytes": (["fit", "counts.csv", "-k", "2", "--memory", "4"], "--memory 4; give an amount such as 4GB"),
+    "a pickle": (["fit", "counts.pkl", "-k", "2"], "counts.pkl: unmix never reads pickles"),
+    "metadata of others": (["fit", "counts.csv", "-k", "2", "--metadata", "other.csv"], "no column has the names"),
     "zero topics": (["fit", "counts.csv", "-k", "0"], "'-k'"),
     "unknown option": (["fit", "counts.csv", "-k", "2", "--fast"], "--fast"),
     "unknown command": (["guess"], "guess"),
@@ -297,6 +312,7 @@ def test_bad_arguments_end_with_one_line_and_nothing_written(case, counts, model
     Path("thesis/chapter.tex").write_text("years of work")
     Path("foreign.safetensors").write_text("junk")
     Path("other.csv").write_text(",unheard\nx,1\n")
+    Path("counts.pkl").write_bytes(b"junk")
     sp.save_npz("plain.npz", sp.csr_array(np.eye(3)))
     before = listing("."), listing("thesis"), listing("model")
     code, _, err = run(*arguments)

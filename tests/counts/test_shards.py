@@ -450,7 +450,7 @@ def test_read_opens_shards_and_refuses_options_that_come_too_late(folder: Path) 
     assert isinstance(disk, Shards)
     assert disk.shape == (21, 7)
     for options in ({"layer": "counts"}, {"transpose": True}, {"snippets": True}, {"min_df": 2}):
-        with pytest.raises(ValueError, match="means nothing for shards"):
+        with pytest.raises(ValueError, match="does not apply to shards"):
             um.read(folder, **options)
 
 

@@ -310,7 +310,7 @@ NEEDS_OPTIONS: dict[str, tuple[Make, dict, str]] = {
     "a.h5ad": (h5ad(lambda file: None), {"layer": "counts"}, "there is no layer 'counts' in it; it has X"),
     "b.h5ad": (h5ad(lambda file: None), {"raw": True}, "there is no raw in it; it has X"),
     "c.h5ad": (h5ad(lambda file: None), {"raw": True, "layer": "x"}, "give layer or raw=True, not both"),
-    "d.csv": (content(",a\nx,1\n"), {"layer": "counts"}, "layer='counts' means nothing for a .csv file"),
+    "d.csv": (content(",a\nx,1\n"), {"layer": "counts"}, "layer='counts' does not apply to a .csv file"),
     "e.csv": (content(",a\nx,1\n"), {"min_df": 2}, "min_df is for texts, and these are counts"),
     "f.csv": (content("id,a\nx,1\n"), {"text_column": "body"}, "no column 'body' to take texts from; there are 'id', 'a'"),
     "g.txt": (content("one text\n"), {"transpose": True}, "transpose is for counts, and these are texts"),

@@ -504,8 +504,16 @@ def test_given_metadata_go_beside_those_of_the_file_and_come_first(tmp_path):
 
 
 BAD_METADATA = {
+    "other names": (
+        "who,year\na,1\nb,2\n",
+        "no column has the names of the samples, such as '01', '2'; add such a column",
+    ),
+    "other names by their header": ("year,sample\n1790,7\n1791,8\n", "no column has the names of the samples"),
     "some names": ("who,year\n2,1791\n3,1792\n", "1 of 2 samples are in its column 'who', not so '01'"),
-    "no names, other length": ("year\n10\n20\n30\n", "3 rows for 2 samples, and none of their names was found"),
+    "no names, other length": (
+        "year\n10\n20\n30\n",
+        "no column has the names of the samples, such as '01', '2'; add such a column",
+    ),
     "a name twice": ("who,year\n2,1\n01,2\n01,3\n", "'01' stands twice in its column 'who'"),
     "empty": ("", "there is nothing in it"),
     "ragged": ("a\n1\n2,3\n4\n", "Expected 1 fields"),

@@ -362,7 +362,7 @@ def test_options_of_texts_mean_what_they_mean_to_read(tmp_path: Path) -> None:
     same(um.shard(new, tmp_path / "like", like=fit), um.read(new, like=fit))
     with pytest.raises(ValueError, match=r"lines\.txt: no word is in at least 99"):
         um.shard(path, tmp_path / "none", min_df=99)
-    with pytest.raises(ValueError, match=r"lines\.txt: layer='x' means nothing"):
+    with pytest.raises(ValueError, match=r"lines\.txt: layer='x' does not apply"):
         um.shard(path, tmp_path / "none", layer="x")
     assert not (tmp_path / "none").exists()
 
@@ -824,7 +824,7 @@ def test_a_limit_of_memory_is_what_is_available_beyond_what_is_in_use() -> None:
             assert memory.available() > 0.5 * free
     assert held.size
     assert memory.available() > 0.5 * free
-    with pytest.raises(ValueError, match="'a lot' is no amount of memory"), memory.limited("a lot"):
+    with pytest.raises(ValueError, match="memory='a lot'; give an amount"), memory.limited("a lot"):
         pass
 
 

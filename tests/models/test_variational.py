@@ -29,8 +29,8 @@ from sklearn.metrics import normalized_mutual_info_score
 import unmix as um
 from unmix import kernels
 from unmix.counts.counts import Counts
+from unmix.maps import poisson_to_gamma_gamma, poisson_to_lda
 from unmix.models.beliefs import Belief, DirichletRows, PointTopics, best_concentration, log_shares
-from unmix.models.maps import poisson_to_gamma_gamma, poisson_to_lda
 from unmix.models.variational import (
     Beliefs,
     Inference,

@@ -181,9 +181,9 @@ def test_of_many_samples_a_fair_part_is_sent_and_typical_ones_always_are():
     fit = make_fit(n=900)
     page = payload(fit, "t", most_samples=100)
     names = page["samples"]["names"]
-    assert 95 <= len(names) <= 100 + typical_samples(fit).size
+    assert 95 <= len(names) <= 100 + sum(map(len, typical_samples(fit)))
     typical = [[int(names[i].split()[1]) - 1 for i in row] for row in page["samples"]["typical"]]
-    np.testing.assert_array_equal(typical, typical_samples(fit))
+    assert typical == [rows.tolist() for rows in typical_samples(fit)]
     assert f"The page holds {len(names)} of the 900 samples" in page["notes"][0]
     assert page["shape"] == [900, 30, 3]
 
@@ -400,7 +400,7 @@ def test_the_title_is_that_given_else_the_source():
 def test_a_failed_write_leaves_the_old_page(tmp_path):
     target = tmp_path / "report.html"
     target.write_text("old")
-    with pytest.raises(TypeError, match="a NoneType is not a fit"):
+    with pytest.raises(TypeError, match="NoneType is not a fit"):
         write_report(None, target)
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]

@@ -9,7 +9,7 @@ import pytest
 from conftest import problem_of, random_counts, random_start
 
 import unmix as um
-from unmix.models.maps import poisson_to_plsi
+from unmix.maps import poisson_to_plsi
 from unmix.solvers import CCD, EM, PLSI, SCD, SN, Alternate, Extrapolate, Joint
 
 X = random_counts(12, 15, K=3, seed=0, mean=20)

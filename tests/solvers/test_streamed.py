@@ -315,7 +315,7 @@ def test_a_budget_of_memory_is_refused_before_the_fit_starts_with_what_would_be_
         Local("1MB"),
     ):
         um.TopicModel(3).fit(um.Shards.of(some_counts()))
-    with pytest.raises(ValueError, match="'much' is no amount of memory"):
+    with pytest.raises(ValueError, match="memory='much'; give an amount"):
         Local(memory="much")
 
 
@@ -349,7 +349,7 @@ def test_the_terminal_fits_shards_and_makes_them_of_what_would_not_fit(
     run("shard", "counts.npz", "-o", "a.shards", "-q")
     with pytest.raises(SystemExit):
         main(["fit", "a.shards", "-k", "3", "--layer", "counts"])
-    assert "a.shards: --layer means nothing for shards" in capsys.readouterr().err
+    assert "a.shards: --layer does not apply to shards" in capsys.readouterr().err
     fit = ("-k", "3", "--max-iter", "20", "--tol", "0")
     run("fit", "a.shards", *fit, "--memory", "1GB")
     monkeypatch.setattr(read, "BYTES_PER_NONZERO", 10**7)

@@ -20,7 +20,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import digamma, gammaln, xlogy
 
 import unmix as um
-from unmix.models.maps import (
+from unmix.maps import (
     gamma_poisson_to_lda,
     lda_to_gamma_poisson,
     lda_to_poisson,

@@ -199,7 +199,7 @@ def common_topics(fits: list[Fit]) -> tuple[list[Floats], list[int]]:
 
 
 def _named(fits: Iterable[FitLike] | Mapping[Any, FitLike], least: int = 2) -> dict[str, Fit]:
-    several = [fits] if isinstance(fits, Fit | str) else list(fits)
+    several = list(fits) if isinstance(fits, Iterable) and not isinstance(fits, str) else [fits]
     names = [_name_of(path) for path in several if isinstance(path, str | os.PathLike)]
     if not isinstance(fits, Mapping) and len(set(names)) == len(several):
         fits = dict(zip(names, several, strict=True))

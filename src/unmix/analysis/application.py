@@ -42,13 +42,15 @@ def fit_of(model: FitLike, otherwise: str = "give a fit's folder or its model.sa
         check_is_fitted(model, "result_")
         return model.result_
     if not isinstance(model, Fit):
-        raise TypeError(f"a {type(model).__name__} is not a fit; give a Fit, a fitted estimator, or the path of one")
+        raise TypeError(f"{type(model).__name__} is not a fit; give a Fit, a fitted estimator, or the path of one")
     return model
 
 
 def counts_in_memory(X: Any, what: str, *, sample: bool = False) -> Counts:
     """Counts of any kind: Counts and what they take, an AnnData, a path. Of shards the sample, or an error that says `what` does
     not take them."""
+    if isinstance(X, Fit):
+        raise TypeError(f"{what}: counts are needed where a Fit is given; check the order of the arguments")
     if isinstance(X, str | os.PathLike):
         from unmix.io.read import read
 

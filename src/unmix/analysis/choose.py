@@ -639,10 +639,8 @@ def _model(estimator: CountsEstimator | None, n_jobs: int | None) -> CountsEstim
 
 
 def _checked(X: CountsLike, topics: Iterable[int], folds: int, worth: float) -> tuple[Counts, list[int]]:
-    if isinstance(topics, str) or not isinstance(topics, Iterable):
-        raise ParameterError("topics", topics, "give several numbers of topics, such as range(1, 21)")
-    given = list(topics)
-    numbers = numbers_of_topics(given)
+    topics = list(topics) if isinstance(topics, Iterable) and not isinstance(topics, str) else topics
+    numbers, given = numbers_of_topics(topics), list(topics)
     if not numbers:
         raise ValueError("topics is empty; give numbers of topics to try, such as range(1, 21)")
     if len(numbers) < len(given):

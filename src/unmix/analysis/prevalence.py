@@ -296,8 +296,8 @@ def _means(proportions: Floats, cells: Integers, units: Integers, level: float) 
 
 def _examples(fit: Fit, topics: list[str], n: int, said: dict[str, Any]) -> pd.DataFrame:
     places = typical_samples(fit, n)
-    k, rank = np.indices(places.shape).reshape(2, -1)
-    rows = places.ravel()
+    k, rows = np.repeat(np.arange(fit.n_topics), list(map(len, places))), np.concatenate(places)
+    rank = np.concatenate([np.arange(len(some)) for some in places])
     found = {"topic": k + 1, "name": as_names(topics)[k], "rank": rank + 1, "sample": fit.sample_names[rows]}
     found |= {"proportion": fit.proportions[rows, k]} | {name: values[rows] for name, values in said.items()}
     return pd.DataFrame(found)

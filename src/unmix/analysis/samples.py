@@ -143,11 +143,12 @@ def fair_sample(labels: Integers, at_most: int, *, equal: bool = False) -> Integ
     return np.sort(np.concatenate(kept))
 
 
-def typical_samples(fit: FitLike, n: int = 12) -> Integers:
+def typical_samples(fit: FitLike, n: int = 12) -> list[Integers]:
     """The samples most typical of each topic, the most typical first.
 
     By proportion, shrunk towards the share of the topic as if each sample had a few more counts of the usual kind, as many as
     a small sample has (a, the lower quartile of sizes s): (s p + a share) / (s + a). So a sample of three words does not win.
+    Samples with less of a topic than its share in all counts are not typical of it.
 
     Parameters
     ----------
@@ -158,21 +159,25 @@ def typical_samples(fit: FitLike, n: int = 12) -> Integers:
 
     Returns
     -------
-    array of int, K × n
-        Their places; fewer columns where there are fewer samples.
+    list of array of int
+        Their row numbers, from 0, for each topic; at most `n` of them.
 
     Examples
     --------
     >>> import unmix as um
     >>> fit = um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_
-    >>> um.analysis.typical_samples(fit, 2).shape
-    (2, 2)
+    >>> [rows.tolist() for rows in um.analysis.typical_samples(fit, 2)]
+    [[2, 3], [0, 1]]
     """
     fit = fit_of(fit)
     sizes = fit.sizes[:, None]
     extra = max(float(np.quantile(sizes, 0.25)), np.finfo(float).tiny)
     scores = (sizes * fit.proportions + extra * fit.shares) / (sizes + extra)
-    return np.argsort(-scores, axis=0, kind="stable")[:n].T
+    found = []
+    for p, score, share in zip(fit.proportions.T, scores.T, fit.shares, strict=True):
+        best = np.argsort(-score, kind="stable")[:n]
+        found.append(best[p[best] >= share * (1 - 1e-9)])
+    return found
 
 
 def values_of(fit: Fit, given: str | ArrayLike, what: str) -> pd.Series:

@@ -65,8 +65,8 @@ def repeated(
     verbose: bool,
 ) -> Runs:
     """`runs` fits, and one of all counts as they are unless a reference is given."""
-    model = checked_model(estimator, n_components, n_jobs)
     counts = checked_counts(X, runs, noise)
+    model = checked_model(estimator, n_components, n_jobs)
     if reference is not None:
         counts = counts_like(reference, counts, n_components)
     seed = seed_of(model.random_state if random_state is None else random_state, checkpoint)

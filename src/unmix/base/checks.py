@@ -18,8 +18,15 @@ from typing import Any
 NAME_ONLY: Any = object()
 
 
+def np_size(value: Any) -> int:
+    """How many numbers a value holds: an array is not shown in a message."""
+    return getattr(value, "size", 1) if hasattr(value, "dtype") or hasattr(value, "iloc") else 1
+
+
 def in_python(name: str, value: Any = NAME_ONLY) -> str:
-    return name if value is NAME_ONLY else f"{name}={value!r}"
+    if value is NAME_ONLY:
+        return name
+    return f"{name}={value!r}" if np_size(value) <= 1 else f"{name}=<{type(value).__name__}>"
 
 
 _form: Callable[..., str] = in_python  # of all threads: a program has either Python callers or a command line

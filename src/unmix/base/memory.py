@@ -16,8 +16,11 @@ import numpy as np
 import psutil
 from numpy.typing import DTypeLike, NDArray
 
+from unmix.base.checks import ParameterError
+
 BYTES_PER_NONZERO = 48  # at most at a time, from reading counts to the end of a fit in memory
 IN_MEMORY = 16 << 30  # bytes: a fit that needs more goes over shards, unless the user says otherwise
+LEAST = 1 << 20  # bytes that may be asked for: less is a missing unit
 LARGE = 1 << 30  # bytes, beyond which an array lies in a file
 ROWS = 1 << 16  # of such an array that are in memory at a time
 BLOCK = 1 << 20  # bytes
@@ -69,9 +72,10 @@ def parsed(text: str) -> float:
     (4294967296.0, 1572864.0)
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\s*", text, re.IGNORECASE)
-    if match is None or float(match[1]) == 0:
-        raise ValueError(f"{text!r} is no amount of memory; give one such as 4GB or 500MB")
-    return float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ")
+    size = float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ") if match else 0
+    if size < LEAST:
+        raise ParameterError("memory", text, "give an amount such as 4GB or 500MB, at least 1MB")
+    return size
 
 
 def gigabytes(size: float) -> str:

@@ -7,11 +7,13 @@ need them.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import warnings
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -24,6 +26,7 @@ from unmix.cli.options import COMMANDS, program
 from unmix.cli.show import Invocation, complain, mute, note, write_any_text
 
 BAD_INPUT = 2
+OTHER_WORDS = {"predict": "transform", "project": "transform", "train": "fit", "plot": "report", "select": "choose"}
 # Typer does not export the base of its usage errors, and where it lives depends on the version.
 UsageError: Any = typer.BadParameter.__bases__[0]
 
@@ -69,13 +72,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(_run(arguments or ["--help"]))
 
 
+def _usage(text: str, arguments: list[str]) -> str:
+    """What was typed wrongly, with the value and a remedy."""
+    if found := re.match(r"Invalid value for (.*): Input should be a valid (integer|number)", text):
+        typed = next((value for name, value in pairwise(arguments) if repr(name) in found[1]), "")
+        several = "; unmix choose compares several" if re.fullmatch(r"\d+[-,]\d+", typed) else ""
+        return f"{typed!r} for {found[1]}: give a {'whole ' if found[2] == 'integer' else ''}number{several}"
+    if text.startswith("Missing option '-k'"):
+        fit = "; about a fit: unmix stability INPUT -k K --reference MODEL" if arguments[0] == "stability" else ""
+        return f"{text.rstrip('.')}; unmix choose INPUT suggests a number{fit}"
+    if "unexpected extra argument" in text and "--set" in arguments:
+        return f"{text.rstrip('.')}; --set takes NAME=VALUE, such as --set alpha=0.1"
+    if (found := re.match(r"No such command '(\w+)'", text)) and found[1] in OTHER_WORDS:
+        return f"No such command {found[1]!r}. Did you mean {OTHER_WORDS[found[1]]!r}?"
+    return text
+
+
 def _run(arguments: list[str]) -> int:
     try:
         named = next((word for word in arguments if not word.startswith("-")), "")
         wanted = None if "_UNMIX_COMPLETE" in os.environ else named
         code = program(wanted)(arguments, prog_name="unmix", standalone_mode=False)
     except UsageError as error:
-        complain(f"{error.format_message()} (see unmix {named + ' ' if named in COMMANDS else ''}--help)")
+        place = f"unmix {named + ' ' if named in COMMANDS else ''}--help"
+        complain(f"{_usage(error.format_message(), arguments)} (see {place})")
         return BAD_INPUT
     except OSError as error:
         complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))

@@ -149,6 +149,10 @@ def run(row: Analysis, given: dict[str, Any]) -> None:
     kinds = {name: kind for name, (_, kind, _) in parameters_of(row).items()}
     numbers = {"topics": numbers_in(given.pop("topics"))} if "topics" in given else {}
     given = {name: value_of(name, value, kinds.get(name, "")) for name, value in given.items()} | numbers
+    if row.needs == ("fit", "X") and not is_model(given["fit"]) and is_model(given["X"]):
+        raise ValueError(
+            f"{given['fit']}: not a fit; the model comes first: unmix {row.name} {given['X']} {given['fit']}"
+        )
     table_options = {name: given.pop(name) for method in _methods(row) for name in documented(method)}
     folder, files = _places(row, given, outputs)
     if folder is not None and (folder / writing.MODEL_FILE).is_file() and given.get("reference", folder) is None:
@@ -235,6 +239,10 @@ def _fitting(function: Any, pool: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def is_model(path: Path) -> bool:
+    return path.suffix == ".safetensors" or (path / writing.MODEL_FILE).is_file()
+
+
 def _estimator(model: str, settings: list[str] | None) -> Any:
     from unmix.cli.fitting import estimator_of, parameters_in
 
@@ -249,6 +257,8 @@ def numbers_in(text: str) -> list[int]:
         if not first.isdigit() or (dash and not last.isdigit()) or int(first) > int(last or first):
             raise ParameterError("topics", text, "give numbers and ranges such as 1-12,16,20")
         numbers += range(int(first), int(last or first) + 1)
+    if len(numbers) < 2:
+        raise ParameterError("topics", text, "give several numbers to choose from, such as 2-12")
     return numbers
 
 

@@ -15,7 +15,7 @@ from unmix.base.checks import ParameterError
 from unmix.base.memory import IN_MEMORY, gigabytes
 from unmix.base.memory import parsed as parsed_memory
 from unmix.cli import fitting, options, show
-from unmix.cli.analyses import INCOMPLETE, INTERRUPTED, check_file, read_counts, results_in
+from unmix.cli.analyses import INCOMPLETE, INTERRUPTED, check_file, is_model, read_counts, results_in
 from unmix.cli.options import PREPARE, START, USE, WORD_OPTIONS, InputPath, Json, Quiet, command, results
 from unmix.cli.show import matching, readers, writing
 from unmix.registry import ANALYSES, STARTS
@@ -281,7 +281,7 @@ def info(
     from unmix.analysis.application import fit_of
 
     show.speak(json=json)
-    if file.suffix == ".safetensors" or (file.is_dir() and (file / writing.MODEL_FILE).is_file()):
+    if is_model(file):
         known = fit_of(file)
         show.facts(show.describe_fit(known))
         show.topics(known)

@@ -47,11 +47,15 @@ def parameters_in(settings: list[str]) -> dict[str, Any]:
 
 def estimator_of(model: str, **parameters: Any) -> CountsEstimator:
     """The estimator behind a name, or an error that says which parameters it has."""
+    model = next((word for word, name in WORDS.items() if model.lower() in (word, name.lower())), model)
     kind = estimator_class(WORDS[choice("model", model, list(WORDS))])
     known = kind().get_params()
     if unknown := [name for name in parameters if name not in known]:
         settable = sorted(set(known) - {"callbacks", "init", "n_components", "n_jobs", "random_state", "verbose"})
-        raise ParameterError("model", model, f"it has no parameter {parameter(unknown[0])}, only {', '.join(settable)}")
+        have = [word for word, name in WORDS.items() if unknown[0] in estimator_class(name)().get_params()]
+        others = f" ({', '.join(have)} {'has' if len(have) == 1 else 'have'} it)" if have else ""
+        remedy = f"it has no parameter {parameter(unknown[0])}{others}, only {', '.join(settable)}"
+        raise ParameterError("model", model, remedy)
     return kind(**parameters)
 
 

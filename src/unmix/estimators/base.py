@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, field, replace
+from difflib import get_close_matches
+from functools import wraps
 from inspect import Signature, getdoc, signature
 from numbers import Integral, Real
 from pathlib import Path
-from typing import ClassVar, Literal, Self, TypeVar, cast, dataclass_transform, overload
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast, dataclass_transform, overload
 
 import numpy as np
 import pandas as pd
@@ -134,6 +136,13 @@ SMOOTHING = 1e-3  # of the overall frequencies of features, in predictions
 LEAST_TOL = 1e-5  # of the fit of a sample, whose optimum is another than that of all
 MIXED = 0.01  # of the whole, in every topic of a sample: it may lack features
 LOOKED_AT, FEWEST = 200, 4  # samples of a part, to see whether they fit; and how many there must be to tell
+OTHER_NAMES = dict.fromkeys(("k", "n_topics", "num_topics", "topics", "rank", "n_clusters"), "n_components")
+OTHER_NAMES |= {
+    "seed": "random_state",
+    "n_iter": "max_iter",
+    "iterations": "max_iter",
+    "n_threads": "n_jobs",
+}  # of other libraries
 MAY_CHANGE = {"max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
 
 
@@ -158,7 +167,18 @@ def estimator(cls: type[E]) -> type[E]:
     made, text = dataclass(eq=False, repr=False, kw_only=True)(cls), getdoc(cls) or ""
     parameters = signature(made.__init__).parameters.values()
     ordered = sorted(parameters, key=lambda one: (one.kind, text.find(f"\n{one.name} : ")))
-    made.__init__.__dict__["__signature__"] = Signature(ordered)
+    given, names = made.__init__, [one.name for one in parameters]
+
+    @wraps(given)
+    def init(self: E, *values: Any, **named: Any) -> None:
+        for name in named.keys() - set(names):
+            usual = OTHER_NAMES.get(name.lower()) or next(iter(get_close_matches(name, names, 1)), None)
+            meant = f"did you mean {usual}?" if usual in names else f"it has {', '.join(names[1:])}"
+            raise TypeError(f"{type(self).__name__} has no parameter {name!r}; {meant}")
+        given(self, *values, **named)
+
+    init.__dict__["__signature__"] = Signature(ordered)
+    made.__init__ = init  # type: ignore[method-assign, assignment]
     return made
 
 

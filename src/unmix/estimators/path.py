@@ -9,6 +9,7 @@ from typing import Any
 
 from sklearn.base import clone
 
+from unmix.base.checks import ParameterError
 from unmix.base.threads import use_threads
 from unmix.counts.counts import Counts, CountsLike
 from unmix.estimators.base import CountsEstimator
@@ -102,8 +103,10 @@ def fits_downwards(X: Counts, numbers: Iterable[int], model: CountsEstimator) ->
 
 def numbers_of_topics(topics: Iterable[int]) -> list[int]:
     """Each once, in order."""
+    if isinstance(topics, str) or not isinstance(topics, Iterable):
+        raise ParameterError("topics", topics, "give several numbers of topics, such as range(1, 21)")
     numbers = list(topics)
     for K in numbers:
         if not isinstance(K, Integral) or isinstance(K, bool) or K < 1:
-            raise ValueError(f"topics has {K!r}; give whole numbers >= 1")
+            raise ParameterError("topics", K, "give whole numbers >= 1")
     return sorted({int(K) for K in numbers})

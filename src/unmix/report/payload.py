@@ -202,7 +202,9 @@ def payload(
     further analyses, each of which has a section of its own."""
     typical = typical_samples(fit)
     with_room = max(1, int(largest / 2 / (BYTES_OF_PROPORTION * fit.n_topics)))
-    shown = np.union1d(fair_sample(fit.proportions.argmax(axis=1), min(most_samples, with_room)), typical.ravel())
+    shown = np.union1d(
+        fair_sample(fit.proportions.argmax(axis=1), min(most_samples, with_room)), np.concatenate(typical)
+    )
     notes = []
     if len(shown) < len(fit.L):
         notes.append(
@@ -302,14 +304,14 @@ def _given_names(fit: Fit) -> list[str]:
     return [""] * fit.n_topics if fit.names is None else [clean(name) for name in fit.names]
 
 
-def _samples(fit: Fit, shown: Integers, typical: Integers) -> Json:
+def _samples(fit: Fit, shown: Integers, typical: list[Integers]) -> Json:
     return {
         "names": [clean(name) for name in fit.sample_names[shown]],
         "named": fit.samples is not None,
         "sizes": packed(fit.sizes[shown].astype(np.float32)),
         "proportions": packed(quantised_proportions(fit.proportions[shown])),
         "similarity": packed(similarity_order(fit.proportions[shown]).astype(np.uint32)),
-        "typical": np.searchsorted(shown, typical).tolist(),
+        "typical": [np.searchsorted(shown, some).tolist() for some in typical],
     }
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from unmix.base.types import Factor, Floats
 from unmix.counts.sides import column_sums
-from unmix.models.maps import plsi_to_poisson, poisson_to_plsi
+from unmix.maps import plsi_to_poisson, poisson_to_plsi
 from unmix.models.problem import Problem, Sparsity, State
 from unmix.solvers.base import FactorSolver, refuse_unsupported
 

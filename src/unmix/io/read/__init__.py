@@ -85,6 +85,7 @@ SIZE_KNOWN = {READERS[ending].kind for ending in (".npz", ".h5", ".h5ad")}
 BYTES_PER_COUNT = 10  # of a text or a table: words of six letters, of which many are left out or come again
 GZIPPED = 4  # bytes of text for one
 
+PICKLES = (".pkl", ".pickle", ".joblib")
 COMPRESSED = (".mtx", ".mm", ".ldac", ".csv", ".tsv", ".txt", ".jsonl")  # may end in .gz as well
 READERS |= {f"{ending}.gz": READERS[ending]._replace(kind=READERS[ending].kind + " (gzip)") for ending in COMPRESSED}
 
@@ -147,7 +148,7 @@ def read(
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it cannot be read as counts; it names the file, the place and the remedy. Or if an option means nothing here.
+        If it cannot be read as counts; it names the file, the place and the remedy. Or if an option does not apply.
     ImportError
         If the format needs a package that is not installed; it says which.
 
@@ -170,7 +171,7 @@ def read(
     if is_shards(path):
         for name in settings.given(*BY_FORMAT, *OF_TEXTS):
             raise ValueError(
-                f"{path}: {parameter(name)} means nothing for shards, which are as they were made; leave it out"
+                f"{path}: {parameter(name)} does not apply to shards, which are as they were made; leave it out"
             )
         for file in path.iterdir():
             with errors_about(path), errors_about(Path(file.name)):
@@ -347,7 +348,7 @@ def load(path: Path, options: ReadOptions) -> RawCounts:
     for name in options.given(*BY_FORMAT):
         if name not in reader.options:
             what = "a folder" if path.is_dir() else f"a {ending_of(path)} file"
-            raise ValueError(f"{parameter(name, getattr(options, name))} means nothing for {what}; leave it out")
+            raise ValueError(f"{parameter(name, getattr(options, name))} does not apply to {what}; leave it out")
     raw = reader.load(path, options)
     if raw.bare and options.transpose:
         raw = raw.transposed()
@@ -362,6 +363,10 @@ def _reader(path: Path) -> Reader:
     if path.is_dir():
         return _folder_reader(path)
     if (ending := _known_ending(path.name)) is None:
+        if path.suffix.lower() in PICKLES:
+            raise ValueError(
+                "unmix never reads pickles, which can run code; save the matrix as .npz, or the table as .csv"
+            )
         known = (f"{ending}[.gz]" if ending in COMPRESSED else ending for ending in READERS if ".gz" not in ending)
         raise ValueError(f"unknown kind of file; unmix reads {', '.join(known)}, and folders of .txt or of 10x")
     return READERS[ending]

@@ -160,7 +160,7 @@ def as_names(column: pd.Series) -> list[str]:
 
 
 def join_metadata(raw: RawCounts, file: Path, encoding: str | None = None) -> None:
-    """Add the columns of a table: by the names of the samples where a column has them, otherwise by position."""
+    """Add the columns of a table: by the names of the samples, or by position where one side has none."""
     table, words = table_of(file, encoding), table_of(file, encoding, dtype=str)
     n = raw.matrix.shape[0]
     column, absent = _column_of_names(words, raw.samples or [])
@@ -171,12 +171,15 @@ def join_metadata(raw: RawCounts, file: Path, encoding: str | None = None) -> No
             f"{n - len(absent):,} of {n:,} samples are in its column {str(column)!r}, not so {listed(absent)}; "
             "give every sample a row"
         )
+    elif raw.samples is not None and (len(table) != n or _has_names(table)):
+        raise ValueError(
+            f"no column has the names of the samples, such as {listed(raw.samples[:2])}; add such a column"
+        )
     elif len(table) == n:
         fresh = _by_position(table, words, raw, file.name)
     else:
         raise ValueError(
-            f"{len(table):,} rows for {n:,} samples, and none of their names was found in it; "
-            "give a column with the names of the samples, or one row a sample in the same order"
+            f"{len(table):,} rows for {n:,} samples without names; give one row per sample, in the same order"
         )
     earlier = [] if raw.metadata is None else [raw.metadata.drop(columns=fresh.columns, errors="ignore")]
     joined = pd.concat([*earlier, fresh], axis=1)
@@ -193,6 +196,12 @@ def _column_of_names(words: pd.DataFrame, samples: list[str]) -> tuple[str | Non
             if len(absent) < len(fewest):
                 column, fewest = header, absent
     return column, fewest
+
+
+def _has_names(table: pd.DataFrame) -> bool:
+    """Whether a column says that it has names of samples, or the first looks as if: a different text in each row."""
+    first = table.iloc[:, 0]
+    return any(names_samples(str(header)) for header in table) or (first.dtype == object and first.is_unique)
 
 
 def _by_position(table: pd.DataFrame, words: pd.DataFrame, raw: RawCounts, file: str) -> pd.DataFrame:

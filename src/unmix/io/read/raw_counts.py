@@ -33,7 +33,7 @@ TEXTS = 1 << 28  # bytes of texts that are looked at together, at most
 class ReadOptions:
     """Options of `unmix.read`, `unmix.read_texts`, `unmix.shard` and the command line: how counts are read.
 
-    Give them as keywords. An option that means nothing for a file is refused. Those of a command are the same,
+    Give them as keywords. An option that does not apply to a file is refused. Those of a command are the same,
     with hyphens: `--text-column` is `text_column`.
 
     Parameters

@@ -112,7 +112,7 @@ function showTopicCards() {
       const column = columnCalled(name);
       return column && !Number.isNaN(column.values[i]) ? column.levels[column.values[i]] : "";
     };
-    return el("ul", { class: "typical" }, ...samples.typical[k].slice(0, most).flatMap((i) => {
+    return el("ul", { class: "typical" }, ...samples.typical[k].slice(0, most).sort((i, j) => proportion(j, k) - proportion(i, k)).flatMap((i) => {
       const [title, snippet] = [text("title", i), text("snippet", i)], link = sampleLink(i);
       const own = title === "" || samples.names[i].replace(/-\d+$/, "") === title || samples.names[i] === title;
       if (!own) link.textContent = `${samples.names[i]} · ${title}`;
