@@ -38,6 +38,7 @@ COMMANDS = {
     "stability": OPTIONS.keys(),
     "differences": ("data-folder", "threads"),
     "ranking": OPTIONS.keys(),
+    "recommend": ("data-folder", "k", "threads"),
 }
 BUSY = 0.5
 DEFAULT_OUTPUT = Path(__file__).parent / "out"

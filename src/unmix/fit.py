@@ -464,6 +464,34 @@ class Fit:
 
         return unmix.analysis.transform(self, X, missing=missing)
 
+    def recommend(self, X: Any, n: int = 10, exclude_seen: bool = True) -> pd.DataFrame:
+        """The features that samples, seen or new, would have next, such as items of users: `unmix.analysis.recommend`.
+
+        Parameters
+        ----------
+        X : Counts, array-like, AnnData or path
+            What samples have so far. Features are found by name where both sides have names.
+        n : int, default=10
+            How many features to recommend.
+        exclude_seen : bool, default=True
+            Whether to leave out features that the sample has already.
+
+        Returns
+        -------
+        DataFrame
+            Up to n rows per sample: `sample`, `rank`, `feature`, and `score`, its part of the sample's expected counts.
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> fit = um.TopicModel.from_factors([[4, 0], [3, 0], [0, 1], [0, 2]], features=["ant", "bee", "cat", "dog"]).result_
+        >>> fit.recommend([[3, 0, 0, 0], [0, 0, 2, 0]], n=1)["feature"].tolist()
+        ['bee', 'dog']
+        """
+        import unmix
+
+        return unmix.analysis.recommend(self, X, n, exclude_seen)
+
     def responsibilities(self, X: Any) -> Floats:
         """The probability that a count is of each topic, φ_ijk = l_ik f_jk / λ_ij: `unmix.analysis.responsibilities`.
 

@@ -24,6 +24,7 @@ from unmix.analysis.freedom import Freedom, freedom
 from unmix.analysis.intervals import Intervals, intervals
 from unmix.analysis.prevalence import Prevalence, prevalence
 from unmix.analysis.quality import Quality, coherence, diversity, exclusivity, held_out_lift, quality
+from unmix.analysis.recommend import ranking, recommend, top_lists
 from unmix.analysis.samples import fair_sample, typical_samples
 from unmix.analysis.stability import Stability, consensus, stability
 from unmix.base.types import public_names
