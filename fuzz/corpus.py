@@ -106,6 +106,31 @@ def _anndata() -> Any:
     return anndata.AnnData(sp.csr_matrix(X.csr), obs, pd.DataFrame(index=NAMES))
 
 
+def _mudata(path: Path) -> None:
+    import h5py
+    from anndata.io import write_elem
+
+    with h5py.File(path, "w") as file:
+        write_elem(file.create_group("mod"), "rna", _anndata())
+        write_elem(file, "obs", _anndata().obs)
+
+
+def _loom(path: Path) -> None:
+    import h5py
+
+    X = counts()
+    with h5py.File(path, "w") as file:
+        file["matrix"], file["layers/twice"] = X.csr.toarray().T, 2 * X.csr.toarray().T
+        file["row_attrs/Gene"], file["col_attrs/CellID"] = np.array(X.features, "S"), np.array(X.samples, "S")
+        file["col_attrs/site"] = np.array(X.metadata["site"], "S")
+
+
+def _rds(path: Path) -> None:
+    import rdata
+
+    rdata.write_rds(path, frame())
+
+
 def zarr_formats() -> tuple[int, ...]:
     """Which of them the installed zarr writes."""
     try:
@@ -157,6 +182,9 @@ FORMATS: dict[str, Callable[[Path], object]] = {
     "blei.ldac.gz": _ldac,
     "v3.h5": _tenx,
     "cells.h5ad": lambda path: _anndata().write_h5ad(path),
+    "cells.h5mu": _mudata,
+    "cells.loom": _loom,
+    "frame.rds": _rds,
     **{f"v{version}.zarr": lambda path, version=version: anndata_zarr(path, version) for version in zarr_formats()},
     "wide.csv": lambda path: frame().to_csv(path),
     "wide.csv.gz": lambda path: packed(path, frame().to_csv()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -265,3 +266,23 @@ def test_advice_says_what_is_odd_and_nothing_where_all_is_well() -> None:
     ]
     by_hand = replace(odd, trace=pd.DataFrame(), data={}, L=fit.L)
     assert by_hand.advice() == [], "a trace without an objective tells of no gains"
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_binarised_and_paired_counts_are_noticed_and_others_are_not(shards: bool, tmp_path: Path) -> None:
+    """All ones; and reads of ATAC, of which a fragment has two, but for some whose other end was lost."""
+    rng = np.random.default_rng(0)
+    fragments = rng.poisson(0.7, (40, 300))
+    reads = 2 * fragments - rng.binomial((fragments > 0).astype(int), 0.2)
+    words = {
+        "binary": ((fragments > 0).astype(int), "all counts are 1"),
+        "even": (reads, "even counts are more frequent"),
+    }
+    for pattern, (X, sentence) in (words | {"": (fragments, "")}).items():
+        counts = um.Counts(X)
+        counts = um.shard(X, tmp_path / f"{pattern}.shards") if shards else counts
+        assert counts.facts.get("pattern", "") == pattern
+        fit = um.TopicModel(2, random_state=0, max_iter=25, tol=0).fit(counts).result_
+        found = [one for one in words.values() if any(one[1] in line for line in fit.advice())]
+        assert [one[1] for one in found] == [sentence] * bool(pattern)
+    assert um.Counts(np.eye(3)).facts.get("pattern") is None

@@ -231,6 +231,7 @@ def test_the_words_follow_the_numbers():
     assert said(made([-100, -400])).startswith("a single topic foretells held-out counts best")
     assert "counts vary 3 times as much as Poisson" in said(made([-9, -1, -5], dispersion=3.0))
     assert "vary as μ + μ²/2.5" in said(made([-9, -1, -5], dispersion=3.0, overdispersion=2.5))
+    assert "vary as μ + μ²/1,764," in said(made([-9, -1, -5], dispersion=3.0, overdispersion=1764.3))
     assert "1 of 4 folds are finished" in said(made([-9, -1, -5], folds=4, status="interrupted"))
 
 

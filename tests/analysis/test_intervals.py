@@ -101,6 +101,29 @@ def test_of_speeches_the_fits_proportions_lie_in_their_intervals_and_those_of_th
     assert np.abs(local.mean - fit.proportions).max() < 0.2
 
 
+def test_of_known_factors_they_hold_the_true_exposures_and_topics_have_none(tmp_path: Path) -> None:
+    """The same as of a fit of these samples with the same topics; X is found by name, and a catalogue table will do."""
+    rng = np.random.default_rng(3)
+    F, P = rng.dirichlet(np.full(30, 0.3), 4), rng.dirichlet(np.ones(4), 60)
+    features = [f"type {j}" for j in range(30)]
+    X = um.Counts(rng.poisson(400 * P @ F), samples=[f"tumour {i}" for i in range(60)], features=features)
+    table = pd.DataFrame(F.T, index=features, columns=["a", "b", "c", "d"])
+    table.to_csv(tmp_path / "known.csv")
+    options = {"level": 0.9, "sweeps": 200, "burn_in": 100, "random_state": 0}
+    found = um.intervals(tmp_path / "known.csv", X.take(None, rng.permutation(30)), **options)
+    assert 0.85 < held(found.low, found.high, P) < 0.96
+    assert found.samples is not None
+    assert found.samples.tolist() == X.samples.tolist()
+    for known in (found.topics_low, found.topics_high, found.at(0.5).topics_high):
+        np.testing.assert_allclose(known, F.T, rtol=1e-9)
+    model = um.PoissonNMF.from_factors(table)
+    np.testing.assert_array_equal(um.intervals(model, X, **options).low, found.low)
+    with pytest.raises(ValueError, match="posterior='full'; the topics of this fit are known; use 'local'"):
+        um.intervals(model, X, posterior="full")
+    with pytest.raises(ValueError, match="X has 29 features and the model has 30"):
+        um.intervals(model, X.take(None, np.arange(29)))
+
+
 def test_of_one_topic_they_are_the_closed_form() -> None:
     X = random_counts()
     fit = um.TopicModel(1).fit(X).result_

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import warnings
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import unmix as um
 from unmix.base.checks import ParameterError, choice, parameter, parameters_as, positive, real, share, whole
 
 FINE = {
@@ -65,3 +69,24 @@ def test_errors_name_parameters_as_the_program_around_them_does_and_reach_other_
         assert parameter("layer", "x") == "--layer x"
         assert str(pickle.loads(pickle.dumps(error))) == str(error)
     assert str(error) == "folds=0; give a whole number >= 1"
+
+
+@pytest.mark.filterwarnings("always")
+@pytest.mark.parametrize("ask", ["fit", "fit_transform", "pandas", "transform", "read"])
+def test_warnings_name_the_line_of_the_user(ask: str, tmp_path: Path) -> None:
+    """However deep in unmix, contextlib or scikit-learn they arise."""
+    X = pd.DataFrame([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], columns=list("abc"))
+    model = um.TopicModel(2, max_iter=1, random_state=0)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        if ask == "pandas":
+            model.set_output(transform="pandas").fit_transform(X)
+        elif ask == "transform":
+            um.TopicModel.from_factors(pd.DataFrame({"one": [1, 2], "two": [3, 4]}, index=["a", "x"])).transform(X)
+        elif ask == "read":
+            (tmp_path / "x.csv").write_text("gene,s1,s2\nBRCA1,1,2\nTP53,3,4\n")
+            um.read(tmp_path / "x.csv")
+        else:
+            getattr(model, ask)(X)
+    assert said
+    assert {warning.filename for warning in said} == {__file__}

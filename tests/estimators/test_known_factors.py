@@ -113,12 +113,39 @@ def test_a_model_of_known_factors_is_saved_and_used_by_the_command_line(
     assert list(written.index) == counts().samples.tolist()
 
 
+def test_a_table_of_known_factors_is_a_model_with_rows_in_any_order(tmp_path: Path) -> None:
+    """COSMIC's own table: a column `Type`, then one per signature. `unmix transform` takes it as MODEL."""
+    table = pd.DataFrame(known(), index=pd.Index(FEATURES, name="Type"), columns=["SBS1", "SBS2", "SBS3"])
+    want = um.PoissonNMF.from_factors(known(), FEATURES).transform(counts())
+    turned = table.sample(frac=1, random_state=0)
+    for factors in (turned, turned.reset_index()):
+        model = um.PoissonNMF.from_factors(factors)
+        np.testing.assert_allclose(model.transform(counts()), want, rtol=1e-6)
+        assert model.result_.labels == ["SBS1", "SBS2", "SBS3"]
+    new = pd.DataFrame(random_counts(), index=counts().samples, columns=FEATURES)
+    new.to_csv(tmp_path / "new.csv")
+    shares = um.TopicModel.from_factors(known(), FEATURES).transform(counts())
+    for name, separator in {"cosmic.csv": ",", "cosmic.tsv": "\t", "cosmic.txt": "\t"}.items():
+        turned.to_csv(tmp_path / name, sep=separator)
+        with pytest.raises(SystemExit, match="0"):
+            main(["transform", str(tmp_path / name), str(tmp_path / "new.csv"), "-o", str(tmp_path / "out.csv")])
+        written = pd.read_csv(tmp_path / "out.csv", index_col=0)
+        np.testing.assert_allclose(written, shares, atol=1e-6)
+        assert list(written) == ["SBS1", "SBS2", "SBS3"]
+        np.testing.assert_allclose(um.analysis.transform(tmp_path / name, new), shares, atol=1e-6)
+
+
 BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "one dimension": ([1.0, 2.0], {}, r"F has shape \(2,\); give features × topics"),
     "no topics": (np.ones((3, 0)), {}, r"F has shape \(3, 0\)"),
     "negative": ([[1.0, 0.5], [-1.0, 2.0]], {}, r"F\[1, 0\] is -1"),
     "not a number": ([[1.0, np.nan]], {}, r"F\[0, 1\] is nan"),
     "a dead topic": ([[1.0, 0.0], [1.0, 0.0]], {}, "column 1 of F is all zero"),
+    "two columns of text": (
+        pd.DataFrame({"a": ["x"], "b": ["y"], "c": [1.0]}),
+        {},
+        "the columns 'a' and 'b' of F are text",
+    ),
     "too few names": ([[1.0], [1.0]], {"features": ["a"]}, "1 names for 2 features"),
     "a wrong parameter": ([[1.0], [1.0]], {"dtype": "float8"}, "dtype='float8'"),
 }

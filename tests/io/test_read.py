@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import unmix as um
-from unmix.io.read import READERS, ending_of, kind_of, name_of, read
+from unmix.io.read import READERS, contents, ending_of, kind_of, name_of, read
 from unmix.io.write import write_counts
 
 MATRIX = np.array([[1, 0, 2, 0], [0, 3, 0, 0], [5, 0, 0, 7]])
@@ -119,6 +119,39 @@ def save_dense_h5ad(path, table, metadata):
     anndata.AnnData(table.to_numpy().astype("float32"), obs, pd.DataFrame(index=table.columns)).write_h5ad(path)
 
 
+def save_h5mu(path, table, metadata):
+    """As mudata writes it: an AnnData for each modality, in a group of `mod`."""
+    h5py = pytest.importorskip("h5py")
+    others = table.add_prefix("protein-") + 1
+    with h5py.File(path, "w") as file:
+        for name, one in (("rna", table), ("prot", others)):
+            save_h5ad(path.with_suffix(".h5ad"), one, metadata, layers={"twice": sp.csr_matrix(2 * one.to_numpy())})
+            with h5py.File(path.with_suffix(".h5ad")) as modality:
+                group = file.create_group(f"mod/{name}")
+                for key in modality:
+                    modality.copy(key, group)
+        file.copy("mod/rna/obs", "obs")
+
+
+def save_loom(path, table, metadata):
+    """genes × cells, as loompy writes it."""
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(path, "w") as file:
+        file.create_group("col_attrs", track_order=True)
+        file["matrix"] = table.to_numpy().T.astype("float32")
+        file["layers/twice"] = 2 * table.to_numpy().T
+        file["row_attrs/Gene"] = table.columns.to_numpy().astype(object)
+        file["col_attrs/CellID"] = table.index.to_numpy().astype(object)
+        for name in metadata:  # in the order of their creation, with CellID
+            values = metadata[name].to_numpy()
+            file[f"col_attrs/{name}"] = values.astype(str).astype(object) if values.dtype.kind == "O" else values
+
+
+def save_rds(path, table, metadata):
+    rdata = pytest.importorskip("rdata")
+    rdata.write_rds(path, table)
+
+
 def save_10x_h5(path, table, metadata=None, *, version=3, genomes=("GRCh38",), types=None):
     h5py = pytest.importorskip("h5py")
     csr = sp.csr_array(table.to_numpy())
@@ -192,6 +225,9 @@ LAYOUTS = {
     "long.parquet": (save_long_parquet, False),
     "sparse.h5ad": (save_h5ad, True),
     "dense.h5ad": (save_dense_h5ad, True),
+    "cells.h5mu": (save_h5mu, True),
+    "cells.loom": (save_loom, True),
+    "frame.rds": (save_rds, False),
     "v3.h5": (save_10x_h5, False),
     "v2.h5": (save_10x_v2_h5, False),
     "10x-old": (save_old_10x, False),
@@ -221,7 +257,13 @@ def assert_same(counts, table=TABLE, metadata=None):
 
 
 def skip_without_extras(name):
-    for ending, module in ((".h5ad", "anndata"), (".h5", "h5py"), (".parquet", "pyarrow"), (".xlsx", "openpyxl")):
+    for ending, module in (
+        (".h5ad", "anndata"),
+        (".h5", "h5py"),
+        (".parquet", "pyarrow"),
+        (".xlsx", "openpyxl"),
+        (".rds", "rdata"),
+    ):
         if name.endswith(ending):
             pytest.importorskip(module)
 
@@ -557,6 +599,22 @@ def test_layers_and_raw_of_an_anndata_file(tmp_path):
         assert read(path).total == MATRIX.sum() / 4
 
 
+def test_a_modality_and_its_layers_are_chosen_by_name_and_so_are_those_of_a_loom_file(tmp_path):
+    pytest.importorskip("anndata")
+    save_h5mu(path := tmp_path / "cells.h5mu", TABLE, METADATA)
+    assert_same(read(path, layer="prot"), TABLE.add_prefix("protein-") + 1, METADATA)
+    assert_same(read(path, layer="rna/twice"), 2 * TABLE, METADATA)
+    with pytest.raises(
+        ValueError, match=r"cells.h5mu: no modality 'atac' in it; there is 'prot', 'rna': choose one with"
+    ):
+        read(path, layer="atac")
+    assert [*contents(path)[0]] == ["prot: X", "prot: layer 'twice'", "rna: X", "rna: layer 'twice'"]
+    save_loom(path := tmp_path / "cells.loom", TABLE, METADATA)
+    assert_same(read(path, layer="twice"), 2 * TABLE, METADATA)
+    with pytest.raises(ValueError, match=r"cells.loom: there is no layer 'spliced' in it; it has X, layer 'twice'"):
+        read(path, layer="spliced")
+
+
 def test_only_the_chosen_matrix_of_an_anndata_file_is_read(tmp_path):
     h5py = pytest.importorskip("h5py")
     save_h5ad(tmp_path / "cells.h5ad", TABLE, METADATA, layers={"broken": sp.csr_matrix(MATRIX)})
@@ -593,14 +651,15 @@ def test_the_matrix_of_a_10x_folder_is_read_with_its_names(tmp_path):
 
 
 def test_an_extra_that_is_not_installed_is_asked_for(tmp_path, monkeypatch):
-    for name, module, extra in (
-        ("a.h5ad", "anndata", "anndata"),
-        ("a.h5", "h5py", "anndata"),
-        ("a.parquet", "pyarrow", "parquet"),
+    for name, module in (
+        ("a.h5ad", "anndata"),
+        ("a.h5", "h5py"),
+        ("a.parquet", "pyarrow"),
+        ("a.rds", "rdata"),
     ):
         monkeypatch.setitem(sys.modules, module, None)
         (tmp_path / name).write_bytes(b"")
-        needs = rf"reading {Path(name).suffix} needs {module}; install it with: pip install 'unmix\[{extra}\]'"
+        needs = rf"reading {Path(name).suffix} needs {module}; install it with: pip install {module}$"
         with pytest.raises(ValueError, match=needs):
             read(tmp_path / name)
 
@@ -771,7 +830,8 @@ def test_kinds_are_told_without_reading_the_matrix(tmp_path):
     for name, kind in {
         "a.npz": "sparse matrix of scipy", "a.npy": "array of numpy", "a.mtx.gz": "MatrixMarket file (gzip)",
         "a.h5": "10x HDF5 file", "a.h5ad": "AnnData file", "a.csv": "CSV table", "a.tsv.gz": "TSV table (gzip)",
-        "a.parquet": "Parquet table", "a.txt": "text, one document a line", "a.jsonl": "JSON lines",
+        "a.rds": "R object", "a.h5mu": "MuData file", "a.loom": "loom file", "a.parquet": "Parquet table",
+        "a.txt": "text, one document a line", "a.jsonl": "JSON lines",
     }.items():  # fmt: skip
         (tmp_path / name).write_bytes(b"")
         if name != "a.mtx.gz":

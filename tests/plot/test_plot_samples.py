@@ -149,7 +149,7 @@ def test_of_very_many_samples_a_fair_part_is_shown_and_said():
 
 def test_umap_is_asked_for_by_name_where_it_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "umap", None)
-    with pytest.raises(ImportError, match=r"needs umap-learn; install it with: pip install 'unmix\[umap\]'"):
+    with pytest.raises(ImportError, match=r"needs umap-learn; install it with: pip install umap-learn"):
         embedding(make_fit(), method="umap")
 
 

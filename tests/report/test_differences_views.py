@@ -279,7 +279,9 @@ def test_differences_are_kept_as_scanpy_keeps_ranked_genes(adata) -> None:
         known = table.loc[np.delete(adata.var_names, 5)]
         np.testing.assert_allclose(known["scores"], np.delete(d.z[:, k], 5), rtol=1e-5)
         np.testing.assert_allclose(known["logfoldchanges"], np.delete(d.lfc[:, k], 5), rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(known["pvals"], np.delete(d.lfsr[:, k], 5))
+        np.testing.assert_allclose(known["pvals_adj"], np.delete(d.lfsr[:, k], 5))
+        np.testing.assert_allclose(known["pvals"], np.delete(d.svalue[:, k], 5))
+        assert (table["pvals"] <= table["pvals_adj"] + 1e-12).all()
         assert table.loc["gene 5", "pvals"] == 1
         assert table.index[-1] == "gene 5"
 

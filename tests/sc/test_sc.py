@@ -687,7 +687,7 @@ for use in (lambda: um.sc, lambda: um.sc.from_fit(fit)):
         print(error)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == 2 * ["unmix.sc needs anndata; install it with: pip install 'unmix[anndata]'"]
+    assert done.stdout.splitlines() == 2 * ["unmix.sc needs anndata; install it with: pip install anndata"]
 
 
 # --- pictures --------------------------------------------------------------------------------------------------------

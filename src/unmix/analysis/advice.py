@@ -65,6 +65,13 @@ SMALL_SHARE = 0.05  # of the average topic's
 FEW, SMALL = 8, 20_000  # topics, and numbers in both factors: up to there freedom is looked at without being asked for
 SHORT, MANY = 20, 500  # counts of a sample, and samples: where whole samples say little of topics, and all do
 ALIKE = 0.01  # units of the objective
+PATTERNS = {
+    "binary": "all counts are 1, as after binarisation; unmix models how often a feature occurs: give the counts from before "
+    "(for ATAC, the fragments in each peak)",
+    # Martens et al. (2024), Modeling fragment counts improves single-cell ATAC-seq analysis, Nature Methods 21
+    "even": "even counts are more frequent than odd ones, as where both ends of an ATAC fragment are counted; fit fragments "
+    "instead: half of each count, rounded up",
+}
 
 
 def advice(fit: Fit) -> list[str]:
@@ -93,6 +100,8 @@ def advice(fit: Fit) -> list[str]:
         said.append(f"{empty:,} sample{'s' * (empty > 1)} without any counts; all topics get the same proportion there")
     if fractional := fit.data.get("fractional", 0):
         said.append(f"{fractional:.1%} of the values are not whole numbers; unmix models counts")
+    if pattern := PATTERNS.get(fit.data.get("pattern", "")):
+        said.append(pattern)
     if len(light := unneeded(fit)):
         counts = brief(float((fit.sizes @ fit.proportions)[light].max()))
         which = f"topic {light[0] + 1} has" if len(light) == 1 else f"{len(light)} topics each have at most"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
@@ -13,6 +13,7 @@ import pandas as pd
 import scipy.sparse as sp
 from scipy.special import xlogy
 
+from unmix.base.checks import warn
 from unmix.base.types import Factor, Floats, Integers, numbered, order_by_name
 from unmix.counts.counts import Counts, CountsLike, from_anndata
 from unmix.counts.data import is_data
@@ -27,14 +28,23 @@ if TYPE_CHECKING:
 FitLike: TypeAlias = Union[Fit, "CountsEstimator", str, os.PathLike[str]]
 
 
+CATALOGUES = (".csv", ".tsv", ".txt")
+
+
 def fit_of(model: FitLike, otherwise: str = "give a fit's folder or its model.safetensors") -> Fit:
-    """The fit that is meant: by itself, by the estimator that made it, by its file, or by its folder."""
+    """The fit that is meant: by itself, by the estimator that made it, by its file, or by its folder. Of a table of known
+    factors, such as signatures of COSMIC, that of a model with these."""
     if isinstance(model, str | os.PathLike):
         path = Path(model)
         file = path / MODEL_FILE if path.is_dir() else path
         if not file.is_file():
             problem = f"a folder without {MODEL_FILE}" if path.is_dir() else "no such file"
             raise FileNotFoundError(f"{path}: {problem}; {otherwise}")
+        if file.suffix.lower() in CATALOGUES:
+            from unmix.estimators.likelihood import PoissonNMF
+            from unmix.io.read import read_catalogue
+
+            return PoissonNMF.from_factors(read_catalogue(file)).result_
         return load(file)
     if not isinstance(model, Fit) and hasattr(type(model), "fit"):
         from sklearn.utils.validation import check_is_fitted
@@ -109,10 +119,10 @@ def transform(fit: FitLike, X: CountsLike | Iterable[str], *, missing: Missing |
     counts = _counted(fit, X)
     matched = match_features(counts, fit, missing)
     if notes := matched.notes():
-        warnings.warn("; ".join(notes), UserWarning, stacklevel=3)
+        warn("; ".join(notes))
     proportions = proportions_of(fit._prepared(from_fit), matched)
     if len(counts) >= FEWEST and (notes := doubts(fit, [goodness(fit, *matched.some(proportions, LOOKED_AT))])):
-        warnings.warn("; ".join(notes), UserWarning, stacklevel=3)
+        warn("; ".join(notes))
     return proportions
 
 
@@ -312,6 +322,19 @@ def counts_of(fit: Fit, X: CountsLike, what: str, where: str = "X") -> Counts:
         "feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1]), where=where, reorder=True
     )
     return counts if rows is None and columns is None else counts.take(rows, columns)
+
+
+def with_samples(fit: Fit, X: CountsLike, what: str) -> Fit:
+    """A fit of known factors, which has no samples, with the loadings of these, found as by `transform`."""
+    from unmix.estimators import from_fit
+    from unmix.estimators.features import Matched, proportions_of
+
+    counts = counts_in_memory(X, what)
+    places = order_by_name("feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1]), reorder=True)
+    counts = counts if places is None else counts.take(None, places)
+    proportions = proportions_of(fit._prepared(from_fit), Matched(counts))
+    L = counts.sample_totals[:, None] * proportions / fit.F.sum(axis=0)
+    return replace(fit, L=L, samples=counts.samples, metadata=counts.metadata)
 
 
 def _counted(fit: Fit, X: Any) -> Counts:

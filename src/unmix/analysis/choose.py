@@ -333,7 +333,8 @@ class Choice(Result):
             highest = int(numbers[self.table["evidence"].idxmax()])
             said.append(f"the evidence log p(X) is highest with {plural(highest, 'topic')}")
         if self.overdispersion is not None:
-            said.append(f"counts were taken to vary as μ + μ²/{self.overdispersion:.3g}, φ = {self.dispersion:.2f}")
+            b = f"{self.overdispersion:.3g}" if self.overdispersion < 100 else f"{self.overdispersion:,.0f}"
+            said.append(f"counts were taken to vary as μ + μ²/{b}, φ = {self.dispersion:.2f}")
         elif self.dispersion > OVERDISPERSED:
             said.append(
                 f"counts vary {self.dispersion:.2g} times as much as Poisson ones, which favours too many topics; "

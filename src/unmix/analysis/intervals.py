@@ -31,7 +31,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from unmix.analysis.application import FitLike, counts_of, fit_of
+from unmix.analysis.application import FitLike, counts_of, fit_of, with_samples
 from unmix.analysis.results import FileLayout, Finished, Result
 from unmix.analysis.samples import by_sample_and_topic
 from unmix.base.checks import ParameterError, analysis, choice, parameter, share, whole
@@ -241,7 +241,8 @@ def intervals(
     Parameters
     ----------
     fit : Fit, estimator or path
-        Where chains start, and what names topics. Of any model: a Bayesian one gives its priors too.
+        Where chains start, and what names topics. Of any model: a Bayesian one gives its priors too. Or a model of known factors
+        (`from_factors`, or the path of a catalogue table): X are then its new samples, and topics have no intervals.
     X : Counts or array-like
         The counts of the fit: whole numbers. Samples and features are found by name where both have names.
     level : float, default=0.9
@@ -303,6 +304,10 @@ def intervals(
         whole(name, number, 1)
     if thin > sweeps:
         raise ParameterError("thin", thin, f"give at most {sweeps}, the number of sweeps")
+    known_factors = not len(fit.L)
+    if known_factors and posterior == "full":
+        raise ParameterError("posterior", posterior, "the topics of this fit are known; use 'local'")
+    fit = with_samples(fit, X, "intervals") if known_factors else fit
     counts = counts_of(fit, X, "intervals")
     check_labels(counts, fit.n_topics, chains, "sampling")
     if posterior == "local" and counts.total >= HOLDING:
@@ -322,7 +327,13 @@ def intervals(
             if sampler.averages is None:
                 raise
             status = "interrupted"
-        return _found(fit, sampler, level, posterior, status)
+        found = _found(fit, sampler, level, posterior, status)
+    if not known_factors:
+        return found
+    with np.errstate(divide="ignore"):
+        logs = np.log(fit.topics)
+    found = replace(found, topics_mean=fit.topics, topics_sd=np.zeros(fit.F.shape), topics_log_mean=logs)
+    return _with_ends(found, level)
 
 
 class _Held(NamedTuple):
@@ -441,4 +452,5 @@ def _ends(mean: Floats, deviation: Floats, log_mean: Floats, level: float, local
     low = np.minimum(low, matched_quantile(mean, deviation, below))
     with np.errstate(divide="ignore", invalid="ignore"):
         concentration = mean * (1 - mean) / deviation**2 - 1
-    return np.where(mean * concentration < 1, 0.0, low), np.where((1 - mean) * concentration < 1, 1.0, high)
+    low, high = np.where(mean * concentration < 1, 0.0, low), np.where((1 - mean) * concentration < 1, 1.0, high)
+    return np.where(deviation > 0, low, mean), np.where(deviation > 0, high, mean)

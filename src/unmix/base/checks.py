@@ -9,6 +9,8 @@ an advice.
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
@@ -16,6 +18,7 @@ from numbers import Integral, Real
 from typing import Any
 
 NAME_ONLY: Any = object()
+THROUGH = frozenset(["unmix", "contextlib", "sklearn"])  # of which frames a warning does not speak
 
 
 def np_size(value: Any) -> int:
@@ -120,6 +123,14 @@ ENDS = {"converged": "converged", "max_iter": "not converged", "interrupted": "i
 
 def plural(n: int, thing: str) -> str:
     return f"{n:,} {thing}{'' if n == 1 else 's'}"
+
+
+def warn(message: str, kind: type[Warning] = UserWarning) -> None:
+    """A warning that names the line of the user: the first one outside of unmix and of what it calls itself through."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in THROUGH:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, kind, stacklevel=level)
 
 
 def brief(number: float) -> str:

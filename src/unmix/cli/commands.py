@@ -300,7 +300,7 @@ def info(
             {"kind": readers.kind_of(file)} | show.shards_as_json(shards) | ({"verified": True} if verify else {})
         )
         return
-    matrices, obs = anndata_contents(file)
+    matrices, obs = contents_of(file)
     try:
         counts = read_counts(file, say=False, **reading)
     except ValueError as error:
@@ -383,14 +383,10 @@ def simulate(
 # What INPUT is
 
 
-def anndata_contents(path: Path) -> tuple[dict[str, str], list[str]]:
-    """The matrices and the columns of obs in an AnnData file; nothing for other files, and for what cannot be opened."""
-    from unmix.io.read import cells
-
-    if path.suffix.lower() != ".h5ad" and not (path.is_dir() and cells.is_zarr(path)):
-        return {}, []
+def contents_of(path: Path) -> tuple[dict[str, str], list[str]]:
+    """The matrices and the columns of metadata in a file of several; nothing for other files, and for what cannot be opened."""
     try:
-        return cells.contents(path)
+        return readers.contents(path)
     except (ValueError, OSError, KeyError, MemoryError):
         return {}, []  # `read` will say what is wrong
 

@@ -7,7 +7,6 @@ of float64 counts with names. Nothing behind this point checks data again.
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property, partial
@@ -21,7 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
-from unmix.base.checks import parameter
+from unmix.base.checks import parameter, warn
 from unmix.base.memory import BYTES_PER_NONZERO, IN_MEMORY, gigabytes, require
 from unmix.base.types import Floats, Integers, Names, Record, as_names, check_names, with_unique_columns
 from unmix.counts.canonical import arrays_of, canonical, narrowed, sparse_to_csr
@@ -445,11 +444,9 @@ def temporary_shards(source: Any, needed: float, **options: Any) -> Iterator[Any
     import unmix
 
     with TemporaryDirectory(prefix="unmix-") as folder:
-        warnings.warn(
+        warn(
             f"a fit of these counts in memory would need {gigabytes(needed)}, more than {gigabytes(IN_MEMORY)}: they are written "
-            f"as shards to a temporary folder, {folder}, and fitted from there; unmix.shard keeps them for the next time",
-            UserWarning,
-            stacklevel=6,
+            f"as shards to a temporary folder, {folder}, and fitted from there; unmix.shard keeps them for the next time"
         )
         yield unmix.shard(source, Path(folder) / "counts.shards", **options)
 

@@ -39,6 +39,10 @@ BRANCHES = 8  # of the tree of sums
 LARGEST = "largest_"  # sums whose name begins so are maxima
 
 
+LOOKED_AT = 1 << 22  # nonzeros
+MANY = 100  # features of a sample, on average, or nonzeros
+
+
 class Facts(UserDict[str, Any]):
     """What a fit remembers of its data. Values that cost a pass over them, as a checksum does, are functions, each called when it
     is first asked for."""
@@ -54,6 +58,7 @@ class Facts(UserDict[str, Any]):
                 "fractional": data.fractional,
                 "checksum": checksum,
             }
+            | ({"pattern": pattern} if (pattern := pattern_of(data.sample)) else {})
         )
 
     def __getitem__(self, name: str) -> Any:
@@ -66,6 +71,20 @@ class Facts(UserDict[str, Any]):
 
     def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[Record]]:
         return dict, (dict(self),)
+
+
+def pattern_of(counts: Part) -> str:
+    """What values that no count process leaves are like: "binary" if all are 1, though samples have many features; "even" if even
+    ones are more frequent than the odd ones before them, as reads of ATAC are, which come in pairs. Empty for all others."""
+    values = counts.rows.data[:LOOKED_AT]
+    if len(values) >= MANY * max(1, counts.shape[0]) and (values == 1).all():
+        return "binary"
+    few = np.bincount(values[(values <= 4) & (values % 1 == 0)].astype(np.int64), minlength=5)
+    return (
+        "even"
+        if few[2] + few[4] >= MANY and few[2] > few[1] and few[4] > few[3] and 2 * few.sum() > len(values)
+        else ""
+    )
 
 
 class Data(Protocol):

@@ -71,7 +71,7 @@ def is_open(word: str) -> bool:
 
 @contextmanager
 def connect(address: str, folder: str | os.PathLike[str]) -> Iterator[Dask]:
-    """The Dask cluster at an address, which fits of shards within this `with` use. Needs `pip install 'unmix[dask]'`.
+    """The Dask cluster at an address, which fits of shards within this `with` use. Needs the package distributed.
 
     Parameters
     ----------
@@ -109,7 +109,9 @@ def connect(address: str, folder: str | os.PathLike[str]) -> Iterator[Dask]:
 
         from unmix.engines.dask import Dask
     except ImportError as error:
-        raise ValueError(f"{address} needs Dask ({error}); pip install 'unmix[dask]'") from None
+        raise ValueError(
+            f"{address} needs Dask ({error}); install it with: pip install distributed cryptography"
+        ) from None
     with ExitStack() as stack:
         if here := LOCAL.fullmatch(address):
             where: dict[str, Any] = {"address": stack.enter_context(local_cluster(int(here.group(1))))}

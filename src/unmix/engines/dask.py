@@ -28,7 +28,7 @@ DEEPEST = 2  # a task covers at most 8² shards, for little to be lost with it
 
 
 class Dask(Engine):
-    """The workers of a Dask cluster. Needs `pip install 'unmix[dask]'`.
+    """The workers of a Dask cluster. Needs the package distributed.
 
     Parameters
     ----------

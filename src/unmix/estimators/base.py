@@ -27,7 +27,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unmix.base import checks
-from unmix.base.checks import ParameterError, parameter
+from unmix.base.checks import ParameterError, parameter, warn
 from unmix.base.memory import npy_rows
 from unmix.base.threads import use_threads
 from unmix.base.types import WIDEST, Factor, Floats, Record, Seed, as_plain, order_by_name
@@ -256,13 +256,13 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             else:
                 matched = match_features(counts, fit, missing)
                 if i == 0 and (notes := matched.notes()):
-                    warnings.warn("; ".join(notes), UserWarning, stacklevel=6)
+                    warn("; ".join(notes))
                 loadings = loadings_of(self, matched)
             if len(loadings) >= FEWEST:
                 tables.append(goodness(fit, *matched.some(as_proportions(self, loadings), LOOKED_AT)))
             yield loadings
         if tables and (notes := doubts(fit, tables)):
-            warnings.warn("; ".join(notes), UserWarning, stacklevel=6)
+            warn("; ".join(notes))
 
     def _named_counts(self, part: CountsLike) -> Counts | None:
         """Counts whose features are found by name; None if a side has no names. After a fit of a DataFrame another one must have
@@ -388,7 +388,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         self._check_parameters()
         counts = self._checked_counts(X, reset=True)
         if (fractional := counts.fractional) > MOST_FRACTIONS:
-            warnings.warn(f"{fractional:.0%} {NO_COUNTS}", UserWarning, stacklevel=3)
+            warn(f"{fractional:.0%} {NO_COUNTS}")
         if resume_from is not None:
             self.check_resumable(counts, resume_from)
             if resume_from.status == "converged":
@@ -669,12 +669,10 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         if reset and counts.total == 0:
             raise ValueError("the matrix holds no counts at all (every entry is zero); there is nothing to fit")
         if reset and min(counts.shape) < self.n_components:
-            warnings.warn(
+            warn(
                 f"{parameter('n_components', self.n_components)} is more than the {counts.shape[0]} samples "
                 f"or {counts.shape[1]} features; "
-                "some topics will be empty or alike",
-                UserWarning,
-                stacklevel=4,
+                "some topics will be empty or alike"
             )
         return counts
 
@@ -689,11 +687,9 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         impossible = self.result_._prepared(_weightless) & (counts.feature_totals > 0)
         if not impossible.any():
             return counts
-        warnings.warn(
+        warn(
             f"{impossible.sum()} features with counts have no weight in any topic (they had no counts in the fit); "
-            "their counts are left aside",
-            UserWarning,
-            stacklevel=4,
+            "their counts are left aside"
         )
         return counts.with_values(np.where(impossible[counts.rows.indices], 0, counts.rows.data))
 
@@ -781,7 +777,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             message = f"fit stopped early, after {self.n_iter_} iterations; kept the best so far"
         else:
             return
-        warnings.warn(message, ConvergenceWarning, stacklevel=4)
+        warn(message, ConvergenceWarning)
 
     def _absorb(self, task: T, solver: Learner[T, S, Q], first: Callable[[], OnlineState | OnlineBeliefs]) -> None:
         """One step of online learning; `first` makes the state that the first batch starts from."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from abc import abstractmethod
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from unmix import solvers
-from unmix.base.checks import ParameterError, choice, real
+from unmix.base.checks import ParameterError, choice, real, warn
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Pair, as_names
 from unmix.counts.counts import Counts, CountsLike
@@ -88,10 +87,10 @@ class LikelihoodEstimator(CountsEstimator):
         Parameters
         ----------
         F : array-like or DataFrame, m × K
-            A column a topic, on any scale. The rows of a DataFrame name the features, and its columns the topics: "SBS1" is
-            then "SBS1" in tables and pictures too.
+            One column per topic, on any scale. The rows of a DataFrame name the features, or its column of text does, such as
+            `Type` of COSMIC's tables. Its columns name the topics: "SBS1" is then "SBS1" in tables and pictures too.
         features : array-like of str, default=None
-            Names of the features. Counts with other names, or the same in another order, are then refused.
+            Names of the features. Counts that have names are matched by them, in any order.
         **parameters : dict
             Of the estimator, such as `n_jobs`; the number of topics is that of F.
 
@@ -118,6 +117,12 @@ class LikelihoodEstimator(CountsEstimator):
         """
         topics = None
         if isinstance(F, pd.DataFrame):
+            words = [name for name in F if not pd.api.types.is_numeric_dtype(F[name])]
+            if len(words) > 1:
+                raise ValueError(
+                    f"the columns {words[0]!r} and {words[1]!r} of F are text; keep one, with the names of features"
+                )
+            F = F.set_index(words[0]) if words else F
             features = F.index if features is None else features
             topics = None if pd.api.types.is_numeric_dtype(F.columns) else [str(name) for name in F.columns]
         F = np.asarray(F, dtype=np.float64)
@@ -776,11 +781,9 @@ class SparsePoissonNMF(LikelihoodEstimator):
         """
         super().fit(X)
         if self.norm == "l1" and self.penalty > 0:
-            warnings.warn(
+            warn(
                 f'with norm="l1" the penalty only divides the loadings by {1 + self.penalty:g}; '
-                'use norm="l2" for sparse loadings',
-                UserWarning,
-                stacklevel=2,
+                'use norm="l2" for sparse loadings'
             )
         return self
 

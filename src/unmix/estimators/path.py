@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from numbers import Integral
 from typing import Any
 
 from sklearn.base import clone
 
-from unmix.base.checks import ParameterError
+from unmix.base.checks import ParameterError, warn
 from unmix.base.threads import use_threads
 from unmix.counts.counts import Counts, CountsLike
 from unmix.estimators.base import CountsEstimator
@@ -73,9 +72,7 @@ def fit_path(
     except KeyboardInterrupt:
         if not fits:
             raise
-        warnings.warn(
-            f"interrupted: {len(fits)} of {len(numbers)} fits are finished, and given back", UserWarning, stacklevel=2
-        )
+        warn(f"interrupted: {len(fits)} of {len(numbers)} fits are finished, and given back")
     return dict(sorted(fits.items()))
 
 

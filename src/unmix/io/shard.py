@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from itertools import chain
@@ -17,7 +16,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from unmix.base.checks import ParameterError
+from unmix.base.checks import ParameterError, warn
 from unmix.base.memory import limited
 from unmix.base.progress import Progress
 from unmix.base.types import Record
@@ -155,7 +154,7 @@ def shard(
     if shards.text is not None and (empty := shards.facts["empty_samples"]):
         notes.append(about_empty(empty, len(shards)))
     for note in notes:
-        warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
+        warn(f"{path}: {note}")
     return shards
 
 

@@ -623,7 +623,7 @@ def _umap(points: Floats) -> tuple[Floats, tuple[str, str]]:
             from umap import UMAP
         except ImportError:
             raise ImportError(
-                "method='umap' needs umap-learn; install it with: pip install 'unmix[umap]', or use method='pca'"
+                "method='umap' needs umap-learn; install it with: pip install umap-learn, or use method='pca'"
             ) from None
         # Exact neighbours, found here: UMAP's own search is slow for few points and compiles longer for many.
         n_neighbors = min(15, len(points))

@@ -15,7 +15,7 @@
 try:
     import anndata  # noqa: F401 - so that its absence is told once, here
 except ImportError:
-    raise ImportError("unmix.sc needs anndata; install it with: pip install 'unmix[anndata]'") from None
+    raise ImportError("unmix.sc needs anndata; install it with: pip install anndata") from None
 
 from unmix.sc import pl, tl
 from unmix.sc.slots import from_fit, to_fit

@@ -362,8 +362,9 @@ def differences(
     AnnData or None
         The copy, if asked for. `uns["topics_differences"]` is set, in the layout of `sc.tl.rank_genes_groups`, topics "1" to
         "K" being the groups and genes standing by their scores: "names", "scores" (z), "logfoldchanges" (log₂, shrunk),
-        "pvals" (local false sign rates), "pvals_adj" (s-values: the part of wrong signs among all that are at least as sure),
-        "params", and "advice". Of genes without counts nothing is known: they come last, with a score of 0 and a rate of 1.
+        "pvals" (s-values: the part of wrong signs among all that are at least as sure), "pvals_adj" (local false sign rates,
+        which are never smaller), "params", and "advice". Of genes without counts nothing is known: they come last, with a
+        score of 0 and a rate of 1.
         So `sc.get.rank_genes_groups_df(adata, "3", key="topics_differences")` and `sc.pl.rank_genes_groups(adata,
         key="topics_differences")` work.
 
@@ -392,7 +393,7 @@ def differences(
     found = find(fit, counts_of(adata, layer, use_raw), against, random_state=random_state, **options)
     adata = _target(adata, copy)
     params = {"groupby": key, "reference": str(found.against), "method": "unmix.differences", "use_raw": use_raw}
-    params |= {"errors": found.errors, "pseudocount": found.pseudocount, "corr_method": "svalue"}
+    params |= {"errors": found.errors, "pseudocount": found.pseudocount, "corr_method": "lfsr"}
     params |= without_none({"layer": layer, "held_out": found.held_out})
     adata.uns[key_added or f"{key}_differences"] = _ranked(found) | {"params": params, "advice": found.advice()}
     return adata if copy else None
@@ -413,8 +414,8 @@ def _ranked(found: Differences) -> dict[str, Any]:
         "names": records(names, "O"),
         "scores": records(scores, "float32"),
         "logfoldchanges": records(np.nan_to_num(found.lfc), "float32"),
-        "pvals": records(found.lfsr, "float64"),
-        "pvals_adj": records(found.svalue, "float64"),
+        "pvals": records(found.svalue, "float64"),
+        "pvals_adj": records(found.lfsr, "float64"),
     }
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import time
-import warnings
 from dataclasses import dataclass, field
 from math import isnan, log
 from pathlib import Path
 
 from unmix.base import progress as reports
-from unmix.base.checks import brief
+from unmix.base.checks import brief, warn
 from unmix.fit import Fit
 from unmix.solvers.run import WINDOW, Progress
 
@@ -185,11 +184,7 @@ class Checkpoint:
             Path(self.path).parent.mkdir(parents=True, exist_ok=True)
             fit.save(self.path, resumable=True)
         except OSError as error:
-            warnings.warn(
-                f"{self.path}: the checkpoint could not be written ({error.strerror}); the fit goes on without it",
-                UserWarning,
-                stacklevel=2,
-            )
+            warn(f"{self.path}: the checkpoint could not be written ({error.strerror}); the fit goes on without it")
 
 
 class ProgressBar:

@@ -18,6 +18,7 @@ from scipy.cluster.vq import kmeans2
 from scipy.optimize import nnls
 from scipy.sparse.linalg import ArpackError, LinearOperator, svds
 
+from unmix.base.checks import warn
 from unmix.base.types import Factor, Floats, Pair
 from unmix.counts.data import Data
 from unmix.counts.sides import column_sums
@@ -124,7 +125,7 @@ def topic_score_or_random(problem: Problem, rng: np.random.Generator) -> tuple[P
     try:
         return topic_score(problem, rng), "topic-score"
     except ScoreError as reason:
-        warnings.warn(f"Topic-SCORE cannot start this fit: {reason}. Starting at random", UserWarning, stacklevel=5)
+        warn(f"Topic-SCORE cannot start this fit: {reason}. Starting at random")
         return random(problem, rng), "random"
 
 

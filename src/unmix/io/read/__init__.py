@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
@@ -17,12 +16,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from unmix.base.checks import parameter
+from unmix.base.checks import parameter, warn
 from unmix.base.memory import BYTES_PER_NONZERO
 from unmix.counts.counts import Counts
 from unmix.counts.shards import Shards
 from unmix.counts.stores import JOURNAL, MANIFEST
-from unmix.io.read import cells, matrices, sheets, tables, text
+from unmix.io.read import cells, matrices, rds, sheets, tables, text
 from unmix.io.read.files import errors_about, require_file, require_inside
 from unmix.io.read.names import FEATURES_FILE, add_neighbours, join_metadata, number_texts, settle_names, writable_name
 from unmix.io.read.raw_counts import RawCounts, ReadKeywords, ReadOptions, TextKeywords, checked, listed
@@ -71,6 +70,9 @@ READERS = {
     ".ldac": Reader("LDA-C file", matrices.read_ldac, frozenset()),
     ".h5": Reader("10x HDF5 file", cells.read_h5, frozenset({"layer"})),
     ".h5ad": Reader("AnnData file", cells.read_h5ad, frozenset({"layer", "raw"})),
+    ".h5mu": Reader("MuData file", cells.read_h5mu, frozenset({"layer", "raw"})),
+    ".loom": Reader("loom file", cells.read_loom, frozenset({"layer"})),
+    ".rds": Reader("R object", rds.read_rds, SHEET | {"layer"}),
     ".csv": Reader("CSV table", tables.read_csv, TABLE),
     ".tsv": Reader("TSV table", tables.read_tsv, TABLE),
     ".all": Reader("TSV table of SigProfiler", tables.read_tsv, TABLE),
@@ -104,7 +106,9 @@ def read(
         `samples.csv` (one row per sample; a column `sample`, if any, has their names) in the same folder come along if
         their lengths fit.
     Single cells
-        `.h5ad`: `X`, or `layer="counts"`, or `raw=True`; obs becomes the metadata. A 10x folder (matrix.mtx,
+        `.h5ad` or a store of zarr: `X`, or `layer="counts"`, or `raw=True`; obs becomes the metadata. `.h5mu`: one of its
+        modalities, `layer="rna"`. `.loom`: `matrix` or a layer. `.rds` of R: the counts of a Seurat object or of a
+        SingleCellExperiment, or those of `layer="RNA/counts"`; also matrices and data frames. A 10x folder (matrix.mtx,
         barcodes.tsv, and features.tsv or genes.tsv, each perhaps with .gz) or 10x `.h5` file: gene symbols become the
         names, other types of features than Gene Expression are left out; `layer` chooses among several genomes.
     Tables
@@ -188,7 +192,7 @@ def read(
         counts = _settled(raw_counts)
     counts.reading = raw_counts.reading
     for note in raw_counts.notes:
-        warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
+        warn(f"{path}: {note}")
     return counts
 
 
@@ -207,7 +211,7 @@ def _described(shards: Shards, metadata: Path, encoding: str | None) -> Shards:
     with errors_about(metadata):
         join_metadata(raw, metadata, encoding)
     for note in raw.notes:
-        warnings.warn(f"{metadata}: {note}", UserWarning, stacklevel=3)
+        warn(f"{metadata}: {note}")
     return shards.with_metadata(raw.metadata)
 
 
@@ -277,7 +281,7 @@ def read_texts(
         found.samples = [str(name) for name in np.asarray(samples, dtype=object).ravel().tolist()]
     counts = _settled(found)
     for note in found.notes:
-        warnings.warn(note, UserWarning, stacklevel=2)
+        warn(note)
     return counts
 
 
@@ -326,6 +330,14 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     with errors_about(path):
         reader = _reader(path)
         return "TSV table" if reader.load is text.read_txt and text.is_table(path) else reader.kind
+
+
+def contents(path: Path) -> tuple[dict[str, str], list[str]]:
+    """Of a file of several matrices: each with its size and what its values look like, and the columns of the metadata."""
+    load = _reader(path).load
+    if load in (cells.read_h5ad, cells.read_h5mu):
+        return cells.contents(path)
+    return rds.contents(path) if load is rds.read_rds else ({}, [])
 
 
 def existing(path: str | os.PathLike[str]) -> Path:

@@ -207,6 +207,10 @@ def _gene_expression(matrix: Blocks, barcodes: list[str], symbols: list[str], ty
 
 SAMPLE = 10_000  # values by which to tell counts from what was normalised
 WIDEST = 1 << 20  # features that are looked at for that
+LOOM_GENES, LOOM_CELLS = (
+    ("Gene", "var_names", "gene", "Accession"),
+    ("CellID", "obs_names", "cell_id", "Barcode"),
+)  # names
 # What anndata writes for a column; a name that another package has registered would run its reader.
 COLUMNS = ("array", "string-array", "categorical", "nullable-integer", "nullable-boolean", "nullable-string-array")
 
@@ -264,12 +268,28 @@ def form_of(element: Any) -> tuple[str, tuple[int, int]]:
     return kind, (n, m)
 
 
-def read_h5ad(path: Path, options: ReadOptions) -> RawCounts:
-    """The matrix that is asked for, which is read later, with the names of var and obs."""
-    extra("anndata", f"reading {path.suffix.lower()}", "anndata")
+def read_h5mu(path: Path, options: ReadOptions) -> RawCounts:
+    """One of the modalities of a MuData file, each of which is an AnnData: `layer` is its name, or "rna/counts"."""
+    with opened_hdf5(path, "MuData") as file:
+        names = [str(name) for name in file.get("mod", ())]
+    default = "rna" if "rna" in names else names[0] if len(names) == 1 else ""
+    modality, _, layer = (options.layer or default).partition("/")
+    if modality not in names:
+        asked = f"no modality {modality!r} in it" if modality else "holds several modalities" if names else "holds none"
+        remedy = f"choose one with {parameter('layer', 'NAME')}, or one of its layers with {parameter('layer', 'NAME/counts')}"
+        raise ValueError(f"{asked}; there is {listed(names) or 'no group mod'}: {remedy}")
+    raw = read_h5ad(path, replace(options, layer=layer or None), f"mod/{modality}")
+    raw.reading = f"modality {modality!r}"
+    return raw
+
+
+def read_h5ad(path: Path, options: ReadOptions, place: str = "") -> RawCounts:
+    """The matrix that is asked for, which is read later, with the names of var and obs; of the AnnData at a place of the file."""
+    extra("anndata", f"reading {path.suffix.lower()}")
     from anndata.io import read_elem
 
-    with opened_anndata(path) as file:
+    with opened_anndata(path) as whole:
+        file = whole[place] if place else whole
         matrices = _matrices(file)
         name = chosen(matrices, options.layer, options.raw)
         obs, variables = file["obs"], file["var"]
@@ -326,7 +346,12 @@ def contents(path: Path) -> tuple[dict[str, str], list[str]]:
     """What a file holds, without reading more than a little: each matrix with its size and what its values look like, and the
     columns of obs."""
     with opened_anndata(path) as file:
-        told = {name: _described(element) for name, element in _matrices(file).items()}
+        places = {f"{name}: ": one for name, one in file.get("mod", {}).items()} or {"": file}
+        told = {
+            f"{modality}{name}": _described(element)
+            for modality, one in places.items()
+            for name, element in _matrices(one).items()
+        }
         obs = file["obs"]
         columns = list(obs.dtype.names or ()) if is_old(obs) else list(obs.attrs.get("column-order", obs.keys()))
     return told, [str(name) for name in columns if name not in ("index", "_index")]
@@ -342,6 +367,46 @@ def _described(element: Any) -> str:
     else:
         look = "negative numbers: scaled, no counts" if (values < 0).any() else "fractions: normalised, no counts"
     return f"{n:,} × {m:,}, {look}"
+
+
+def read_loom(path: Path, options: ReadOptions) -> RawCounts:
+    """`matrix` or a layer, genes × cells, with an attribute of rows and one of columns as names, and the others of columns."""
+    with opened_hdf5(path, "loom") as file:
+        if not {"matrix", "row_attrs", "col_attrs"} <= {*file}:
+            raise ValueError(
+                f"no loom file (it needs matrix, row_attrs and col_attrs; it has {listed(file) or 'nothing'})"
+            )
+        matrices = {"X": file["matrix"]} | {f"layer {name!r}": file["layers"][name] for name in file.get("layers", ())}
+        name = chosen(matrices, options.layer, False)
+        element, note = matrices[name], _not_counts(name, matrices)
+        require_numbers([element])
+        m, n = (int(size) for size in element.shape)
+        named = [_named_by(file["row_attrs"], m, LOOM_GENES), _named_by(file["col_attrs"], n, LOOM_CELLS)]
+        about = {
+            key: one for key, one in file["col_attrs"].items() if key != named[1] and getattr(one, "shape", ()) == (n,)
+        }
+        read = [file["row_attrs"][named[0]]] * (named[0] is not None) + [file["col_attrs"][named[1]]] * (
+            named[1] is not None
+        )
+        require_plain([*read, *about.values()], "its names")
+        features, samples = (
+            None if key is None else _strings(file[group][key])
+            for group, key in zip(("row_attrs", "col_attrs"), named, strict=True)
+        )
+        metadata = pd.DataFrame({key: _plain(one[:]) for key, one in about.items()})
+        place, step = element.name, max(1, min(ROWS, NONZEROS // max(1, m)))
+
+        def rows(start: int) -> Iterator[NDArray]:
+            with opened_hdf5(path, "loom") as file:
+                for first in range(start, n, step):
+                    yield file[place][:, first : min(first + step, n)].T
+
+        matrix = Blocks((n, m), None, rows, size=2.0 * element.size * element.dtype.itemsize)
+        return RawCounts(matrix, samples, features, metadata, notes=[note] if note else [])
+
+
+def _named_by(attributes: Any, size: int, usual: tuple[str, ...]) -> str | None:
+    return next((name for name in usual if name in attributes and attributes[name].shape == (size,)), None)
 
 
 def _blocks(path: Path, element: Any) -> Blocks:

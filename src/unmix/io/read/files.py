@@ -128,13 +128,13 @@ def unless_damaged(complaint: str, *clear: type[Exception]) -> Iterator[None]:
         raise ValueError(complaint.format(first_line(error))) from error
 
 
-def extra(module: str, purpose: str, extras: str) -> Any:
+def extra(module: str, purpose: str) -> Any:
     """An optional dependency, or an error that says how to get it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        package = module.partition(".")[0]
-        raise ValueError(f"{purpose} needs {package}; install it with: pip install 'unmix[{extras}]'") from error
+        package = module.partition(".")[0].replace("_", "-")
+        raise ValueError(f"{purpose} needs {package}; install it with: pip install {package}") from error
 
 
 def first_line(error: BaseException) -> str:
@@ -175,7 +175,7 @@ PLUGINS = "hdf5plugin"  # a package with more filters, which are allowed once it
 @contextmanager
 def opened_hdf5(path: Path, kind: str) -> Iterator[Any]:
     """An HDF5 file that should be of this kind."""
-    h5py = extra("h5py", f"reading {path.suffix.lower()}", "anndata")
+    h5py = extra("h5py", f"reading {path.suffix.lower()}")
     complaint = f"not a readable {kind} file ({{}}); it may be cut short"
     require_file(path)
     with unless_damaged(complaint, ValueError, MemoryError), h5py.File(path, "r") as file:

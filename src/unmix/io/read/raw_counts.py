@@ -39,7 +39,8 @@ class ReadOptions:
     Parameters
     ----------
     layer : str, default=None
-        Layer of an AnnData with the counts, if they are not in X. Genome of a 10x `.h5` file with several.
+        Layer of an AnnData with the counts, if they are not in X. Assay of an R object ("RNA", "RNA/counts"), modality of a
+        `.h5mu` ("rna"), genome of a 10x `.h5` file with several.
     raw : bool, default=False
         Whether the counts are in `raw` of an AnnData.
     transpose : bool, default=None
@@ -67,7 +68,7 @@ class ReadOptions:
     max_df : int or float, default=None
         Maximum number of documents with a word, or their share if it is a float. By default no word is too frequent.
     stop_words : str, list of str, PathLike or None, default="english"
-        Words not to count: "english", another language ("german" or "de", …; it needs `pip install 'unmix[text]'`), None, a
+        Words not to count: "english", another language ("german" or "de", …; it needs the package stop-words), None, a
         list, or a file with one word per line.
     ngrams : int or tuple of two int, default=1
         2 counts pairs of neighbouring words as well as words, (2, 2) pairs alone.

@@ -27,7 +27,7 @@ Cell = tuple[int, int, Any]  # row, column, value
 
 
 def read_xlsx(path: Path, options: ReadOptions) -> RawCounts:
-    extra("openpyxl", "reading .xlsx", "excel")
+    extra("openpyxl", "reading .xlsx")
     with unless_damaged("not a readable .xlsx file ({}); it may be cut short", MemoryError, PermissionError):
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
@@ -119,7 +119,7 @@ def require_room(path: Path) -> None:
 
 def _parts(path: Path) -> Iterator[Part]:
     """Some rows at a time."""
-    pyarrow = extra("pyarrow", "reading .parquet", "parquet")
+    pyarrow = extra("pyarrow", "reading .parquet")
     with _opened(path) as (file, schema):
         groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
         row = max(1.0, sum(group.total_byte_size for group in groups) / max(1, file.metadata.num_rows))  # bytes
@@ -131,8 +131,8 @@ def _parts(path: Path) -> Iterator[Part]:
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
     """A file of plain columns, whose texts come as dictionaries, and its schema."""
-    pyarrow = extra("pyarrow", "reading .parquet", "parquet")
-    parquet = extra("pyarrow.parquet", "reading .parquet", "parquet")
+    pyarrow = extra("pyarrow", "reading .parquet")
+    parquet = extra("pyarrow.parquet", "reading .parquet")
     try:
         _refuse_extensions(path)
         with parquet.ParquetFile(path) as file:

@@ -312,7 +312,7 @@ LATIN_5 = str.maketrans("ýþðÝÞÐ", "ışğİŞĞ")  # as which the Turkish 
 
 def stop_words_of(language: str) -> list[str]:
     """The stop words of a language by its English name or its code; a ValueError if there are none."""
-    package = extra("stop_words", f"leaving out the stop words of {language!r}", "text")
+    package = extra("stop_words", f"leaving out the stop words of {language!r}")
     language = package.LANGUAGE_MAPPING.get(language, language)
     if language not in package.AVAILABLE_LANGUAGES:
         raise ValueError(f"no stop words of {language!r}; there are those of {', '.join(known_languages())}")
