@@ -414,7 +414,7 @@ def _ranked(found: Differences) -> dict[str, Any]:
         "names": records(names, "O"),
         "scores": records(scores, "float32"),
         "logfoldchanges": records(np.nan_to_num(found.lfc), "float32"),
-        "pvals": records(found.svalue, "float64"),
+        "pvals": records(np.where(np.isfinite(found.z), found.svalue, 1.0), "float64"),
         "pvals_adj": records(found.lfsr, "float64"),
     }
 

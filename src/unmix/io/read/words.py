@@ -375,8 +375,9 @@ def about_segmentation(names: Sequence[str]) -> list[str]:
     "'人人生而自由' and many other words look like whol"
     """
     looked_at = names[:: max(1, len(names) // 10_000)]
+    others = [name for name in looked_at if not name.isascii()]
     for language, letters, longest, segmenter in SEGMENTERS:
-        found = [name for name in looked_at if regex.search(f"[{letters}]", name)]
+        found = [name for name in others if regex.search(f"[{letters}]", name)]
         long = [name for name in found if len(name) > longest]
         if 2 * len(found) > len(looked_at) and 3 * len(long) > len(found):
             return [
