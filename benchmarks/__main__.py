@@ -37,7 +37,6 @@ COMMANDS = {
     "choose": ("data", "data-folder", "threads"),
     "stability": OPTIONS.keys(),
     "differences": ("data-folder", "threads"),
-    "ranking": OPTIONS.keys(),
     "recommend": ("data-folder", "k", "threads"),
 }
 BUSY = 0.5

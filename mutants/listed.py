@@ -263,8 +263,8 @@ MUTANTS = [
     Mutant(
         "Paisley (35): the rate of the factors uses the new loadings",
         "solvers/vi.py",
-        "left.rates)\n        right = model.right.update(counts, left.sums)",
-        "left.rates)\n        right = model.right.update(counts, s.left.sums)",
+        "        right = model.right.update(counts, left.sums)\n        if model.exact_scales:",
+        "        right = model.right.update(counts, s.left.sums)\n        if model.exact_scales:",
         only(VARIATIONAL, "one_step_equals_the_listing"),
     ),
     Mutant(
@@ -428,8 +428,8 @@ MUTANTS = [
     Mutant(
         "Paisley (34) to (36): the lecture has no block of scales",
         "solvers/vi.py",
-        "        if self.rescale:\n            left, right, _ = model.rescaled(left, right, task.X.shape[0], left.sums)",
-        "        if True:\n            left, right, _ = model.rescaled(left, right, task.X.shape[0], left.sums)",
+        "        if not self.rescale:\n            return self._at(",
+        "        if False:\n            return self._at(",
         only(VARIATIONAL, "without_the_block_of_scales"),
     ),
     Mutant(

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unmix.analysis.columns import column_of
-from unmix.analysis.samples import scale, understood
+from unmix.analysis.samples import column_of, scale, understood
 
 DAYS = [dt.datetime(2017, 2, 7), dt.datetime(2017, 11, 30), dt.datetime(2018, 1, 25)]
 FORMS = [

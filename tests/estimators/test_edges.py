@@ -207,7 +207,7 @@ MISTAKES: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "one number": (lambda fit: um.fit_path(FEW, 5), "topics=5; give several numbers of topics"),
     "an array for a number": (lambda fit: um.freedom(fit, loss=np.ones(9)), "loss=<ndarray>; give a number"),
-    "one fit": (lambda fit: um.align(fit), "1 fit cannot be aligned; give at least 2"),
+    "one fit": (lambda fit: um.align(fit), "1 fit given; give at least 2"),
     "no fit": (lambda fit: um.plot.structure(3), "int is not a fit"),
 }
 

@@ -595,7 +595,7 @@ def test_names_promised_inside_the_public_objects_exist() -> None:
         ),
         (
             "BayesianPoissonNMF",
-            "n_components a b c d init n_init inner extrapolate max_iter tol refine online n_jobs random_state "
+            "n_components a b c d rate_shape init n_init inner extrapolate max_iter tol refine online n_jobs random_state "
             "verbose callbacks",
         ),
         ("load", "path"),

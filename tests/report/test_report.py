@@ -14,10 +14,12 @@ import pytest
 
 import unmix as um
 from unmix.analysis import typical_samples
-from unmix.analysis.columns import column_of, columns_of
+from unmix.analysis.samples import column_of, columns_of
 from unmix.plot import topic_colours, topic_order
 from unmix.report import write_report
-from unmix.report.metadata import (
+from unmix.report.page import page
+from unmix.report.payload import payload, topics_payload
+from unmix.report.sections import (
     LOG_STEP,
     embeddable_json,
     quantised_proportions,
@@ -25,8 +27,6 @@ from unmix.report.metadata import (
     taken,
     timeline,
 )
-from unmix.report.page import page
-from unmix.report.payload import payload, topics_payload
 
 HOSTILE = [
     "<script>alert(1)</script>",

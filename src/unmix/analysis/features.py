@@ -19,7 +19,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 
 from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.samples import fair_sample
-from unmix.base.checks import choice, positive
+from unmix.base.checks import choice, positive, short
 from unmix.base.types import Floats, Integers
 
 LANDMARKS = 500  # samples in the tree; its best order of leaves takes cubic time
@@ -162,11 +162,6 @@ def topic_places(fit: HasTopics, numbers: int | Iterable[int] | None) -> list[in
     if not places:
         raise ValueError("topics: the list is empty; give at least one number, or None for all topics")
     return places
-
-
-def short(name: str, longest: int) -> str:
-    """A name of at most so many letters."""
-    return name if len(name) <= longest else name[: longest - 1] + "…"
 
 
 # What sets a topic apart, by one formula wherever features are listed or named: tables, terminal, pictures, page.

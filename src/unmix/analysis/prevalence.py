@@ -6,8 +6,8 @@ their sums by unit, G units of which differ independently (samples themselves, o
     s² = G / (G − 1) · Σ_g (Σ_{i in g} (p_i − m))² / n²,
 
 and the interval  logit⁻¹(logit m ± t_{G−1} s / (m (1 − m))).  On the logit scale it stays between 0 and 1; in simulations its
-90% held 85 to 92% where plain t intervals held 79 to 92% (Dirichlet proportions of 5 to 100 samples). Topics are as given:
-what the fit itself leaves open is not in it.
+90% intervals covered 84 to 93%, mostly more than plain t intervals (Dirichlet proportions of 5 to 100 samples); of rare topics
+in 5 to 10 samples they covered 72 to 77%. The uncertainty of the fit itself is not included.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from scipy.special import expit, logit
 from scipy.stats import t as student
 
 from unmix.analysis.application import FitLike, fit_of
-from unmix.analysis.columns import DAY, Column, bins_of, clean, column_of
 from unmix.analysis.features import topic_names
 from unmix.analysis.results import FileLayout, Result, columns
-from unmix.analysis.samples import column_or_values, typical_samples
+from unmix.analysis.samples import DAY, Column, bins_of, clean, column_of, column_or_values, typical_samples
 from unmix.analysis.samples import groups as groups_of
 from unmix.base.checks import ParameterError, parameter, percent, plural, share, whole
 from unmix.base.types import Floats, Integers, as_names, order_by_name
@@ -201,7 +200,7 @@ def prevalence(
     >>> X = um.datasets.sotu()
     >>> fit = um.TopicModel(3, tol=1e-3, random_state=0).fit(X).result_
     >>> um.prevalence(fit, by="party").table.query("topic == 1 and group == 'd'")["samples"].tolist()
-    [91]
+    [90]
     """
     fit, level = fit_of(fit), share("level", level)
     bins, examples = whole("bins", bins, 2), whole("examples", examples, 0)

@@ -133,6 +133,11 @@ def warn(message: str, kind: type[Warning] = UserWarning) -> None:
     warnings.warn(message, kind, stacklevel=level)
 
 
+def short(name: str, longest: int) -> str:
+    """A name of at most this many letters."""
+    return name if len(name) <= longest else name[: longest - 1] + "…"
+
+
 def brief(number: float) -> str:
     """A figure for a line of text: whole where it is large, two digits where it is small."""
     return f"{number:,.0f}" if abs(number) >= 10 else f"{number:.2g}"

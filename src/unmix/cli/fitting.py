@@ -234,7 +234,7 @@ def _rescued(result: Fit, checkpoint: Path) -> str:
 
 def draw_structure(fit: Fit, path: Path) -> None:
     """The picture that the page shows first."""
-    from unmix.analysis.columns import first_view
+    from unmix.analysis.samples import first_view
 
     picture(um.plot.structure(fit, **first_view(fit.metadata)), path)
 

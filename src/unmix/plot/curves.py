@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.application import entropies as measured
 from unmix.analysis.choose import Choice
-from unmix.analysis.features import short, topic_places
+from unmix.analysis.features import topic_places
 from unmix.analysis.prevalence import Prevalence
 from unmix.base import checks
+from unmix.base.checks import short
 from unmix.counts.counts import CountsLike
 from unmix.fit import Fit
 from unmix.plot.style import (

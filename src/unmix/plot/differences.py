@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from unmix.analysis import Differences
-from unmix.analysis.features import short, topic_place, topic_places
-from unmix.base.checks import choice, whole
+from unmix.analysis.features import topic_place, topic_places
+from unmix.base.checks import choice, short, whole
 from unmix.base.types import Floats, Integers
 from unmix.plot.style import MANY_POINTS, bare, colour_bar, literal, new_axes, place_labels, sentence, tidy
 

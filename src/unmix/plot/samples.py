@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from unmix.analysis import Freedom, Intervals, fair_sample, match_topics, similarity_order, topic_names, topic_order
 from unmix.analysis.application import FitLike, fit_of
-from unmix.analysis.features import leading_axes, short, topic_place, topic_places
+from unmix.analysis.features import leading_axes, topic_place, topic_places
 from unmix.analysis.samples import Scale, groups, means_along, scale, values_of
-from unmix.base.checks import choice, whole
+from unmix.base.checks import choice, short, whole
 from unmix.base.types import Floats, Integers, Names
 from unmix.fit import Fit
 from unmix.plot.style import (

@@ -21,7 +21,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from unmix.analysis.application import FitLike, fit_of
-from unmix.analysis.features import short, topic_places
+from unmix.analysis.features import topic_places
+from unmix.base.checks import short
 from unmix.base.kinds import DOUBLETS, mutation_types
 from unmix.base.types import Floats
 from unmix.fit import Fit

@@ -10,8 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from unmix.analysis import Alignment, Quality, Stability
-from unmix.analysis.features import short
-from unmix.base.checks import choice
+from unmix.base.checks import choice, short
 from unmix.base.types import Floats
 from unmix.plot.style import QUIET, bare, colour_bar, in_order, new_axes, new_figure, palette, place_labels, tidy
 

@@ -18,8 +18,8 @@ from unmix.analysis import (
 )
 from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.compare import CatalogueMatch, Comparison
-from unmix.analysis.features import distinctiveness, short, topic_place, topic_places
-from unmix.base.checks import choice, whole
+from unmix.analysis.features import distinctiveness, topic_place, topic_places
+from unmix.base.checks import choice, short, whole
 from unmix.plot.style import (
     MANY_POINTS,
     bare,

@@ -20,13 +20,12 @@ from importlib.resources import files
 import numpy as np
 
 from unmix.analysis.application import FitLike, fit_of
-from unmix.analysis.columns import clean
 from unmix.analysis.results import Result
+from unmix.analysis.samples import clean
 from unmix.fit import Fit
 from unmix.registry import ANALYSES, Analysis, public
-from unmix.report.metadata import embeddable_json
 from unmix.report.payload import named_topics, payload
-from unmix.report.sections import cells
+from unmix.report.sections import cells, embeddable_json
 from unmix.storage.files import replacing
 
 FIRST = ("data", "copy", "dom", "state")  # one scope, in this order; then those of sections that have one, and "main"

@@ -23,9 +23,9 @@ from unmix.analysis import (
     typical_samples,
 )
 from unmix.analysis.advice import figures
-from unmix.analysis.columns import LONGEST_NAME, clean, columns_of
 from unmix.analysis.differences import Differences
 from unmix.analysis.results import Result
+from unmix.analysis.samples import LONGEST_NAME, clean, columns_of
 from unmix.base.checks import ENDS, objective, percent, plural
 from unmix.base.kinds import looks_like, size
 from unmix.base.types import Floats, Integers
@@ -33,17 +33,18 @@ from unmix.fit import Fit
 from unmix.plot import topic_colours
 from unmix.plot.signature import in_layout, layout_of
 from unmix.registry import MODELS, estimator_class
-from unmix.report.metadata import (
+from unmix.report.sections import (
     Json,
+    marked,
     packed,
     quantised_proportions,
     quantised_weights,
     rounded,
+    section,
     size_of,
     taken,
     timeline,
 )
-from unmix.report.sections import marked, section
 
 LONGEST = 80  # letters of a topic's name, as in the fields of the page
 
