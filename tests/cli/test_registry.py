@@ -232,3 +232,12 @@ def test_the_page_of_the_command_line_has_the_vocabulary() -> None:
         if name in rows:
             assert set(re.findall(r"`(-[^`]+)`", rows[name])) == expected
     assert {"n_components", "n_jobs", "random_state", "checkpoint"} <= rows.keys()
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_the_help_says_where_results_go(name: str) -> None:
+    row = ANALYSES[name]
+    folder, _ = analyses._places(row, {"fit": Path("a-k2"), "X": Path("a.npz"), "n_components": 2}, [])
+    text = analyses.command_of(row).__doc__ or ""
+    assert ("With -o, writes" in text) == (folder is None)
+    assert ("into the folder of MODEL" in text) == (folder == Path("."))

@@ -16,7 +16,13 @@ import pytest
 from conftest import ROOT
 
 SOURCE = ROOT / "src" / "unmix"
-LINES, FILES, LARGEST, ROOT_MODULES, LAYERS = 21_600, 115, 500, 6, 16  # raised for R's files, prevalence, recommendations
+LINES, FILES, LARGEST, ROOT_MODULES, LAYERS = (
+    21_600,
+    115,
+    500,
+    6,
+    16,
+)  # raised for R's files, prevalence, recommendations
 PASSED_OVER = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 pytestmark = pytest.mark.skipif(not SOURCE.is_dir(), reason="there is no source tree, as where a wheel is tried")

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from unmix.fit import Fit
 
 INTERRUPTED, INCOMPLETE = 130, 1
+BESIDE_THE_FIT = (
+    ("fit",),
+    ("fit", "X"),
+)  # arguments of commands that write into the folder of MODEL unless told otherwise
 MODELS = ("fit", "other", "reference")  # parameters that are fits
 ARGUMENTS = {
     "fit": options.ModelPath,
@@ -82,8 +86,9 @@ def command_of(row: Analysis) -> Callable[..., None]:
     parameters = [*required, *others, *reading.values()]
     run_row.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run_row.__annotations__ = {one.name: one.annotation for one in parameters}
-    where = "the folder of MODEL" if row.needs[0] == "fit" else "a folder"
-    written = f"Writes {row.stem}.csv, .png and .safetensors into {where}."
+    where = "the folder of MODEL" if row.needs in BESIDE_THE_FIT else "a folder"
+    writes = "Writes" if row.needs in BESIDE_THE_FIT or row.needs[0] == "X" else "With -o, writes"
+    written = f"{writes} {row.stem}.csv, .png and .safetensors into {where}."
     run_row.__doc__ = f"{row.summary}\n\n{_paragraph(function)} {written}"
     return run_row
 
@@ -304,7 +309,7 @@ def _places(row: Analysis, given: Mapping[str, Any], outputs: list[Path]) -> tup
         raise ParameterError("output", str(folders[1]), "give one folder")
     if outputs:
         return (folders[0] if folders else None), files
-    if row.needs == ("fit",) or row.needs == ("fit", "X"):
+    if row.needs in BESIDE_THE_FIT:
         return (given["fit"] if given["fit"].is_dir() else given["fit"].parent), []
     if row.needs[0] != "X":
         return None, []
