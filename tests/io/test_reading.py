@@ -194,7 +194,7 @@ def test_stop_words_of_other_languages():
 
 def test_stop_words_of_other_languages_ask_for_their_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "stop_words", None)
-    with pytest.raises(ValueError, match=r"'german' needs stop_words; install it with: pip install stop_words"):
+    with pytest.raises(ValueError, match=r"'german' needs stop-words; install it with: pip install stop-words"):
         um.read_texts([GERMAN], stop_words="german")
 
 
