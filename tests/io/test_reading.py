@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tracemalloc
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,8 @@ from test_read import MATRIX, TABLE, read_quietly, save_10x, write
 
 import unmix as um
 from unmix.cli import main
-from unmix.io.read import kind_of, name_of
+from unmix.io.read import blocks, kind_of, name_of
+from unmix.io.read.tables import Table
 from unmix.io.read.words import WIDESPREAD, guessed_language, words
 
 TEXTS = ["one bee hums", "two wasps sting", "three ants dig"]
@@ -500,3 +502,23 @@ def test_a_10x_folder_is_called_by_the_folder_it_lies_in(tmp_path):
     assert name_of(tmp_path / "pbmc3k/outs/filtered_feature_bc_matrix/matrix.mtx") == "pbmc3k"
     assert name_of(tmp_path / "pbmc3k" / "outs" / "filtered_feature_bc_matrix.h5") == "pbmc3k"
     assert name_of(tmp_path / "pbmc3k" / "matrix.csv") == "matrix", "only what 10x names"
+
+
+def test_names_do_not_keep_the_texts_beside_them_in_memory(monkeypatch) -> None:
+    """A column of a part of a table is a part of its memory."""
+    monkeypatch.setattr(blocks, "KEPT", 0)
+
+    def read(_texts):
+        for part in range(30):
+            rows = [[f"{part}-{i}", f"{part}-{i} " * 5_000] for i in range(10)]  # some 300 kB of texts
+            yield ["id", "text"], pd.DataFrame(np.array(rows, dtype=object))
+
+    table = Table(read)
+    tracemalloc.start()
+    try:
+        names = table.columns([0])[0]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(names) == 300
+    assert peak < 3e6

@@ -245,7 +245,7 @@ class Table:
                 if long and (cells.dropna().map(str).str.len() > longest).any():
                     del found[column]
                 else:
-                    found[column].append(cells)
+                    found[column].append(cells.copy())  # a part of a part would keep all of it, long texts too
         besides(sum(cells.memory_usage(deep=True) for parts in found.values() for cells in parts))
         return {column: _whole_column(cells) for column, cells in found.items()}
 
