@@ -107,7 +107,9 @@ class Prevalence(Result):
     @property
     def summary(self) -> pd.DataFrame:
         """DataFrame: one row per topic, and per group over time: means with intervals, or how they began, ended and peaked."""
-        told = self.table.assign(words=[_words(*row) for row in self.table[["mean", "low", "high"]].to_numpy()])
+        told = self.table.assign(
+            words=[_words(*row) for row in self.table[["mean", "low", "high"]].astype(float).to_numpy()]
+        )
         if not self.over:
             if self.table["group"].nunique() > MOST_COLUMNS:
                 return self.table.drop(columns=["bin", "at"])
