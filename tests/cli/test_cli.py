@@ -265,7 +265,7 @@ BAD_ARGUMENTS = {
     "a parameter of others": (["fit", "counts.csv", "-k", "2", "--set", "alpha=1"], "alpha (lda, allocation have it)"),
     "a blank for a sign": (["fit", "counts.csv", "-k", "2", "--set", "alpha", "1"], "--set takes NAME=VALUE"),
     "a word of others": (["predict", "model", "counts.csv"], "Did you mean 'transform'?"),
-    "a slip of the pen": (["fit", "counts.csv", "--n-component", "3"], "Possible options: --n-components"),
+    "a slip of the pen": (["fit", "counts.csv", "--n-component", "3"], "--n-components"),
     "swapped": (["differences", "counts.csv", "model"], "the model comes first: unmix differences model counts.csv"),
     "bytes": (["fit", "counts.csv", "-k", "2", "--memory", "4"], "--memory 4; give an amount such as 4GB"),
     "a pickle": (["fit", "counts.pkl", "-k", "2"], "counts.pkl: unmix never reads pickles"),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FitLike: TypeAlias = Union[Fit, "CountsEstimator", str, os.PathLike[str]]
 
 
-CATALOGUES = (".csv", ".tsv", ".txt")
+CATALOGUES = (".csv", ".tsv", ".tab", ".txt")  # endings of tables of known factors
 
 
 def fit_of(model: FitLike, otherwise: str = "give a fit's folder or its model.safetensors") -> Fit:

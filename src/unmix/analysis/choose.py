@@ -231,7 +231,7 @@ class Choice(Result):
     scores : array, rows of the table × samples
         Log probability of the held-out counts of each sample.
     held_out : float
-        How many counts were foretold.
+        How many counts were predicted.
     folds, folds_done : int
         How many there were to be, and how many are in the table.
     status : str
@@ -451,7 +451,7 @@ def choose_topics(
         None is `TopicModel(tol=1e-5)`: fits need not be finer than errors. The answer is one for this model: one with smooth
         topics, such as `LDA(eta=0.1)`, bears more.
     folds : int, default=5
-        Parts of the counts, each predicted from the others. With 1, a fifth of the counts is foretold, once.
+        Parts of the counts, each predicted from the others. With 1, a fifth of the counts is predicted, once.
     overdispersion : float or "estimate", default=None
         B or "estimate", for counts of variance μ + μ²/B. Without it, what such counts have in common in all folds passes for
         topics. "estimate" finds b from samples and features that no fit has seen. None for Poisson counts.

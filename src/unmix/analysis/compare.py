@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmix.analysis.application import FitLike, fit_of
+from unmix.analysis.application import CATALOGUES, FitLike, fit_of
 from unmix.analysis.features import topic_order
 from unmix.analysis.results import FileLayout, Result, columns
 from unmix.base.kinds import mutation_types
@@ -118,7 +118,6 @@ def _check_same(one: Fit, two: Fit, what: Literal["samples", "features"]) -> Non
 #
 # where the first looks at all features and the second at the most frequent ones.
 
-CATALOGUES = (".csv", ".tsv", ".tab", ".txt")
 Other: TypeAlias = Union[Fit, "CountsEstimator", str, os.PathLike[str], pd.DataFrame]
 UNLIKE = 0.7  # a Hellinger distance at which topics share less than half: √(f g) sums to 0.51
 MOST = 20  # proportions that are listed

@@ -27,7 +27,7 @@ from scipy.stats import t as student
 from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.features import topic_names
 from unmix.analysis.results import FileLayout, Result, columns
-from unmix.analysis.samples import DAY, Column, bins_of, clean, column_of, column_or_values, typical_samples
+from unmix.analysis.samples import DAY, Column, bins_of, clean, column_of, column_or_values, first_view, typical_samples
 from unmix.analysis.samples import groups as groups_of
 from unmix.base.checks import ParameterError, parameter, percent, plural, share, whole
 from unmix.base.types import Floats, Integers, as_names, order_by_name
@@ -317,16 +317,14 @@ def _scale(table: pd.DataFrame | None, over: Any, n: int) -> Column:
 
 
 def _first(table: pd.DataFrame | None) -> tuple[str | None, str | None]:
-    """The first column that groups samples and the first that tells time, or one of them."""
-    found = [] if table is None else [column_of(name, table[name]) for name in table if isinstance(name, str)]
-    time = next((column.name for column in found if column.tells_time), None)
-    texts = [column for column in found if column.kind == "text" and column.can_group and column.distinct > 1]
-    if time is None and not texts:
-        known = "there is no metadata" if not found else f"there are {', '.join(column.name for column in found)}"
+    """The first column that tells time, or else the first that groups samples, at its place."""
+    view = first_view(table)
+    if not view:
+        known = "there is no metadata" if table is None else f"there are {', '.join(map(str, table))}"
         raise ValueError(
             f"{parameter('by')}, {parameter('over')}: no column groups samples or tells time ({known}); give one"
         )
-    return (None, time) if time is not None else (texts[0].name, None)
+    return view.get("group"), view.get("order")
 
 
 def _outer(table: pd.DataFrame, by: Any, group: Integers) -> str | None:

@@ -260,16 +260,13 @@ def natural(value: object) -> tuple[tuple[float, str], ...]:
 LONGEST_NAME = 200  # letters; a longer name is a text, not a name
 HOUR, DAY = 3_600_000, 86_400_000  # milliseconds
 MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 2400, 6000, 12000)
+MOST_GROUPS = 60  # values of a column by which samples can be grouped
+TIME_WORD = re.compile(r"(?<![a-z])(year|date|time|pseudotime|day|week|month|hour)s?(?![a-z])", re.IGNORECASE)
 
 
 def clean(name: object) -> str:
     """A name as text of bounded length."""
     return short(str(name), LONGEST_NAME)
-
-
-MOST_GROUPS = 60  # values of a column by which samples can be grouped
-
-_TIME_WORD = re.compile(r"(?<![a-z])(year|date|time|pseudotime|day|week|month|hour)s?(?![a-z])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -301,7 +298,7 @@ class Column:
             return False
         known = self.known
         years = bool((known == np.round(known)).all() and known.min() >= 1500 and known.max() <= 2100)
-        return self.kind == "date" or years or bool(_TIME_WORD.search(self.name))
+        return self.kind == "date" or years or bool(TIME_WORD.search(self.name))
 
 
 def columns_of(table: pd.DataFrame | None) -> list[Column]:

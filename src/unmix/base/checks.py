@@ -21,15 +21,11 @@ NAME_ONLY: Any = object()
 THROUGH = frozenset(["unmix", "contextlib", "sklearn"])  # of which frames a warning does not speak
 
 
-def np_size(value: Any) -> int:
-    """How many numbers a value holds: an array is not shown in a message."""
-    return getattr(value, "size", 1) if hasattr(value, "dtype") or hasattr(value, "iloc") else 1
-
-
 def in_python(name: str, value: Any = NAME_ONLY) -> str:
     if value is NAME_ONLY:
         return name
-    return f"{name}={value!r}" if np_size(value) <= 1 else f"{name}=<{type(value).__name__}>"
+    is_array = hasattr(value, "shape") and getattr(value, "size", 1) > 1  # which no message shows
+    return f"{name}=<{type(value).__name__}>" if is_array else f"{name}={value!r}"
 
 
 _form: Callable[..., str] = in_python  # of all threads: a program has either Python callers or a command line

@@ -74,10 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _usage(text: str, arguments: list[str]) -> str:
     """What was typed wrongly, with the value and a remedy."""
-    if found := re.match(r"Invalid value for (.*): Input should be a valid (integer|number)", text):
+    if found := re.match(r"Invalid value for (.*?): .*valid (int|float|number)", text):
         typed = next((value for name, value in pairwise(arguments) if repr(name) in found[1]), "")
         several = "; unmix choose compares several" if re.fullmatch(r"\d+[-,]\d+", typed) else ""
-        return f"{typed!r} for {found[1]}: give a {'whole ' if found[2] == 'integer' else ''}number{several}"
+        return f"{typed!r} for {found[1]}: give a {'whole ' if found[2] == 'int' else ''}number{several}"
     if text.startswith("Missing option '-k'"):
         fit = "; about a fit: unmix stability INPUT -k K --reference MODEL" if arguments[0] == "stability" else ""
         return f"{text.rstrip('.')}; unmix choose INPUT suggests a number{fit}"

@@ -268,8 +268,7 @@ def numbers_in(text: str) -> list[int]:
 
 
 def _fits_of(name: str, path: Any) -> Any:
-    from unmix.analysis.application import fit_of
-    from unmix.analysis.compare import CATALOGUES
+    from unmix.analysis.application import CATALOGUES, fit_of
 
     if path is None or name == "fits":  # which names them, too
         return path

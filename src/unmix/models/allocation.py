@@ -15,6 +15,7 @@ Mind the letters: α belongs to topics and β to proportions here, the other way
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -154,15 +155,15 @@ def matched_quantile(mean: Floats, sd: Floats, probability: float) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sums(Iterate):
+class Sums(Iterate, ABC):
     """What log p(S) needs of S besides the counts themselves: S_jk and S_ik."""
 
     by_feature: Floats
     by_sample: Floats
 
+    @abstractmethod
     def allocation(self, side: Side) -> Floats:
         """S, nonzeros × K."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
