@@ -8,8 +8,8 @@ from conftest import random_counts, random_start
 from scipy.special import psi
 
 from unmix.counts.counts import Counts
-from unmix.models.allocation import Allocation, AllocationTask, Sums
-from unmix.solvers.allocation import FactoredBLD, backtrack
+from unmix.models.allocation import Allocation, AllocationTask
+from unmix.solvers.allocation import FactoredBLD, Free, backtrack
 
 ALPHA, BETA = np.linspace(0.2, 2.0, 9), np.array([1.0, 2.0, 5.0])
 X = random_counts(8, 9, seed=4)
@@ -45,9 +45,11 @@ def test_a_factored_step_is_the_papers_listing() -> None:
 @pytest.mark.parametrize(("bad", "kept"), [(1.5, 1.0), (0.9, 0.5), (0.3, 0.25), (1e-9, None)])
 def test_a_step_that_would_fall_is_halved_until_it_does_not(bad: float, kept: float | None) -> None:
     """Steps longer than `bad` fall."""
-    start = Sums(loss=0.0, by_feature=np.zeros(1), by_sample=np.zeros(1))
 
-    def attempt(exponent: float) -> Sums:
-        return Sums(loss=1.0 if exponent > bad else -exponent, by_feature=np.zeros(1), by_sample=np.zeros(1))
+    def at(loss: float) -> Free:
+        return Free(loss=loss, by_feature=np.zeros(1), by_sample=np.zeros(1), rho=np.ones((1, 1)))
 
-    assert backtrack(start, attempt).loss == (0.0 if kept is None else -kept)
+    def attempt(exponent: float) -> Free:
+        return at(1.0 if exponent > bad else -exponent)
+
+    assert backtrack(at(0.0), attempt).loss == (0.0 if kept is None else -kept)
