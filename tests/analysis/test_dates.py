@@ -1,4 +1,4 @@
-"""Dates as people write them are times everywhere: `analysis.dates`, the order of pictures, and the page."""
+"""Dates as people write them are times everywhere: `counts.columns`, the order of pictures, and the page."""
 
 import datetime as dt
 
@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unmix.analysis.samples import column_of, scale, understood
+from unmix.analysis.samples import scale
+from unmix.counts.columns import column_of, understood
 
 DAYS = [dt.datetime(2017, 2, 7), dt.datetime(2017, 11, 30), dt.datetime(2018, 1, 25)]
 FORMS = [

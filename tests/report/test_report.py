@@ -14,7 +14,7 @@ import pytest
 
 import unmix as um
 from unmix.analysis import typical_samples
-from unmix.analysis.samples import column_of, columns_of
+from unmix.counts.columns import column_of, columns_of
 from unmix.plot import topic_colours, topic_order
 from unmix.report import write_report
 from unmix.report.page import page

@@ -27,10 +27,11 @@ from scipy.stats import t as student
 from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.features import topic_names
 from unmix.analysis.results import FileLayout, Result, columns
-from unmix.analysis.samples import DAY, Column, bins_of, clean, column_of, column_or_values, first_view, typical_samples
+from unmix.analysis.samples import column_or_values, first_view, typical_samples
 from unmix.analysis.samples import groups as groups_of
 from unmix.base.checks import ParameterError, parameter, percent, plural, share, whole
 from unmix.base.types import Floats, Integers, as_names, order_by_name
+from unmix.counts.columns import DAY, Column, bins_of, clean, column_of
 from unmix.fit import Fit
 
 MOST_GROUPS = 100

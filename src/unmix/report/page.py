@@ -21,7 +21,7 @@ import numpy as np
 
 from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.results import Result
-from unmix.analysis.samples import clean
+from unmix.counts.columns import clean
 from unmix.fit import Fit
 from unmix.registry import ANALYSES, Analysis, public
 from unmix.report.payload import named_topics, payload

@@ -25,10 +25,10 @@ from unmix.analysis import (
 from unmix.analysis.advice import figures
 from unmix.analysis.differences import Differences
 from unmix.analysis.results import Result
-from unmix.analysis.samples import LONGEST_NAME, clean, columns_of
 from unmix.base.checks import ENDS, objective, percent, plural
 from unmix.base.kinds import looks_like, size
 from unmix.base.types import Floats, Integers
+from unmix.counts.columns import LONGEST_NAME, clean, columns_of
 from unmix.fit import Fit
 from unmix.plot import topic_colours
 from unmix.plot.signature import in_layout, layout_of

@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from unmix.analysis import Choice, Differences, Freedom, Prevalence, Stability
 from unmix.analysis.freedom import moves
 from unmix.analysis.results import Result
-from unmix.analysis.samples import Column, bins_of, clean
 from unmix.base.checks import percent
 from unmix.base.types import Floats, Integers
+from unmix.counts.columns import Column, bins_of, clean
 from unmix.fit import Fit
 from unmix.plot.differences import CLASSES
 from unmix.plot.style import palette
