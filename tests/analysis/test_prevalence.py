@@ -184,3 +184,53 @@ def test_the_command_writes_tables_for_latex_and_pictures(
     assert len(pd.read_csv(files[1])) == 9
     assert files[2].read_text(encoding="utf-8").startswith("<?xml")
     assert files[3].read_bytes().startswith(b"%PDF")
+
+
+def batches(strength: float, columns: dict[str, np.ndarray] | None = None) -> Fit:
+    """A topic of its own for the second of two batches, with this mean proportion there."""
+    rng = np.random.default_rng(5)
+    batch = np.repeat([0, 1], [120, 80])
+    proportions = rng.dirichlet([1.0, 1.0, 0.5], 200)
+    own = rng.beta(20 * strength + 1e-9, 20 * (1 - strength), 200) * (batch == 1) + 1e-3
+    proportions = np.column_stack([proportions * (1 - own)[:, None], own])
+    table = {"batch": np.where(batch, "stim", "ctrl"), "donor": rng.permutation(np.repeat(list("abcd"), 50))}
+    return fit_with(proportions, pd.DataFrame(table | (columns or {})))
+
+
+def test_a_topic_of_one_batch_is_named_with_its_ratio_and_the_batch_is_predicted() -> None:
+    fit = batches(0.4)
+    table = um.analysis.batch_topics(fit)
+    assert table["column"].unique().tolist() == ["batch", "donor"]
+    row = table.query("column == 'batch' and topic == 4").iloc[0]
+    inside = fit.metadata["batch"].to_numpy() == "stim"
+    mean, elsewhere = fit.proportions[inside, 3].mean(), fit.proportions[~inside, 3].mean()
+    assert row["value"] == "stim"
+    np.testing.assert_allclose([row["mean"], row["elsewhere"], row["ratio"]], [mean, elsewhere, mean / elsewhere])
+    assert row["auc"] > 0.99
+    assert table.query("column == 'donor'")["auc"].between(0.4, 0.6).all()
+    said = [text for text in fit.advice() if "heavier" in text]
+    assert len(said) == 1
+    assert said[0].startswith(
+        f"batch: topic 4 is {mean / elsewhere:,.0f} times heavier in stim than elsewhere; proportions"
+    )
+
+
+def test_batches_without_topics_of_their_own_are_not_mentioned() -> None:
+    assert not any("batch" in text or "donor" in text for text in batches(0.0).advice())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_labels_are_not_mentioned(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, K = 150, int(rng.integers(2, 12))
+    labels = rng.integers(rng.integers(2, 9), size=n)
+    fit = fit_with(rng.dirichlet(np.full(K, 0.3), n), pd.DataFrame({"library": labels.astype(str), "plate": labels}))
+    assert not any("library" in text or "plate" in text for text in fit.advice())
+
+
+def test_any_column_can_be_asked_for_and_small_batches_are_ignored() -> None:
+    fit = batches(0.4, {"condition": np.repeat(["x", "y", "z"], [100, 95, 5])})
+    assert set(um.analysis.batch_topics(fit, by="condition")["value"]) <= {"x", "y"}
+    assert um.analysis.batch_topics(fit_with(fit.proportions)).empty
+    with pytest.raises(ValueError, match="lane"):
+        um.analysis.batch_topics(fit, by="lane")

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from unmix.analysis.freedom import WIDE, glimpse
+from unmix.analysis.prevalence import batch_remarks
 from unmix.base.checks import ENDS, analysis, brief, objective, parameter, plural
 from unmix.base.types import Integers
 from unmix.fit import Fit
@@ -112,6 +113,7 @@ def advice(fit: Fit) -> list[str]:
             f"samples are short, {mean:.1f} counts on average: Gibbs sampling often finds better topics there "
             '(AllocationModel(method="gibbs"); --model allocation --set method=gibbs)'
         )
+    said += batch_remarks(fit)
     if len(fit.starts) > 1:
         said.append(_spread(fit))
     if fit.status == "max_iter" and fit.params.get("tol", 0) > 0 and "objective" in fit.trace:

@@ -13,6 +13,7 @@ in 5 to 10 samples they covered 72 to 77%. The uncertainty of the fit itself is 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,11 +28,11 @@ from scipy.stats import t as student
 from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.features import topic_names
 from unmix.analysis.results import FileLayout, Result, columns
-from unmix.analysis.samples import column_or_values, first_view, typical_samples
+from unmix.analysis.samples import column_or_values, fair_sample, first_view, typical_samples
 from unmix.analysis.samples import groups as groups_of
-from unmix.base.checks import ParameterError, parameter, percent, plural, share, whole
+from unmix.base.checks import ParameterError, listed, parameter, percent, plural, share, whole
 from unmix.base.types import Floats, Integers, as_names, order_by_name
-from unmix.counts.columns import DAY, Column, bins_of, clean, column_of
+from unmix.counts.columns import DAY, Column, bins_of, clean, column_of, columns_of
 from unmix.fit import Fit
 
 MOST_GROUPS = 100
@@ -368,3 +369,137 @@ def _metadata(fit: Fit, given: Any) -> pd.DataFrame | None:
         raise ValueError(f"{parameter('metadata')}: a {type(given).__name__} without any; give a table")
     rows = order_by_name("sample", (samples, n), (names, len(table)), where="metadata", reorder=True)
     return table if rows is None else table.iloc[rows]
+
+
+# Batches: which topics occur in one value of a column only, and how well proportions predict the column.
+
+BATCH = re.compile(
+    r"batch|donor|patient|subject|individual|participant|sample|librar|replicate|dataset|cohort|chemistry|platform|technology|"
+    r"sequencer|instrument|experiment|orig.?ident|(?<![a-z])(lane|plate|study|site|run|lab|cent(er|re)|pool|chip)(?![a-z])",
+    re.IGNORECASE,
+)
+FEW_IN_BATCH, MOST_IN_PREDICTION = 10, 2_000  # samples
+HEAVIER, NOTABLE, CERTAIN = 5.0, 0.01, 4.0  # ratio of means, mean proportion, standard errors between means
+PREDICTED = 0.9  # AUC
+
+
+def batch_topics(fit: FitLike, by: str | None = None) -> pd.DataFrame:
+    """Topics that occur mainly in one batch, donor, sample or library, and how well proportions predict it.
+
+    Parameters
+    ----------
+    fit : Fit, estimator or path
+        With metadata.
+    by : str, default=None
+        Column of the metadata. By default all columns whose name contains a word for a batch, such as batch, donor, library
+        or plate.
+
+    Returns
+    -------
+    DataFrame
+        One row per column and topic: `column`, `topic`, `name`, the `value` of the column with the highest mean proportion of
+        the topic, the number of `samples` that have it, their `mean` proportion, the mean `elsewhere`, the `ratio` of the two,
+        the difference of means in standard errors `z`, and `auc`, the area under the ROC curve with which proportions predict
+        the values of the column (linear discriminant analysis, cross-validated, 0.5 at chance). Values with fewer than 10
+        samples are ignored.
+
+    See Also
+    --------
+    prevalence, analysis.advice
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.datasets.sotu()
+    >>> fit = um.TopicModel(3, tol=1e-3, random_state=0).fit(X).result_
+    >>> um.analysis.batch_topics(fit, by="party")["value"].tolist()
+    ['dr', 'r', 'd']
+    """
+    fit = fit_of(fit)
+    if by is None:
+        columns = [column for column in columns_of(fit.metadata) if BATCH.search(column.name) and column.can_group]
+    else:
+        columns = [column_of(clean(by), column_or_values(fit.metadata, by, parameter("by"), len(fit.L)))]
+    parts = [part for column in columns if (part := _batches(fit, column)) is not None]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=BATCH_COLUMNS)
+
+
+BATCH_COLUMNS = ["column", "topic", "name", "value", "samples", "mean", "elsewhere", "ratio", "z", "auc"]
+
+
+def _batches(fit: Fit, column: Column) -> pd.DataFrame | None:
+    """The rows of one column; None if fewer than two values have enough samples."""
+    known = ~np.isnan(column.values)
+    counted = (fit.sizes > 0) & known
+    values, labels, sizes = np.unique(column.known[counted[known]], return_inverse=True, return_counts=True)
+    enough = sizes >= FEW_IN_BATCH
+    if enough.sum() < 2:
+        return None
+    p = fit.proportions[counted]
+    one = sp.csr_array((np.ones(len(labels)), (labels, np.arange(len(labels)))))
+    sums, squares, n = one @ p, one @ p**2, sizes[:, None]
+    rest, rest_squares, others = sums.sum(axis=0) - sums, squares.sum(axis=0) - squares, len(labels) - n
+    mean, elsewhere = sums / n, np.maximum(rest / others, 0)
+    variances = np.maximum(squares / n - mean**2, 0) / n + np.maximum(rest_squares / others - elsewhere**2, 0) / others
+    value = np.argmax(np.where(enough[:, None], mean, -1), axis=0)
+    at = (value, np.arange(fit.n_topics))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio, z = (mean / elsewhere)[at], ((mean - elsewhere) / np.sqrt(variances))[at]
+    names = column.levels or [f"{value:g}" for value in values]
+    codes = values.astype(np.intp) if column.levels else np.arange(len(values))
+    rows = {
+        "column": column.name,
+        "topic": np.arange(1, fit.n_topics + 1),
+        "name": topic_names(fit),
+        "value": [names[codes[place]] for place in value],
+        "samples": sizes[value],
+        "mean": mean[at],
+        "elsewhere": elsewhere[at],
+        "ratio": ratio,
+        "z": z,
+        "auc": _auc(p[enough[labels]], labels[enough[labels]]),
+    }
+    return pd.DataFrame(rows, columns=BATCH_COLUMNS)
+
+
+def _auc(p: Floats, labels: Integers) -> float:
+    """Of one value against the others, weighted by samples."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+    from sklearn.metrics import roc_auc_score
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+    some = fair_sample(labels, MOST_IN_PREDICTION)
+    p, labels = p[some], labels[some]
+    kept = np.bincount(labels)[labels] >= 5
+    values, labels = np.unique(labels[kept], return_inverse=True)
+    if len(values) < 2 or p.shape[1] < 2 or not np.ptp(p[kept], axis=0).any():
+        return 0.5
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+    scores = cross_val_predict(model, p[kept], labels, cv=folds, method="predict_proba")
+    if len(values) == 2:
+        return float(roc_auc_score(labels, scores[:, 1]))
+    return float(roc_auc_score(np.eye(len(values))[labels], scores, average="weighted"))
+
+
+def batch_remarks(fit: Fit) -> list[str]:
+    """A sentence for each column that looks like a batch and has topics of its own, or is predicted by proportions."""
+    remarks = []
+    for column, rows in batch_topics(fit).groupby("column", sort=False):
+        own = rows[(rows["ratio"] >= HEAVIER) & (rows["mean"] >= NOTABLE) & (rows["z"] >= CERTAIN)]
+        auc = float(rows["auc"].iloc[0])
+        if own.empty and auc < PREDICTED:
+            continue
+        places = [_heavier(str(value), part) for value, part in own.groupby("value", sort=False)]
+        predicted = f"proportions predict {column} with an AUC of {auc:.2f} (chance: 0.5)"
+        remarks.append(f"{'; '.join([f'{column}: {places[0]}', *places[1:], predicted] if places else [predicted])}")
+    return remarks
+
+
+def _heavier(value: str, rows: pd.DataFrame) -> str:
+    numbers, times = [str(topic) for topic in rows["topic"]], [f"{ratio:,.0f}" for ratio in rows["ratio"]]
+    if np.isinf(rows["ratio"]).any():
+        return f"topic{'s' * (len(rows) > 1)} {listed(numbers)} occur{'s' * (len(rows) == 1)} mainly in {value}"
+    if len(rows) == 1:
+        return f"topic {numbers[0]} is {times[0]} times heavier in {value} than elsewhere"
+    return f"topics {listed(numbers)} are {listed(times)} times heavier in {value} than elsewhere"

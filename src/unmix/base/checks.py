@@ -121,6 +121,14 @@ def plural(n: int, thing: str) -> str:
     return f"{n:,} {thing}{'' if n == 1 else 's'}"
 
 
+def listed(words: Sequence[str]) -> str:
+    """
+    >>> listed(["1", "2", "5"])
+    '1, 2 and 5'
+    """
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
 def warn(message: str, kind: type[Warning] = UserWarning) -> None:
     """A warning that names the line of the user: the first one outside of unmix and of what it calls itself through."""
     frame, level = sys._getframe(1), 2
