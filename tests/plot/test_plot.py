@@ -42,11 +42,9 @@ def make_fit(n=30, n_topics=3, metadata=None, features=None, seed=0):
 
 def oklab(colour):
     """Coordinates in which distance is about as the eye sees it (Ottosson 2020)."""
-    rgb = np.array(to_rgb(colour))
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     to_lms = [[0.4122, 0.5363, 0.0514], [0.2119, 0.6807, 0.1074], [0.0883, 0.2817, 0.6300]]
     to_lab = [[0.2105, 0.7936, -0.0041], [1.9780, -2.4286, 0.4506], [0.0259, 0.7828, -0.8087]]
-    return np.array(to_lab) @ np.cbrt(np.array(to_lms) @ linear)
+    return np.array(to_lab) @ np.cbrt(np.array(to_lms) @ linear(colour))
 
 
 def difference(one, other):
@@ -64,22 +62,56 @@ def drawn(ax):
     return np.array(tops)
 
 
+@pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("n", [2, 5, 8, 9, 12, 20, 37, 64, 100])
-def test_neighbours_in_a_palette_are_distinct(n):
-    colours = palette(n)
-    assert len(set(colours)) == n
+def test_neighbours_in_a_palette_are_distinct(n, dark):
+    colours = palette(n, dark=dark)
+    assert len(colours) == n
     assert min(difference(one, other) for one, other in pairwise(colours)) > 0.15
 
 
-def test_colours_of_up_to_eight_topics_all_differ_and_show_on_white():
-    colours = palette(8)
-    assert min(difference(one, other) for one, other in combinations(colours, 2)) > 0.1
-    assert min(difference(colour, "#FFFFFF") for colour in colours) > 0.2
+# Machado, Oliveira and Fernandes (2009), severity 1, for linear RGB.
+SIGHTS = {
+    "normal": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
 
 
-def test_palette_is_stable_when_topics_are_added():
-    assert palette(4) == palette(8)[:4]
-    assert palette(1) == palette(8)[:1]
+def linear(colour):
+    rgb = np.array(to_rgb(colour))
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
+def cielab(colour, sight):
+    """L*, a*, b* (D65) of a colour as seen."""
+    to_xyz = [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+    xyz = np.array(to_xyz) @ np.clip(np.array(SIGHTS[sight]) @ linear(colour), 0, 1) / [0.95047, 1.0, 1.08883]
+    x, y, z = np.where(xyz > 216 / 24389, np.cbrt(xyz), (24389 / 27 * xyz + 16) / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("sight", SIGHTS)
+def test_any_two_of_twelve_topics_differ_for_every_kind_of_sight(sight, dark):
+    colours = [cielab(colour, sight) for colour in palette(12, dark=dark)]
+    assert min(np.linalg.norm(one - other) for one, other in combinations(colours, 2)) >= 11  # ΔE*ab
+
+
+def test_colours_of_topics_show_on_light_and_dark_surfaces():
+    def contrast(one, other):
+        low, high = sorted(linear(colour) @ [0.2126, 0.7152, 0.0722] for colour in (one, other))
+        return (high + 0.05) / (low + 0.05)
+
+    assert min(contrast(colour, "#171b21") for colour in palette(12, dark=True)) >= 3
+    low = [colour for colour in palette(12) if contrast(colour, "#ffffff") < 3]
+    assert low == ["#E69F00", "#56B4E9", "#E0D040"], "three of Okabe and Ito's, which have outlines in the report"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_palette_is_stable_when_topics_are_added(dark):
+    assert all(palette(n, dark=dark) == palette(60, dark=dark)[:n] for n in range(61))
 
 
 ONE_PANEL = {

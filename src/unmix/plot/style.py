@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import ceil, cos, gcd, radians, sin
+from math import ceil, cos, radians, sin
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -162,20 +162,29 @@ def shades(colour: str) -> Colormap:
     return LinearSegmentedColormap.from_list(colour, [np.full(3, 0.94), most, 0.55 * most])
 
 
-# Colours of topics, as hex strings: one palette for pictures, the terminal and web pages. Needs no matplotlib.
+# Colours of topics, as hex strings: one palette for figures, the command line and the HTML report. Needs no matplotlib.
 
-# Okabe and Ito's colours, with yellow and black toned to be read on white, in an order that keeps neighbours
-# far apart in normal sight and in every kind of colour blindness.
-SAFE = ("#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#4D4D4D", "#009E73", "#E0D040", "#CC79A7")
+# The first eight are Okabe and Ito's, with yellow and black adjusted. Any two of twelve differ by ΔE*ab >= 11 in normal sight,
+# protanopia, deuteranopia and tritanopia (matrices of Machado et al. 2009). On dark backgrounds five of them are lighter.
+LIGHT = (
+    *("#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#4D4D4D", "#009E73", "#E0D040", "#CC79A7"),
+    *("#7A3B12", "#9966E6", "#AA3377", "#332288"),
+)
+DARK = (*LIGHT[:4], "#D0D0D0", *LIGHT[5:8], "#A0522D", "#A878F0", "#C23E88", "#6655DD")
+GREYS = {False: ("#ABABAB", "#DDDDDD"), True: ("#666666", "#3A3A3A")}  # of all further topics, in turn
 
 
-def palette(n: int) -> list[str]:
-    """Colours of which neighbours are distinct: up to 8 safe for the colour-blind, beyond even hues of alternating lightness.
+def palette(n: int, *, dark: bool = False) -> list[str]:
+    """Colours of n topics, the heaviest first: 12 that colour-blind readers can distinguish, then two greys in turn.
+
+    A colour does not depend on n, so fits with different numbers of topics can be compared.
 
     Parameters
     ----------
     n : int
-        How many.
+        Number of colours.
+    dark : bool, default=False
+        Colours for dark backgrounds.
 
     Returns
     -------
@@ -187,25 +196,24 @@ def palette(n: int) -> list[str]:
     >>> palette(3)
     ['#0072B2', '#E69F00', '#56B4E9']
     """
-    if n <= len(SAFE):
-        return list(SAFE[:n])
-    # Walking round the circle of hues in strides of about 3/8 visits each hue once and never a near one next.
-    stride = next(step for step in range(round(0.38 * n), n) if gcd(step, n) == 1)
-    return [_oklch((0.50, 0.74)[i % 2], 0.13, 360 * (i * stride % n) / n + 30) for i in range(n)]
+    colours = list((DARK if dark else LIGHT)[:n])
+    return colours + [GREYS[dark][place % 2] for place in range(n - len(colours))]
 
 
-def topic_colours(fit: Fit) -> list[str]:
-    """The colour of each topic, given out in `topic_order` so that neighbours in a stack differ most.
+def topic_colours(fit: Fit, *, dark: bool = False) -> list[str]:
+    """Colour of each topic, assigned in `topic_order`, so that the heaviest topics have colours and neighbours in a stack differ.
 
     Parameters
     ----------
     fit : Fit
         Of any model.
+    dark : bool, default=False
+        Colours for dark backgrounds.
 
     Returns
     -------
     list of str
-        "#RRGGBB", one a topic.
+        "#RRGGBB", one per topic.
 
     Examples
     --------
@@ -215,32 +223,13 @@ def topic_colours(fit: Fit) -> list[str]:
     >>> um.plot.topic_colours(fit)
     ['#0072B2', '#E69F00']
     """
-    return in_order(palette(fit.n_topics), topic_order(fit))
+    return in_order(palette(fit.n_topics, dark=dark), topic_order(fit))
 
 
 def in_order(colours: Sequence[str], order: Iterable[int]) -> list[str]:
     """The first colour at the first place of an order, and so on."""
     given = dict(zip(order, colours, strict=True))
     return [given[place] for place in sorted(given)]
-
-
-def _oklch(lightness: float, chroma: float, hue: float) -> str:
-    """A colour of the perceptual space OKLCH (Ottosson 2020), clipped to what a screen can show."""
-    a, b = chroma * cos(radians(hue)), chroma * sin(radians(hue))
-    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
-    middle = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
-    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
-    linear = (
-        4.0767416621 * long - 3.3077115913 * middle + 0.2309699292 * short,
-        -1.2684380046 * long + 2.6097574011 * middle - 0.3413193965 * short,
-        -0.0041960863 * long - 0.7034186147 * middle + 1.7076147010 * short,
-    )
-    return "#" + "".join(f"{_byte(channel):02X}" for channel in linear)
-
-
-def _byte(linear: float) -> int:
-    clipped = min(max(linear, 0.0), 1.0)
-    return round(255 * (12.92 * clipped if clipped <= 0.0031308 else 1.055 * clipped ** (1 / 2.4) - 0.055))
 
 
 # Words beside points, none over another: each takes the nearest free place, the first ones first.
