@@ -271,8 +271,8 @@ def scatter(corpus: str, proportions: dict[int, tuple[np.ndarray, np.ndarray]]) 
         em, cd = proportions[K]
         size = 3.0 if len(em) < 5000 else 1.5
         ax.plot([0, 1], [0, 1], color="black", linewidth=0.6, zorder=0)
-        for k, colour in enumerate(palette(K)):
-            ax.plot(cd[:, k], em[:, k], ".", color=colour, markersize=size, markeredgewidth=0, alpha=0.6)
+        for k, color in enumerate(palette(K)):
+            ax.plot(cd[:, k], em[:, k], ".", color=color, markersize=size, markeredgewidth=0, alpha=0.6)
         ax.set(title=f"{CORPORA[corpus]}, K = {K}", xlabel="proportion by scd+ex", ylabel="proportion by em", aspect=1)
     return figure
 

@@ -322,10 +322,10 @@ def draw_curves(curves: pd.DataFrame) -> Figure:
     for row, name in enumerate(names):
         data = curves[curves["data"] == name]
         best = data["loglik"].max()
-        for solver, (_, colour) in SOLVERS.items():
+        for solver, (_, color) in SOLVERS.items():
             trace = data[data["solver"] == solver]
             for ax, column in zip(axes[row], ("iteration", "seconds"), strict=True):
-                ax.plot(trace[column], gap(trace, best, floor=1.0), color=colour, label=solver)
+                ax.plot(trace[column], gap(trace, best, floor=1.0), color=color, label=solver)
                 ax.set(yscale="log", xlabel=column if column == "iteration" else "seconds after set-up")
         axes[row, 0].set(title=f"{name}, K = {K}", ylabel="log-likelihood below best")
     legend_below(figure, axes[0, 0])
@@ -334,17 +334,17 @@ def draw_curves(curves: pd.DataFrame) -> Figure:
 
 def draw_lemmas(sparse: pd.DataFrame, twins: pd.DataFrame) -> Figure:
     figure, axes = panels(1, 2, size=(3.9, 2.8))
-    for norm, colour in (("l1", COLOURS["em"]), ("l2", COLOURS["scd"])):
+    for norm, color in (("l1", COLOURS["em"]), ("l2", COLOURS["scd"])):
         data = sparse[sparse["norm"] == norm]
         label = f"topics of {norm} norm 1"
-        axes[0, 0].plot(data["penalty"], 100 * data["absent"], marker="o", markersize=4, color=colour, label=label)
+        axes[0, 0].plot(data["penalty"], 100 * data["absent"], marker="o", markersize=4, color=color, label=label)
     axes[0, 0].set_xscale("symlog", linthresh=0.1, linscale=0.5)
     axes[0, 0].set(ylim=(0, None), title="Lemma 6.1", xlabel="penalty λ", ylabel="absent loadings (%)")
     axes[0, 0].legend()
     least = np.finfo(float).eps / 2
-    for column, colour in (("γ, unequal rates", COLOURS["scd"]), ("γ, one rate", COLOURS["em"])):
+    for column, color in (("γ, unequal rates", COLOURS["scd"]), ("γ, one rate", COLOURS["em"])):
         label = f"{column.split(', ')[1]} in Gamma–Poisson"
-        axes[0, 1].plot(twins["iteration"], np.maximum(twins[column], least), color=colour, label=label)
+        axes[0, 1].plot(twins["iteration"], np.maximum(twins[column], least), color=color, label=label)
     axes[0, 1].set(yscale="log", title="Lemma E.3", xlabel="iteration", ylabel="largest relative difference of γ")
     axes[0, 1].legend(loc="center right")
     return figure

@@ -298,14 +298,14 @@ def draw(table: pd.DataFrame) -> Figure:
             xlabel="NMF: below the best (log-likelihood)",
         )
         ax = axes[1, column]
-        for algorithm, colour in LOOK.items():
+        for algorithm, color in LOOK.items():
             some = data.loc[data["algorithm"] == algorithm, "loglik minus that of NMF"].abs()
             distances = np.sort(np.maximum(some, SHOWN))
             ax.step(
                 [SHOWN, *distances, 1e3],
                 [0, *np.arange(1, len(distances) + 1), len(distances)],
                 where="post",
-                color=colour,
+                color=color,
                 label=algorithm,
             )
         ax.axvline(SAME_VALUE, color="0.6", linewidth=1, linestyle=":")

@@ -574,12 +574,12 @@ def progress_picture(cases: list[Case]) -> Figure:
 
 def proportions_picture(cases: list[Case]) -> Figure:
     figure, axes = panels(2, len(cases), (3.2, 3.0))
-    colours = palette(K)
+    colors = palette(K)
     for column, case in enumerate(cases):
         em, scd, truth = case.fits["em"].proportions, case.fits["scd"].proportions, case.truth[0]
         place = match_columns(truth, scd)
         for k in range(K):
-            look = {"s": 9, "alpha": 0.7, "color": colours[k], "label": f"topic {k + 1}", "linewidths": 0}
+            look = {"s": 9, "alpha": 0.7, "color": colors[k], "label": f"topic {k + 1}", "linewidths": 0}
             axes[0, column].scatter(scd[:, place[k]], em[:, place[k]], **look)
             axes[1, column].scatter(truth[:, k], scd[:, place[k]], **look)
         axes[0, column].set(title=case.title, xlabel="proportion by CD", ylabel="proportion by EM")

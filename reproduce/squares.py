@@ -100,12 +100,12 @@ def held_out(test: Any, L: np.ndarray, F: np.ndarray, train: um.Counts) -> float
 def draw(truth: pd.DataFrame, speeches: pd.DataFrame) -> Figure:
     figure, axes = panels(1, 2, size=(4.4, 3.0))
     shake = np.random.default_rng(0)
-    for place, (loss, colour) in enumerate(LOSSES.items()):
+    for place, (loss, color) in enumerate(LOSSES.items()):
         values = truth.loc[truth["loss"] == loss, "distance"]
         jitter = place + shake.uniform(-0.2, 0.2, len(values))
-        axes[0, 0].scatter(jitter, values, s=16, alpha=0.8, color=colour, linewidths=0)
+        axes[0, 0].scatter(jitter, values, s=16, alpha=0.8, color=color, linewidths=0)
         curve = speeches[speeches["loss"] == loss]
-        axes[0, 1].plot(curve["K"], curve["held-out"], marker="o", markersize=4, color=colour, label=loss)
+        axes[0, 1].plot(curve["K"], curve["held-out"], marker="o", markersize=4, color=color, label=loss)
     axes[0, 0].set(title="data set A, K = 6", ylabel="distance to the true topics", xticks=[], ylim=(0, None))
     axes[0, 1].set(
         title="State of the Union", xlabel="topics K", ylabel="log-likelihood per held-out word", xscale="log"

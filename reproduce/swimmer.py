@@ -301,10 +301,10 @@ def draw_settings(grid: pd.DataFrame, bright: pd.DataFrame) -> Figure:
     draw_grid(axes[0, 0], default[default["limb"] == PAPER["limb"]], "alpha", "alpha")
     draw_grid(axes[0, 1], default[default["alpha"] == PAPER["alpha"]], "limb", "beta of the limbs' topics")
     ax = axes[0, 2]
-    for start, mark, colour in (("auto", "o-", COLOURS["em"]), ("random", "s--", COLOURS["scd"])):
+    for start, mark, color in (("auto", "o-", COLOURS["em"]), ("random", "s--", COLOURS["scd"])):
         middle = bright[bright["start"] == start].groupby("counts a pixel")["purity"].median()
         ax.plot(
-            middle.index, middle, mark, color=colour, label={"auto": "default start", "random": "random start"}[start]
+            middle.index, middle, mark, color=color, label={"auto": "default start", "random": "random start"}[start]
         )
     ax.set(xscale="log", xlabel="counts of a lit pixel", ylabel="mean purity", ylim=(-0.04, 1.04))
     ax.set_xticks(BRIGHTNESSES, [str(value) for value in BRIGHTNESSES])

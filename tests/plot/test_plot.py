@@ -25,7 +25,7 @@ from unmix.plot import (
     similarity,
     structure,
     top_features,
-    topic_colours,
+    topic_colors,
     topic_features,
     topic_order,
 )
@@ -40,11 +40,11 @@ def make_fit(n=30, n_topics=3, metadata=None, features=None, seed=0):
     return um.Fit(L, F, trace, "converged", -10.0, metadata=metadata, features=features)
 
 
-def oklab(colour):
+def oklab(color):
     """Coordinates in which distance is about as the eye sees it (Ottosson 2020)."""
     to_lms = [[0.4122, 0.5363, 0.0514], [0.2119, 0.6807, 0.1074], [0.0883, 0.2817, 0.6300]]
     to_lab = [[0.2105, 0.7936, -0.0041], [1.9780, -2.4286, 0.4506], [0.0259, 0.7828, -0.8087]]
-    return np.array(to_lab) @ np.cbrt(np.array(to_lms) @ linear(colour))
+    return np.array(to_lab) @ np.cbrt(np.array(to_lms) @ linear(color))
 
 
 def difference(one, other):
@@ -65,9 +65,9 @@ def drawn(ax):
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("n", [2, 5, 8, 9, 12, 20, 37, 64, 100])
 def test_neighbours_in_a_palette_are_distinct(n, dark):
-    colours = palette(n, dark=dark)
-    assert len(colours) == n
-    assert min(difference(one, other) for one, other in pairwise(colours)) > 0.15
+    colors = palette(n, dark=dark)
+    assert len(colors) == n
+    assert min(difference(one, other) for one, other in pairwise(colors)) > 0.15
 
 
 # Machado, Oliveira and Fernandes (2009), severity 1, for linear RGB.
@@ -79,15 +79,15 @@ SIGHTS = {
 }
 
 
-def linear(colour):
-    rgb = np.array(to_rgb(colour))
+def linear(color):
+    rgb = np.array(to_rgb(color))
     return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
 
 
-def cielab(colour, sight):
+def cielab(color, sight):
     """L*, a*, b* (D65) of a colour as seen."""
     to_xyz = [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
-    xyz = np.array(to_xyz) @ np.clip(np.array(SIGHTS[sight]) @ linear(colour), 0, 1) / [0.95047, 1.0, 1.08883]
+    xyz = np.array(to_xyz) @ np.clip(np.array(SIGHTS[sight]) @ linear(color), 0, 1) / [0.95047, 1.0, 1.08883]
     x, y, z = np.where(xyz > 216 / 24389, np.cbrt(xyz), (24389 / 27 * xyz + 16) / 116)
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
@@ -95,17 +95,17 @@ def cielab(colour, sight):
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("sight", SIGHTS)
 def test_any_two_of_twelve_topics_differ_for_every_kind_of_sight(sight, dark):
-    colours = [cielab(colour, sight) for colour in palette(12, dark=dark)]
-    assert min(np.linalg.norm(one - other) for one, other in combinations(colours, 2)) >= 11  # ΔE*ab
+    colors = [cielab(color, sight) for color in palette(12, dark=dark)]
+    assert min(np.linalg.norm(one - other) for one, other in combinations(colors, 2)) >= 11  # ΔE*ab
 
 
 def test_colours_of_topics_show_on_light_and_dark_surfaces():
     def contrast(one, other):
-        low, high = sorted(linear(colour) @ [0.2126, 0.7152, 0.0722] for colour in (one, other))
+        low, high = sorted(linear(color) @ [0.2126, 0.7152, 0.0722] for color in (one, other))
         return (high + 0.05) / (low + 0.05)
 
-    assert min(contrast(colour, "#171b21") for colour in palette(12, dark=True)) >= 3
-    low = [colour for colour in palette(12) if contrast(colour, "#ffffff") < 3]
+    assert min(contrast(color, "#171b21") for color in palette(12, dark=True)) >= 3
+    low = [color for color in palette(12) if contrast(color, "#ffffff") < 3]
     assert low == ["#E69F00", "#56B4E9", "#E0D040"], "three of Okabe and Ito's, which have outlines in the report"
 
 
@@ -124,7 +124,7 @@ ONE_PANEL = {
     "similarity of two": lambda fit, ax=None: similarity(fit, make_fit(n_topics=4), ax=ax),
     "embedding": embedding,
     "entropies": lambda fit, ax=None: entropies(fit, np.ones((30, 8)), ax=ax),
-    "embedding by topic": lambda fit, ax=None: embedding(fit, colour=2, ax=ax),
+    "embedding by topic": lambda fit, ax=None: embedding(fit, color=2, ax=ax),
 }
 SEVERAL_PANELS = {
     "convergence": (convergence, 2),
@@ -286,7 +286,7 @@ def test_legend_names_topics_by_their_top_features_even_odd_ones():
 
 def test_topics_have_the_colours_of_the_palette_from_the_heaviest_on():
     fit = make_fit(n_topics=5)
-    assert [topic_colours(fit)[k] for k in topic_order(fit)] == palette(5)
+    assert [topic_colors(fit)[k] for k in topic_order(fit)] == palette(5)
 
 
 @pytest.mark.parametrize(

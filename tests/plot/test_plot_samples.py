@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from test_plot import make_fit
 
 import unmix as um
-from unmix.plot import embedding, loadings_scatter, palette, topic_colours, topic_order
+from unmix.plot import embedding, loadings_scatter, palette, topic_colors, topic_order
 from unmix.plot.samples import MOST_POINTS, clusters
 from unmix.plot.style import MANY_POINTS
 
@@ -52,7 +52,7 @@ def test_topics_of_the_larger_fit_without_a_match_are_not_shown():
 def test_all_topics_fit_into_one_panel_in_their_colours():
     fit = make_fit(n=50)
     ax = loadings_scatter(fit, fit, topics=[2, 1], ax=Figure().subplots())
-    assert [to_hex(points.get_facecolor()[0]).upper() for points in ax.collections] == topic_colours(fit)[1::-1]
+    assert [to_hex(points.get_facecolor()[0]).upper() for points in ax.collections] == topic_colors(fit)[1::-1]
     assert len(ax.get_legend().get_texts()) == 2
 
 
@@ -89,13 +89,13 @@ def test_samples_have_the_colour_of_their_largest_topic_and_topics_are_named():
     L = np.eye(3)[np.arange(60) % 3] + 0.02 + 0.01 * np.random.default_rng(0).random((60, 3))
     fit = um.Fit(L, make_fit().F, make_fit().trace, "converged", 0.0)
     ax = embedding(fit)
-    colours = np.array([to_hex(colour).upper() for colour in ax.collections[0].get_facecolor()])
-    assert sorted(colours) == sorted(np.repeat(palette(3), 20))
+    colors = np.array([to_hex(color).upper() for color in ax.collections[0].get_facecolor()])
+    assert sorted(colors) == sorted(np.repeat(palette(3), 20))
     assert sorted(text.get_text()[:2] for text in ax.texts) == ["1:", "2:", "3:"]
     for text in ax.texts:
-        colour = topic_colours(fit)[int(text.get_text()[0]) - 1]
-        np.testing.assert_allclose(text.xy, np.median(places(ax)[colours == colour], axis=0))
-        assert to_hex(text.get_bbox_patch().get_edgecolor()).upper() == colour
+        color = topic_colors(fit)[int(text.get_text()[0]) - 1]
+        np.testing.assert_allclose(text.xy, np.median(places(ax)[colors == color], axis=0))
+        assert to_hex(text.get_bbox_patch().get_edgecolor()).upper() == color
 
 
 def test_a_column_of_few_values_is_groups_and_of_many_a_scale():
@@ -114,11 +114,11 @@ def test_a_column_of_few_values_is_groups_and_of_many_a_scale():
         "cluster": ["0", "1", "2", "3"],
         "known": ["False", "True"],
     }.items():
-        ax = embedding(fit, colour=column)
+        ax = embedding(fit, color=column)
         assert {text.get_text() for text in ax.texts} == set(names)
         assert len(ax.figure.axes) == 1
     for column in ("year", "day"):
-        ax = embedding(fit, colour=column)
+        ax = embedding(fit, color=column)
         points = ax.collections[-1]
         assert not ax.texts
         assert np.ptp(points.get_array()) == 29, "years, or days"
@@ -127,20 +127,20 @@ def test_a_column_of_few_values_is_groups_and_of_many_a_scale():
 
 def test_a_number_colours_by_that_topic():
     fit = make_fit()
-    shown = embedding(fit, colour=2).collections[-1].get_array()
+    shown = embedding(fit, color=2).collections[-1].get_array()
     np.testing.assert_allclose(np.sort(shown), np.sort(fit.proportions[:, 1]))
 
 
 def test_samples_without_a_value_are_grey():
     fit = make_fit(metadata=pd.DataFrame({"age": [np.nan] * 5 + list(range(25))}))
-    unknown, known = embedding(fit, colour="age").collections
+    unknown, known = embedding(fit, color="age").collections
     assert (len(unknown.get_offsets()), len(known.get_offsets())) == (5, 25)
 
 
 def test_of_very_many_samples_a_fair_part_is_shown_and_said():
     n = 2 * MOST_POINTS
     rare = np.where(np.arange(n) < 10, "rare", "common")
-    ax = embedding(make_fit(n=n), colour=rare)
+    ax = embedding(make_fit(n=n), color=rare)
     assert len(places(ax)) == MOST_POINTS
     assert {text.get_text() for text in ax.texts} == {"rare", "common"}
     assert f"(20,000 of {n:,} samples)" in ax.get_xlabel()
@@ -183,9 +183,9 @@ def test_umap_gets_roots_of_proportions_and_a_fixed_seed(monkeypatch):
         (lambda: loadings_scatter(make_fit(n=30), make_fit(n=31)), "fit two has 31 samples and fit one has 30"),
         (lambda: loadings_scatter(make_fit(), make_fit(), topics=9), "no topic 9; this fit has topics 1 to 3"),
         (lambda: embedding(make_fit(), method="tsne"), "method='tsne'; choose one of pca, umap"),
-        (lambda: embedding(make_fit(), colour="party"), "colour: there is no column 'party'; there is no metadata"),
-        (lambda: embedding(make_fit(), colour=4), "no topic 4"),
-        (lambda: embedding(make_fit(), colour=["a", "b"]), "colour: 2 values for 30 samples"),
+        (lambda: embedding(make_fit(), color="party"), "color: there is no column 'party'; there is no metadata"),
+        (lambda: embedding(make_fit(), color=4), "no topic 4"),
+        (lambda: embedding(make_fit(), color=["a", "b"]), "color: 2 values for 30 samples"),
     ],
 )
 def test_what_cannot_be_drawn_says_why(draw, message):

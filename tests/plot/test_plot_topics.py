@@ -14,7 +14,7 @@ from test_plot import make_fit
 
 import unmix as um
 from unmix.analysis import log_fold_change
-from unmix.plot import similarity, top_features, topic_colours, topic_features, topic_order
+from unmix.plot import similarity, top_features, topic_colors, topic_features, topic_order
 from unmix.plot.style import place_labels
 
 
@@ -83,7 +83,7 @@ def test_topic_features_draws_frequency_against_change():
     np.testing.assert_allclose(points[:, 0], [30 / 80, 40 / 80, 10 / 80])
     np.testing.assert_allclose(points[:, 1], log_fold_change(fit, 1))
     assert [text.get_text() for text in ax.texts] == ["feature 1"], "only what the topic uses more is named"
-    np.testing.assert_allclose(ax.collections[1].get_facecolor()[0][:3], to_rgb(topic_colours(fit)[0]))
+    np.testing.assert_allclose(ax.collections[1].get_facecolor()[0][:3], to_rgb(topic_colors(fit)[0]))
 
 
 def test_the_features_named_are_those_that_top_features_lists():
@@ -124,7 +124,7 @@ def test_bars_are_the_shares_and_ghosts_the_frequencies_in_all_samples():
         np.testing.assert_allclose([bar.get_width() for bar in ghosts], overall[places])
         assert [label.get_text() for label in panel.get_yticklabels()] == rows["feature"].tolist()
         assert panel.get_title(loc="left") == f"topic {k + 1} · {fit.shares[k]:.1%}"
-        np.testing.assert_allclose(bars[0].get_facecolor()[:3], to_rgb(topic_colours(fit)[k]))
+        np.testing.assert_allclose(bars[0].get_facecolor()[:3], to_rgb(topic_colors(fit)[k]))
 
 
 def test_top_features_shows_the_topics_asked_for_in_their_order():

@@ -31,8 +31,8 @@ def test_bars_stand_in_the_fields_order_whatever_that_of_the_features(layout) ->
     assert len(panels) == 2
     expected = pd.Series(fit.topics[:, 0], index=shuffled).loc[features]
     np.testing.assert_allclose([bar.get_height() for bar in panels[0].patches], expected)
-    colours = [colour for group in layout.groups for colour in group.colours]
-    assert [to_hex(bar.get_facecolor()) for bar in panels[0].patches] == [colour.lower() for colour in colours]
+    colors = [color for group in layout.groups for color in group.colors]
+    assert [to_hex(bar.get_facecolor()) for bar in panels[0].patches] == [color.lower() for color in colors]
     labels = {text.get_text() for text in panels[0].texts}
     assert {group.label for group in layout.groups} | {group.heading for group in layout.groups} - {""} <= labels
     panels[0].figure.draw_without_rendering()

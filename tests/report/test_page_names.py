@@ -12,7 +12,7 @@ import pytest
 import unmix as um
 from unmix.analysis.samples import means_along
 from unmix.cli import main
-from unmix.plot import structure, topic_colours
+from unmix.plot import structure, topic_colors
 from unmix.report.payload import named_topics, read_names
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -194,8 +194,8 @@ def test_words_of_a_text_have_the_colour_of_the_topic_they_are_of(tab) -> None:
         topic, sure = re.fullmatch(r"topic (\d): ([\d.]+)%", tint.get_attribute("title")).groups()
         assert int(topic) == phi[word].argmax() + 1
         assert float(sure) == pytest.approx(100 * phi[word].max(), abs=1)
-    colour = topic_colours(fit)[phi["red"].argmax()]
-    assert tints.last.evaluate("word => word.style.getPropertyValue('--colour')") == colour
+    color = topic_colors(fit)[phi["red"].argmax()]
+    assert tints.last.evaluate("word => word.style.getPropertyValue('--colour')") == color
     assert page.locator(".topic-card .snippet .tint").count() > 10
 
 

@@ -15,7 +15,7 @@ import pytest
 import unmix as um
 from unmix.analysis import typical_samples
 from unmix.counts.columns import column_of, columns_of
-from unmix.plot import topic_colours, topic_order
+from unmix.plot import topic_colors, topic_order
 from unmix.report import write_report
 from unmix.report.page import page
 from unmix.report.payload import payload, topics_payload
@@ -191,7 +191,7 @@ def test_of_many_samples_a_fair_part_is_sent_and_typical_ones_always_are():
 def test_topics_have_the_colours_and_the_order_of_every_other_picture():
     fit = make_fit(n_topics=12)
     page = payload(fit, "t")
-    assert [topic["colour"] for topic in page["topics"]] == topic_colours(fit)
+    assert [topic["colour"] for topic in page["topics"]] == topic_colors(fit)
     assert page["order"] == topic_order(fit).tolist()
 
 

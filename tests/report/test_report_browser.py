@@ -164,8 +164,8 @@ def test_hovering_tells_the_sample_its_metadata_and_its_largest_topics(opened, s
 def test_columns_are_stacked_by_topic_in_the_palettes_colours(opened, speeches):
     page = opened(fragment="#order=file")
     place = int(np.argmax(speeches.proportions[:, topic_order(speeches)[0]]))
-    colour = pixel(page, (place + 0.5) / 233, 0.98)
-    assert "#{:02X}{:02X}{:02X}".format(*colour[:3]) == "#0072B2", "the heaviest topic is at the bottom"
+    color = pixel(page, (place + 0.5) / 233, 0.98)
+    assert "#{:02X}{:02X}{:02X}".format(*color[:3]) == "#0072B2", "the heaviest topic is at the bottom"
 
 
 def test_samples_can_be_ordered_by_a_column(opened, speeches):
@@ -489,8 +489,8 @@ def test_on_paper_there_are_no_controls_and_all_topics(opened):
 
 
 def contrast(one, other):
-    def luminance(colour):
-        channels = np.array([float(c) for c in re.findall(r"[\d.]+", colour)[:3]]) / 255
+    def luminance(color):
+        channels = np.array([float(c) for c in re.findall(r"[\d.]+", color)[:3]]) / 255
         linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
         return linear @ [0.2126, 0.7152, 0.0722]
 

@@ -99,7 +99,7 @@ def test_results_are_those_of_the_estimator_in_the_places_scanpy_looks_at() -> N
     assert isinstance(adata.obs["topics"].dtype, pd.CategoricalDtype)
     assert adata.obs["topics"].astype(int).tolist() == (fit.proportions.argmax(axis=1) + 1).tolist()
     assert adata.obs["topics"].cat.categories.tolist() == ["1", "2", "3"]
-    assert list(adata.uns["topics_colors"]) == um.plot.topic_colours(fit)
+    assert list(adata.uns["topics_colors"]) == um.plot.topic_colors(fit)
     record = adata.uns["topics"]
     assert record["params"]["model"] == "TopicModel"
     assert record["params"]["n_components"] == K
@@ -720,15 +720,15 @@ def test_the_structure_plot_groups_by_columns_of_obs() -> None:
 
 def test_topics_keep_their_colours_in_parts_and_projections() -> None:
     adata = fitted()
-    colour = dict(zip("123", adata.uns["topics_colors"], strict=True))
+    color = dict(zip("123", adata.uns["topics_colors"], strict=True))
     part = adata[adata.obs["topics"] == "3"].copy()  # anndata drops the categories without cells, and their colours
-    assert list(part.uns["topics_colors"]) == [colour["3"]]
+    assert list(part.uns["topics_colors"]) == [color["3"]]
     query = cells(X0[adata.obs["topics"] == "2"])
     um.sc.tl.project(query, adata)
     for some in (adata, part, adata[adata.obs["topics"] == "2"], query):
         ax = um.sc.pl.structure(some, ax=new_ax())
         heaviest_first = np.argsort(-um.sc.to_fit(some).shares)
-        assert colours_drawn(ax)[::-1] == [colour[str(k + 1)] for k in heaviest_first]
+        assert colours_drawn(ax)[::-1] == [color[str(k + 1)] for k in heaviest_first]
 
 
 def test_colours_chosen_for_scanpy_are_taken_up() -> None:
@@ -745,7 +745,7 @@ def test_top_features_have_the_colours_of_the_structure_plot() -> None:
     adata.uns["topics_colors"] = ["#111111", "#222222", "#333333"]
     panels = um.sc.pl.top_features(adata, n_genes=3, topics=[1, 2, 3])
     drawn = [{to_hex(bar.get_facecolor()) for bar in panel.patches} for panel in panels]
-    assert all(colour in bars for colour, bars in zip(["#111111", "#222222", "#333333"], drawn, strict=True))
+    assert all(color in bars for color, bars in zip(["#111111", "#222222", "#333333"], drawn, strict=True))
 
 
 def test_pyplot_has_new_pictures_and_shows_them_when_told(monkeypatch: pytest.MonkeyPatch) -> None:

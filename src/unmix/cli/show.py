@@ -186,12 +186,12 @@ def topics(fit: Fit) -> None:
     """One line per topic, the heaviest first: swatch, number, share and top features."""
     if silent():
         return
-    terminal, colours, words = console(), um.plot.topic_colours(fit), _top_words(fit)
+    terminal, colors, words = console(), um.plot.topic_colors(fit), _top_words(fit)
     lines = [Text(), Text(" topic   share  top features", style="bold")]
     for k in um.analysis.topic_order(fit):
         name = f"{fit.names[k]}: " if fit.names is not None and fit.names[k] else ""
         told = f"{k + 1:<4}{percent(fit.shares[k]):>7}  {printable(name + ', '.join(words[k]))}"
-        line = Text(" ■ ", style=colours[k]) + Text(told, style="default")
+        line = Text(" ■ ", style=colors[k]) + Text(told, style="default")
         line.truncate(terminal.width, overflow="ellipsis")
         lines.append(line)
     terminal.print(*lines, Text(), sep="\n")

@@ -13,7 +13,7 @@ from unmix.plot.differences import differences, held_out, volcano
 from unmix.plot.samples import embedding, freedom, loadings_scatter, structure, usage
 from unmix.plot.signature import signature
 from unmix.plot.stability import alignment, quality, stability
-from unmix.plot.style import palette, topic_colours
+from unmix.plot.style import palette, topic_colors
 from unmix.plot.topics import matches, similarity, top_features, topic_features
 
 __all__ = public_names(globals())

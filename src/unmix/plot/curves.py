@@ -111,11 +111,11 @@ def _named(fits: Fits, by: str) -> dict[str, Fit]:
 def _draw(ax: Axes, named: Mapping[str, Fit], what: Literal["gap", "kkt"]) -> None:
     curves, title = _gaps(named) if what == "gap" else (_known(named, "kkt"), "KKT residual")
     lines = {}
-    for (name, curve), colour in zip(curves.items(), palette(len(curves)), strict=True):
+    for (name, curve), color in zip(curves.items(), palette(len(curves)), strict=True):
         curve = curve[(curve > 0) & (curve.index > 0)]  # what a log scale can show
         if len(curve):
             mark = "o" if len(curve) <= FEW_POINTS else None
-            (lines[name],) = ax.plot(curve.index, curve, color=colour, linewidth=1.8, marker=mark, markersize=4)
+            (lines[name],) = ax.plot(curve.index, curve, color=color, linewidth=1.8, marker=mark, markersize=4)
     tidy(ax, grid="both")
     ax.set_xlabel("seconds")
     ax.set_ylabel(title)
@@ -203,11 +203,11 @@ def entropies(fits: Fits, X: CountsLike, ax: Axes | None = None) -> Axes:
     """
     named = _named(fits, "model")
     ax = new_axes(7, 3) if ax is None else ax
-    for i, ((name, fit), colour) in enumerate(zip(named.items(), palette(len(named)), strict=True)):
+    for i, ((name, fit), color) in enumerate(zip(named.items(), palette(len(named)), strict=True)):
         values = measured(fit, X)["conditional"][[*KNOWN]]
         heights = np.arange(len(KNOWN)) + 0.16 * (i - (len(named) - 1) / 2)
-        ax.hlines(heights, 0, values, color=colour, linewidth=1.6)
-        ax.plot(values, heights, "o", color=colour, markersize=6, label=name)
+        ax.hlines(heights, 0, values, color=color, linewidth=1.6)
+        ax.plot(values, heights, "o", color=color, markersize=6, label=name)
         ax.axvline(np.log(fit.n_topics), color=QUIET, linestyle=":", linewidth=1)
     highest = np.log(max(2, *(fit.n_topics for fit in named.values())))
     for height, (_, wanted) in enumerate(KNOWN.values()):
@@ -312,20 +312,20 @@ def _mark(ax: Axes, choice: Choice, delta: Any) -> None:
     if choice.worthwhile is not None and choice.worthwhile < choice.suggested:
         told[choice.worthwhile] = ["last worthwhile"]
     for height, K in enumerate(sorted(told)):
-        colour = CHOSEN if choice.suggested == K else QUIET
+        color = CHOSEN if choice.suggested == K else QUIET
         place = numbers.index(K), delta[numbers.index(K)]
-        ax.plot(*place, marker="o", markersize=11, markerfacecolor="none", color=colour, linestyle="none")
+        ax.plot(*place, marker="o", markersize=11, markerfacecolor="none", color=color, linestyle="none")
         text, above = f"{K}: {', '.join(told[K])}", (0, 11 + 13 * height)
         box = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}
-        ax.annotate(text, place, above, "data", "offset points", ha="center", fontsize=8.5, color=colour, bbox=box)
+        ax.annotate(text, place, above, "data", "offset points", ha="center", fontsize=8.5, color=color, bbox=box)
 
 
 def _shares(ax: Axes, choice: Choice) -> None:
     places = np.arange(len(choice.table))
     floor = np.zeros(len(places))
-    colours = shades(SEEN)(np.linspace(0.9, 0.15, choice.shares.shape[1]))  # by rank: topics of fits are not matched
-    for place, colour in enumerate(colours):
-        ax.bar(places, choice.shares[:, place], 0.8, floor, color=colour, edgecolor="white", linewidth=0.5)
+    colors = shades(SEEN)(np.linspace(0.9, 0.15, choice.shares.shape[1]))  # by rank: topics of fits are not matched
+    for place, color in enumerate(colors):
+        ax.bar(places, choice.shares[:, place], 0.8, floor, color=color, edgecolor="white", linewidth=0.5)
         floor += choice.shares[:, place]
     tidy(ax)
     ax.set_ylim(0, 1)
@@ -361,7 +361,7 @@ def prevalence(
     found: Prevalence,
     topics: int | Iterable[int] | None = None,
     ax: Axes | None = None,
-    colours: Sequence[str] | None = None,
+    colors: Sequence[str] | None = None,
 ) -> Axes | NDArray[np.object_]:
     """Draw what `unmix.prevalence` found: means by group with their intervals, or lines over time with bands.
 
@@ -373,8 +373,8 @@ def prevalence(
         Numbers of topics, from 1; by default all, the heaviest first.
     ax : Axes, default=None
         Where to draw one topic; by default a new figure with one panel per topic.
-    colours : sequence of str, default=None
-        Of the topics; by default `topic_colours`. Lines of several groups over time have colours of their own.
+    colors : sequence of str, default=None
+        Of the topics; by default `topic_colors`. Lines of several groups over time have colours of their own.
 
     Returns
     -------
@@ -404,7 +404,7 @@ def prevalence(
         )
     height = 1.9 if found.over else 0.75 + 0.2 * len(groups)
     panels = panels_for(chosen, ax, 4 if found.over else 3, (2.9, height))
-    paint = in_order(palette(found.n_topics), topic_places(found, None)) if colours is None else colours
+    paint = in_order(palette(found.n_topics), topic_places(found, None)) if colors is None else colors
     for panel, k in zip(panels, chosen, strict=True):
         own = found.table[found.table["topic"] == k + 1]
         _lines(panel, found, own, groups, paint[k]) if found.over else _ranges(panel, own, paint[k])
@@ -425,11 +425,11 @@ def prevalence(
     return panels if ax is None else ax
 
 
-def _ranges(ax: Axes, own: pd.DataFrame, colour: str) -> None:
+def _ranges(ax: Axes, own: pd.DataFrame, color: str) -> None:
     """A point for each group, the first one on top, and a line as long as its interval."""
     heights = -np.arange(len(own))
-    ax.hlines(heights, own["low"], own["high"], color=colour, linewidth=2.2, alpha=0.55)
-    ax.scatter(own["mean"], heights, color=colour, s=22, zorder=3, clip_on=False)
+    ax.hlines(heights, own["low"], own["high"], color=color, linewidth=2.2, alpha=0.55)
+    ax.scatter(own["mean"], heights, color=color, s=22, zorder=3, clip_on=False)
     texts = [f"{short(group, LONGEST_GROUP)} ({n:,})" for group, n in zip(own["group"], own["samples"], strict=True)]
     ax.set_yticks(heights, texts, parse_math=False)
     ax.set_ylim(-len(own) + 0.4, 0.6)
@@ -438,9 +438,9 @@ def _ranges(ax: Axes, own: pd.DataFrame, colour: str) -> None:
     tidy(ax, grid="x")
 
 
-def _lines(ax: Axes, found: Prevalence, own: pd.DataFrame, groups: list[str], colour: str) -> None:
+def _lines(ax: Axes, found: Prevalence, own: pd.DataFrame, groups: list[str], color: str) -> None:
     """A line for each group through the means of its bins, and a band as wide as their intervals."""
-    for group, shade in zip(groups, [colour] if len(groups) == 1 else palette(len(groups)), strict=True):
+    for group, shade in zip(groups, [color] if len(groups) == 1 else palette(len(groups)), strict=True):
         part = own[own["group"] == group]
         ax.fill_between(part["at"], part["low"], part["high"], color=shade, alpha=0.25, linewidth=0)
         ax.plot(part["at"], part["mean"], color=shade, linewidth=1.4, marker="o", markersize=2.5, label=group)

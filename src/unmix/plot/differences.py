@@ -12,7 +12,7 @@ from unmix.analysis import Differences
 from unmix.analysis.features import topic_place, topic_places
 from unmix.base.checks import choice, short, whole
 from unmix.base.types import Floats, Integers
-from unmix.plot.style import MANY_POINTS, bare, colour_bar, literal, new_axes, place_labels, sentence, tidy
+from unmix.plot.style import MANY_POINTS, bare, color_bar, literal, new_axes, place_labels, sentence, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,7 +86,7 @@ def differences(
     ax.set_xticks(range(len(columns)), [str(k + 1) for k in columns], fontsize=8)
     bare(ax)
     ax.set_xlabel("topics")
-    colour_bar(ax, image, f"log₂ fold change against {differences.other}")
+    color_bar(ax, image, f"log₂ fold change against {differences.other}")
     return ax
 
 
@@ -188,12 +188,12 @@ def most_different(differences: Differences, k: int, n: int) -> Integers:
 
 def _points(ax: Axes, across: Floats, up: Floats, lfsr: Floats, shown: Integers, highest: float) -> None:
     """Class by class of the lfsr, the surest on top; triangles where they are too high."""
-    bounds = [(1.1, UNSURE, f"≥ {CLASSES[-1][0]}"), *((bound, colour, f"< {bound}") for bound, colour in CLASSES[::-1])]
-    for place, (bound, colour, name) in enumerate(bounds):
+    bounds = [(1.1, UNSURE, f"≥ {CLASSES[-1][0]}"), *((bound, color, f"< {bound}") for bound, color in CLASSES[::-1])]
+    for place, (bound, color, name) in enumerate(bounds):
         surer = bounds[place + 1][0] if place + 1 < len(bounds) else -1.0
         mine = shown[(lfsr[shown] < bound) & (lfsr[shown] >= surer)]
         size = 6 if place == 0 else 12
-        scatter = partial(ax.scatter, color=colour, linewidths=0, zorder=1 + place / 10)
+        scatter = partial(ax.scatter, color=color, linewidths=0, zorder=1 + place / 10)
         inside, beyond = mine[up[mine] <= highest], mine[up[mine] > highest]
         scatter(across[inside], up[inside], s=size, label=name, rasterized=len(inside) > MANY_POINTS)
         if len(beyond):

@@ -20,7 +20,7 @@ from unmix.base.types import Floats, Integers, Names
 from unmix.fit import Fit
 from unmix.plot.style import (
     MANY_POINTS,
-    colour_bar,
+    color_bar,
     figure_of,
     lay_out,
     legend_beside,
@@ -31,7 +31,7 @@ from unmix.plot.style import (
     place_labels,
     shades,
     tidy,
-    topic_colours,
+    topic_colors,
 )
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def structure(
     group: str | int | ArrayLike | None = None,
     order: str | ArrayLike | None = None,
     ax: Axes | None = None,
-    colours: Sequence[str] | None = None,
+    colors: Sequence[str] | None = None,
     *,
     equal: bool = False,
 ) -> Axes:
@@ -170,8 +170,8 @@ def structure(
         may be text, as "2021-03-01" or "1 March 2021". By default similar samples stand side by side.
     ax : Axes, default=None
         Where to draw; by default a new figure.
-    colours : sequence of str, default=None
-        Of the topics; by default `topic_colours`.
+    colors : sequence of str, default=None
+        Of the topics; by default `topic_colors`.
     equal : bool, default=False
         Whether large groups are drawn by part, so that all have the same number of columns, or all of theirs.
 
@@ -211,7 +211,7 @@ def structure(
     if ax is None:
         columns, rows = 1 + (fit.n_topics - 1) // LEGEND_ROWS, min(fit.n_topics, LEGEND_ROWS)
         ax = new_axes(9 + 3 * columns, max(4, 0.19 * rows))
-    ends = _stack(ax, fit, blocks, topic_colours(fit) if colours is None else colours)
+    ends = _stack(ax, fit, blocks, topic_colors(fit) if colors is None else colors)
     about = axis_title(group, order)
     if fit.samples is not None and len(labels) <= MOST_NAMES:
         label_samples(ax, _sample_labels(fit.samples, members, places), ends)
@@ -284,7 +284,7 @@ def _sample_labels(samples: NDArray[np.str_], members: Sequence[Integers], place
     return [f"{name} · {told(places, i)}" for name, i in zip(names, rows, strict=True)]
 
 
-def _stack(ax: Axes, fit: Fit, blocks: list[Bars], colours: Sequence[str]) -> list[tuple[float, float]]:
+def _stack(ax: Axes, fit: Fit, blocks: list[Bars], colors: Sequence[str]) -> list[tuple[float, float]]:
     """Draw the blocks with a gap between them, and a legend; the ends of each block along the axis."""
     topics = topic_order(fit)
     sizes = np.array([block.widths.sum() for block in blocks])
@@ -298,7 +298,7 @@ def _stack(ax: Axes, fit: Fit, blocks: list[Bars], colours: Sequence[str]) -> li
     # From the full height down, each area over the last and with sharp edges: no other colour can shine through.
     areas = [
         ax.fill_between(
-            edges, heights[:, place], step="post", color=colours[topics[place]], linewidth=0, antialiased=False
+            edges, heights[:, place], step="post", color=colors[topics[place]], linewidth=0, antialiased=False
         )
         for place in reversed(range(len(topics)))
     ]
@@ -370,13 +370,13 @@ def loadings_scatter(
     shown = [k for k in topic_places(one, topics) if k in partners]
     if not shown:
         raise ValueError("none of these topics has a match, as the other fit has fewer topics; choose others")
-    colours, names, many = topic_colours(one), topic_names(one, 2), len(one.L) > MANY_POINTS
+    colors, names, many = topic_colors(one), topic_names(one, 2), len(one.L) > MANY_POINTS
     pairs = {k: (one.proportions[:, k], two.proportions[:, partners[k]]) for k in shown}
     if ax is not None:
         for k, (x, y) in pairs.items():
             label = f"{names[k]} ({_correlation(x, y)})"
             size = 3 if many else 10
-            ax.scatter(x, y, s=size, color=colours[k], alpha=0.5, linewidths=0, rasterized=many, label=label)
+            ax.scatter(x, y, s=size, color=colors[k], alpha=0.5, linewidths=0, rasterized=many, label=label)
         _frame(ax)
         ax.set(xlabel="proportion in fit one", ylabel="proportion in fit two")
         legend_beside(ax, fontsize=8, markerscale=2)
@@ -384,10 +384,10 @@ def loadings_scatter(
     panels = new_grid(len(pairs), MOST_COLUMNS, (PANEL_WIDTH, PANEL_WIDTH + 0.35), sharex=True, sharey=True)
     for panel, (k, (x, y)) in zip(panels, pairs.items(), strict=True):
         if many:
-            cells = shades(colours[k])
+            cells = shades(colors[k])
             panel.hexbin(x, y, gridsize=40, bins="log", extent=(0, 1, 0, 1), mincnt=1, linewidths=0.1, cmap=cells)
         else:
-            panel.scatter(x, y, s=9, color=colours[k], alpha=0.6, linewidths=0)
+            panel.scatter(x, y, s=9, color=colors[k], alpha=0.6, linewidths=0)
         _frame(panel)
         title = f"{names[k]}\nwith {partners[k] + 1} of fit two, {_correlation(x, y)}"
         panel.set_title(title, fontsize=8.5, loc="left", parse_math=False)
@@ -420,7 +420,7 @@ LONGEST_LEGEND = 24  # letters of a name
 def embedding(
     fit: FitLike,
     method: Literal["pca", "umap"] = "pca",
-    colour: str | int | ArrayLike | None = None,
+    color: str | int | ArrayLike | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw each sample as a point, by the square roots of its proportions, between which distances are Hellinger's.
@@ -436,7 +436,7 @@ def embedding(
         "pca": the two directions in which samples differ most, which keeps distances as far as a plane can. "umap": keeps
         neighbours together and shows clusters; distances between clusters mean little. It needs `umap-learn`,
         which compiles itself when first used: the first picture of a session takes half a minute longer.
-    colour : str, int or array-like, default=None
+    color : str, int or array-like, default=None
         None: the colour of the largest topic of each sample. A number: how much of that topic. A column of `fit.metadata`
         or one value per sample: numbers and dates of more than 12 different values as a scale, all else one colour per group.
     ax : Axes, default=None
@@ -461,11 +461,11 @@ def embedding(
     >>> import unmix as um
     >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
     >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
-    >>> ax = um.plot.embedding(fit, colour=1)
+    >>> ax = um.plot.embedding(fit, color=1)
     """
     fit = fit_of(fit)
     choice("method", method, ("pca", "umap"))
-    meaning = _meaning(fit, colour)
+    meaning = _meaning(fit, color)
     labels = meaning.labels if isinstance(meaning, Groups) else np.zeros(len(fit.L), dtype=np.intp)
     # In random order, so that no group lies on top of the others.
     shown = np.random.default_rng(0).permutation(fair_sample(labels, MOST_POINTS))
@@ -479,15 +479,15 @@ def embedding(
     part = f"\n({len(shown):,} of {len(labels):,} samples)" if len(shown) < len(labels) else ""
     ax.set_xlabel(axis_names[0] + part)
     if isinstance(meaning, Groups):
-        scatter(places[:, 0], places[:, 1], c=[meaning.colours[g] for g in labels[shown]])
+        scatter(places[:, 0], places[:, 1], c=[meaning.colors[g] for g in labels[shown]])
         ax.set_title(meaning.title, loc="left", fontsize=10, parse_math=False)
         _name_groups(ax, places, labels[shown], meaning)
     else:
         numbers = meaning.scale.numbers[shown]
         known = np.isfinite(numbers)
         scatter(places[~known, 0], places[~known, 1], color="0.85")
-        points = scatter(places[known, 0], places[known, 1], c=numbers[known], cmap=meaning.colours)
-        _colour_bar(ax, points, meaning)
+        points = scatter(places[known, 0], places[known, 1], c=numbers[known], cmap=meaning.colors)
+        _color_bar(ax, points, meaning)
     return ax
 
 
@@ -496,7 +496,7 @@ def usage(
     places: ArrayLike,
     topics: int | Iterable[int] | None = None,
     ax: Axes | None = None,
-    colours: Sequence[str] | None = None,
+    colors: Sequence[str] | None = None,
     *,
     image: bool = False,
     title: str = "",
@@ -513,8 +513,8 @@ def usage(
         Numbers of topics, from 1; by default all, the heaviest first.
     ax : Axes, default=None
         Where to draw one topic; by default a new figure with one panel per topic.
-    colours : sequence of str, default=None
-        Of the topics; by default `topic_colours`.
+    colors : sequence of str, default=None
+        Of the topics; by default `topic_colors`.
     image : bool, default=False
         Whether the second coordinate points down, as in images.
     title : str, default=""
@@ -545,7 +545,7 @@ def usage(
         raise ValueError(f"places has the shape {where.shape} for {len(fit.L)} samples; give two numbers per sample")
     chosen = topic_places(fit, topics)
     panels = panels_for(chosen, ax, 4, (2.6, 2.4))
-    paint, names = topic_colours(fit) if colours is None else colours, topic_names(fit, 2)
+    paint, names = topic_colors(fit) if colors is None else colors, topic_names(fit, 2)
     shown = fair_sample(fit.proportions.argmax(axis=1), MOST_POINTS)
     for panel, k in zip(panels, chosen, strict=True):
         order = shown[np.argsort(fit.proportions[shown, k], kind="stable")]  # those that have it lie on top
@@ -559,7 +559,7 @@ def usage(
             linewidths=0,
             rasterized=len(order) > MANY_POINTS,
         )
-        bar = colour_bar(panel, points, "")
+        bar = color_bar(panel, points, "")
         bar.ax.tick_params(labelsize=7, length=0)
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
         panel.set_aspect("equal", adjustable="datalim")
@@ -580,7 +580,7 @@ class Groups(NamedTuple):
     title: str
     names: list[str]
     labels: Integers
-    colours: list[str]
+    colors: list[str]
 
 
 class Shades(NamedTuple):
@@ -588,22 +588,22 @@ class Shades(NamedTuple):
 
     title: str
     scale: Scale
-    colours: Colormap | str  # a colour map, or its name
+    colors: Colormap | str  # a colour map, or its name
 
 
-def _meaning(fit: Fit, colour: str | int | ArrayLike | None) -> Groups | Shades:
-    if colour is None:
-        return Groups("largest topic", topic_names(fit, 1), fit.proportions.argmax(axis=1), topic_colours(fit))
-    if isinstance(colour, int | np.integer):
-        k = topic_place(fit, int(colour))
+def _meaning(fit: Fit, color: str | int | ArrayLike | None) -> Groups | Shades:
+    if color is None:
+        return Groups("largest topic", topic_names(fit, 1), fit.proportions.argmax(axis=1), topic_colors(fit))
+    if isinstance(color, int | np.integer):
+        k = topic_place(fit, int(color))
         title = "proportion of topic " + topic_names(fit)[k]
-        return Shades(title, Scale(fit.proportions[:, k], dates=False), shades(topic_colours(fit)[k]))
-    values = values_of(fit, colour, "colour")
+        return Shades(title, Scale(fit.proportions[:, k], dates=False), shades(topic_colors(fit)[k]))
+    values = values_of(fit, color, "color")
     numbers = scale(values) if values.nunique() > MOST_GROUPS_OF_NUMBERS else None
     if numbers is not None:
-        return Shades(colour if isinstance(colour, str) else "value", numbers, "viridis")
+        return Shades(color if isinstance(color, str) else "value", numbers, "viridis")
     names, labels = groups(values)
-    return Groups(colour if isinstance(colour, str) else "group", names, labels, palette(len(names)))
+    return Groups(color if isinstance(color, str) else "group", names, labels, palette(len(names)))
 
 
 def _pca(points: Floats) -> tuple[Floats, tuple[str, str]]:
@@ -639,8 +639,8 @@ def _umap(points: Floats) -> tuple[Floats, tuple[str, str]]:
         return reducer.fit_transform(points).astype(float), ("UMAP 1", "UMAP 2")
 
 
-def _colour_bar(ax: Axes, points: PathCollection, meaning: Shades) -> None:
-    bar = colour_bar(ax, points, meaning.title)
+def _color_bar(ax: Axes, points: PathCollection, meaning: Shades) -> None:
+    bar = color_bar(ax, points, meaning.title)
     bar.solids.set_alpha(1)  # type: ignore[union-attr]
     if meaning.scale.dates:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
@@ -655,7 +655,7 @@ def _name_groups(ax: Axes, places: Floats, labels: Integers, meaning: Groups) ->
     order = [g for g in np.argsort(-sizes, kind="stable") if sizes[g]]
     middles = np.array([np.median(places[labels == g], axis=0) for g in order])
     names = [short(meaning.names[g], LONGEST_LEGEND) for g in order]
-    place_labels(ax, middles[:, 0], middles[:, 1], names, boxes=[meaning.colours[g] for g in order])
+    place_labels(ax, middles[:, 0], middles[:, 1], names, boxes=[meaning.colors[g] for g in order])
 
 
 # Ranges of proportions: a lane for every topic, in full colour as far as the data decide, pale where they leave it open.
@@ -676,7 +676,7 @@ def freedom(
     fit: FitLike | None = None,
     topics: int | Iterable[int] | None = None,
     order: str | ArrayLike | None = None,
-    colours: Sequence[str] | None = None,
+    colors: Sequence[str] | None = None,
 ) -> NDArray[np.object_]:
     """Draw between which values the proportions of every sample can move; a dark line is where the fit has them.
 
@@ -691,8 +691,8 @@ def freedom(
     order : str or array-like, default=None
         Samples stand by this number or date: a column of `fit.metadata`, or one value per sample. By default similar samples
         stand side by side.
-    colours : sequence of str, default=None
-        Of the topics; by default `topic_colours`.
+    colors : sequence of str, default=None
+        Of the topics; by default `topic_colors`.
 
     Returns
     -------
@@ -726,7 +726,7 @@ def freedom(
     drawn = topic_places(fit, topics)
     panels = new_grid(len(drawn), 1, (9, max(0.75, min(1.6, 9 / len(drawn)))), sharex=True, sharey=True)
     names = topic_names(fit) if named else [f"topic {k + 1}" for k in range(fit.n_topics)]
-    paint = topic_colours(fit) if colours is None else colours
+    paint = topic_colors(fit) if colors is None else colors
     edges = np.arange(len(members) + 1)
     for ax, k in zip(panels, drawn, strict=True):
         low, high, own = (

@@ -42,7 +42,7 @@ class Group:
     label: str
     features: tuple[str, ...]
     ticks: tuple[str, ...]
-    colours: tuple[str, ...]  # of the bars; the box has the last one
+    colors: tuple[str, ...]  # of the bars; the box has the last one
     heading: str = ""
     below: str = ""
 
@@ -59,8 +59,8 @@ class Layout:
         return tuple(feature for group in self.groups for feature in group.features)
 
     @property
-    def colours(self) -> tuple[str, ...]:
-        return tuple(colour for group in self.groups for colour in group.colours)
+    def colors(self) -> tuple[str, ...]:
+        return tuple(color for group in self.groups for color in group.colors)
 
     @property
     def spans(self) -> list[tuple[int, int]]:
@@ -94,10 +94,10 @@ SUBSTITUTIONS = (
 def _substitutions() -> Layout:
     around = [(left, right) for left in BASES for right in BASES]
     groups = []
-    for change, colour in SUBSTITUTIONS:
+    for change, color in SUBSTITUTIONS:
         ticks = tuple(f"{left}{change[0]}{right}" for left, right in around)
         features = tuple(f"{left}[{change}]{right}" for left, right in around)
-        groups.append(Group(change, features, ticks, (colour,) * 16))
+        groups.append(Group(change, features, ticks, (color,) * 16))
     return Layout("single base substitutions", tuple(groups))
 
 
@@ -117,7 +117,7 @@ DOUBLET_COLOURS = (
 
 def _doublets() -> Layout:
     pairs = zip(DOUBLETS.items(), DOUBLET_COLOURS, strict=True)
-    groups = [_group(f"{pair}>NN", f"{pair}>*", ends, colour) for (pair, ends), colour in pairs]
+    groups = [_group(f"{pair}>NN", f"{pair}>*", ends, color) for (pair, ends), color in pairs]
     return Layout("doublet base substitutions", tuple(groups))
 
 
@@ -134,16 +134,16 @@ def _indels() -> Layout:
     lengths, numbers = ("2", "3", "4", "5+"), "0 1 2 3 4 5"
     groups = []
     for change, word, ticks, single, _ in INDELS:
-        for base, colour in zip("CT", single, strict=True):
+        for base, color in zip("CT", single, strict=True):
             heading = f"1 bp {word}"
-            groups.append(_group(base, f"1:{change}:{base}:*", numbers, colour, heading, "homopolymer length", ticks))
+            groups.append(_group(base, f"1:{change}:{base}:*", numbers, color, heading, "homopolymer length", ticks))
     for change, word, ticks, _, longer in INDELS:
-        for length, colour in zip(lengths, longer, strict=True):
+        for length, color in zip(lengths, longer, strict=True):
             heading = f">1 bp {word} at repeats"
-            groups.append(_group(length, f"{length[0]}:{change}:R:*", numbers, colour, heading, "repeat units", ticks))
-    for length, (ends, colour) in zip(lengths, MICROHOMOLOGY, strict=True):
+            groups.append(_group(length, f"{length[0]}:{change}:R:*", numbers, color, heading, "repeat units", ticks))
+    for length, (ends, color) in zip(lengths, MICROHOMOLOGY, strict=True):
         ticks = ends.replace("5", "5+")
-        groups.append(_group(length, f"{length[0]}:Del:M:*", ends, colour, "microhomology", "length", ticks))
+        groups.append(_group(length, f"{length[0]}:Del:M:*", ends, color, "microhomology", "length", ticks))
     return Layout("small insertions and deletions", tuple(groups))
 
 
@@ -154,18 +154,18 @@ COPIES = {"1": "#5A5A5A", "2": "#6B8E23", "3-4": "#7A28B8", "5-8": "#A0522D", "9
 def _copy_numbers() -> Layout:
     groups = [_group("0", "0:homdel:*", "0-100kb 100kb-1Mb >1Mb", "#1F3FBF", "hom. del.", shaded=True)]
     for state, heading in (("LOH", "loss of heterozygosity"), ("het", "heterozygous")):
-        for copies, colour in COPIES.items():
+        for copies, color in COPIES.items():
             if (state, copies) != ("het", "1"):
-                groups.append(_group(copies, f"{copies}:{state}:*", SIZES, colour, heading, shaded=True))
+                groups.append(_group(copies, f"{copies}:{state}:*", SIZES, color, heading, shaded=True))
     return Layout("classes of copy number", tuple(groups))
 
 
 def _rearrangements() -> Layout:
     groups = []
     for where in ("clustered", "non-clustered"):
-        for event, colour in (("del", "#E0218A"), ("tds", "#A0522D"), ("inv", "#7A28B8")):
+        for event, color in (("del", "#E0218A"), ("tds", "#A0522D"), ("inv", "#7A28B8")):
             lengths = "1-10Kb 10-100Kb 100Kb-1Mb 1Mb-10Mb >10Mb"
-            groups.append(_group(event, f"{where}_{event}_*", lengths, colour, where, shaded=True))
+            groups.append(_group(event, f"{where}_{event}_*", lengths, color, where, shaded=True))
         groups.append(_group("tr", f"{where}_*", "trans", "#6E6E6E", where))
     return Layout("classes of structural variants", tuple(groups))
 
@@ -174,7 +174,7 @@ def _group(
     label: str,
     form: str,
     ends: str,
-    colour: str,
+    color: str,
     heading: str = "",
     below: str = "",
     ticks: str = "",
@@ -182,14 +182,14 @@ def _group(
 ) -> Group:
     """Features are the form with each of the ends, which are separated by blanks, in place of the *."""
     each = ends.split()
-    colours = _shades(colour, len(each)) if shaded else (colour,) * len(each)
+    colors = _shades(color, len(each)) if shaded else (color,) * len(each)
     features = tuple(form.replace("*", end) for end in each)
-    return Group(label, features, tuple((ticks or ends).split()), colours, heading, below)
+    return Group(label, features, tuple((ticks or ends).split()), colors, heading, below)
 
 
-def _shades(colour: str, n: int) -> tuple[str, ...]:
+def _shades(color: str, n: int) -> tuple[str, ...]:
     """From a pale shade of a colour to the colour: the longer, the darker."""
-    channels = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    channels = [int(color[i : i + 2], 16) for i in (1, 3, 5)]
     strengths = [0.25 + 0.75 * i / (n - 1) for i in range(n)]
     return tuple("#" + "".join(f"{round(255 - s * (255 - c)):02X}" for c in channels) for s in strengths)
 
@@ -271,7 +271,7 @@ def in_layout(fit: Fit, layout: Layout, shares: Floats) -> Floats:
 
 
 def _bars(ax: Axes, layout: Layout, heights: Floats) -> None:
-    ax.bar(np.arange(len(heights)), heights, width=0.62, color=layout.colours, linewidth=0)
+    ax.bar(np.arange(len(heights)), heights, width=0.62, color=layout.colors, linewidth=0)
     ax.set_xlim(-0.7, len(heights) - 0.3)
     ax.set_ylim(0, 1.28 * max(heights.max(), 1e-3))  # so that the name stands over the bars
     ax.locator_params(axis="y", nbins=4)
@@ -293,9 +293,9 @@ def _boxes(ax: Axes, layout: Layout) -> None:
     limits = ax.get_xlim()
     look: dict[str, Any] = {"linewidth": STRIP, "transform": where, "clip_on": False, "solid_capstyle": "butt"}
     for group, (first, last) in zip(layout.groups, layout.spans, strict=True):
-        colour = group.colours[-1]
-        ax.plot([first - 0.4, last + 0.4], [1, 1], color=colour, **look)
-        letters = "0.1" if _light(colour) else "white"
+        color = group.colors[-1]
+        ax.plot([first - 0.4, last + 0.4], [1, 1], color=color, **look)
+        letters = "0.1" if _light(color) else "white"
         _written(ax, (first + last) / 2, middle, group.label, letters, "center", 8, above=True)
     ax.set_xlim(limits)
     for heading, first, last in _runs(layout, "heading"):
@@ -318,25 +318,25 @@ def _below(ax: Axes, layout: Layout) -> None:
         twin.set_xticks(np.arange(len(ticks)), [f" {tick[1]} " for tick in ticks], rotation=90, weight="bold", **style)
         twin.tick_params(axis="x", length=0, pad=2)
         twin.spines["bottom"].set_visible(False)
-        for label, colour in zip(twin.get_xticklabels(), layout.colours, strict=True):
-            red, green, blue = (channel * (0.7 if _light(colour) else 1) for channel in to_rgb(colour))
+        for label, color in zip(twin.get_xticklabels(), layout.colors, strict=True):
+            red, green, blue = (channel * (0.7 if _light(color) else 1) for channel in to_rgb(color))
             label.set_color((red, green, blue))
     for text, first, last in _runs(layout, "below"):
         _written(ax, (first + last) / 2, -11, text, "0.1", "top", 7.5, above=False)
 
 
-def _written(ax: Axes, x: float, points: float, text: str, colour: str, va: str, size: float, *, above: bool) -> None:
+def _written(ax: Axes, x: float, points: float, text: str, color: str, va: str, size: float, *, above: bool) -> None:
     """Some points over, or under, the Axes."""
     where: Any = ((x, float(above)), (0, points), ("data", "axes fraction"), "offset points", None, False)
     weight = "bold" if above else "normal"
-    ax.annotate(text, *where, ha="center", va=va, fontsize=size, color=colour, weight=weight)
+    ax.annotate(text, *where, ha="center", va=va, fontsize=size, color=color, weight=weight)
 
 
-def _light(colour: str) -> bool:
+def _light(color: str) -> bool:
     """Whether white letters could not be read on it."""
     from matplotlib.colors import to_rgb
 
-    return bool(np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) > 0.6)
+    return bool(np.dot(to_rgb(color), (0.299, 0.587, 0.114)) > 0.6)
 
 
 def _runs(layout: Layout, name: str) -> list[tuple[str, int, int]]:

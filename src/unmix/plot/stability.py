@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from unmix.analysis import Alignment, Quality, Stability
 from unmix.base.checks import choice, short
 from unmix.base.types import Floats
-from unmix.plot.style import QUIET, bare, colour_bar, in_order, new_axes, new_figure, palette, place_labels, tidy
+from unmix.plot.style import QUIET, bare, color_bar, in_order, new_axes, new_figure, palette, place_labels, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,16 +75,16 @@ def stability(
     return panels
 
 
-def _colours(found: Stability) -> list[str]:
-    """As `topic_colours` of the reference gives them: in the order of shares."""
+def _colors(found: Stability) -> list[str]:
+    """As `topic_colors` of the reference gives them: in the order of shares."""
     return in_order(palette(len(found.table)), np.argsort(-found.table["share"].to_numpy(), kind="stable"))
 
 
 def _topics(ax: Axes, found: Stability) -> None:
-    table, colours, heights = found.table, _colours(found), np.arange(len(found.table))
+    table, colors, heights = found.table, _colors(found), np.arange(len(found.table))
     for place, row in enumerate(table.itertuples()):
-        colour = colours[place]
-        ax.barh(place, row.stability, height=0.62, color=colour, alpha=PALE[row.verdict], linewidth=0)
+        color = colors[place]
+        ax.barh(place, row.stability, height=0.62, color=color, alpha=PALE[row.verdict], linewidth=0)
         ax.plot([row.floor, row.floor], [place - 0.4, place + 0.4], color="0.25", linewidth=1.4)
         runs = np.sort(found.similarity[:, place])
         spread = 0.22 * np.linspace(-1, 1, len(runs))[np.argsort(np.random.default_rng(0).random(len(runs)))]
@@ -107,7 +107,7 @@ def _topics(ax: Axes, found: Stability) -> None:
 
 
 def _runs(ax: Axes, found: Stability) -> None:
-    K, runs, colours = len(found.table), len(found.similarity), _colours(found)
+    K, runs, colors = len(found.table), len(found.similarity), _colors(found)
     centred = -found.similarity  # within a topic, the run most like the reference first
     order = np.concatenate([np.argsort(centred[:, k], kind="stable") * K + k for k in range(K)])
     shown = 1 - found.distances[np.ix_(order, order)]
@@ -119,7 +119,7 @@ def _runs(ax: Axes, found: Stability) -> None:
     ax.vlines(edges, -0.5, K * runs - 0.5, color="white", linewidth=0.8)
     wide = 0.025 * K * runs
     for k in range(K):
-        ax.bar(-0.5 - 1.1 * wide, runs, wide, k * runs - 0.5, color=colours[k], clip_on=False)
+        ax.bar(-0.5 - 1.1 * wide, runs, wide, k * runs - 0.5, color=colors[k], clip_on=False)
     middles = np.arange(K) * runs + (runs - 1) / 2
     ax.set_yticks(middles, [str(topic) for topic in found.table["topic"]], fontsize=9 if K <= 20 else 6)
     ax.set_xticks([])
@@ -127,7 +127,7 @@ def _runs(ax: Axes, found: Stability) -> None:
     bare(ax)
     ax.set(xlim=(-0.5 - 1.8 * wide, K * runs - 0.5), ylim=(K * runs - 0.5, -0.5))
     ax.set_title(f"topics of {runs} runs beside each other", loc="left", fontsize=10)
-    colour_bar(ax, image, "likeness")
+    color_bar(ax, image, "likeness")
 
 
 def _density(ax: Axes, found: Stability) -> None:
@@ -194,13 +194,13 @@ def alignment(aligned: Alignment, ax: Axes | None = None) -> Axes:
     if ax is None:
         ax = new_axes(max(6.0, 1.35 * len(fits) + 3.2), max(3.6, 0.42 * most + 1.6))
     order = last.sort_values("place")["topic"]  # neighbours in the last column differ most
-    colours = dict(zip(order, palette(len(order)), strict=True))
+    colors = dict(zip(order, palette(len(order)), strict=True))
     gap = GAPS / max(1, most - 1)
     tops = {name: _tops(table[table["fit"] == name], gap) for name in fits}
     for x, (name, after) in enumerate(pairwise(fits)):
-        _ribbons(ax, x, aligned, name, after, tops, colours)
+        _ribbons(ax, x, aligned, name, after, tops, colors)
     for x, name in enumerate(fits):
-        _boxes(ax, x, table[table["fit"] == name], tops[name], colours)
+        _boxes(ax, x, table[table["fit"] == name], tops[name], colors)
     for row in last.itertuples():
         middle = tops[fits[-1]][row.topic - 1] + row.share / 2
         label = short(row.name, LONGEST_NODE)
@@ -225,8 +225,8 @@ def _tops(topics: pd.DataFrame, gap: float) -> Floats:
     return tops
 
 
-def _boxes(ax: Axes, x: int, topics: pd.DataFrame, tops: Floats, colours: dict[int, str]) -> None:
-    ax.bar(np.full(len(tops), x), topics["share"], BOX, tops, color=topics["path"].map(colours), linewidth=0, zorder=3)
+def _boxes(ax: Axes, x: int, topics: pd.DataFrame, tops: Floats, colors: dict[int, str]) -> None:
+    ax.bar(np.full(len(tops), x), topics["share"], BOX, tops, color=topics["path"].map(colors), linewidth=0, zorder=3)
     for row, top in zip(topics.itertuples(), tops, strict=True):
         if row.share >= LOWEST_WITH_NUMBER:
             middle = top + row.share / 2
@@ -234,7 +234,7 @@ def _boxes(ax: Axes, x: int, topics: pd.DataFrame, tops: Floats, colours: dict[i
 
 
 def _ribbons(
-    ax: Axes, x: int, aligned: Alignment, name: str, after: str, tops: dict[str, Floats], colours: dict[int, str]
+    ax: Axes, x: int, aligned: Alignment, name: str, after: str, tops: dict[str, Floats], colors: dict[int, str]
 ) -> None:
     """Those that leave a box, or come to one, lie in the order of their other ends."""
     flows = aligned.flows[aligned.flows["fit"] == name].copy()
@@ -250,7 +250,7 @@ def _ribbons(
     across = x + BOX / 2 + (1 - BOX) * t
     for row in flows.itertuples():
         upper = row.left + (row.right - row.left) * smooth
-        ax.fill_between(across, upper, upper + row.flow, color=colours[there["path"][row.to]], alpha=0.42, linewidth=0)
+        ax.fill_between(across, upper, upper + row.flow, color=colors[there["path"][row.to]], alpha=0.42, linewidth=0)
 
 
 # Topics by how coherent and how exclusive they are: a point for each, as large as its share.

@@ -130,7 +130,7 @@ def bare(ax: Axes) -> None:
     ax.spines[:].set_visible(False)
 
 
-def colour_bar(ax: Axes, image: ScalarMappable, label: str) -> Colorbar:
+def color_bar(ax: Axes, image: ScalarMappable, label: str) -> Colorbar:
     bar = figure_of(ax).colorbar(image, ax=ax, shrink=0.8)
     bar.set_label(label, parse_math=False)
     bar.outline.set_visible(False)
@@ -154,12 +154,12 @@ def literal(texts: Iterable[Text]) -> None:
         text.set_parse_math(False)
 
 
-def shades(colour: str) -> Colormap:
+def shades(color: str) -> Colormap:
     """From almost white to a colour, and to a darker one where most is."""
     from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
-    most = np.array(to_rgb(colour))
-    return LinearSegmentedColormap.from_list(colour, [np.full(3, 0.94), most, 0.55 * most])
+    most = np.array(to_rgb(color))
+    return LinearSegmentedColormap.from_list(color, [np.full(3, 0.94), most, 0.55 * most])
 
 
 # Colours of topics, as hex strings: one palette for figures, the command line and the HTML report. Needs no matplotlib.
@@ -196,11 +196,11 @@ def palette(n: int, *, dark: bool = False) -> list[str]:
     >>> palette(3)
     ['#0072B2', '#E69F00', '#56B4E9']
     """
-    colours = list((DARK if dark else LIGHT)[:n])
-    return colours + [GREYS[dark][place % 2] for place in range(n - len(colours))]
+    colors = list((DARK if dark else LIGHT)[:n])
+    return colors + [GREYS[dark][place % 2] for place in range(n - len(colors))]
 
 
-def topic_colours(fit: Fit, *, dark: bool = False) -> list[str]:
+def topic_colors(fit: Fit, *, dark: bool = False) -> list[str]:
     """Colour of each topic, assigned in `topic_order`, so that the heaviest topics have colours and neighbours in a stack differ.
 
     Parameters
@@ -220,15 +220,15 @@ def topic_colours(fit: Fit, *, dark: bool = False) -> list[str]:
     >>> import unmix as um
     >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
     >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
-    >>> um.plot.topic_colours(fit)
+    >>> um.plot.topic_colors(fit)
     ['#0072B2', '#E69F00']
     """
     return in_order(palette(fit.n_topics, dark=dark), topic_order(fit))
 
 
-def in_order(colours: Sequence[str], order: Iterable[int]) -> list[str]:
+def in_order(colors: Sequence[str], order: Iterable[int]) -> list[str]:
     """The first colour at the first place of an order, and so on."""
-    given = dict(zip(order, colours, strict=True))
+    given = dict(zip(order, colors, strict=True))
     return [given[place] for place in sorted(given)]
 
 

@@ -23,14 +23,14 @@ from unmix.base.checks import choice, short, whole
 from unmix.plot.style import (
     MANY_POINTS,
     bare,
-    colour_bar,
+    color_bar,
     figure_of,
     new_axes,
     palette,
     panels_for,
     place_labels,
     tidy,
-    topic_colours,
+    topic_colors,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def top_features(
     n: int = 10,
     topics: int | Iterable[int] | None = None,
     ax: Axes | None = None,
-    colours: Sequence[str] | None = None,
+    colors: Sequence[str] | None = None,
 ) -> Axes | NDArray[np.object_]:
     """One panel per topic: the features of `fit.top_features`, the most distinctive at the top.
 
@@ -62,8 +62,8 @@ def top_features(
         Numbers of topics, from 1; by default all, the heaviest first.
     ax : Axes, default=None
         Where to draw one topic; by default a new figure with one panel per topic.
-    colours : sequence of str, default=None
-        Of the topics; by default `topic_colours`.
+    colors : sequence of str, default=None
+        Of the topics; by default `topic_colors`.
 
     Returns
     -------
@@ -91,11 +91,11 @@ def top_features(
     whole("n", n, 1)
     panels = panels_for(places, ax, MOST_COLUMNS, (PANEL_WIDTH, 0.6 + 0.19 * n))
     best, names, overall = distinctive_features(fit, n), fit.feature_names, fit.topics @ fit.shares
-    colours = topic_colours(fit) if colours is None else colours
+    colors = topic_colors(fit) if colors is None else colors
     for k, panel in zip(places, panels, strict=True):
         rows, heights = best[k], np.arange(len(best[k]))
         panel.barh(heights, overall[rows], height=0.86, color="0.86")
-        panel.barh(heights, fit.topics[rows, k], height=0.5, color=colours[k])
+        panel.barh(heights, fit.topics[rows, k], height=0.5, color=colors[k])
         panel.set_yticks(heights, [short(names[j], LONGEST_LABEL) for j in rows], fontsize=8, parse_math=False)
         panel.set_ylim(max(len(rows), 1) - 0.5, -0.5)
         panel.set_xlim(0, None)
@@ -196,7 +196,7 @@ def topic_features(
     else:
         ax.axhline(0, color="0.6", linewidth=0.8, zorder=0.5)
     ax.scatter(overall[seen], changes[seen], s=6, color="0.75", linewidths=0, rasterized=len(seen) > MANY_POINTS)
-    ax.scatter(overall[named], changes[named], s=18, color=topic_colours(fit)[k], linewidths=0, zorder=2)
+    ax.scatter(overall[named], changes[named], s=18, color=topic_colors(fit)[k], linewidths=0, zorder=2)
     ax.set_xscale("log")
     ax.margins(x=0.06, y=0.06)
     tidy(ax)
@@ -271,9 +271,9 @@ def similarity(fit: FitLike, other: FitLike | None = None, ax: Axes | None = Non
     ax.set_ylabel("topics")
     if max(len(rows), len(columns)) <= MOST_WITH_NUMBERS:
         for (i, j), value in np.ndenumerate(shown):
-            colour = "white" if value > 0.65 else "0.1"
-            ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7.5, color=colour)
-    colour_bar(ax, image, "similarity")
+            color = "white" if value > 0.65 else "0.1"
+            ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7.5, color=color)
+    color_bar(ax, image, "similarity")
     return ax
 
 

@@ -30,7 +30,7 @@ from unmix.base.kinds import looks_like, size
 from unmix.base.types import Floats, Integers
 from unmix.counts.columns import LONGEST_NAME, clean, columns_of
 from unmix.fit import Fit
-from unmix.plot import topic_colours
+from unmix.plot import topic_colors
 from unmix.plot.signature import in_layout, layout_of
 from unmix.registry import MODELS, estimator_class
 from unmix.report.sections import (
@@ -262,7 +262,7 @@ def _signature(fit: Fit) -> Json | None:
     return {
         "kind": layout.kind,
         "groups": [
-            {"label": group.label, "heading": group.heading, "colours": group.colours} for group in layout.groups
+            {"label": group.label, "heading": group.heading, "colours": group.colors} for group in layout.groups
         ],
         "names": layout.features,
         "heights": [rounded(in_layout(fit, layout, shares), 4) for shares in fit.topics.T],
@@ -280,9 +280,9 @@ def _topics(fit: Fit) -> Json:
     distances, means = topic_distances(fit), fit.proportions.mean(axis=0)
     return {
         "topics": [
-            {"colour": colour, "share": share, "mean": mean, "said": said, "name": name}
-            for colour, share, mean, said, name in zip(
-                topic_colours(fit),
+            {"colour": color, "share": share, "mean": mean, "said": said, "name": name}
+            for color, share, mean, said, name in zip(
+                topic_colors(fit),
                 rounded(fit.shares),
                 rounded(means),
                 [

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unmix import plot
 from unmix.analysis import prevalence as means_of
-from unmix.sc.slots import colours_of, to_fit
+from unmix.sc.slots import colors_of, to_fit
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -72,7 +72,7 @@ def structure(
     >>> um.sc.tl.topics(adata, n_topics=2)
     >>> ax = um.sc.pl.structure(adata)
     """
-    axes = plot.structure(to_fit(adata, key), group=groupby, order=order, ax=ax, colours=colours_of(adata, key))
+    axes = plot.structure(to_fit(adata, key), group=groupby, order=order, ax=ax, colors=colors_of(adata, key))
     if show:
         pyplot.show()
     return axes
@@ -125,8 +125,8 @@ def top_features(
     >>> um.sc.tl.topics(adata, n_topics=2)
     >>> panels = um.sc.pl.top_features(adata, n_genes=2)
     """
-    colours = colours_of(adata, key)
-    axes = plot.top_features(to_fit(adata, key), n=n_genes, topics=topics, ax=ax, colours=colours)
+    colors = colors_of(adata, key)
+    axes = plot.top_features(to_fit(adata, key), n=n_genes, topics=topics, ax=ax, colors=colors)
     if show:
         pyplot.show()
     return axes
@@ -235,7 +235,7 @@ def usage(
         raise ValueError(f"there are no coordinates {basis or 'of an embedding'} in adata.obsm; {remedy}")
     places = np.asarray(adata.obsm[found], dtype=float)[:, :2]
     axes = plot.usage(
-        to_fit(adata, key), places, topics, ax=ax, colours=colours_of(adata, key), image=found == "spatial", title=found
+        to_fit(adata, key), places, topics, ax=ax, colors=colors_of(adata, key), image=found == "spatial", title=found
     )
     if show:
         pyplot.show()
@@ -300,7 +300,7 @@ def prevalence(
     >>> panels = um.sc.pl.prevalence(adata, "condition")
     """
     found = means_of(to_fit(adata, key), groupby, over, groups)
-    axes = plot.prevalence(found, ax=ax, colours=colours_of(adata, key), **options)
+    axes = plot.prevalence(found, ax=ax, colors=colors_of(adata, key), **options)
     if show:
         pyplot.show()
     return axes

@@ -20,7 +20,7 @@ from unmix.counts.shards import Shards
 from unmix.estimators.base import MOST_FRACTIONS
 from unmix.estimators.features import EXPLAINED, rescaled, scales_of
 from unmix.fit import Fit
-from unmix.plot import topic_colours
+from unmix.plot import topic_colors
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -35,12 +35,12 @@ def write(
     key: str,
     places: Integers,
     source: Mapping[str, object],
-    colours: Sequence[str] | None = None,
+    colors: Sequence[str] | None = None,
 ) -> None:
     """Keep a fit of the cells of `adata` under `key`.
 
     `places` says where each feature of the fit stands among the genes of `adata`; −1 where it is not among them.
-    `source` says where the counts came from: those of `SOURCE` that apply. `colours` are by default those of the fit.
+    `source` says where the counts came from: those of `SOURCE` that apply. `colors` are by default those of the fit.
     """
     _clear(adata, key)
     adata.obsm[f"X_{key}"] = fit.proportions.copy()
@@ -60,7 +60,7 @@ def write(
     fitted = np.isin(np.arange(adata.n_vars), places)
     if not fitted.all():
         adata.var[f"{key}_mask"] = fitted
-    palette = np.array(topic_colours(fit) if colours is None else colours, dtype=object)
+    palette = np.array(topic_colors(fit) if colors is None else colors, dtype=object)
     adata.uns[key] = {
         "params": dict(fit.params) | without_none(source),
         "trace": fit.trace.copy(),
@@ -185,15 +185,15 @@ def from_fit(fit: Fit, key: str = "topics") -> AnnData:
     return adata
 
 
-def colours_of(adata: AnnData, key: str) -> list[str]:
+def colors_of(adata: AnnData, key: str) -> list[str]:
     """The colours of all topics: those of the fit, or those that have been put in their place since, for scanpy."""
-    colours = {str(k + 1): str(colour) for k, colour in enumerate(adata.uns[key]["colors"])}
+    colors = {str(k + 1): str(color) for k, color in enumerate(adata.uns[key]["colors"])}
     chosen = adata.uns.get(f"{key}_colors", [])
     if key in adata.obs and isinstance(adata.obs[key].dtype, pd.CategoricalDtype):
         categories = adata.obs[key].cat.categories  # anndata drops those without cells, and their colours with them
         if len(chosen) == len(categories):
-            colours |= {name: str(colour) for name, colour in zip(categories, chosen, strict=True) if name in colours}
-    return list(colours.values())
+            colors |= {name: str(color) for name, color in zip(categories, chosen, strict=True) if name in colors}
+    return list(colors.values())
 
 
 def _clear(adata: AnnData, key: str) -> None:

@@ -26,9 +26,9 @@ from unmix.estimators.features import Missing, doubts, goodness, match_features,
 from unmix.fit import Fit, load
 from unmix.io.write import MODEL_FILE
 from unmix.models.poisson import topics_to_poisson
-from unmix.plot import topic_colours
+from unmix.plot import topic_colors
 from unmix.registry import WORDS, estimator_class, named
-from unmix.sc.slots import colours_of, counts_of, fittable, to_fit, without_none, write
+from unmix.sc.slots import colors_of, counts_of, fittable, to_fit, without_none, write
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -199,7 +199,7 @@ def project(
     >>> query.obs["topics"].tolist()
     ['1']
     """
-    estimator, colours = _fitted(model, key)
+    estimator, colors = _fitted(model, key)
     _check_writable(adata, copy)
     counts = counts_of(adata, layer, use_raw)
     known = estimator.result_
@@ -227,7 +227,7 @@ def project(
     )
     genes = {"missing_genes": matched.missing, "unknown_genes": matched.unknown, "missing": matched.taken}
     source = {"layer": layer, "use_raw": use_raw or None, "projected": True, **genes}
-    write(adata := _target(adata, copy), fit, key_added, places, source, colours)
+    write(adata := _target(adata, copy), fit, key_added, places, source, colors)
     for name, values in explained.items():
         adata.obs[f"{key_added}_{name}"] = values.to_numpy()
     return adata if copy else None
@@ -262,15 +262,15 @@ def _fitted(
         fit = to_fit(model, key)
         if model.uns[key]["params"].get("projected"):  # from the model of other cells
             raise ValueError(f"the topics under {key!r} were projected themselves; give the model they came from")
-        return from_fit(fit), colours_of(model, key)
+        return from_fit(fit), colors_of(model, key)
     if isinstance(model, str | os.PathLike):
         path = Path(model)
         model = load(path / MODEL_FILE if path.is_dir() else path)
     if isinstance(model, Fit):
-        return from_fit(model), topic_colours(model)
+        return from_fit(model), topic_colors(model)
     if isinstance(model, CountsEstimator):
         check_is_fitted(model)
-        return model, topic_colours(model.result_)
+        return model, topic_colors(model.result_)
     raise TypeError(
         f"model is {type(model).__name__}; give an AnnData with topics, a Fit, a fitted estimator, or a path"
     )
