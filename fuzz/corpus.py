@@ -323,6 +323,7 @@ def _answers(folder: Path) -> None:
     um.align([fit, other]).save(folder / "Alignment.safetensors")
     um.intervals(fit, X, sweeps=20, burn_in=5, chains=2).save(folder / "Intervals.safetensors")
     um.prevalence(fit, np.arange(len(X)) % 2, np.arange(len(X))).save(folder / "Prevalence.safetensors")
+    um.effects(fit, X, np.arange(len(X)) % 3).save(folder / "Effects.safetensors")
     fit.quality(X).save(folder / "Quality.safetensors")
 
 

@@ -16,6 +16,8 @@ from .analysis.compare import compare as compare
 from .analysis.compare import match_catalogue as match_catalogue
 from .analysis.differences import Differences as Differences
 from .analysis.differences import differences as differences
+from .analysis.effects import Effects as Effects
+from .analysis.effects import effects as effects
 from .analysis.freedom import Freedom as Freedom
 from .analysis.freedom import freedom as freedom
 from .analysis.intervals import Intervals as Intervals

@@ -65,7 +65,7 @@ class Analysis:
         False  # whether the report shows it; a script of its name in `report/static` draws more than the table
     )
     asks_fit: bool = False  # whether it is a question about a fit, `unmix fit --NAME`
-    shards: str = ""  # what it does with shards: "sample" takes their sample, "" refuses them
+    shards: str = ""  # what it does with shards: "sample" takes their sample, "parts" all of them, "" refuses them
     also: tuple[str, ...] = ()  # options that save what another function of the same arguments gives
     examples: tuple[str, ...] = ()  # commands, for its help
 
@@ -172,6 +172,21 @@ ANALYSES = {
             examples=(
                 "unmix prevalence speeches-k8 --by party --groups president",
                 "unmix prevalence speeches-k8 --over year -o trends.pdf -o trends.tex -o trends.csv",
+            ),
+        ),
+        Analysis(
+            "effects",
+            "effects",
+            "Effects",
+            "How topics change with covariates, with tests.",
+            ("fit", "X"),
+            pictures=("effects",),
+            tables=("table", "tests", "predictions"),
+            section=True,
+            shards="parts",
+            examples=(
+                "unmix effects speeches-k8 speeches/ --formula '~ party + s(year)' --groups president",
+                "unmix effects cells-k12 cells.h5ad --formula '~ condition' --groups donor -o effects.csv",
             ),
         ),
         Analysis(

@@ -106,6 +106,7 @@ ANALYSES = {
         two, list("abcde") * 2, np.arange(10), bins=np.int64(3), level=np.float32(0.5), examples=np.int8(1)
     ),
     "prevalence of one": lambda two, one: um.prevalence(one, np.array([True, False] * 5), examples=0),
+    "effects": lambda two, one: um.effects(two, COUNTS, np.arange(10) % 4, list("abcde") * 2, level=np.float32(0.5)),
     "compare": lambda two, one: um.compare(two, one),
     "align": lambda two, one: um.align({"\udce9": one, np.int64(2): two}),
     "quality": lambda two, one: two.quality(COUNTS, top=np.int8(3), held_out=COUNTS),
@@ -138,6 +139,7 @@ def test_every_kind_of_result_is_tried():
         "Comparison",
         "Alignment",
         "Prevalence",
+        "Effects",
         "Quality",
         "Intervals",
         "Freedom",

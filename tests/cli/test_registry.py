@@ -142,6 +142,10 @@ OF_ROWS = {
     "intervals": (["model", "counts.npz", "--sweeps", "10", "--burn-in", "5"], {"level": float, "status": str}),
     "quality": (["model", "counts.npz", "--top", "3"], {"top": int}),
     "prevalence": (["model", "--by", "kind", "--metadata", "about.csv"], {"by": str, "over": str, "level": float}),
+    "effects": (
+        ["model", "counts.npz", "--metadata", "about.csv", "--formula", "~ kind"],
+        {"formula": str, "groups": str, "scale": str, "level": float, "reliability": float},
+    ),
     "compare": (["model", "model"], {"samples": int}),
     "align": (["model", "model"], {}),
 }

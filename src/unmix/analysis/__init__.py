@@ -10,6 +10,7 @@ from unmix.analysis.application import entropies, goodness_of_fit, responsibilit
 from unmix.analysis.choose import Choice, perplexity
 from unmix.analysis.compare import CatalogueMatch, Comparison, compare, match_catalogue, match_topics, topic_distances
 from unmix.analysis.differences import Differences, differences
+from unmix.analysis.effects import Effects, effects
 from unmix.analysis.features import (
     distinctive_features,
     lifts,

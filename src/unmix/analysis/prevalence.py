@@ -12,10 +12,8 @@ in 5 to 10 samples they covered 72 to 77%. The uncertainty of the fit itself is 
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,10 +26,17 @@ from scipy.stats import t as student
 from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.features import topic_names
 from unmix.analysis.results import FileLayout, Result, columns
-from unmix.analysis.samples import column_or_values, fair_sample, first_view, typical_samples
+from unmix.analysis.samples import (
+    column_of_groups,
+    column_or_values,
+    fair_sample,
+    first_view,
+    metadata_of,
+    typical_samples,
+)
 from unmix.analysis.samples import groups as groups_of
 from unmix.base.checks import ParameterError, listed, parameter, percent, plural, share, whole
-from unmix.base.types import Floats, Integers, as_names, order_by_name
+from unmix.base.types import Floats, Integers, as_names
 from unmix.counts.columns import DAY, Column, bins_of, clean, column_of, columns_of
 from unmix.fit import Fit
 
@@ -208,7 +213,7 @@ def prevalence(
     """
     fit, level = fit_of(fit), share("level", level)
     bins, examples = whole("bins", bins, 2), whole("examples", examples, 0)
-    table = _metadata(fit, metadata)
+    table = metadata_of(metadata, fit.metadata, fit.samples, len(fit.L))
     if by is None and over is None:
         by, over = _first(table)
     proportions, counted, remarks = fit.proportions, fit.sizes > 0, []
@@ -246,7 +251,12 @@ def prevalence(
         remarks.append(
             f"{few} of {len(units)} means are of fewer than {FEW} {what}: their intervals are rough, or missing"
         )
-    if groups is None and by is not None and table is not None and (outer := _outer(table, by, group)):
+    if (
+        groups is None
+        and by is not None
+        and table is not None
+        and (outer := column_of_groups(table, _called(by), group))
+    ):
         with_option = parameter("groups", outer)
         remarks.append(
             f"samples with the same {outer} have the same {_called(by)} and may be alike; {with_option} allows for that"
@@ -327,48 +337,6 @@ def _first(table: pd.DataFrame | None) -> tuple[str | None, str | None]:
             f"{parameter('by')}, {parameter('over')}: no column groups samples or tells time ({known}); give one"
         )
     return view.get("group"), view.get("order")
-
-
-def _outer(table: pd.DataFrame, by: Any, group: Integers) -> str | None:
-    """A column of texts that repeat, more of them than groups, each in one group only."""
-    for name in table:
-        column = column_of(str(name), table[name])
-        if (
-            name == _called(by)
-            or column.kind != "text"
-            or not len(np.unique(group)) < column.distinct <= len(group) / 2
-        ):
-            continue
-        known = ~np.isnan(column.values)
-        if len(np.unique(np.column_stack([column.known, group[known]]), axis=0)) == column.distinct:
-            return str(name)
-    return None
-
-
-def _metadata(fit: Fit, given: Any) -> pd.DataFrame | None:
-    """One row per sample of the fit, in its order."""
-    if given is None:
-        return fit.metadata
-    n, samples = len(fit.L), fit.samples
-    if isinstance(given, str | os.PathLike):
-        from unmix.io.read.names import join_metadata
-        from unmix.io.read.raw_counts import RawCounts
-
-        raw = RawCounts(fit.L, None if samples is None else samples.tolist(), metadata=fit.metadata)
-        join_metadata(raw, Path(given))
-        return raw.metadata
-    table, names = given, None if isinstance(given, pd.DataFrame) else getattr(given, "samples", None)
-    if hasattr(given, "obs"):
-        table, names = given.obs, as_names([str(name) for name in given.obs_names])
-    elif not isinstance(given, pd.DataFrame):
-        table = getattr(given, "metadata", None)
-    elif samples is not None and {*samples.tolist()} <= {*map(str, table.index)}:
-        table = table[table.index.map(str).isin(samples.tolist())]
-        names = as_names([str(name) for name in table.index])
-    if not isinstance(table, pd.DataFrame):
-        raise ValueError(f"{parameter('metadata')}: a {type(given).__name__} without any; give a table")
-    rows = order_by_name("sample", (samples, n), (names, len(table)), where="metadata", reorder=True)
-    return table if rows is None else table.iloc[rows]
 
 
 # Batches: which topics occur in one value of a column only, and how well proportions predict the column.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +11,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from unmix.analysis.application import FitLike, fit_of
-from unmix.base.types import Floats, Integers, Names, numbered
+from unmix.base.checks import parameter
+from unmix.base.types import Floats, Integers, Names, as_names, numbered, order_by_name
 from unmix.counts.columns import column_of, natural, understood
 from unmix.fit import Fit
 
@@ -169,3 +172,40 @@ def first_view(table: pd.DataFrame | None) -> dict[str, Any]:
         if column.kind == "text" and column.can_group and column.distinct > 1:
             return {"group": column.name}
     return {}
+
+
+def column_of_groups(table: pd.DataFrame, name: str, group: Integers) -> str | None:
+    """A column of texts that repeat, more of them than groups, each in one group only; `name` is the column of the groups."""
+    for other in table:
+        column = column_of(str(other), table[other])
+        if other == name or column.kind != "text" or not len(np.unique(group)) < column.distinct <= len(group) / 2:
+            continue
+        known = ~np.isnan(column.values)
+        if len(np.unique(np.column_stack([column.known, group[known]]), axis=0)) == column.distinct:
+            return str(other)
+    return None
+
+
+def metadata_of(given: Any, own: pd.DataFrame | None, samples: Names | None, n: int) -> pd.DataFrame | None:
+    """Metadata with one row per sample, in the order of n samples: those given, found by name, or else their own."""
+    if given is None:
+        return own
+    if isinstance(given, str | os.PathLike):
+        from unmix.io.read.names import join_metadata
+        from unmix.io.read.raw_counts import RawCounts
+
+        raw = RawCounts(np.zeros((n, 1)), None if samples is None else samples.tolist(), metadata=own)
+        join_metadata(raw, Path(given))
+        return raw.metadata
+    table, names = given, None if isinstance(given, pd.DataFrame) else getattr(given, "samples", None)
+    if hasattr(given, "obs"):
+        table, names = given.obs, as_names([str(name) for name in given.obs_names])
+    elif not isinstance(given, pd.DataFrame):
+        table = getattr(given, "metadata", None)
+    elif samples is not None and {*samples.tolist()} <= {*map(str, table.index)}:
+        table = table[table.index.map(str).isin(samples.tolist())]
+        names = as_names([str(name) for name in table.index])
+    if not isinstance(table, pd.DataFrame):
+        raise ValueError(f"{parameter('metadata')}: a {type(given).__name__} without any; give a table")
+    rows = order_by_name("sample", (samples, n), (names, len(table)), where="metadata", reorder=True)
+    return table if rows is None else table.iloc[rows]

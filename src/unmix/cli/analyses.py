@@ -65,7 +65,10 @@ def command_of(row: Analysis) -> Callable[..., None]:
     function, known = public(row.function), parameters_of(row)
     own = inspect.signature(function).parameters
     required, others = [], []
+    reading = options.reading_options(["snippets", *(WORD_OPTIONS if "fit" in row.needs else ())]) if "X" in own else {}
     for name, (default, kind, text) in known.items():
+        if name in reading:
+            continue
         if name in ARGUMENTS and name in row.needs:
             required.append(_typed(name, ARGUMENTS[name]))
         elif name == "topics":
@@ -82,7 +85,6 @@ def command_of(row: Analysis) -> Callable[..., None]:
     others += [_typed("output", options.Outputs, None), _typed("force", options.Force, False)]
     others += [_typed("title", options.Title, None)] if row.needs[0] == "X" else []
     others += [_typed("quiet", options.Quiet, False), _typed("json", options.Json, False)]
-    reading = options.reading_options(["snippets", *(WORD_OPTIONS if "fit" in row.needs else ())]) if "X" in own else {}
     parameters = [*required, *others, *reading.values()]
     run_row.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run_row.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -276,8 +278,11 @@ def _fits_of(name: str, path: Any) -> Any:
 
 
 def _counts(row: Analysis, path: Path, reading: dict[str, Any], like: Fit | None) -> Any:
-    if row.shards == "sample" and readers.is_shards(path):
+    if row.shards and readers.is_shards(path):
         shards: Any = um.read(path, **reading)
+        if row.shards == "parts":
+            show.say(f"opened {path}: {show.described(shards)}")
+            return shards
         show.say(f"opened {path}: {show.described(shards)}; using {show.plural(len(shards.sample), 'sample')} of them")
         return shards.sample
     return read_counts(path, **reading | ({} if like is None else {"like": like}))

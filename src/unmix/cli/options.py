@@ -160,6 +160,8 @@ def option_of(name: str, default: Any, kind: str, text: str, panel: str, *, hidd
     usual = default if isinstance(default, int | float | str) else None
     shown |= {"default": "" if usual is None else str(usual), "metavar": metavar}
     usual = usual if python is not str or usual is None else str(usual)
+    if default is inspect.Parameter.empty:
+        return _parameter(name, default, python, _option(panel, *names, **shown))
     return _parameter(name, usual, python if usual is not None else python | None, _option(panel, *names, **shown))
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.application import entropies as measured
 from unmix.analysis.choose import Choice
+from unmix.analysis.effects import Effects
 from unmix.analysis.features import topic_places
 from unmix.analysis.prevalence import Prevalence
 from unmix.base import checks
@@ -407,7 +408,7 @@ def prevalence(
     paint = in_order(palette(found.n_topics), topic_places(found, None)) if colors is None else colors
     for panel, k in zip(panels, chosen, strict=True):
         own = found.table[found.table["topic"] == k + 1]
-        _lines(panel, found, own, groups, paint[k]) if found.over else _ranges(panel, own, paint[k])
+        (_lines(panel, own, groups, paint[k], dates=found.dates) if found.over else _ranges(panel, own, paint[k]))
         panel.set_title(short(own["name"].iloc[0], 38), loc="left", fontsize=8.5, parse_math=False)
         panel.tick_params(labelsize=8)
     if ax is None and found.over and len(groups) > 1:
@@ -425,6 +426,71 @@ def prevalence(
     return panels if ax is None else ax
 
 
+def effects(
+    found: Effects,
+    variable: str | None = None,
+    topics: int | Iterable[int] | None = None,
+    ax: Axes | None = None,
+    colors: Sequence[str] | None = None,
+) -> Axes | NDArray[np.object_]:
+    """Draw what `unmix.effects` found of one variable: means by level with their intervals, or a curve with its band.
+
+    Parameters
+    ----------
+    found : Effects
+        The result.
+    variable : str, default=None
+        A variable of its formula; by default the first one.
+    topics : int or iterable of int, default=None
+        Numbers of topics, from 1; by default all, the heaviest first.
+    ax : Axes, default=None
+        Where to draw one topic; by default a new figure with one panel per topic.
+    colors : sequence of str, default=None
+        Colors of the topics; by default `palette`.
+
+    Returns
+    -------
+    Axes or array of Axes
+        One per topic, or the one given.
+
+    Raises
+    ------
+    ValueError
+        If there is no such topic or variable, or `ax` is given for several topics.
+
+    See Also
+    --------
+    effects, plot.prevalence
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.datasets.sotu()
+    >>> fit = um.TopicModel(3, tol=1e-3, random_state=0).fit(X).result_
+    >>> panels = um.plot.effects(um.effects(fit, X, "~ s(year, df=4)", groups="president"))
+    """
+    chosen = topic_places(found, topics)
+    variables = found.predictions["variable"].unique().tolist()
+    if not variables:
+        raise ValueError("the formula has no variable; there is nothing to draw")
+    variable = variables[0] if variable is None else checks.choice("variable", variable, variables)
+    rows = found.predictions[found.predictions["variable"] == variable].rename(
+        columns={"estimate": "mean", "value": "group"}
+    )
+    curve = bool(rows["at"].notna().all())
+    panels = panels_for(chosen, ax, 4 if curve else 3, (2.9, 1.9 if curve else 0.75 + 0.2 * rows["group"].nunique()))
+    paint = in_order(palette(found.n_topics), topic_places(found, None)) if colors is None else colors
+    for panel, k in zip(panels, chosen, strict=True):
+        own = rows[rows["topic"] == k + 1]
+        _lines(panel, own, [""], paint[k], marker=None) if curve else _ranges(panel, own, paint[k])
+        panel.set_title(short(found.names[k], 38), loc="left", fontsize=8.5, parse_math=False)
+        panel.tick_params(labelsize=8)
+    if ax is None:
+        title = f"mean proportion by {variable}, given {found.formula}; {found.level:.0%} intervals"
+        figure_of(panels[0]).suptitle(title, fontsize=9, parse_math=False)
+    return panels if ax is None else ax
+
+
 def _ranges(ax: Axes, own: pd.DataFrame, color: str) -> None:
     """A point for each group, the first one on top, and a line as long as its interval."""
     heights = -np.arange(len(own))
@@ -433,20 +499,22 @@ def _ranges(ax: Axes, own: pd.DataFrame, color: str) -> None:
     texts = [f"{short(group, LONGEST_GROUP)} ({n:,})" for group, n in zip(own["group"], own["samples"], strict=True)]
     ax.set_yticks(heights, texts, parse_math=False)
     ax.set_ylim(-len(own) + 0.4, 0.6)
-    ax.set_xlim(0, _top(own))
+    ax.set_xlim(*_limits(own))
     ax.xaxis.set_major_formatter(_percents)
     tidy(ax, grid="x")
 
 
-def _lines(ax: Axes, found: Prevalence, own: pd.DataFrame, groups: list[str], color: str) -> None:
+def _lines(
+    ax: Axes, own: pd.DataFrame, groups: list[str], color: str, *, dates: bool = False, marker: str | None = "o"
+) -> None:
     """A line for each group through the means of its bins, and a band as wide as their intervals."""
     for group, shade in zip(groups, [color] if len(groups) == 1 else palette(len(groups)), strict=True):
         part = own[own["group"] == group]
         ax.fill_between(part["at"], part["low"], part["high"], color=shade, alpha=0.25, linewidth=0)
-        ax.plot(part["at"], part["mean"], color=shade, linewidth=1.4, marker="o", markersize=2.5, label=group)
-    ax.set_ylim(0, _top(own))
+        ax.plot(part["at"], part["mean"], color=shade, linewidth=1.4, marker=marker, markersize=2.5, label=group)
+    ax.set_ylim(*_limits(own))
     ax.yaxis.set_major_formatter(_percents)
-    if found.dates:
+    if dates:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
         locator = AutoDateLocator(maxticks=6)
@@ -457,8 +525,10 @@ def _lines(ax: Axes, found: Prevalence, own: pd.DataFrame, groups: list[str], co
     tidy(ax, grid="y")
 
 
-def _top(own: pd.DataFrame) -> float:
-    return min(1.02, 1.08 * float(np.nanmax(own[["mean", "high"]].to_numpy())) + 1e-9)
+def _limits(own: pd.DataFrame) -> tuple[float, float]:
+    """From 0, or below it where an interval of a regression is, to a little above the highest."""
+    low, high = float(np.nanmin(own[["mean", "low"]])), float(np.nanmax(own[["mean", "high"]]))
+    return min(0.0, 1.08 * low), min(max(1.02, low), 1.08 * high) + 1e-9
 
 
 def _percents(value: float, _: Any) -> str:

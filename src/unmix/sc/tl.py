@@ -13,8 +13,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from unmix.analysis import Differences, Prevalence
+from unmix.analysis import Differences, Effects, Prevalence
 from unmix.analysis import differences as find
+from unmix.analysis import effects as effects_of
 from unmix.analysis import prevalence as means_of
 from unmix.base.checks import choice, whole
 from unmix.base.types import Integers
@@ -33,7 +34,7 @@ from unmix.sc.slots import colors_of, counts_of, fittable, to_fit, without_none,
 if TYPE_CHECKING:
     from anndata import AnnData
 
-__all__ = ["differences", "prevalence", "project", "topics"]
+__all__ = ["differences", "effects", "prevalence", "project", "topics"]
 
 
 def topics(
@@ -473,6 +474,63 @@ def prevalence(
     """
     found = means_of(to_fit(adata, key), groupby, over, groups, **options)
     adata.uns[key_added or f"{key}_prevalence"] = found.table.copy()
+    return found
+
+
+def effects(
+    adata: AnnData,
+    formula: str | ArrayLike,
+    groups: str | ArrayLike | None = None,
+    *,
+    key: str = "topics",
+    key_added: str | None = None,
+    **options: Any,
+) -> Effects:
+    """How topics change with columns of `obs`, with tests that allow for cells of one donor being alike.
+
+    Parameters
+    ----------
+    adata : AnnData
+        That has been through `tl.topics` or `tl.project`.
+    formula : str or array-like
+        Such as "~ condition + s(age)": columns of `adata.obs`; or covariates, one row per cell.
+    groups : str or array-like, default=None
+        Which cells belong together, such as "donor": a column of `adata.obs`, or one value per cell.
+    key : str, default="topics"
+        Under which name `tl.topics` or `tl.project` kept the topics.
+    key_added : str, default=None
+        Name in `adata.uns` under which the table is kept; by default "topics_effects".
+    **options : dict
+        Further parameters of `unmix.effects`, such as `scale="log"`.
+
+    Returns
+    -------
+    Effects
+        What `unmix.effects` gives; `um.plot.effects` draws it.
+
+    Raises
+    ------
+    ValueError
+        If there are no topics under that name, or the formula cannot be fitted.
+
+    See Also
+    --------
+    effects, plot.effects
+
+    Examples
+    --------
+    >>> import anndata, numpy as np, unmix as um
+    >>> adata = anndata.AnnData(np.array([[9.0, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]))
+    >>> adata.obs["condition"] = ["a", "a", "b", "b"]
+    >>> um.sc.tl.topics(adata, n_topics=2)
+    >>> um.sc.tl.effects(adata, "~ condition").tests["term"].tolist()
+    ['condition', 'condition']
+    """
+    fit = to_fit(adata, key)
+    source = adata.uns[key]["params"]
+    counts = counts_of(adata, source.get("layer"), bool(source.get("use_raw")))
+    found = effects_of(fit, counts, formula, groups, **options)
+    adata.uns[key_added or f"{key}_effects"] = found.table.copy()
     return found
 
 
