@@ -58,6 +58,7 @@ class Analysis:
     function: str
     result: str  # its class; in lower case, the name of its files and of its section
     summary: str  # one line of help
+    title: str  # of its section in the report, a noun
     needs: tuple[str, ...]  # those parameters of the function that are arguments of the command, in this order
     pictures: tuple[str, ...] = ()  # in `unmix.plot`; one that has a parameter `topic` is drawn for each
     tables: tuple[str, ...] = ("table",)  # attributes of the result; of a method, the parameters are options too
@@ -82,6 +83,7 @@ ANALYSES = {
             "choose_topics",
             "Choice",
             "How many topics predict held-out counts best.",
+            "Number of topics",
             ("X", "topics"),
             pictures=("choice",),
             section=True,
@@ -96,6 +98,7 @@ ANALYSES = {
             "differences",
             "Differences",
             "What distinguishes topics, with errors.",
+            "Differential features",
             ("fit", "X"),
             pictures=("differences", "volcano"),
             tables=("surest",),
@@ -111,6 +114,7 @@ ANALYSES = {
             "stability",
             "Stability",
             "Which topics are found again in halves of the counts.",
+            "Stability",
             ("X", "n_components"),
             pictures=("stability",),
             section=True,
@@ -127,6 +131,7 @@ ANALYSES = {
             "freedom",
             "Freedom",
             "How far proportions can move at the same likelihood.",
+            "Identifiability",
             ("fit",),
             pictures=("freedom",),
             tables=("by_sample",),
@@ -139,6 +144,7 @@ ANALYSES = {
             "intervals",
             "Intervals",
             "Credible intervals of proportions, by sampling.",
+            "Credible intervals",
             ("fit", "X"),
             pictures=("freedom",),
             tables=("by_sample",),
@@ -153,6 +159,7 @@ ANALYSES = {
             "analysis.quality",
             "Quality",
             "Coherence, exclusivity and diversity of topics.",
+            "Topic quality",
             ("fit", "X"),
             pictures=("quality",),
             section=True,
@@ -164,6 +171,7 @@ ANALYSES = {
             "prevalence",
             "Prevalence",
             "Topics by group and over time, with intervals.",
+            "Means by group",
             ("fit",),
             pictures=("prevalence",),
             tables=("table", "examples"),
@@ -194,6 +202,7 @@ ANALYSES = {
             "compare",
             "Comparison",
             "Which topic of a fit is which of another, or of a catalogue.",
+            "Comparison",
             ("fit", "other"),
             pictures=("matches",),
             tables=("table", "proportions"),
@@ -208,6 +217,7 @@ ANALYSES = {
             "align",
             "Alignment",
             "Which topics of one fit become which of the next.",
+            "Alignment",
             ("fits",),
             pictures=("alignment",),
             tables=("table", "flows"),

@@ -68,6 +68,7 @@ ROW = Analysis(
     "analysis.heaviest",
     "Heaviest",
     "How many samples each topic dominates.",
+    "Heaviest samples",
     ("fit", "X"),
     section=True,
     asks_fit=True,

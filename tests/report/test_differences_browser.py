@@ -71,13 +71,13 @@ def test_arrow_keys_walk_through_the_most_different_features(tab, made):
     page.keyboard.press("Enter")
     assert page.locator("#feature").input_value() == d.names[j]
     page.keyboard.press("Escape")
-    assert f"{int((d.lfsr[:, 1] < 0.05).sum())} features surely differ" in page.locator("#volcano-said").inner_text()
+    assert f"{int((d.lfsr[:, 1] < 0.05).sum())} features significantly differ" in page.locator("#volcano-said").inner_text()
 
 
 def test_the_topic_can_be_chosen_and_is_that_of_the_page(tab):
     page = tab("with")
     page.locator("#volcano-topic").select_option("2")
-    assert "topic 3" in page.locator("#topic-title").inner_text()
+    assert "Topic 3" in page.locator("#topic-title").inner_text()
     assert "topic=3" in page.url
     page.locator("#volcano-y").select_option("frequency")
     assert page.locator("#volcano").is_visible()

@@ -152,4 +152,6 @@ def test_the_browser_shows_these_very_words(run):
         assert plain(page.locator("#fit-facts dd").all_text_contents()) == [value for _, value in shown.page["figures"]]
         shares = [shown.page["topics"][k]["said"]["share"] for k in shown.page["order"]]
         assert page.locator("#topics .share").all_text_contents() == shares
-        assert page.locator("#topic-all .topic-known .share").all_text_contents() == [f"{x} of counts" for x in shares]
+        assert page.locator("#topic-all .topic-known .share").all_text_contents() == [
+            f"{x} of all counts" for x in shares
+        ]

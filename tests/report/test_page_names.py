@@ -147,7 +147,7 @@ def test_few_samples_have_their_names_below_them_with_their_dates(tab, few) -> N
 @in_browser
 def test_many_samples_in_order_of_time_are_drawn_as_means(tab, many) -> None:
     page = tab(many, "#order=column:year")
-    assert "900 samples: bars are means" in page.locator("#structure-means").inner_text()
+    assert "Bars are means of samples" in page.locator("#structure-means").inner_text()
     top = page.evaluate(
         """() => {
           const bars = document.getElementById("bars"), [w, h] = [bars.width, bars.height];
@@ -195,7 +195,7 @@ def test_words_of_a_text_have_the_colour_of_the_topic_they_are_of(tab) -> None:
         assert int(topic) == phi[word].argmax() + 1
         assert float(sure) == pytest.approx(100 * phi[word].max(), abs=1)
     color = topic_colors(fit)[phi["red"].argmax()]
-    assert tints.last.evaluate("word => word.style.getPropertyValue('--colour')") == color
+    assert tints.last.evaluate("word => getComputedStyle(word).getPropertyValue('--colour')") == color
     assert page.locator(".topic-card .snippet .tint").count() > 10
 
 

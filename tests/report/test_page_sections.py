@@ -149,7 +149,7 @@ def test_sections_and_cards_in_the_browser(made, tmp_path) -> None:
             assert row.verdict in cells[1]
             assert cells[3] == f"{row.stability:.2f}"
             card = page.locator(f".topic-card[aria-label='Topic {k + 1}']")
-            assert f"{row.verdict}: found again in" in card.locator(".verdict").get_attribute("title")
+            assert f"{row.verdict}: recovered in" in card.locator(".verdict").get_attribute("title")
             assert "proportions move by" in card.locator(".freedom").get_attribute("title")
         page.locator("#ranges-topic").select_option("1")
         assert "topic=2" in page.url

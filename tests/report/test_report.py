@@ -394,7 +394,7 @@ def test_the_recipe_fits_the_same_model_again():
 def test_the_title_is_that_given_else_the_source():
     fit = make_fit(data={"source": "speeches.csv"})
     assert (data_of(page(fit, "Mine"))["title"], data_of(page(fit))["title"]) == ("Mine", "speeches.csv")
-    assert data_of(page(make_fit()))["title"] == "Topics"
+    assert data_of(page(make_fit()))["title"] == "Topics of 40 samples × 30 features"
 
 
 def test_a_failed_write_leaves_the_old_page(tmp_path):

@@ -281,7 +281,7 @@ def test_a_feature_is_found_while_typing_with_the_topics_that_use_it(opened, spe
     found = [int(rows.nth(i).get_attribute("data-topic")) for i in range(rows.count())]
     assert found[: len(expected)] == expected
     page.locator("#feature").fill("no such word")
-    assert texts(page, "#feature-options li") == ["Nothing of that name"]
+    assert texts(page, "#feature-options li") == ["No match"]
 
 
 def test_a_topic_in_focus_is_at_the_bottom_and_the_others_are_pale(opened, speeches):
@@ -294,7 +294,7 @@ def test_a_topic_in_focus_is_at_the_bottom_and_the_others_are_pale(opened, speec
     assert page.locator("#topics li.focused .swatch").text_content() == str(topic + 1)
     assert "#{:02X}{:02X}{:02X}".format(*pixel(page, (place + 0.5) / 233, 0.98)[:3]) == "#56B4E9"
     assert sum(pixel(page, (other + 0.5) / 233, 0.98)[:3]) > sum(before[:3])
-    assert page.locator("#topic-title").text_content() == f"What is in topic {topic + 1}"
+    assert page.locator("#topic-title").text_content() == f"Topic {topic + 1}"
     page.locator("#topics .topic").nth(2).click()
     assert page.locator("#topic-all .topic-card").count() == 8
 
@@ -471,10 +471,10 @@ def test_the_page_tells_how_the_fit_started(opened, small, speeches):
 
 def test_what_the_data_do_not_have_is_not_shown(opened):
     page = opened("one")
-    for hidden in ("#time", "#map", "#group-label", "#sample", "#advice", "#zoom-out"):
+    for hidden in ("#structure", "#scatter", "#time", "#map", "#sample", "#advice", "#topic-tools"):
         assert page.locator(hidden).is_hidden()
-    page.mouse.move(*at_sample(page, 0, 1))
-    assert page.locator("#tip b").text_content() == "sample 1"
+    assert texts(page, "#sections button") == ["Topics", "Convergence", "Reproduce"]
+    assert page.locator(".topic-card .typical").count() == 0
 
 
 def test_on_paper_there_are_no_controls_and_all_topics(opened):

@@ -469,7 +469,7 @@ def embedding(
     labels = meaning.labels if isinstance(meaning, Groups) else np.zeros(len(fit.L), dtype=np.intp)
     # In random order, so that no group lies on top of the others.
     shown = np.random.default_rng(0).permutation(fair_sample(labels, MOST_POINTS))
-    places, axis_names = (_pca if method == "pca" else _umap)(np.sqrt(fit.proportions[shown]))
+    places, axis_names = (principal_axes if method == "pca" else _umap)(np.sqrt(fit.proportions[shown]))
     ax = new_axes(8, 6) if ax is None else ax
     size = float(np.clip(2e4 / len(shown), 2, 25))
     scatter = partial(ax.scatter, s=size, linewidths=0, alpha=0.8, rasterized=len(shown) > MANY_POINTS)
@@ -606,7 +606,7 @@ def _meaning(fit: Fit, color: str | int | ArrayLike | None) -> Groups | Shades:
     return Groups(color if isinstance(color, str) else "group", names, labels, palette(len(names)))
 
 
-def _pca(points: Floats) -> tuple[Floats, tuple[str, str]]:
+def principal_axes(points: Floats) -> tuple[Floats, tuple[str, str]]:
     """The two principal components, and how much of the variance each explains."""
     centred = points - points.mean(axis=0)
     variances, directions = leading_axes(centred.T @ centred)

@@ -24,12 +24,12 @@ from unmix.analysis.results import Result
 from unmix.counts.columns import clean
 from unmix.fit import Fit
 from unmix.registry import ANALYSES, Analysis, public
-from unmix.report.payload import named_topics, payload
+from unmix.report.payload import named_topics, payload, shape_of
 from unmix.report.sections import cells, embeddable_json
 from unmix.storage.files import replacing
 
-FIRST = ("data", "copy", "dom", "state")  # one scope, in this order; then those of sections that have one, and "main"
-THEN = ("structure", "axis", "walk", "sample", "signature", "topics", "map", "time", "fit", "reproduce", "section")
+FIRST = ("data", "copy", "dom", "state", "figure")  # one scope, in this order; then those of sections that have one, and "main"
+THEN = ("structure", "axis", "walk", "sample", "scatter", "signature", "topics", "map", "time", "fit", "reproduce", "section")
 
 
 def write_report(
@@ -94,7 +94,7 @@ def page(
     names: Sequence[str] | Mapping[int, str] | None = None,
 ) -> str:
     """The text of the page; `results` are those of further analyses, by the names of their sections."""
-    title = clean(title if title is not None else fit.data.get("title") or fit.data.get("source") or "Topics")
+    title = clean(title if title is not None else fit.data.get("title") or fit.data.get("source") or f"Topics of {shape_of(fit)}")
     names = fit.names.tolist() if names is None and fit.names is not None else names
     style = _static("page.css")
     script = '"use strict";\n(() => {\n' + "\n".join(map(_static, _scripts())) + "})();\n"

@@ -1,4 +1,4 @@
-"""What the report shows: the data of a fit by section, and the names that people give to topics."""
+"""What the report shows: the data of a fit by section, and the names that users give to topics."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
 
 from unmix.analysis import (
     distinctive_features,
@@ -24,15 +26,17 @@ from unmix.analysis import (
 )
 from unmix.analysis.advice import figures
 from unmix.analysis.differences import Differences
+from unmix.analysis.prevalence import prevalence
 from unmix.analysis.results import Result
-from unmix.base.checks import ENDS, objective, percent, plural
+from unmix.base.checks import ENDS, percent, plural
 from unmix.base.kinds import looks_like, size
 from unmix.base.types import Floats, Integers
-from unmix.counts.columns import LONGEST_NAME, clean, columns_of
+from unmix.counts.columns import LONGEST_NAME, Column, clean, columns_of
 from unmix.fit import Fit
-from unmix.plot import topic_colors
+from unmix.plot import palette, topic_colors
+from unmix.plot.samples import principal_axes
 from unmix.plot.signature import in_layout, layout_of
-from unmix.registry import MODELS, estimator_class
+from unmix.registry import ANALYSES, MODELS, estimator_class
 from unmix.report.sections import (
     Json,
     marked,
@@ -75,7 +79,7 @@ def read_names(path: Path) -> Sequence[str] | dict[int, str]:
         if wrong := [
             name for name in (given if isinstance(given, list) else given.values()) if not isinstance(name, str)
         ]:
-            raise ValueError(f"{wrong[0]!r} is no name")
+            raise ValueError(f"{wrong[0]!r} is not a name")
         return given if isinstance(given, list) else {int(number): name for number, name in given.items()}
     except (ValueError, IndexError, AttributeError) as error:
         remedy = 'give .json such as {"1": "economy"}, or .csv with a number and a name a row'
@@ -228,9 +232,12 @@ def payload(
     if bars := _signature(fit):
         page["signature"] = bars
     given = {name: result for name, result in (results or {}).items() if result is not None}
-    page |= {name: section(name, fit, result) for name, result in given.items()}
-    page["sections"] = list(given)
     columns = columns_of(fit.metadata)
+    page |= {name: section(name, fit, result) for name, result in given.items()}
+    if "prevalence" not in given and (means := _means(fit, columns)):
+        page["prevalence"] = means[0] | {"others": means[1:]}
+    page["sections"] = [row.stem for row in ANALYSES.values() if row.stem in page]
+    page["glance"][-1:-1] = [span for column in columns if column.tells_time for span in [_span(column)]][:1]
     lines = [timeline(column, fit.proportions) for column in columns if column.tells_time]
     page["time"] = [line for line in lines if line is not None]
     room = largest - size_of(page) - BYTES_FOR_TOPICS
@@ -249,6 +256,35 @@ def payload(
     if any(len(str(name)) > LONGEST_NAME for names in named for name in names):
         notes.append(f"Names are cut after {LONGEST_NAME} letters.")
     return page | {"notes": notes}
+
+
+MOST_MEANS = 4_000  # rows of means by group, of all columns together
+MOST_GROUPS = 20  # of a column
+
+
+def _means(fit: Fit, columns: list[Column]) -> list[Json]:
+    """Means by group for every column of few groups, until there are enough."""
+    if fit.n_topics == 1 or not fit.sizes.any():
+        return []
+    found, rows = [], 0
+    for column in columns:
+        if column.kind != "text" or not column.can_group or not 2 <= column.distinct <= MOST_GROUPS:
+            continue
+        rows += fit.n_topics * column.distinct
+        if found and rows > MOST_MEANS:
+            break
+        codes = np.where(np.isnan(column.values), -1, column.values).astype(np.intp)
+        by = pd.Series(pd.Categorical.from_codes(codes, column.levels), name=column.name)
+        found.append(section("prevalence", fit, prevalence(fit, by=by, examples=0)))
+    return found
+
+
+def _span(column: Column) -> str:
+    """From the first to the last time, such as 1790–2021."""
+    first, last = column.known.min(), column.known.max()
+    if column.kind == "date":
+        return "–".join(str(np.datetime64(int(at), "ms"))[:10] for at in (first, last))
+    return f"{first:g}–{last:g}"
 
 
 def _signature(fit: Fit) -> Json | None:
@@ -270,19 +306,23 @@ def _signature(fit: Fit) -> Json | None:
 
 
 def _glance(fit: Fit) -> list[str]:
-    """What the head of the page says; how the fit ended comes last, with a dot."""
-    size_of_fit = size(len(fit.L), len(fit.F), text=bool(fit.text), names=(fit.samples, fit.features))
-    reached = [f"Poisson log-likelihood {objective(fit.loglik)}"] if np.isfinite(fit.loglik) else []
-    return [size_of_fit, plural(fit.n_topics, "topic"), *reached, ENDS[fit.status]]
+    """What the head of the page says: size, topics, how the fit ended; where samples have times, `payload` adds their span."""
+    return [shape_of(fit), plural(fit.n_topics, "topic"), ENDS[fit.status]]
+
+
+def shape_of(fit: Fit) -> str:
+    """Such as "233 documents × 10,065 words"."""
+    return size(len(fit.L), len(fit.F), text=bool(fit.text), names=(fit.samples, fit.features))
 
 
 def _topics(fit: Fit) -> Json:
     distances, means = topic_distances(fit), fit.proportions.mean(axis=0)
     return {
         "topics": [
-            {"colour": color, "share": share, "mean": mean, "said": said, "name": name}
-            for color, share, mean, said, name in zip(
+            {"colour": color, "dark": dark, "share": share, "mean": mean, "said": said, "name": name}
+            for color, dark, share, mean, said, name in zip(
                 topic_colors(fit),
+                topic_colors(fit, dark=True),
                 rounded(fit.shares),
                 rounded(means),
                 [
@@ -297,8 +337,14 @@ def _topics(fit: Fit) -> Json:
         "map": {
             "places": [rounded(place, 4) for place in topic_map(distances)],
             "distances": packed(quantised_proportions(distances)),
+            "order": (_leaves(distances) if fit.n_topics > 2 else topic_order(fit)).tolist(),
         },
     }
+
+
+def _leaves(distances: Floats) -> Integers:
+    """Topics in an order in which similar ones are neighbours: the leaves of a tree."""
+    return leaves_list(linkage(squareform(distances, checks=False), method="average", optimal_ordering=True))
 
 
 def _given_names(fit: Fit) -> list[str]:
@@ -307,12 +353,38 @@ def _given_names(fit: Fit) -> list[str]:
 
 def _samples(fit: Fit, shown: Integers, typical: list[Integers]) -> Json:
     return {
+        **_scatter(fit, shown),
         "names": [clean(name) for name in fit.sample_names[shown]],
         "named": fit.samples is not None,
         "sizes": packed(fit.sizes[shown].astype(np.float32)),
         "proportions": packed(quantised_proportions(fit.proportions[shown])),
         "similarity": packed(similarity_order(fit.proportions[shown]).astype(np.uint32)),
         "typical": [np.searchsorted(shown, some).tolist() for some in typical],
+    }
+
+
+LEAST_EXPLAINED = 0.25  # of the variance, for principal components to show more than a few odd samples
+
+
+def _scatter(fit: Fit, shown: Integers) -> Json:
+    """Places of samples on their two principal components, or among topics where these explain little; and the extent of both."""
+    proportions = fit.proportions[shown]
+    if fit.n_topics < 3 or len(shown) < 4:
+        return {}
+    places, axes = principal_axes(np.sqrt(proportions))
+    parts = [axis.partition("(")[2].rstrip("%)") for axis in axes]
+    if sum(map(float, parts)) >= 100 * LEAST_EXPLAINED:
+        explained = f"first two principal components of √proportions ({' and '.join(parts)}% of their variance)"
+    else:
+        places = proportions @ topic_map(topic_distances(fit))
+        explained = "mean of the places of topics on the map of topics, weighted by its proportions"
+    places -= places.min(axis=0)
+    extent = max(float(places.max()), 1e-12)
+    return {
+        "places": packed(quantised_proportions(places / extent)),
+        "spans": rounded(np.maximum(places.max(axis=0) / extent, 1e-3), 4),
+        "explained": explained,
+        "palette": palette(12),
     }
 
 

@@ -34,13 +34,13 @@ MOST_RANGES = 200  # of a topic, evenly by proportion
 
 
 def section(name: str, fit: Fit, result: Result) -> Json:
-    """What the report is told of a result."""
+    """What the report shows of a result: title, table and advice, and what its builder adds."""
     row = next((row for row in ANALYSES.values() if row.section and row.stem == name), None)
     if row is None:
         known = ", ".join(row.stem for row in ANALYSES.values() if row.section)
         raise TypeError(f"the report has no section {name}; it has {known}")
     heads, rows = cells(result.summary)
-    content = {"title": row.summary.rstrip("."), "advice": result.advice(), "heads": heads, "rows": rows}
+    content = {"title": row.title, "advice": result.advice(), "heads": heads, "rows": rows}
     return content | (BUILDERS[name](fit, result) if name in BUILDERS else {})
 
 

@@ -114,6 +114,11 @@ function relevant(k, lambda, most) {
   return best.map(({ i }) => ({ feature: places[i], weight: Math.exp(logs[i]), lift: lifts[i] }));
 }
 
+function largestTopic(i) {
+  let best = page.order[0];
+  for (const k of page.order) if (samples.codes[i * K + k] > samples.codes[i * K + best]) best = k;
+  return best;
+}
 const largestTopics = (i, most) => page.order.slice().sort((a, b) => proportion(i, b) - proportion(i, a)).slice(0, most);
 
 // The samples nearest to one, by Hellinger distance of their proportions.

@@ -1,4 +1,4 @@
-// What sets topics apart: a volcano plot of one topic, its points as a table, and marks for the cards of topics.
+// Differential features: a volcano plot of one topic, its points as a table, and marks for the cards of topics.
 
 const CLASSES = [[0.001, "--surest"], [0.01, "--surer"], [0.05, "--sure"], [Infinity, "--ghost"]];
 
@@ -16,10 +16,9 @@ sections.differences = (content) => {
   const known = new Map(features.names.map((name, feature) => [name, feature]));
   const chosen = $("volcano-topic"), upward = $("volcano-y");
   let spots = [], current = null;
-  chosen.append(...page.order.map((k) => el("option", { value: k })));
-  chosen.addEventListener("change", () => { current = null; update({ topic: Number(chosen.value) }); });
   upward.addEventListener("change", () => { draw(); });
   const topic = () => state.topic ?? page.order[0];
+  const named = choosingTopics(chosen, topic);
   const signed = (number) => minus(`${number >= 0 ? "+" : ""}${number.toFixed(2)}`);
   const rate = (lfsr) => (lfsr < 0.0001 ? "< 0.0001" : lfsr.toPrecision(2));
   const interval = ({ raw, sd }) => `${signed(raw - 1.645 * sd)} to ${signed(raw + 1.645 * sd)}`;
@@ -51,7 +50,7 @@ sections.differences = (content) => {
     context.textAlign = "left";
     context.fillText(byZ ? "|z|" : "frequency", 4, top);
     context.textAlign = "center";
-    context.fillText(`log₂ fold change, shrunk, against ${content.against}`, (left + width - right) / 2, height - 4);
+    context.fillText(`log₂ fold change (shrunken), against ${content.against}`, (left + width - right) / 2, height - 4);
     spots = points.map((point, i) => ({ point, x: x(point.lfc), y: y(rises[i]) }));
     for (const [bound, name] of [...CLASSES].reverse()) {
       context.fillStyle = themed(name);
@@ -97,21 +96,14 @@ sections.differences = (content) => {
     context.arc(spot.x, spot.y, 5.5, 0, 2 * Math.PI);
     context.stroke();
   }
-  const told = (point) => `${point.name}: ${signed(point.lfc)} (unshrunk ${interval(point)}), z ${signed(point.z)}, lfsr ${rate(point.lfsr)}`;
+  const told = (point) => `${point.name}: ${signed(point.lfc)} (unshrunken ${interval(point)}), z ${signed(point.z)}, lfsr ${rate(point.lfsr)}`;
   const usual = () => {
     const { points, left_out } = topics[topic()], k = topic();
-    const sure = `${counted(content.sure[k], "feature")} surely different (lfsr < 0.05). `;
-    const part = left_out ? `Shown: the most different and an even part of the others, ${grouped(points.length)} in all. ` : "";
+    const sure = `${counted(content.sure[k], "feature")} significantly different (lfsr < 0.05). `;
+    const part = left_out ? `Shown: the most different features and a sample of the others, ${grouped(points.length)} in total. ` : "";
     return `${sure}${part}Hover, or use the arrow keys; click to see a feature in all topics.`;
   };
-  function choose(next) {
-    if (next === current) return;
-    current = next;
-    said.textContent = current === null ? usual() : told(spots[current].point);
-    draw();
-  }
-  function nearest(event) {
-    const box = stage.getBoundingClientRect(), [px, py] = [event.clientX - box.left, event.clientY - box.top];
+  function nearest(px, py) {
     let best = null, closest = 14 ** 2;
     spots.forEach((spot, i) => {
       const apart = (spot.x - px) ** 2 + (spot.y - py) ** 2;
@@ -119,37 +111,36 @@ sections.differences = (content) => {
     });
     return best;
   }
-  const open = () => {
-    const feature = current === null ? undefined : known.get(spots[current].point.name);
-    if (feature !== undefined) findFeature(feature);
-  };
-  stage.addEventListener("pointermove", (event) => {
-    choose(nearest(event));
-    if (current === null) return hideTip();
-    const { point } = spots[current];
-    showTip(event.clientX, event.clientY, el("b", {}, point.name),
-      el("div", { class: "about" }, `log₂ change ${signed(point.lfc)}, unshrunk ${interval(point)} (90%)`),
-      el("div", { class: "about" }, `z ${signed(point.z)}, lfsr ${rate(point.lfsr)}, ${percent(point.frequency)} of all counts`));
+  const forget = pointed(stage, {
+    at: nearest,
+    step: along(() => spots.length),
+    choose: (next) => {
+      current = next;
+      said.textContent = current === null ? usual() : told(spots[current].point);
+      draw();
+    },
+    open: (spot) => {
+      const feature = known.get(spots[spot].point.name);
+      if (feature !== undefined) findFeature(feature);
+    },
+    tip: (spot) => {
+      const { point } = spots[spot];
+      return [el("b", {}, point.name),
+        el("div", { class: "about" }, `log₂ change ${signed(point.lfc)}, unshrunken ${interval(point)} (90%)`),
+        el("div", { class: "about" }, `z ${signed(point.z)}, lfsr ${rate(point.lfsr)}, ${percent(point.frequency)} of all counts`)];
+    },
   });
-  stage.addEventListener("pointerleave", () => { choose(null); hideTip(); });
-  stage.addEventListener("click", open);
-  stage.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (event.key === "Enter") open();
-    if (event.key === "Escape") choose(null);
-    if (!step) return;
-    event.preventDefault();
-    choose(current === null ? 0 : Math.min(spots.length - 1, Math.max(0, current + step)));
+  const fill = unfolding($("volcano-table"), () => {
+    const { points } = topics[topic()];
+    return { heads: ["feature", "log₂ change", "unshrunken, 90%", "z", "lfsr"], n: points.length,
+      row: (i) => [points[i].name, signed(points[i].lfc), interval(points[i]), signed(points[i].z), rate(points[i].lfsr)] };
   });
-  const fill = unfolding("volcano-table", () => grid(["feature", "log₂ change", "unshrunk, 90%", "z", "lfsr"],
-    topics[topic()].points.slice(0, 200).map((point) =>
-      [point.name, signed(point.lfc), interval(point), signed(point.z), rate(point.lfsr)])));
-  $("differences-advice").append(...content.advice.map((text) => el("li", {}, text)));
+  corner($("differences").querySelector(".title-row > .row"), "volcano", () => recorded(canvas, draw));
+  $("differences-advice").append(...remarks(content.advice));
   new ResizeObserver(draw).observe(stage);
   follow(["topic", "names", "theme", "print"], (keys) => {
-    [...chosen.options].forEach((option) => { option.textContent = `${Number(option.value) + 1} ${nameOf(Number(option.value))}`; });
-    chosen.value = String(topic());
-    if (keys.has("topic")) current = null;
+    named();
+    if (keys.has("topic")) current = forget();
     said.textContent = usual();
     stage.setAttribute("aria-label", `Volcano plot of topic ${topic() + 1}; the table below has its points`);
     fill();
@@ -157,6 +148,6 @@ sections.differences = (content) => {
   });
 };
 
-// Whether a topic surely uses a feature more, by the differences that came with the fit.
+// Whether a feature is significantly more frequent in a topic, where the page has differences.
 const sureMarks = page.differences?.marks.map((text) => new Uint8Array(bytes(text))) ?? null;
 const surelyMore = (k, feature) => ((sureMarks[k][feature >> 3] >> (7 - (feature & 7))) & 1) === 1;

@@ -1,4 +1,4 @@
-// Elements, numbers as text, colours, tips, and fields with suggestions. Names enter the page as text nodes only.
+// Elements, numbers as text, colours, tips, and fields with suggestions. Names become text nodes only.
 
 const $ = (id) => document.getElementById(id);
 
@@ -18,7 +18,7 @@ function el(tag, properties = {}, ...children) {
 function svg(tag, properties = {}, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [key, value] of Object.entries(properties)) node.setAttribute(key, value);
-  node.append(...children);
+  node.append(...children.filter((child) => child !== null));
   return node;
 }
 
@@ -58,10 +58,11 @@ function readableOn(colour) {
   return (luminance + 0.05) ** 2 > 0.05 * 1.05 ? "#000" : "#fff";
 }
 
-function swatch(k, size = "") {
-  const { colour } = page.topics[k];
-  return el("span", { class: `swatch ${size}`, "--colour": colour, "--on-colour": readableOn(colour) }, String(k + 1));
-}
+// The colour of a topic in the current theme; in styles a variable, which follows the theme.
+let colours = [];
+const colourOf = (k) => colours[k];
+const coloured = (k) => ({ "--colour": `var(--topic-${k})`, "--on-colour": `var(--on-topic-${k})` });
+const swatch = (k, size = "") => el("span", { class: `swatch ${size}`, ...coloured(k) }, String(k + 1));
 
 function showTip(x, y, ...content) {
   const tip = $("tip");
@@ -74,19 +75,9 @@ function showTip(x, y, ...content) {
 }
 const hideTip = () => { $("tip").hidden = true; };
 
-// A table of texts: the first cell of each row heads it.
-function grid(heads, rows) {
-  const row = (cells) => el("tr", {}, el("th", { scope: "row" }, cells[0]), ...cells.slice(1).map((cell) => el("td", {}, cell)));
-  return el("table", { class: "grid" },
-    el("thead", {}, el("tr", {}, ...heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, ...rows.map(row)));
-}
-// Fill a <details> when it is opened, and again when what it shows has changed.
-function unfolding(id, make) {
-  const details = $(id), place = details.querySelector(".scroll");
-  const fill = () => { if (details.open) place.replaceChildren(make()); };
-  details.addEventListener("toggle", fill);
-  return fill;
-}
+// Advice as sentences.
+const sentence = (text) => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+const remarks = (texts) => texts.map((text) => el("li", {}, sentence(text)));
 
 function facts(pairs) {
   return el("dl", { class: "facts" }, ...pairs.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
@@ -94,6 +85,7 @@ function facts(pairs) {
 
 // A canvas as sharp as the screen: its 2d context in CSS pixels, and its size.
 function sharp(canvas) {
+  if (recording) return { context: recording, ...canvas.getBoundingClientRect().toJSON() };
   const { width, height } = canvas.getBoundingClientRect();
   const scale = window.devicePixelRatio || 1;
   canvas.width = Math.max(1, Math.round(width * scale));
@@ -145,7 +137,7 @@ function suggesting(input, names, pick, about = null) {
       return el("li", { role: "option", id: `${list.id}-${place}`, onpointerdown: pressed }, names[i],
         why.has(i) ? el("small", {}, why.get(i)) : null);
     }));
-    if (!found.length) list.append(el("li", { class: "none", role: "option", "aria-disabled": "true" }, "Nothing of that name"));
+    if (!found.length) list.append(el("li", { class: "none", role: "option", "aria-disabled": "true" }, "No match"));
     list.hidden = !open;
     list.classList.remove("above");
     list.classList.toggle("above", open && list.getBoundingClientRect().bottom > innerHeight && input.getBoundingClientRect().top > list.offsetHeight);

@@ -1,4 +1,4 @@
-// How the fit went: facts, and what remained to be gained against the time spent.
+// Convergence: facts, and the remaining gain against the time.
 
 function showFit() {
   const { trace } = page;
@@ -12,27 +12,22 @@ function showFit() {
   const charts = [chart(`${trace.name} below the best`, gaps, moves), chart("KKT residual, 0 at an optimum", residuals, [])];
   $("fit-charts").replaceChildren(...charts.filter(Boolean));
 
-  unfolding("fit-table", () => {
-    const number = (value, show) => (value === null ? "" : show(value));
-    return grid(["iteration", "seconds", trace.name, "KKT", "stage", "note"], trace.seconds.map((seconds, i) => [
-      String(trace.iterations[i]),
-      number(seconds, (value) => value.toFixed(3)),
-      number(trace.values[i], (value) => minus(grouped(value, 2))),
-      number(trace.kkt[i], String),
-      trace.stages[i],
-      trace.notes[i],
-    ]));
-  });
+  const number = (value, show) => (value === null ? "" : show(value));
+  const row = (show) => (i) => [String(trace.iterations[i]), number(trace.seconds[i], (value) => value.toFixed(3)),
+    number(trace.values[i], show), number(trace.kkt[i], String), trace.stages[i], trace.notes[i]];
+  unfolding($("fit-table"), () => ({ heads: ["iteration", "seconds", trace.name, "KKT", "stage", "note"], n: trace.seconds.length,
+    row: row((value) => minus(grouped(value, 2))), numbers: row(String) }));
 }
 
-// A line against seconds with a log axis, drawn anew when its width changes; null where there are not two points to draw.
+// A line against seconds with a log axis, drawn again when its width changes; null where there are not two points to draw.
 function chart(title, points, moves) {
   const drawn = points.filter(({ x, y }) => x !== null && y !== null && y > 0);
   if (drawn.length < 2) return null;
-  const box = el("div");
+  const box = el("div"), place = el("div", { class: "line" }, box);
   const draw = () => box.replaceChildren(lineChart(title, points, drawn, moves, Math.max(box.clientWidth, 200)));
   new ResizeObserver(draw).observe(box);
-  return box;
+  corner(place, title.startsWith("KKT") ? "kkt" : "objective", () => copied(box.firstChild));
+  return place;
 }
 
 function lineChart(title, points, drawn, moves, width) {

@@ -1,4 +1,4 @@
-// How far proportions can move at the same likelihood: a range for each sample, from the least proportion to the largest.
+// How far proportions can move at the same likelihood: a range per sample, samples sorted by proportion.
 
 sections.freedom = (content) => {
   const stage = $("ranges"), canvas = stage.querySelector("canvas"), said = $("ranges-said"), chosen = $("ranges-topic");
@@ -13,8 +13,16 @@ sections.freedom = (content) => {
     const [own, low, high] = range(k, i);
     return `${content.names[places[k * shown + i]]}: ${percent(own)}, could be ${percent(low)} to ${percent(high)}`;
   };
-  chosen.append(...page.order.map((k) => el("option", { value: k })));
-  chosen.addEventListener("change", () => update({ topic: Number(chosen.value) }));
+  const named = choosingTopics(chosen, topic);
+  $("freedom-advice").append(...remarks(content.advice));
+  $("ranges-price").textContent = content.loss === 0 ? "at exactly the same likelihood"
+    : `for ${content.loss} units of log-likelihood`;
+  if (content.topics.every(({ widest }) => widest < 1e-6)) { // nothing to draw
+    for (const hidden of [stage, $("ranges-help"), $("ranges-table"), chosen.parentElement, $("freedom-advice")]) hidden.hidden = true;
+    said.replaceChildren(el("b", { class: "good" }, "● Identified: "),
+      `no other proportions or topics have ${content.loss === 0 ? "the same likelihood" : `a log-likelihood within ${content.loss} units`}.`);
+    return;
+  }
 
   function draw() {
     const { context, width, height } = sharp(canvas), k = topic();
@@ -32,7 +40,7 @@ sections.freedom = (content) => {
     context.fillText(`samples, by proportion of topic ${k + 1}`, (edge.left + width - edge.right) / 2, height - 5);
     for (let i = 0; i < shown; i++) {
       const [own, low, high] = range(k, i), gap = wide > 4 ? 1 : 0;
-      context.fillStyle = page.topics[k].colour;
+      context.fillStyle = colourOf(k);
       context.globalAlpha = at === i ? 0.9 : 0.4;
       context.fillRect(x(i), y(high), Math.max(wide - gap, 0.5), Math.max(y(low) - y(high), 1));
       context.globalAlpha = 1;
@@ -40,38 +48,30 @@ sections.freedom = (content) => {
       context.fillRect(x(i), y(own) - 1, Math.max(wide - gap, 1), 2);
     }
   }
-  function choose(next) {
-    if (next === at) return;
-    at = next;
-    said.textContent = at === null ? usual() : told(topic(), at);
-    draw();
-  }
   const usual = () => {
     const { widest: most, said } = content.topics[topic()];
-    return `Topic ${topic() + 1}: ${most < 1e-6 ? "nothing can move" : said}.`;
+    return `Topic ${topic() + 1}: ${most < 1e-6 ? "identified" : said}.`;
   };
-  stage.addEventListener("pointermove", (event) => {
-    const { left, width } = stage.getBoundingClientRect();
-    const i = Math.floor(((event.clientX - left - edge.left) / (width - edge.left - edge.right)) * shown);
-    choose(i >= 0 && i < shown ? i : null);
+  const forget = pointed(stage, {
+    at: (x, _, { width }) => {
+      const i = Math.floor(((x - edge.left) / (width - edge.left - edge.right)) * shown);
+      return i >= 0 && i < shown ? i : null;
+    },
+    step: along(() => shown),
+    choose: (next) => {
+      at = next;
+      said.textContent = at === null ? usual() : told(topic(), at);
+      draw();
+    },
   });
-  for (const end of ["pointerleave", "blur"]) stage.addEventListener(end, () => choose(null));
-  stage.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    choose(at === null ? 0 : Math.min(shown - 1, Math.max(0, at + step)));
-  });
-  const fill = unfolding("ranges-table", () => grid(["sample", "proportion", "least", "largest"],
-    Array.from({ length: shown }, (_, i) => [content.names[places[topic() * shown + i]], ...range(topic(), i).map(percent)])));
-  $("freedom-advice").append(...content.advice.map((text) => el("li", {}, text)));
-  $("ranges-price").textContent = content.loss === 0 ? "at exactly the same likelihood"
-    : `for ${content.loss} units of log-likelihood`;
+  const fill = unfolding($("ranges-table"), () => ({ heads: ["sample", "proportion", "lowest", "highest"], n: shown,
+    row: (i) => [content.names[places[topic() * shown + i]], ...range(topic(), i).map(percent)] }));
+  corner($("freedom").querySelector(".title-row > .row"), "ranges", () => recorded(canvas, draw));
   new ResizeObserver(draw).observe(stage);
   follow(["topic", "names", "theme", "print"], () => {
-    [...chosen.options].forEach((option) => { option.textContent = `${Number(option.value) + 1} ${nameOf(Number(option.value))}`; });
-    chosen.value = String(topic());
+    named();
     at = null;
+    forget();
     said.textContent = usual();
     stage.setAttribute("aria-label", `Ranges of the proportions of topic ${topic() + 1}; the table below has the numbers`);
     fill();

@@ -1,7 +1,8 @@
-// How topics lie to each other: places in the plane, and a heat map of their distances.
+// Similarity of topics: places in the plane, and a heat map of their distances, similar topics next to each other.
 
 const distances = uint16(page.map.distances);
 const distance = (a, b) => distances[a * K + b] / 65535;
+const heatOrder = page.map.order;
 
 function showMap() {
   if (K === 1) {
@@ -10,8 +11,9 @@ function showMap() {
   }
   follow(["topic", "names", "theme", "print"], drawPlaces);
   showHeat();
-  unfolding("map-table", () => grid(["topic", ...page.order.map((k) => String(k + 1))],
-    page.order.map((a) => [`${a + 1} ${nameOf(a)}`, ...page.order.map((b) => distance(a, b).toFixed(2))])));
+  unfolding($("map-table"), () => ({ heads: ["topic", ...heatOrder.map((k) => String(k + 1))], n: K,
+    row: (i) => [`${heatOrder[i] + 1} ${nameOf(heatOrder[i])}`, ...heatOrder.map((b) => distance(heatOrder[i], b).toFixed(2))] }));
+  corner($("map-places").parentElement, "topic-map", () => withKeys(copied($("map-places").firstChild)));
 }
 
 function drawPlaces() {
@@ -22,24 +24,27 @@ function drawPlaces() {
   const largest = Math.max(...page.topics.map(({ share }) => share));
   const full = Math.max(14, Math.min(40, 130 / Math.sqrt(K)));
   const smallLast = [...page.order].sort((a, b) => page.topics[b].share - page.topics[a].share);
-  const numbers = [];  // above all circles
+  const numbers = []; // above all circles, with their places; none over another
   const circles = smallLast.map((k) => {
-    const { colour, share } = page.topics[k], radius = Math.max(3, full * Math.sqrt(share / largest));
+    const { share } = page.topics[k], colour = colourOf(k), radius = Math.max(3, full * Math.sqrt(share / largest));
     const [x, y] = [at(xs, xs[k]), size - at(ys, ys[k])];
     const inside = radius > (k < 9 ? 9 : 13);  // there is room for the number
-    const number = svg("text", inside ? { x, y } : { x, y: y - radius - 7, class: "beside" }, String(k + 1));
-    const dim = state.topic !== null && state.topic !== k;
-    number.style.fill = inside && !dim ? readableOn(colour) : "var(--ink)";
+    const dim = state.topic !== null && state.topic !== k, down = inside ? y : y - radius - 7;
+    const clear = state.topic === k || numbers.every(([, u, v]) => Math.abs(u - x) > 16 || Math.abs(v - down) > 13);
+    if (clear) {
+      const number = svg("text", { x, y: down, ...(inside ? {} : { class: "beside" }) }, String(k + 1));
+      number.style.fill = inside && !dim ? readableOn(colour) : "var(--ink)";
+      numbers.push([number, x, down]);
+    }
     const circle = svg("circle", { cx: x, cy: y, r: radius, fill: colour });
     const group = svg("g", { class: dim ? "dim" : "" }, circle);
-    numbers.push(number);
     group.addEventListener("click", () => focusTopic(k));
     group.addEventListener("pointermove", (event) => showTip(event.clientX, event.clientY, ...topicTip(k)));
     group.addEventListener("pointerleave", hideTip);
     return group;
   });
   const about = { role: "img", "aria-label": "Map of topics; the table below has their distances" };
-  $("map-places").replaceChildren(svg("svg", { viewBox: `0 0 ${size} ${size}`, ...about }, ...circles, ...numbers));
+  $("map-places").replaceChildren(svg("svg", { viewBox: `0 0 ${size} ${size}`, ...about }, ...circles, ...numbers.map(([number]) => number)));
 }
 
 function topicTip(k) {
@@ -53,12 +58,11 @@ function topicTip(k) {
 
 function showHeat() {
   const heat = $("heat"), canvas = heat.querySelector("canvas"), said = $("heat-said");
-  const usual = "Hellinger distances: the stronger the colour, the more two topics share. Hover, or use the arrow keys.";
+  const usual = "Hellinger distances; the stronger the colour, the more two topics share. Hover, or use the arrow keys.";
   let cell = null;
   said.textContent = usual;
-  heat.setAttribute("aria-label", "Heat map of the distances between topics; the table below holds the same numbers");
-  const left = K <= 40 ? 20 : 4;
-  const sideOf = (width) => (width - left - 2) / K;
+  heat.setAttribute("aria-label", "Heat map of the distances between topics; the table below has the same numbers");
+  const left = 20, sideOf = (width) => (width - left - 2) / K;
 
   function draw() {
     const { context, width } = sharp(canvas);
@@ -66,18 +70,18 @@ function showHeat() {
     const [surface, accent] = [themed("--surface"), themed("--accent")];
     const all = page.order.flatMap((a) => page.order.filter((b) => b !== a).map((b) => distance(a, b)));
     const [nearest, farthest] = [Math.min(...all), Math.max(...all)];
-    context.font = `${Math.min(11, side)}px system-ui, sans-serif`;
+    context.font = `${Math.max(8, Math.min(11, side))}px system-ui, sans-serif`;
     context.textAlign = "center";
     context.textBaseline = "middle";
-    page.order.forEach((a, row) => page.order.forEach((b, column) => {
+    heatOrder.forEach((a, row) => heatOrder.forEach((b, column) => {
       const near = 0.06 + (0.84 * (farthest - distance(a, b))) / Math.max(farthest - nearest, 1e-9);
-      context.fillStyle = a === b ? page.topics[a].colour : rgb(mixed(accent, surface, near));
+      context.fillStyle = a === b ? colourOf(a) : rgb(mixed(accent, surface, near));
       context.fillRect(left + column * side, left + row * side, square, square);
     }));
     context.fillStyle = themed("--muted");
     const every = Math.ceil(12 / side);
-    if (K <= 40) page.order.forEach((k, place) => {
-      if (place % every) return;
+    heatOrder.forEach((k, place) => {
+      if (place % every && place !== cell?.[0]) return;
       context.fillText(String(k + 1), left + (place + 0.5) * side, left - 9);
       context.fillText(String(k + 1), left - 10, left + (place + 0.5) * side);
     });
@@ -87,28 +91,20 @@ function showHeat() {
       context.strokeRect(left + cell[1] * side - 1, left + cell[0] * side - 1, side + 1, side + 1);
     }
   }
-  function choose(next) {
-    if (String(next) === String(cell)) return;
-    cell = next;
-    if (cell) {
-      const [a, b] = cell.map((place) => page.order[place]);
-      said.textContent = `${a + 1} ${nameOf(a)} – ${b + 1} ${nameOf(b)}: distance ${distance(a, b).toFixed(3)}`;
-    } else said.textContent = usual;
-    draw();
-  }
-  heat.addEventListener("pointermove", (event) => {
-    const box = heat.getBoundingClientRect(), offsets = [event.clientY - box.top, event.clientX - box.left];
-    const inside = offsets.map((offset) => Math.floor((offset - left) / sideOf(box.width)));
-    choose(inside.every((place) => place >= 0 && place < K) ? inside : null);
+  pointed(heat, {
+    at: (x, y, { width }) => {
+      const inside = [y, x].map((offset) => Math.floor((offset - left) / sideOf(width)));
+      return inside.every((place) => place >= 0 && place < K) ? inside : null;
+    },
+    step: (item, right, down) => (item ? [down, right].map((by, axis) => Math.min(K - 1, Math.max(0, item[axis] + by))) : [0, 0]),
+    choose: (next) => {
+      cell = next;
+      const [a, b] = (cell ?? []).map((place) => heatOrder[place]);
+      said.textContent = cell ? `${a + 1} ${nameOf(a)} – ${b + 1} ${nameOf(b)}: distance ${distance(a, b).toFixed(3)}` : usual;
+      draw();
+    },
   });
-  heat.addEventListener("pointerleave", () => choose(null));
-  heat.addEventListener("blur", () => choose(null));
-  heat.addEventListener("keydown", (event) => {
-    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    choose((cell ?? [0, 0]).map((place, axis) => Math.min(K - 1, Math.max(0, place + (cell ? step[axis] : 0)))));
-  });
+  corner(heat.parentElement, "topic-distances", () => recorded(canvas, draw));
   new ResizeObserver(draw).observe(heat);
-  follow(["theme", "print"], draw);
+  follow(["theme", "topic", "print"], draw);
 }

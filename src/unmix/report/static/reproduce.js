@@ -1,4 +1,4 @@
-// How to make this fit again, and its numbers to take away.
+// How to reproduce this fit, and its numbers to download.
 
 function showReproduce() {
   const { command, python, params, versions, data } = page.reproduce;
@@ -8,12 +8,12 @@ function showReproduce() {
   };
   const table = (title, pairs) => el("div", {}, el("h3", {}, title), facts(pairs));
   const take = el("div", { class: "controls" },
-    el("h3", {}, "Take the numbers along"),
+    el("h3", {}, "Download data"),
     el("div", { class: "row" },
       button("", "Proportions (CSV)", () => download("proportions.csv", proportionsCsv()), { id: "download-proportions" }),
       button("", "Topics (CSV)", () => download("topics.csv", topicsCsv()), { id: "download-topics" })),
-    el("p", { class: "hint" }, "As this page holds them: proportions to 1/65535, weights to 0.03%. " +
-      "Names that a spreadsheet would take for a formula get an apostrophe in front."),
+    el("p", { class: "hint" }, "Precision of this page: proportions 1/65535, weights 0.03%. " +
+      "Names that a spreadsheet would run as formulas are prefixed with an apostrophe."),
     ...page.notes.map((note) => el("p", { class: "hint" }, note)));
   $("reproduce").append(
     el("div", { class: "title-row" }, el("h2", { id: "reproduce-title" }, "Reproduce")),

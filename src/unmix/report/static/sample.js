@@ -1,4 +1,4 @@
-// One sample in full: all its proportions, its metadata, and the samples most like it.
+// One sample in full: all its proportions, its metadata, and the most similar samples.
 
 function showSample() {
   const card = $("sample");
@@ -36,13 +36,13 @@ function showSample() {
     const known = columns.map((column) => [column.name, column === columnCalled("snippet")
       ? tinted(valueText(column, column.values[i]), i) : valueText(column, column.values[i])]);
     const size = ["expected counts", grouped(samples.sizes[i], samples.sizes[i] < 10 ? 1 : 0)];
-    return el("div", {}, el("h3", {}, "About it"), facts([...known, size]));
+    return el("div", {}, el("h3", {}, "Metadata"), facts([...known, size]));
   }
   function alike(i) {
     const near = nearestSamples(i, 6);
     if (!near.length) return null;
     const line = ({ sample, distance }) => el("li", {}, sampleLink(sample), el("span", {}, distance.toFixed(3)));
-    return el("div", {}, el("h3", {}, "Most alike (Hellinger distance)"), el("ul", { class: "typical" }, ...near.map(line)));
+    return el("div", {}, el("h3", {}, "Most similar samples (Hellinger distance)"), el("ul", { class: "typical" }, ...near.map(line)));
   }
 }
 
@@ -56,7 +56,7 @@ function topicLink(k) {
 }
 
 // A text of a sample, its words in the colours of the topics they are most probably of: φ is proportional to proportion × weight,
-// and a colour is the stronger the surer it is. What stands between words, and words that are no features here, stay as they are.
+// and a colour is the stronger the surer it is. Other words, and what is between words, have no colour.
 const WORD = /(\p{L}[\p{L}\p{M}\p{N}_'’]*)/u;
 let placeOf = null; // of features, by name
 function tinted(text, i) {
@@ -69,14 +69,14 @@ function tinted(text, i) {
     if (best.k === null) return word;
     const phi = best.rate / rates.reduce((sum, { rate }) => sum + rate, 0);
     const strength = `${(55 * (phi * K - 1) / Math.max(1, K - 1)).toFixed(0)}%`;
-    const look = { class: "tint", "--colour": page.topics[best.k].colour, "--part": strength };
+    const look = { class: "tint", ...coloured(best.k), "--part": strength };
     return el("span", { ...look, title: `topic ${best.k + 1}: ${percent(phi)}` }, word);
   }));
 }
 
 // A bar of a topic's colour, and behind it a pale one; lengths as parts of the whole track.
 function track(k, part, ghost = null) {
-  return el("span", { class: "track", "--colour": page.topics[k].colour },
+  return el("span", { class: "track", ...coloured(k) },
     ghost === null ? null : el("i", { class: "ghost", "--part": `${(100 * ghost).toFixed(2)}%` }),
     el("i", { class: "own", "--part": `${(100 * part).toFixed(2)}%` }));
 }

@@ -1,7 +1,7 @@
-// Which topics are found again: a row for each with its numbers, and a mark for its card.
+// Stability: a row per topic with its numbers, and a mark for its card.
 
 const VERDICTS = { stable: "●", unsure: "◐", unstable: "○", empty: "∅" };
-const RUNS_OF = { halves: "halves of the counts", bootstrap: "counts drawn anew", none: "other starts" };
+const RUNS_OF = { halves: "halves of the counts", bootstrap: "resampled counts", none: "the same counts with other random seeds" };
 
 const wholePercent = (part) => `${(100 * part).toFixed(0)}%`;
 
@@ -14,11 +14,14 @@ sections.stability = (content) => {
     return el("tr", { "data-topic": k + 1 }, el("td", {}, topicLink(k)), el("td", {}, stabilityMark(k, true)), bar,
       el("td", {}, two(stability)), el("td", {}, recall === null ? "–" : wholePercent(recall)), el("td", {}, two(margin)));
   });
-  const heads = ["topic", "", "stability", "", "recall", "margin"];
+  const heads = ["topic", "verdict", "similarity", "stability", "recall", "margin"];
+  const texts = () => page.order.map((k) => [k + 1, ...["verdict", "stability", "recall", "margin", "floor"].map((name) => content.topics[k][name] ?? "")]);
+  $("stability").querySelector(".title-row").append(el("div", { class: "row controls" }, button("small quiet", "CSV",
+    () => saveTable("stability", ["topic", "verdict", "stability", "recall", "margin", "floor"], texts()), { "aria-label": "Download stability as CSV" })));
   $("stability-rows").append(el("table", { class: "bars" },
     el("thead", {}, el("tr", {}, ...heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, ...rows)));
-  $("stability-runs").textContent = `${counted(content.runs, "fit")}, each from scratch, to ${RUNS_OF[content.noise]}.`;
-  $("stability-advice").append(...content.advice.map((text) => el("li", {}, text)));
+  $("stability-runs").textContent = `${counted(content.runs, "independent fit")} to ${RUNS_OF[content.noise]}.`;
+  $("stability-advice").append(...remarks(content.advice));
   follow(["names"], () => page.order.forEach((k, place) => rows[place].cells[0].replaceChildren(topicLink(k))));
 };
 
@@ -27,7 +30,7 @@ function stabilityMark(k, inWords = false) {
   const known = page.stability?.topics[k];
   if (!known) return null;
   const { verdict, recall } = known;
-  const found = recall === null ? "" : `: found again in ${wholePercent(recall)} of pairs of runs`;
+  const found = recall === null ? "" : `: recovered in ${wholePercent(recall)} of pairs of runs`;
   const about = { class: `verdict ${verdict}`, title: verdict + found, role: "img", "aria-label": verdict + found };
   return el("span", about, VERDICTS[verdict] + (inWords ? ` ${verdict}` : ""));
 }

@@ -1,10 +1,18 @@
-// What the reader has chosen. It lives in the fragment of the address, so that a reload, or a link, shows the same view.
+// What the reader has chosen. It is stored in the fragment of the URL, so that a reload, or a link, shows the same view.
 
 const columnNamed = (name) => columns.find((column) => column.name === name);
 
-// The first view: along time where a column tells it, else by the first column of groups, like beside like.
+// The first view: over time where a column has it, else by the first column of groups, similar samples next to each other.
 const firstTime = page.time.map((line) => line.column).find(columnNamed);
 const firstGroups = columns.find((column) => column.groups && column.kind === "text" && column.levels.length > 1)?.name;
+const SORTS = ["rank", "share", "lift"];
+const MOST_COLOURS = 12; // topics with colours of their own
+const LISTS = { weight: page.order, similarity: page.map.order };
+if (page.stability) {
+  const stable = (k) => page.stability.topics[k].stability ?? -1;
+  LISTS.stability = page.order.slice().sort((a, b) => stable(b) - stable(a));
+}
+const listed = () => LISTS[state.list];
 const DEFAULTS = {
   order: firstTime === undefined ? "similarity" : `column:${firstTime}`,
   group: firstTime === undefined ? firstGroups ?? "" : "",
@@ -14,8 +22,12 @@ const DEFAULTS = {
   sort: "rank",
   theme: "",
   time: "",
+  areas: K <= MOST_COLOURS ? "stacked" : "separate", // over time
+  list: "weight", // the order of topics in lists
+  view: "cards", // of topics
+  colour: "", // of samples on their map: a column, or largest topics
 };
-const SORTS = ["rank", "share", "lift"];
+const CHOICES = { sort: SORTS, theme: ["light", "dark"], areas: ["stacked", "separate"], list: Object.keys(LISTS), view: ["cards", "table"] };
 const GIVEN_NAMES = page.names ?? {}; // of topics, by place: those that came with the page
 const state = { ...DEFAULTS, names: { ...GIVEN_NAMES } };
 const views = []; // functions of the set of keys that changed
@@ -45,8 +57,8 @@ function readFragment() {
   state.sample = whole(given.get("sample"), samples.n);
   const lambda = Number(given.get("lambda") ?? NaN);
   state.lambda = lambda >= 0 && lambda <= 1 ? lambda : DEFAULTS.lambda;
-  state.sort = SORTS.includes(given.get("sort")) ? given.get("sort") : DEFAULTS.sort;
-  state.theme = ["light", "dark"].includes(given.get("theme")) ? given.get("theme") : "";
+  for (const [key, known] of Object.entries(CHOICES)) state[key] = known.includes(given.get(key)) ? given.get(key) : DEFAULTS[key];
+  state.colour = columnNamed(given.get("colour"))?.groups ? given.get("colour") : "";
   state.time = page.time.some((line) => line.column === given.get("time")) ? given.get("time") : "";
   state.names = { ...GIVEN_NAMES };
   for (let k = 0; k < K; k++) if (given.get(`name${k + 1}`)) state.names[k] = given.get(`name${k + 1}`).slice(0, 80);
@@ -89,5 +101,15 @@ const stackOrder = () => (state.topic === null ? page.order : [state.topic, ...p
 function shownColours() {
   const surface = themed("--surface");
   const bright = (k) => state.topic === null || state.topic === k;
-  return page.topics.map(({ colour }, k) => (bright(k) ? channels(colour) : mixed(colour, surface, 0.22)));
+  return colours.map((colour, k) => (bright(k) ? channels(colour) : mixed(colour, surface, 0.22)));
 }
+// Colours of the current theme. A topic beyond the palette has a colour while it is in focus.
+function chooseColours(dark) {
+  const rest = new Set(page.order.slice(MOST_COLOURS));
+  colours = page.topics.map((topic, k) => (rest.has(k) && state.topic === k ? themedHex("--ink") : dark ? topic.dark : topic.colour));
+  colours.forEach((colour, k) => {
+    document.documentElement.style.setProperty(`--topic-${k}`, colour);
+    document.documentElement.style.setProperty(`--on-topic-${k}`, readableOn(colour));
+  });
+}
+const themedHex = (name) => `#${channels(themed(name)).map((part) => part.toString(16).padStart(2, "0")).join("")}`;

@@ -1,5 +1,5 @@
-// The Structure plot: one thin column per sample. Columns are drawn once per order, straight into pixels;
-// marks for the pointer, the keyboard and the zoom lie on a canvas above, so that hovering redraws next to nothing.
+// The Structure plot: one column per sample. Columns are drawn once per order, as pixels; marks for the pointer, the keyboard and
+// the zoom are on a canvas above, so that hovering redraws almost nothing.
 
 const plot = { sequence: null, groups: [], units: 1, view: [0, 1], at: null, drag: null };
 
@@ -28,7 +28,7 @@ function arrange() {
   plot.at = null;
 }
 
-// What samples stand by, as a function of a sample.
+// What samples are sorted by, as a function of a sample.
 function orderKey() {
   if (state.order === "similarity") return (i) => samples.rank[i];
   if (state.order === "file") return (i) => i;
@@ -73,9 +73,11 @@ function drawBars() {
   const colours = shownColours().map(([r, g, b]) => (255 << 24) | (b << 16) | (g << 8) | r);
   const stack = stackOrder();
   const means = meansInView();
-  $("structure-means").hidden = means === null;
-  $("structure-means").textContent = `${counted(samples.n, "sample")}: bars are means of some that follow each other, and of all that have the ` +
-    "same value. Zoom in for single ones.";
+  const dense = perPixel * (devicePixelRatio || 1);
+  $("structure-means").hidden = means === null && dense < 1.5;
+  $("structure-means").textContent = means ? "Bars are means of samples with the same or consecutive values. Zoom in for single samples."
+    : `Each column is the mean of about ${counted(Math.round(dense), "sample")}. Zoom in for single samples.`;
+  const bands = Array.from({ length: K }, () => new Float32Array(2 * width)); // top and bottom of each topic, by pixel
   const column = means ? inBars(means, from, perPixel) : perPixel > 1 ? averaged(from, perPixel, width) : single(from, perPixel);
   for (let x = 0; x < width; x++) {
     const parts = column(x);
@@ -85,10 +87,58 @@ function drawBars() {
       sum += parts[stack[s]];
       const top = s === K - 1 ? 0 : Math.max(0, Math.round(height * (1 - sum)));
       for (let y = top; y < below; y++) pixels[y * width + x] = colours[stack[s]];
+      bands[stack[s]].set([top, below], 2 * x);
       below = Math.min(below, top);
     }
   }
   context.putImageData(image, 0, 0);
+  numberBands = () => drawNumbers(bands, width);
+  numberBands();
+}
+
+// The number of a topic where its band is widest, in each third of a screen or so: wide enough for it on all sides.
+let numberBands = () => {};
+function drawNumbers(bands, pixels) {
+  const { context } = sharp($("numbers"));
+  const scale = devicePixelRatio || 1, reach = Math.ceil(9 * scale), parts = Math.max(1, Math.round(pixels / scale / 420)), shown = shownColours();
+  context.font = "600 11px system-ui, sans-serif";
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  bands.forEach((band, k) => {
+    for (let part = 0; part < parts; part++) {
+      let best = { room: 15 * scale };
+      for (let x = Math.floor((part * pixels) / parts) + reach; x < ((part + 1) * pixels) / parts - reach; x += 3) {
+        let top = 0, below = Infinity;
+        for (let by = -reach; by <= reach; by += 3) {
+          top = Math.max(top, band[2 * (x + by)]);
+          below = Math.min(below, band[2 * (x + by) + 1]);
+        }
+        if (below - top > best.room) best = { room: below - top, x, y: (top + below) / 2 };
+      }
+      if (best.x === undefined) continue;
+      context.fillStyle = readableOn(rgb(shown[k]));
+      context.fillText(String(k + 1), best.x / scale, best.y / scale);
+    }
+  });
+}
+
+// The plot with its labels as SVG: the columns are an image in it.
+function structureFigure() {
+  const bars = $("bars"), stage = $("stage").getBoundingClientRect(), above = $("group-axis").hidden ? 8 : 24, left = 36;
+  const axes = [...document.querySelectorAll("#x-axis span, #group-axis:not([hidden]) span")];
+  const lowest = Math.max(stage.bottom, ...axes.map((span) => span.getBoundingClientRect().bottom)) - stage.top;
+  const root = svg("svg", { width: stage.width + left, height: above + lowest + 8 }), ink = themed("--muted");
+  const text = (x, y, anchor, words, more = {}) => svg("text", { x, y, "text-anchor": anchor, "font-size": "11px", fill: ink, ...more }, words);
+  root.append(svg("image", { x: left, y: above, width: stage.width, height: stage.height, href: bars.toDataURL("image/png") }),
+    svg("g", { transform: `translate(${left} ${above})` }, recorded($("numbers"), numberBands)),
+    ...[["100%", 0.02], ["50%", 0.5], ["0", 1]].map(([words, part]) => text(left - 6, above + 4 + part * (stage.height - 4), "end", words)));
+  for (const span of axes) {
+    const x = left + (parseFloat(span.style.left) / 100) * stage.width, group = span.parentElement.id === "group-axis";
+    const slanted = !group && $("x-axis").classList.contains("slanted"), y = group ? 14 : above + stage.height + 14;
+    const angle = parseFloat($("x-axis").style.getPropertyValue("--slant")) || 0;
+    root.append(text(x, y, slanted ? "end" : "middle", span.textContent, slanted ? { transform: `rotate(${-angle} ${x} ${y})` } : {}));
+  }
+  return withKeys(root);
 }
 
 // Along a column of numbers or dates, of many samples in view: bars of at least so many that follow each other, and of all that
@@ -186,6 +236,11 @@ function drawMarks() {
     context.strokeStyle = ink;
     context.strokeRect(left - 1, -4, wide + 2, height + 8);
   }
+  if (selected) { // on the map of samples
+    context.fillStyle = ink;
+    for (const i of selected) context.fillRect(toX(unitOf(plot.place[i]), width), height - 5, Math.max(1, toX(1, width) - toX(0, width)), 5);
+  }
+  drawScatterMarks();
   if (plot.drag?.moved) {
     const [a, b] = [plot.drag.from, plot.drag.to].sort((one, other) => one - other);
     context.fillStyle = `rgb(${channels(surface).join(" ")} / 0.6)`;
@@ -216,19 +271,16 @@ function fillOrders() {
 function showStructure() {
   fillOrders();
   listenToStructure();
-  const told = columns.filter((column) => column.kind !== "number");
+  const searched = columns.filter((column) => column.kind !== "number");
   suggesting($("sample-search"), samples.names, (i) => {
     update({ sample: i });
     if (zoomed()) zoom(unitOf(plot.place[i]) - 10, unitOf(plot.place[i]) + 11);
-  }, (i) => told.filter((column) => !Number.isNaN(column.values[i])).map((column) => valueText(column, column.values[i])));
+  }, (i) => searched.filter((column) => !Number.isNaN(column.values[i])).map((column) => valueText(column, column.values[i])));
   $("structure-note").textContent = samples.n < N_ALL ? page.notes[0] : "";
-  let shown = 200;
-  const refill = unfolding("structure-table", () => {
-    const heads = ["sample", ...page.order.map((k) => `topic ${k + 1}`)];
-    const row = (i) => [samples.names[i], ...page.order.map((k) => percent(proportion(i, k)))];
-    const more = button("small", "200 more", () => { shown += 200; refill(); });
-    return el("div", {}, grid(heads, Array.from(plot.sequence.slice(0, shown), row)), shown < samples.n ? more : null);
-  });
+  const row = (show) => (place) => [samples.names[plot.sequence[place]], ...page.order.map((k) => show(proportion(plot.sequence[place], k)))];
+  const refill = unfolding($("structure-table"), () => ({ heads: ["sample", ...page.order.map((k) => `topic ${k + 1}`)], n: samples.n,
+    row: row(percent), numbers: row((part) => part.toFixed(6)) }));
+  corner($("structure").querySelector(".title-row > .row"), "samples", structureFigure);
   new ResizeObserver(() => { marks = null; drawStructure(); }).observe($("stage"));
   views.push((keys) => {
     if (keys.has("names")) for (const option of $("order").querySelectorAll("option[value^='topic:']")) {
@@ -249,6 +301,6 @@ function showStructure() {
     drawMarks();
     const by = $("order").selectedOptions[0]?.textContent, within = state.group ? ` within ${state.group}` : "";
     $("stage").setAttribute("aria-label",
-      `Proportions of ${counted(K, "topic")} in ${counted(samples.n, "sample")}, by ${by}${within}. Use the arrow keys to walk.`);
+      `Proportions of ${counted(K, "topic")} in ${counted(samples.n, "sample")}, by ${by}${within}. Use the arrow keys to move.`);
   });
 }

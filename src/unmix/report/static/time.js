@@ -1,20 +1,22 @@
-// Mean proportions over time, as stacked areas.
+// Mean proportions over time: stacked areas, or a panel per topic.
 
 function showTime() {
-  if (!page.time.length) return;
+  if (!page.time.length || K === 1) return;
   $("time").hidden = false;
   const box = $("time-plot"), canvas = box.querySelector("canvas"), said = $("time-said");
   const lines = page.time.map((line) => ({ ...line, codes: uint16(line.means) }));
   const edge = { left: 38, right: 6, top: 6, bottom: 22 };
-  let at = null;
+  const panels = $("time-panels");
+  let at = null, from = 0;
   $("time-column").append(...lines.map(({ column }) => el("option", {}, column)));
   $("time-column").addEventListener("change", (event) => update({ time: event.target.value }));
+  $("time-view").addEventListener("change", (event) => update({ areas: event.target.value }));
+  const separate = () => state.areas === "separate";
   const line = () => lines.find(({ column }) => column === state.time) ?? lines[0];
   const mean = (bin, k) => line().codes[bin * K + k] / 65535;
   const usual = () => {
     const total = line().samples.reduce((sum, size) => sum + size, 0);
-    return "Mean proportions, every sample counting alike; gaps where there are none. " +
-      `${counted(total, "sample")} in ${counted(line().labels.length, "bin")}.`;
+    return `Mean proportions of ${counted(total, "sample")} in ${counted(line().labels.length, "bin")}; all samples have equal weight. Gaps: no samples.`;
   };
 
   function draw() {
@@ -59,47 +61,68 @@ function showTime() {
       context.strokeRect(x(at) - step / 2, edge.top, step, height - edge.top - edge.bottom);
     }
   }
-  function choose(bin) {
-    if (bin === at) return;
-    at = bin;
-    const { labels, samples: sizes } = line();
-    if (at === null) said.textContent = usual();
-    else {
-      const best = page.order.slice().sort((a, b) => mean(at, b) - mean(at, a)).slice(0, 3);
-      const parts = best.map((k) => `${k + 1} ${nameOf(k)} ${percent(mean(at, k))}`);
-      said.textContent = `${labels[at]}: ${sizes[at] ? [counted(sizes[at], "sample"), ...parts].join("; ") : "no samples"}`;
-    }
-    draw();
+  function drawPanels() {
+    const { labels, samples: sizes } = line(), every = Math.ceil(labels.length / 4);
+    const ticks = labels.map((label, bin) => [bin, label.split(/\s*–\s*/)[0]]).filter(([bin]) => bin % every === 0);
+    const bins = labels.map((_, bin) => bin).filter((bin) => sizes[bin]);
+    const told = ({ at, mean }) => `${labels[at]}: ${percent(mean)} (${counted(sizes[at], "sample")})`;
+    panels.replaceChildren(...paged("topics over time", from, (k) => {
+      const drawn = trend([{ colour: colourOf(k), rows: bins.map((bin) => ({ at: bin, mean: mean(bin, k), low: null, high: null })) }], ticks, told);
+      drawn.setAttribute("role", "img");
+      drawn.setAttribute("aria-label", `Mean proportion of topic ${k + 1} by ${line().column}; the table has the numbers`);
+      return el("figure", { "data-topic": k + 1 }, topicLink(k), drawn);
+    }, (place) => { from = place; drawPanels(); }));
   }
-  box.addEventListener("pointermove", (event) => {
-    const { left, width } = box.getBoundingClientRect(), bins = line().labels.length;
-    const bin = Math.floor(((event.clientX - left - edge.left) / (width - edge.left - edge.right)) * bins);
-    choose(bin >= 0 && bin < bins ? bin : null);
+  const forget = pointed(box, {
+    at: (x, _, { width }) => {
+      const bins = line().labels.length, bin = Math.floor(((x - edge.left) / (width - edge.left - edge.right)) * bins);
+      return bin >= 0 && bin < bins ? bin : null;
+    },
+    step: along(() => line().labels.length),
+    choose: (bin) => {
+      at = bin;
+      const { labels, samples: sizes } = line();
+      if (at === null) said.textContent = usual();
+      else {
+        const best = page.order.slice().sort((a, b) => mean(at, b) - mean(at, a)).slice(0, 3);
+        const parts = best.map((k) => `${k + 1} ${nameOf(k)} ${percent(mean(at, k))}`);
+        said.textContent = `${labels[at]}: ${sizes[at] ? [counted(sizes[at], "sample"), ...parts].join("; ") : "no samples"}`;
+      }
+      draw();
+    },
   });
-  box.addEventListener("pointerleave", () => choose(null));
-  box.addEventListener("blur", () => choose(null));
-  box.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    choose(at === null ? 0 : Math.min(line().labels.length - 1, Math.max(0, at + step)));
-  });
-  const refill = unfolding("time-table", () => {
+  const refill = unfolding($("time-table"), () => {
     const { column, labels, samples: sizes } = line();
-    const parts = (bin) => page.order.map((k) => (sizes[bin] ? percent(mean(bin, k)) : "–"));
-    const rows = labels.map((label, bin) => [label, grouped(sizes[bin]), ...parts(bin)]);
-    return grid([column, "samples", ...page.order.map((k) => `topic ${k + 1}`)], rows);
+    const row = (show) => (bin) => [labels[bin], String(sizes[bin]), ...page.order.map((k) => (sizes[bin] ? show(mean(bin, k)) : ""))];
+    return { heads: [column, "samples", ...page.order.map((k) => `topic ${k + 1}`)], n: labels.length, row: row(percent), numbers: row((part) => part.toFixed(5)) };
   });
   new ResizeObserver(draw).observe(box);
-  follow(["time", "topic", "theme", "print"], () => {
+  corner(box.parentElement, "topics-over-time", () => withKeys(recorded(canvas, draw)));
+  cornerOfPanels(panels.parentElement, "topics-over-time", panels);
+  const [ofAreas, ofPanels] = [...box.parentElement.children].filter((node) => node.matches(".corner"));
+  follow(["time", "topic", "theme", "print", "areas", "names", "list"], () => {
     $("time-column").value = line().column;
+    $("time-view").value = state.areas;
+    box.hidden = ofAreas.hidden = separate();
+    panels.hidden = ofPanels.hidden = !separate();
+    $("time").classList.toggle("half", !separate());
     box.setAttribute("aria-label",
-      `Mean proportions of topics by ${line().column}. Use the arrow keys to walk; the table below holds the same numbers.`);
+      `Mean proportions of topics by ${line().column}. Use the arrow keys to move; the table below has the same numbers.`);
     at = null;
+    forget();
     said.textContent = usual();
-    draw();
+    if (separate()) drawPanels();
+    else draw();
     refill();
   });
+}
+// The mean proportions of a topic as a small line.
+function spark(k) {
+  const { labels, samples: sizes, means } = page.time[0], codes = uint16(means), bins = labels.map((_, bin) => bin).filter((bin) => sizes[bin]);
+  const most = Math.max(1, ...bins.map((bin) => codes[bin * K + k]));
+  const points = bins.map((bin) => `${(1 + (88 * bin) / (labels.length - 1)).toFixed(1)},${(20 - (18 * codes[bin * K + k]) / most).toFixed(1)}`);
+  const about = { role: "img", "aria-label": `Topic ${k + 1} over ${page.time[0].column}, up to ${percent(most / 65535)}` };
+  return svg("svg", { class: "spark", viewBox: "0 0 90 22", ...about }, svg("polyline", { points: points.join(" ") }));
 }
 
 // Runs of bins that hold samples.
