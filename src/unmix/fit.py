@@ -9,20 +9,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmix.base.checks import ENDS, brief, objective, plural
+from unmix.base.checks import ENDS, brief, objective, percent, plural
 from unmix.base.kinds import size
 from unmix.base.types import Factor, Floats, Names, Record, Status, as_names, check_names, numbered
 from unmix.counts.data import Facts
 from unmix.models.poisson import poisson_to_topics
 from unmix.models.problem import Sparsity
 from unmix.models.variational import restore
-from unmix.registry import MODELS
+from unmix.registry import MODELS, public
 from unmix.storage import fit_file
 
 if TYPE_CHECKING:
@@ -119,6 +120,55 @@ class Fit:
         reached = f"Poisson log-likelihood {objective(self.loglik)}"
         shape = size(len(self.L), len(self.F), text=bool(self.text), names=(self.samples, self.features))
         return f"Fit({shape}, {plural(self.n_topics, 'topic')}, {ENDS[self.status]}{left}, {reached})"
+
+    def _repr_html_(self) -> str:
+        features = self.top_features(8).groupby("topic")["feature"].agg(", ".join)
+        colors, rows = public("plot.topic_colors")(self), []
+        for k in public("analysis.topic_order")(self):
+            cells = [str(k + 1), percent(self.shares[k]), features.get(k + 1, "")]
+            if self.names is not None:
+                cells.insert(1, self.names[k])
+            texts = "".join(f'<td style="text-align: left">{escape(text)}</td>' for text in cells)
+            rows.append(f'<tr><td style="background: {colors[k]}"></td>{texts}</tr>')
+        names = [] if self.names is None else ["name"]
+        heads = "".join(f"<th>{head}</th>" for head in ("", "topic", *names, "share", "features"))
+        return (
+            f"<p>{escape(repr(self))}</p><table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        )
+
+    def show(self, *, title: str | None = None, height: int = 720, **results: Any) -> Any:
+        """The HTML report inside a notebook.
+
+        Parameters
+        ----------
+        title : str, default=None
+            Title of the report.
+        height : int, default=720
+            Height in pixels.
+        **results : Result
+            Results of further analyses of this fit, as in `write_report`.
+
+        Returns
+        -------
+        InlineReport
+            What Jupyter displays.
+
+        Raises
+        ------
+        ValueError
+            If a result is of another fit.
+
+        See Also
+        --------
+        write_report
+
+        Examples
+        --------
+        >>> import unmix as um
+        >>> um.PoissonNMF.from_factors([[8, 0], [2, 5], [0, 5]]).result_.show(height=500)
+        InlineReport('Topics of 1 sample × 3 features', height=500)
+        """
+        return public("report.page.inline")(self, title, height, results)
 
     def __getstate__(self) -> Record:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # without what is prepared

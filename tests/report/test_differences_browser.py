@@ -71,7 +71,10 @@ def test_arrow_keys_walk_through_the_most_different_features(tab, made):
     page.keyboard.press("Enter")
     assert page.locator("#feature").input_value() == d.names[j]
     page.keyboard.press("Escape")
-    assert f"{int((d.lfsr[:, 1] < 0.05).sum())} features significantly differ" in page.locator("#volcano-said").inner_text()
+    assert (
+        f"{int((d.lfsr[:, 1] < 0.05).sum())} features significantly differ"
+        in page.locator("#volcano-said").inner_text()
+    )
 
 
 def test_the_topic_can_be_chosen_and_is_that_of_the_page(tab):

@@ -3,6 +3,7 @@
 import re
 import shutil
 from itertools import pairwise
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -66,11 +67,22 @@ def hostile():
 
 
 @pytest.fixture(scope="module")
-def addresses(speeches, small, hostile, tmp_path_factory):
+def sixty():
+    """Sixty topics, more than have colours, in samples of two groups over twenty years."""
+    rng = np.random.default_rng(1)
+    L, F = rng.dirichlet(np.full(60, 0.1), 80) * 50, rng.dirichlet(np.full(90, 0.1), 60).T
+    table = pd.DataFrame({"year": np.repeat(np.arange(2000, 2020), 4), "arm": ["case", "control"] * 40})
+    features = np.array([f"gene{j}" for j in range(90)])
+    return um.Fit(L, F, pd.DataFrame(), "converged", -4.0, None, features, table)
+
+
+@pytest.fixture(scope="module")
+def addresses(speeches, small, hostile, sixty, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     write_report(speeches, folder / "speeches.html", title="State of the Union")
     write_report(small, folder / "small.html")
     write_report(hostile, folder / "hostile.html", title=HOSTILE[0])
+    write_report(sixty, folder / "sixty.html")
     write_report(um.Fit(np.ones((1, 1)), np.ones((2, 1)), pd.DataFrame(), "converged", 0.0), folder / "one.html")
     return {path.stem: path.as_uri() for path in folder.iterdir()}
 
@@ -527,3 +539,147 @@ def test_the_theme_follows_the_system_until_it_is_chosen(opened):
 def test_nothing_sticks_out_at_any_width(opened, width):
     page = opened(fragment="#group=party&topic=2&sample=1", viewport={"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_sixty_topics_are_filtered_paged_and_listed(opened, sixty):
+    page = opened("sixty")
+    order = topic_order(sixty)
+    assert texts(page, "#topics li:not([hidden]) .swatch") == [str(k + 1) for k in order[:12]]
+    assert texts(page, "#topic-all .topic-card .swatch") == [str(k + 1) for k in order[:12]]
+    page.get_by_role("button", name="Next topics", exact=True).click()
+    assert texts(page, "#topic-all .topic-card .swatch") == [str(k + 1) for k in order[12:24]]
+    feature = sixty.top_features(1)["feature"][30]
+    page.locator("#topic-filter").fill(feature)
+    found = [int(text) - 1 for text in texts(page, "#topics li:not([hidden]) .swatch")]
+    table = sixty.top_features(30)
+    assert set(found) == {int(k) - 1 for k in table.loc[table["feature"] == feature, "topic"]}
+    page.locator("#topic-filter").fill("")
+    page.locator("#more-topics").click()
+    assert page.locator("#topics li:not([hidden])").count() == 60
+    page.select_option("#topic-sort", "similarity")
+    page.select_option("#topic-view", "table")
+    listed = [int(text) - 1 for text in texts(page, "#topic-all .swatch")]
+    assert sorted(listed) == list(range(60))
+    assert texts(page, "#topics .swatch") == [str(k + 1) for k in listed]
+    distances = um.analysis.topic_distances(sixty)
+    neighbours = np.mean([distances[a, b] for a, b in pairwise(listed)])
+    assert neighbours < np.mean([distances[a, b] for a, b in pairwise(order)]), "similar topics are neighbours"
+    assert page.locator("#time-panels figure").count() == 12
+    grey = page.locator("#topics li", has_text=str(order[40] + 1)).locator(".topic").first
+    grey.click()
+    assert (
+        page.locator("#topics li.focused .swatch").evaluate("node => getComputedStyle(node).backgroundColor")
+        == "rgb(26, 30, 36)"
+    )
+
+
+def test_means_by_group_are_those_of_prevalence(opened, sixty, tmp_path):
+    page = opened("sixty")
+    table = um.prevalence(sixty, by="arm").table
+    k = topic_order(sixty)[0]
+    own = table[table["topic"] == k + 1]
+    shown = texts(page, f"#prevalence figure[data-topic='{k + 1}'] title")
+    assert [text.partition(":")[0] for text in shown] == own["group"].tolist() == ["case", "control"]
+    page.locator("#prevalence-table summary").click()
+    with page.expect_download() as event:
+        page.get_by_label("Download Means as a table as CSV").click()
+    event.value.save_as(tmp_path / "means.csv")
+    saved = pd.read_csv(tmp_path / "means.csv")
+    assert len(saved) == 120
+    np.testing.assert_allclose(saved.iloc[:2][["mean", "low", "high"]], own[["mean", "low", "high"]], rtol=1e-4)
+
+
+def test_a_word_shows_its_topics_on_hover(opened, speeches):
+    page = opened()
+    link = page.locator("#topic-all .topic-card").first.locator("[data-feature]").first
+    link.hover()
+    word = link.text_content()
+    weights = speeches.topics[list(speeches.features).index(word)]
+    assert page.locator("#tip b").text_content() == word
+    shown = [int(text) - 1 for text in texts(page, "#tip .swatch")]
+    assert shown == [k for k in np.argsort(-weights, kind="stable") if weights[k] > 1e-6][:10]
+    page.mouse.move(2, 2)
+    assert page.locator("#tip").is_hidden()
+
+
+def test_the_map_of_samples_is_linked_with_the_structure_plot(opened, speeches):
+    page = opened(fragment="#order=file")
+    page.locator("#scatter-plot").focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    assert page.locator("#said").text_content().startswith(f"{speeches.samples[2]}; topic ")
+    page.keyboard.press("Enter")
+    assert page.locator("#sample-title").text_content() == speeches.samples[2]
+    page.locator("#scatter-plot").scroll_into_view_if_needed()
+    box = page.locator("#scatter-plot").bounding_box()
+    page.mouse.move(box["x"] + 2, box["y"] + 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.move(box["x"] + box["width"] - 2, box["y"] + box["height"] - 2)
+    page.mouse.up()
+    means = speeches.proportions.mean(axis=0)
+    said = page.locator("#scatter-said").text_content()
+    assert said.startswith("233 samples selected. Mean proportions: ")
+    assert said.endswith(";".join(said.split(";")[1:]))
+    assert f"{int(np.argmax(means)) + 1} " in said.partition("Mean proportions: ")[2][:3]
+    page.locator("#unselect").click()
+    assert page.locator("#scatter-said").text_content().startswith("Each point is a sample")
+
+
+def test_every_figure_can_be_saved(opened, tmp_path):
+    page = opened()
+    buttons = page.locator("[aria-label$='as SVG']")
+    names = buttons.evaluate_all("nodes => nodes.filter((n) => n.checkVisibility()).map((n) => n.ariaLabel)")
+    assert len(names) >= 7
+    for name in names:
+        with page.expect_download() as event:
+            page.get_by_label(name, exact=True).locator("visible=true").click()
+        event.value.save_as(tmp_path / "figure.svg")
+        text = (tmp_path / "figure.svg").read_text(encoding="utf-8")
+        root = ElementTree.fromstring(text)
+        shapes = [
+            node for node in root.iter() if node.tag.rpartition("}")[2] in ("path", "rect", "circle", "image", "line")
+        ]
+        assert len(shapes) > 3, name
+        assert "var(" not in text
+    with page.expect_download() as event:
+        page.get_by_label("Download figure samples as PNG").click()
+    event.value.save_as(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_notebook_shows_the_report_in_a_frame(opened, hostile):
+    page = opened("one")
+    page.set_content(hostile.show(title=HOSTILE[0], height=500)._repr_html_() + hostile._repr_html_())
+    frame = page.frame_locator("iframe")
+    frame.locator("body[data-ready]").wait_for()
+    assert frame.locator("#title").text_content() == HOSTILE[0]
+    assert frame.locator("#share").is_hidden()
+    frame.locator("#topics .topic").first.click()
+    assert frame.locator("#topic-title").text_content().startswith("Topic ")
+    assert texts(page, "table td:nth-child(2)") == [str(k + 1) for k in topic_order(hostile)]
+    assert page.evaluate("window.canary") is None
+    assert page.locator("img").count() == 0
+
+
+RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+
+
+@pytest.mark.parametrize(
+    ("name", "fragment", "scheme"),
+    [
+        ("speeches", "#topic=2&sample=3", "light"),
+        ("sixty", "", "dark"),
+        ("sixty", "#view=table", "light"),
+        ("one", "", "dark"),
+    ],
+)
+def test_the_report_is_accessible(opened, name, fragment, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python").Axe()
+    page = opened(name, fragment, color_scheme=scheme, bypass_csp=True)
+    if name != "sixty":  # whose tables have thousands of cells
+        page.evaluate(
+            "for (const id of ['map-table', 'fit-table', 'rank-help']) document.getElementById(id).open = true"
+        )
+    found = axe.run(page, options={"runOnly": RULES}).response["violations"]
+    assert [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found] == []

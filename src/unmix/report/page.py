@@ -15,6 +15,7 @@ import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 
 import numpy as np
@@ -28,8 +29,27 @@ from unmix.report.payload import named_topics, payload, shape_of
 from unmix.report.sections import cells, embeddable_json
 from unmix.storage.files import replacing
 
-FIRST = ("data", "copy", "dom", "state", "figure")  # one scope, in this order; then those of sections that have one, and "main"
-THEN = ("structure", "axis", "walk", "sample", "scatter", "signature", "topics", "map", "time", "fit", "reproduce", "section")
+FIRST = (
+    "data",
+    "copy",
+    "dom",
+    "state",
+    "figure",
+)  # one scope, in this order; then those of sections that have one, and "main"
+THEN = (
+    "structure",
+    "axis",
+    "walk",
+    "sample",
+    "scatter",
+    "signature",
+    "topics",
+    "map",
+    "time",
+    "fit",
+    "reproduce",
+    "section",
+)
 
 
 def write_report(
@@ -87,6 +107,31 @@ def write_report(
         temporary.write_bytes(text.encode("utf-8", errors="replace"))
 
 
+@dataclass(frozen=True)
+class InlineReport:
+    """A report that Jupyter displays: a frame with the whole page in it, which needs no file and no server."""
+
+    title: str
+    height: int
+    html: str = field(repr=False)
+
+    def __repr__(self) -> str:
+        return f"InlineReport({self.title!r}, height={self.height})"
+
+    def _repr_html_(self) -> str:
+        style = f"width: 100%; height: {self.height}px; border: 1px solid #8884; border-radius: 8px"
+        return f'<iframe srcdoc="{html.escape(self.html)}" title="{html.escape(self.title)}" style="{style}"></iframe>'
+
+
+def inline(fit: Fit, title: str | None, height: int, results: Mapping[str, Result | None]) -> InlineReport:
+    return InlineReport(title_of(fit, title), height, page(fit, title, results=results))
+
+
+def title_of(fit: Fit, title: str | None) -> str:
+    given = title if title is not None else fit.data.get("title") or fit.data.get("source")
+    return clean(given or f"Topics of {shape_of(fit)}")
+
+
 def page(
     fit: Fit,
     title: str | None = None,
@@ -94,7 +139,7 @@ def page(
     names: Sequence[str] | Mapping[int, str] | None = None,
 ) -> str:
     """The text of the page; `results` are those of further analyses, by the names of their sections."""
-    title = clean(title if title is not None else fit.data.get("title") or fit.data.get("source") or f"Topics of {shape_of(fit)}")
+    title = title_of(fit, title)
     names = fit.names.tolist() if names is None and fit.names is not None else names
     style = _static("page.css")
     script = '"use strict";\n(() => {\n' + "\n".join(map(_static, _scripts())) + "})();\n"

@@ -266,7 +266,8 @@ def _means(fit: Fit, columns: list[Column]) -> list[Json]:
     """Means by group for every column of few groups, until there are enough."""
     if fit.n_topics == 1 or not fit.sizes.any():
         return []
-    found, rows = [], 0
+    found: list[Json] = []
+    rows = 0
     for column in columns:
         if column.kind != "text" or not column.can_group or not 2 <= column.distinct <= MOST_GROUPS:
             continue

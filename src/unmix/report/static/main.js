@@ -15,6 +15,7 @@ function showHeader() {
   $("advice").append(...remarks(page.advice));
   $("theme").addEventListener("click", () => update({ theme: isDark() ? "light" : "dark" }));
   $("skip").addEventListener("click", () => (K === 1 ? $("topic-title") : $("stage")).focus());
+  $("share").hidden = location.protocol === "about:"; // inside a notebook
   $("share").addEventListener("click", () => copyText(location.href, $("share")));
   const measure = () => {
     const stuck = getComputedStyle($("top")).position === "sticky";
