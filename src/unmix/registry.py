@@ -187,6 +187,7 @@ ANALYSES = {
             "effects",
             "Effects",
             "How topics change with covariates, with tests.",
+            "Effects of covariates",
             ("fit", "X"),
             pictures=("effects",),
             tables=("table", "tests", "predictions"),
