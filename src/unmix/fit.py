@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmix.base.checks import ENDS, brief, objective, percent, plural
+from unmix.base.checks import ENDS, brief, objective, percent, plural, warn
 from unmix.base.kinds import size
 from unmix.base.types import Factor, Floats, Names, Record, Status, as_names, check_names, numbered
 from unmix.counts.data import Facts
@@ -117,9 +117,9 @@ class Fit:
 
     def __repr__(self) -> str:
         left = "" if np.isnan(self.remaining_gain) else f", about {brief(self.remaining_gain)} left to gain"
-        reached = f"Poisson log-likelihood {objective(self.loglik)}"
+        reached = "" if np.isnan(self.loglik) else f", Poisson log-likelihood {objective(self.loglik)}"
         shape = size(len(self.L), len(self.F), text=bool(self.text), names=(self.samples, self.features))
-        return f"Fit({shape}, {plural(self.n_topics, 'topic')}, {ENDS[self.status]}{left}, {reached})"
+        return f"Fit({shape}, {plural(self.n_topics, 'topic')}, {ENDS[self.status]}{left}{reached})"
 
     def _repr_html_(self) -> str:
         features = self.top_features(8).groupby("topic")["feature"].agg(", ".join)
@@ -443,7 +443,7 @@ class Fit:
             F[:, k] = self.F[:, columns[0]] if single else shares * scale
         if lost := int(((L.sum(axis=1) <= 0) & (self.L.sum(axis=1) > 0)).sum()):
             text = f"{plural(lost, 'sample')} had none of these topics: their proportions are even, and their sizes 0"
-            warnings.warn(text, UserWarning, stacklevel=3)
+            warn(text)
         names = [""] * self.n_topics if self.names is None else self.names.tolist()
         joined = [" + ".join(names[place] for place in part if names[place]) for part in parts]
         plain = self.objective is None and self.params.get("model") != "SparsePoissonNMF"

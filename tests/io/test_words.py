@@ -152,7 +152,9 @@ def test_lists_of_tokens_are_counted_as_they_are_and_so_are_new_ones(tmp_path):
     fit = um.load(tmp_path / "fit.safetensors")
     assert um.read_texts([["人", "人", "new"]], like=fit).csr.toarray().tolist() == [[0, 0, 0, 2]]
     assert np.allclose(fit.transform([["人"]]), 1)
-    with pytest.raises(ValueError, match="from lists of tokens, these by the rules of unmix; give lists of tokens"):
+    with pytest.raises(
+        ValueError, match="from lists of tokens, these by the rules of unmix; give lists of tokens, in Python"
+    ):
         fit.transform(["new york"])
     snippets = um.read_texts([["bees", "hum"]], snippets=True).metadata["snippet"]
     assert snippets.tolist() == ["bees hum"]
@@ -179,7 +181,7 @@ def test_a_tokenizer_is_remembered_by_its_name_and_asked_for_again(tokenizer, na
     fitted(counts).save(tmp_path / "fit.safetensors")
     fit = um.load(tmp_path / "fit.safetensors")
     with pytest.raises(
-        ValueError, match=r"these by the rules of unmix; give that function as tokenizer, as for the model"
+        ValueError, match=r"rules of unmix; count them in Python: unmix\.read\(…, like=fit, tokenizer=that function\)"
     ):
         fit.transform(["bees hum"])
     with pytest.raises(ValueError, match=r"these by test_words\.other"):

@@ -11,7 +11,6 @@ predicted from them by the multinomial (1 − ε) Σ_k l_ik f_jk / Σ_jk l_ik f_
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,7 +23,7 @@ from sklearn.base import clone
 
 from unmix.analysis.application import counts_in_memory
 from unmix.analysis.results import FileLayout, Finished, Result, columns, in_parts
-from unmix.base.checks import ParameterError, parameter, plural, positive, share, whole
+from unmix.base.checks import ParameterError, parameter, plural, positive, share, warn, whole
 from unmix.base.progress import Progress
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Integers, Record, Seed
@@ -663,5 +662,5 @@ def _checked(X: CountsLike, topics: Iterable[int], folds: int, worth: float) -> 
         raise ValueError(f"topics has no number up to {min(n, m)}, of {n} samples and {m} features; give smaller ones")
     if len(possible) < len(numbers):
         left = ", ".join(map(str, numbers[len(possible) :]))
-        warnings.warn(f"topics {left} left out: there are {n} samples and {m} features", UserWarning, stacklevel=3)
+        warn(f"topics {left} left out: there are {n} samples and {m} features")
     return counts, possible

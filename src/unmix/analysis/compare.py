@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from unmix.analysis.application import CATALOGUES, FitLike, fit_of
 from unmix.analysis.features import topic_order
 from unmix.analysis.results import FileLayout, Result, columns
+from unmix.base.checks import warn
 from unmix.base.kinds import mutation_types
 from unmix.base.types import Floats, Integers, Names, as_names, in_place, order_by_name
 from unmix.fit import Fit
@@ -449,11 +449,7 @@ def match_catalogue(fit: FitLike, catalogue: pd.DataFrame | str | os.PathLike[st
             "give features × factors, and compare the spelling"
         )
     if missing:
-        warnings.warn(
-            f"{missing:,} of {len(features):,} features of the fit are not in the catalogue: taken as 0 there",
-            UserWarning,
-            stacklevel=2,
-        )
+        warn(f"{missing:,} of {len(features):,} features of the fit are not in the catalogue: taken as 0 there")
     names = list(dict.fromkeys([*features, *table.index]))
     topics = np.zeros((len(names), fit.n_topics))
     topics[: len(features)] = fit.topics

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +20,7 @@ from unmix.analysis.features import topic_place
 from unmix.analysis.results import FileLayout, Finished, Result, in_parts
 from unmix.analysis.samples import column_or_values
 from unmix.analysis.samples import groups as groups_of
-from unmix.base.checks import ParameterError, choice, parameter, positive, share
+from unmix.base.checks import ParameterError, choice, parameter, positive, share, warn
 from unmix.base.progress import Progress
 from unmix.base.threads import threads, use_threads
 from unmix.base.types import Floats, Integers, Seed, numbered, order_by_name
@@ -138,11 +137,7 @@ def labels_of(fit: Known, groups: ArrayLike | None, counts: Counts) -> NDArray[n
     if len(names) < 2:
         raise ValueError("groups: all samples are of one group, which cannot tell how groups differ; give at least 2")
     if len(names) < FEW_GROUPS:
-        warnings.warn(
-            f"{len(names)} groups are too few to tell how much groups differ; errors are rough guesses",
-            UserWarning,
-            stacklevel=3,
-        )
+        warn(f"{len(names)} groups are too few to tell how much groups differ; errors are rough guesses")
     return labels.astype(np.int32)
 
 

@@ -17,7 +17,6 @@ counts as gone, even if it stands elsewhere in the window, until it comes in aga
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
@@ -30,7 +29,7 @@ from unmix.analysis.application import FitLike, counts_in_memory, counts_of, fit
 from unmix.analysis.compare import topic_distances
 from unmix.analysis.features import distinctive_features, topic_names
 from unmix.analysis.results import FileLayout, Result, columns
-from unmix.base.checks import choice, whole
+from unmix.base.checks import choice, warn, whole
 from unmix.base.types import Floats, Integers, Record
 from unmix.counts.counts import Counts, CountsLike
 from unmix.estimators.features import match_features
@@ -159,9 +158,7 @@ def cooccurrences(counts: Counts, features: Integers) -> Floats:
 def checked_top(fit: Fit, top: int) -> int:
     top = whole("top", top, 2, "give a whole number of features >= 2")
     if top > len(fit.F):
-        warnings.warn(
-            f"top={top} is more than the {len(fit.F)} features; all of them are taken", UserWarning, stacklevel=3
-        )
+        warn(f"top={top} is more than the {len(fit.F)} features; all of them are taken")
     return min(top, len(fit.F))
 
 

@@ -11,7 +11,6 @@ is not the noise of either. Drawn anew, x ~ Poisson(x), counts have their noise 
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -26,7 +25,7 @@ from sklearn.exceptions import ConvergenceWarning
 from unmix.analysis.application import FitLike, counts_in_memory, fit_of
 from unmix.analysis.features import topic_names
 from unmix.analysis.results import FileLayout, Finished, Result, columns, in_parts
-from unmix.base.checks import ParameterError, choice, parameter, whole
+from unmix.base.checks import ParameterError, choice, parameter, warn, whole
 from unmix.base.progress import Progress
 from unmix.base.types import Floats, Integers, Names, Record, Seed, order_by_name
 from unmix.counts.counts import Counts, CountsLike
@@ -403,7 +402,7 @@ def stability(
     table["verdict"] = verdicts(table)
     found = Stability(table, similarity, distances, noise, int(runs), done.unfinished, done.status)
     if done.unfinished:
-        warnings.warn(found.advice()[-1], ConvergenceWarning, stacklevel=2)
+        warn(found.advice()[-1], ConvergenceWarning)
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from unmix.base.checks import warn
 from unmix.base.types import Factor, Floats, Integers, as_names
 from unmix.counts import counts as any_counts
 from unmix.counts.counts import Counts, in_memory
@@ -257,11 +257,9 @@ def counts_of(adata: AnnData, layer: str | None = None, use_raw: bool = False, g
     except ValueError as error:
         raise ValueError(f"{place}: {error}{others()}") from error
     if (fractional := counts.facts["fractional"]) > MOST_FRACTIONS:
-        warnings.warn(
+        warn(
             f"{place}: {fractional:.0%} of the values are not whole numbers, as after normalisation, and topics are "
-            f"models of counts{others()}",
-            UserWarning,
-            stacklevel=3,
+            f"models of counts{others()}"
         )
     return counts
 

@@ -17,7 +17,7 @@ from unmix.analysis import Differences, Effects, Prevalence
 from unmix.analysis import differences as find
 from unmix.analysis import effects as effects_of
 from unmix.analysis import prevalence as means_of
-from unmix.base.checks import choice, whole
+from unmix.base.checks import choice, warn, whole
 from unmix.base.types import Integers
 from unmix.counts.counts import Counts
 from unmix.counts.shards import Shards
@@ -207,12 +207,12 @@ def project(
     places = np.arange(len(known.F)) if known.features is None else adata.var_names.get_indexer(known.features)
     matched = match_features(counts, known, missing)
     if notes := matched.notes("gene", "adata", "the model"):
-        warnings.warn("; ".join(notes), UserWarning, stacklevel=2)
+        warn("; ".join(notes))
     _warn_of_empty_cells(matched.counts)
     proportions = proportions_of(estimator, matched)
     explained = goodness(known, matched, proportions)
     if notes := doubts(known, [explained], "the model"):
-        warnings.warn("; ".join(notes), UserWarning, stacklevel=2)
+        warn("; ".join(notes))
     fit = replace(
         known,
         L=topics_to_poisson(proportions, known.topics, matched.counts.sample_totals, scales_of(known))[0],
@@ -305,11 +305,9 @@ def _check_writable(adata: AnnData, copy: bool) -> None:
 
 def _warn_of_empty_cells(counts: Counts | Shards) -> None:
     if empty := counts.facts["empty_samples"]:
-        warnings.warn(
+        warn(
             f"{empty:,} cell{'s have' if empty > 1 else ' has'} no counts in these genes, and so no topics; "
-            "filter such cells out first",
-            UserWarning,
-            stacklevel=3,
+            "filter such cells out first"
         )
 
 

@@ -199,8 +199,8 @@ def as_before(options: ReadOptions) -> tuple[dict[str, Any], Words]:
     made, given = like.text.get("tokenizer"), name_of_tokenizer(options.tokenizer)
     if made != given:
         of = {None: "by the rules of unmix", TOKENS: "outside unmix, from lists of tokens"}
-        again = f"give that function as {parameter('tokenizer')}, as for the model"
-        remedy = {None: f"leave {parameter('tokenizer')} out and give texts", TOKENS: "give lists of tokens"}
+        again = "count them in Python: unmix.read(…, like=fit, tokenizer=that function), or read_texts"
+        remedy = {None: f"leave {parameter('tokenizer')} out and give texts", TOKENS: "give lists of tokens, in Python"}
         raise ValueError(
             f"the words of the model were made {of.get(made, f'by {made}')}, these {of.get(given, f'by {given}')}; "
             f"{remedy.get(made, again)}"
