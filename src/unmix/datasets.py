@@ -32,7 +32,7 @@ def sotu() -> Counts:
     --------
     >>> import unmix as um
     >>> um.datasets.sotu()
-    Counts(233 samples × 10,065 features, 323,413 nonzeros, total 762,860)
+    Counts(233 documents × 10,065 words, 323,413 nonzeros, total 762,860)
     """
     folder = files("unmix.io") / "sotu"
     with as_file(folder / "counts.npz") as path:

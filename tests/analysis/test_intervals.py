@@ -116,6 +116,9 @@ def test_of_known_factors_they_hold_the_true_exposures_and_topics_have_none(tmp_
     assert found.samples.tolist() == X.samples.tolist()
     for known in (found.topics_low, found.topics_high, found.at(0.5).topics_high):
         np.testing.assert_allclose(known, F.T, rtol=1e-9)
+    assert found.table["name"].tolist() == list("abcd")
+    found.save(tmp_path / "intervals.safetensors")
+    assert um.Intervals.load(tmp_path / "intervals.safetensors").by_sample["name"].tolist() == list("abcd") * 60
     model = um.PoissonNMF.from_factors(table)
     np.testing.assert_array_equal(um.intervals(model, X, **options).low, found.low)
     with pytest.raises(ValueError, match="posterior='full'; the topics of this fit are known; use 'local'"):
@@ -287,7 +290,9 @@ def test_chains_that_disagree_are_told() -> None:
     found = um.intervals(um.TopicModel(2, random_state=0).fit(X).result_, X, **FAST)
     assert 1 <= found.rhat < 1.2
     assert "chains do not agree" in replace(found, rhat=1.5).advice()[0]
-    assert np.isnan(um.intervals(um.TopicModel(2, random_state=0).fit(X).result_, X, chains=1, **FAST).rhat)
+    alone = um.intervals(um.TopicModel(2, random_state=0).fit(X).result_, X, chains=1, **FAST)
+    assert np.isnan(alone.rhat)
+    assert alone.advice()[0] == "a single chain does not show whether it has converged; give chains=2 or more"
     assert repr(found).startswith("Intervals(12 samples, 2 topics, 90%")
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 
+import numpy as np
 import pytest
 from conftest import random_counts
 
 import unmix as um
+from unmix.analysis.results import in_parts
 from unmix.base import progress
 from unmix.base.progress import Progress, Step, watching, working
 
@@ -96,11 +98,38 @@ def test_work_without_parts_is_reported_too(
     assert re.fullmatch(r"reading a.csv, \d s\n", shown)
 
 
+def test_a_log_has_lines_while_a_single_part_takes_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LOG", (0.0, 1e6))
+
+    def work(part: int) -> dict[str, np.ndarray]:
+        said.append(line(capsys))
+        return {}
+
+    said: list[str] = []
+    in_parts([1], work, progress=Progress("fits"))
+    with um.solvers.ProgressBar(20):
+        said.append(line(capsys))
+    assert said == ["0 of 1 fits, 0 s\n", "0 iterations, 0 s\n"]
+    monkeypatch.setattr(progress, "LOG", (0.3, 1e6))
+    with Progress("fits") as report:
+        report(3, 4, 100.0, "slow")
+        assert re.fullmatch(r"3 of 4 fits, slow, 0 s, about 2 min remaining\n", line(capsys))
+        assert 99 < (report.last.remaining or 0) < 100
+
+
+def line(capsys: pytest.CaptureFixture[str]) -> str:
+    while not (shown := capsys.readouterr().err):
+        pass
+    return shown
+
+
 def test_fits_and_shards_report_in_the_same_form(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "LOG", (0.0, 0.0))
     um.TopicModel(2, tol=0, max_iter=30, random_state=0, verbose=True).fit(random_counts())
-    lines = capsys.readouterr().err.splitlines()
+    lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("0 iterations")]
     assert re.fullmatch(r"1 iterations, -[\d,.]+ \(.*/it\).*, 0 s", lines[0])
     assert re.fullmatch(r"\d+ iterations, .*, 0 s, about \d+ s remaining", lines[-1])

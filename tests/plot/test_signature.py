@@ -140,8 +140,9 @@ def test_counts_are_called_as_their_field_calls_them() -> None:
         (None, ["ACTB", "GAPDH", "B2M", "MYC"], "3 samples × 4 genes"),
         (None, ["a", "b", "c", "d"], "3 samples × 4 features"),
     ):
-        fit = um.TopicModel(1).fit(um.Counts(X, samples=samples, features=features)).result_
-        assert repr(fit).startswith(f"Fit({said}")
+        counts = um.Counts(X, samples=samples, features=features)
+        assert repr(counts).startswith(f"Counts({said}")
+        assert repr(um.TopicModel(1).fit(counts).result_).startswith(f"Fit({said}")
 
 
 @pytest.mark.parametrize("layout", layouts()[:4], ids=lambda layout: layout.kind)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from time import perf_counter
@@ -497,9 +498,11 @@ def choose_topics(
     seed = int(generator(random_state).integers(2**31))
     with quietly():
         b = _overdispersion(overdispersion, counts, numbers, model.n_jobs, seed)
-        study = _Study(counts, numbers, model, folds, b, seed, Progress("fits") if verbose else None)
+        progress = Progress("fits").begun(0, folds * len(numbers)) if verbose else None
+        study = _Study(counts, numbers, model, folds, b, seed, progress)
         of = study.about() | {"overdispersion": overdispersion}
-        parts, status = in_parts(range(folds), study.fold, checkpoint=checkpoint, of=of)
+        with nullcontext() if progress is None else progress:
+            parts, status = in_parts(range(folds), study.fold, checkpoint=checkpoint, of=of)
     done = [part for part in parts if part is not None]
     phi = Dispersion.added(part["dispersion"] for part in done).phi
     if b is None:  # the other folds have fewer counts, and so vary less: φ − 1 is in proportion to them

@@ -83,8 +83,8 @@ class Intervals(Result):
         The part of the fit's proportions above 10% that lie outside their own intervals.
     posterior : str
         "local" or "full".
-    samples : array of str, or None
-        Their names, if they have any.
+    samples, names : array of str, or None
+        Names of samples and of topics, such as those of known signatures, if they have any.
     status : str
         "finished", or "interrupted" if Ctrl-C ended the sampling.
 
@@ -105,7 +105,7 @@ class Intervals(Result):
     LAYOUT: ClassVar = FileLayout(
         shapes=dict.fromkeys(("low", "high", "mean", "sd", "log_mean"), "nK")
         | dict.fromkeys(("topics_low", "topics_high", "topics_mean", "topics_sd", "topics_log_mean"), "mK")
-        | {"alpha": "K", "eta": "m", "samples": "n"}
+        | {"alpha": "K", "eta": "m", "samples": "n", "names": "K"}
     )
 
     low: Floats
@@ -126,6 +126,7 @@ class Intervals(Result):
     outside: float = 0.0
     posterior: Posterior = "local"
     samples: NDArray[np.str_] | None = None
+    names: NDArray[np.str_] | None = None
     status: Finished = "finished"
 
     def _headline(self) -> str:
@@ -135,7 +136,7 @@ class Intervals(Result):
 
     @property
     def table(self) -> pd.DataFrame:
-        """DataFrame: a row a topic.
+        """DataFrame: a row a topic, with its `name` where topics have names.
 
         Mean proportion, mean and largest width of its intervals, and the mean width of those of its features, as a part of
         their means, weighted by these.
@@ -144,6 +145,7 @@ class Intervals(Result):
         return pd.DataFrame(
             {
                 "topic": np.arange(1, width.shape[1] + 1),
+                **({} if self.names is None else {"name": self.names}),
                 "proportion": self.mean.mean(axis=0),
                 "mean_width": width.mean(axis=0),
                 "widest": width.max(axis=0),
@@ -154,7 +156,7 @@ class Intervals(Result):
     @property
     def by_sample(self) -> pd.DataFrame:
         """DataFrame: a row a sample and topic: mean and standard deviation of the proportion, and its interval."""
-        return by_sample_and_topic(self.samples, mean=self.mean, sd=self.sd, low=self.low, high=self.high)
+        return by_sample_and_topic(self.samples, self.names, mean=self.mean, sd=self.sd, low=self.low, high=self.high)
 
     def at(self, level: float) -> Intervals:
         """The same posterior at another level.
@@ -203,7 +205,9 @@ class Intervals(Result):
         said = []
         if self.status == "interrupted":
             said.append(f"interrupted after {self.draws} draws; intervals are rough")
-        if not self.rhat <= AGREE:
+        if np.isnan(self.rhat):
+            said.append(f"a single chain does not show whether it has converged; give {parameter('chains', 2)} or more")
+        elif not self.rhat <= AGREE:
             said.append(
                 f"chains do not agree yet (R̂ = {self.rhat:.2f}): intervals may be too short; raise {parameter('sweeps')} and "
                 f"{parameter('burn_in')}, or look at {analysis('freedom')}, as data that leave much open are slow to sample"
@@ -418,6 +422,7 @@ def _found(fit: Fit, sampler: Sampler, level: float, posterior: Posterior, statu
         draws=sums.kept * sampler.held.chains,
         posterior=posterior,
         samples=fit.samples,
+        names=fit.names,
         status=status,
     )
     found, large = _with_ends(found, level), fit.proportions > LARGE

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from html import escape
 from operator import attrgetter
@@ -300,18 +301,19 @@ def in_parts(
     )
     began, fresh = perf_counter(), 0
     try:
-        for place, part in enumerate(parts):
-            if place not in done:
-                done[place] = work(part)
-                fresh += 1
-                if checkpoint is not None:
-                    every = {f"{i}.{name}": array for i, arrays in done.items() for name, array in arrays.items()}
-                    tensors.write(
-                        checkpoint, every, {"kind": "parts", "format": FORMAT, "of": of, "done": sorted(done)}
-                    )
-            if progress is not None:
-                left = (perf_counter() - began) / fresh * (len(parts) - len(done)) if fresh else None
-                progress(len(done), len(parts), left)
+        with nullcontext() if progress is None else progress.begun(len(done), len(parts)):
+            for place, part in enumerate(parts):
+                if place not in done:
+                    done[place] = work(part)
+                    fresh += 1
+                    if checkpoint is not None:
+                        every = {f"{i}.{name}": array for i, arrays in done.items() for name, array in arrays.items()}
+                        tensors.write(
+                            checkpoint, every, {"kind": "parts", "format": FORMAT, "of": of, "done": sorted(done)}
+                        )
+                if progress is not None:
+                    left = (perf_counter() - began) / fresh * (len(parts) - len(done)) if fresh else None
+                    progress(len(done), len(parts), left)
     except KeyboardInterrupt:
         if not done:
             raise

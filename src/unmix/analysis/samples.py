@@ -113,11 +113,12 @@ def column_or_values(table: pd.DataFrame | None, given: str | ArrayLike, what: s
     return values
 
 
-def by_sample_and_topic(samples: Names | None, **values: Floats) -> pd.DataFrame:
-    """A row for each sample and topic, of arrays that have a row a sample and a column a topic."""
+def by_sample_and_topic(samples: Names | None, names: Names | None = None, **values: Floats) -> pd.DataFrame:
+    """A row for each sample and topic, of arrays that have a row a sample and a column a topic; `names` are those of topics."""
     n, K = next(iter(values.values())).shape
     places = {"sample": np.repeat(numbered(samples, "sample", n), K), "topic": np.tile(np.arange(1, K + 1), n)}
-    return pd.DataFrame(places | {name: array.ravel() for name, array in values.items()})
+    named = {} if names is None else {"name": np.tile(names, n)}
+    return pd.DataFrame(places | named | {name: array.ravel() for name, array in values.items()})
 
 
 def groups(values: pd.Series) -> tuple[list[str], Integers]:

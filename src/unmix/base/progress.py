@@ -13,9 +13,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 LOG, MACHINE = (10.0, 60.0), (5.0, 5.0)  # seconds until the first line, and from each to the next
+SHORTEST = 0.1  # between two looks at the clock
 NARROW = 60  # columns that an earlier line may have filled
 
 
@@ -65,12 +66,40 @@ def duration(seconds: float) -> str:
 
 
 class Progress:
-    """Called with parts done, of how many, and seconds remaining as far as these are known."""
+    """Called with parts done, of how many, and seconds remaining as far as these are known.
+
+    In its `with` block a log has its lines even while a single part takes long.
+    """
 
     def __init__(self, things: str) -> None:
         self.things, self.began = things, perf_counter()
         first, self.pace = MACHINE if _machine else LOG
         self.due = self.began + first
+        self.last, self._ended = Step(things, None, None, 0.0), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begun(self, done: int, of: int | None = None) -> Self:
+        """What is to be said before the first part is done."""
+        self.last = self.last._replace(done=done, of=of)
+        return self
+
+    def __enter__(self) -> Self:
+        if not is_live():
+            self._thread = threading.Thread(target=self._repeat, daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _repeat(self) -> None:
+        while not self._ended.wait(max(SHORTEST, self.due - perf_counter())):
+            if perf_counter() >= self.due:
+                last, passed = self.last, perf_counter() - self.began - self.last.seconds
+                left = None if last.remaining is None else max(0.0, last.remaining - passed)
+                self(last.done, last.of, left, last.figures)
 
     def __call__(
         self, done: int | None, of: int | None = None, remaining: float | None = None, figures: str = ""
@@ -78,13 +107,15 @@ class Progress:
         now = perf_counter()
         if done is not None and of is not None:
             done = min(done, of)  # a file of earlier parts may have more
-        step = Step(self.things, done, of, now - self.began, remaining, figures)
+        step = self.last = Step(self.things, done, of, now - self.began, remaining, figures)
+        due = now >= self.due
+        if due:
+            self.due = now + self.pace
         if _watch is not None:
             _watch(step)
         elif is_live():
             _draw(step)
-        elif now >= self.due:
-            self.due = now + self.pace
+        elif due:
             _write(step)
 
 
@@ -108,16 +139,5 @@ def _remaining(step: Step) -> str:
 @contextmanager
 def working(text: str) -> Iterator[None]:
     """Lines for a log while something takes time that does not count its parts, such as reading a file."""
-    ended, progress = threading.Event(), Progress(text)
-
-    def report() -> None:
-        while not ended.wait(max(0.0, progress.due - perf_counter())):
-            progress(None)
-
-    thread = threading.Thread(target=report, daemon=True)
-    thread.start()
-    try:
+    with Progress(text):
         yield
-    finally:
-        ended.set()
-        thread.join()

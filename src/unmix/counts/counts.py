@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from unmix.base.checks import parameter, warn
+from unmix.base.kinds import size
 from unmix.base.memory import BYTES_PER_NONZERO, IN_MEMORY, gigabytes, require
 from unmix.base.types import Floats, Integers, Names, Record, as_names, check_names, with_unique_columns
 from unmix.counts.canonical import arrays_of, canonical, narrowed, sparse_to_csr
@@ -119,8 +120,8 @@ class Counts(Part):
         self.text = text
 
     def __repr__(self) -> str:
-        n, m = self.shape
-        return f"Counts({n:,} samples × {m:,} features, {self.nnz:,} nonzeros, total {amount(self.total)})"
+        shape = size(*self.shape, text=bool(self.text), names=(self.samples, self.features))
+        return f"Counts({shape}, {self.nnz:,} nonzeros, total {amount(self.total)})"
 
     def __len__(self) -> int:
         return self.shape[0]

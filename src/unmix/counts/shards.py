@@ -19,6 +19,8 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from unmix.base.checks import plural
+from unmix.base.kinds import size
 from unmix.base.types import Floats, Integers, Names, Record, as_names, with_unique_columns
 from unmix.counts.counts import Counts, CountsLike, amount
 from unmix.counts.data import Engine, Facts, Part, chosen_engine, evenly
@@ -122,9 +124,9 @@ class Shards:
         return shards
 
     def __repr__(self) -> str:
-        n, m = self.shape
-        size = f"{n:,} samples × {m:,} features, {self.nnz:,} nonzeros, total {amount(self.total)}"
-        return f"Shards({size}, in {self.n_shards:,} shard{'s' * (self.n_shards > 1)})"
+        shape = size(*self.shape, text=bool(self.text), names=(None, self.features))
+        parts = plural(self.n_shards, "shard")
+        return f"Shards({shape}, {self.nnz:,} nonzeros, total {amount(self.total)}, in {parts})"
 
     def __len__(self) -> int:
         return self.shape[0]

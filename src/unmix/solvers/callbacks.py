@@ -221,15 +221,19 @@ class ProgressBar:
         )
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not reports.is_live())
         self._task = self._bar.add_task("starting", total=None, numbers="", left="")
-        self._log = None if reports.is_live() else reports.Progress("iterations")
+        self._log = None if reports.is_live() else reports.Progress("iterations").begun(0)
         self._max_iter, self._tol = max_iter, tol
 
     def __enter__(self) -> ProgressBar:
         self._bar.start()
+        if self._log is not None:
+            self._log.__enter__()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._bar.stop()
+        if self._log is not None:
+            self._log.__exit__(*exc)
 
     def __call__(self, progress: Progress) -> None:
         row, rows = progress.row, progress.trace.rows
