@@ -190,7 +190,10 @@ BAD_FILES: dict[str, tuple[Make, str]] = {
     },
     "missing.csv": (lambda path: None, "no such file"),
     "missing-folder": (lambda path: None, "no such file"),
-    "unknown.xyz": (content("1"), "unknown kind of file; unmix reads .npz, .npy, .mtx[.gz], .mm[.gz], .ldac[.gz], .h5"),
+    "unknown.xyz": (
+        content("1"),
+        "unknown kind of file; give a table the ending .csv or .tsv, and text .txt. unmix reads .npz, .npy, .mtx[.gz]",
+    ),
     "unreadable.csv": (unreadable, "cannot be read (Permission denied)"),
     # tables
     "text.csv": (content(",a,b\nx,1,2\ny,3,dog\n"), "row 2 ('y'), column 2 ('b') is 'dog'"),
@@ -206,7 +209,7 @@ BAD_FILES: dict[str, tuple[Make, str]] = {
     "header.csv": (content(",a,b\n"), "there is nothing below the names of the features"),
     "no_header.csv": (content("0,1,0\n2,3,4\n"), "the first row holds counts"),
     "names.csv": (content("sample\nx\ny\n"), "one column only, and it holds names"),
-    "words.csv": (content("sample,body\nx,a text\ny,another\n"), "if 'body' holds texts, give it as text_column"),
+    "words.csv": (content("sample,body\nx,a text\ny,another\n"), "if 'body' holds texts, give text_column"),
     "unnamed_long.csv": (content("who,what,much\nx,a,1\ny,b,2\n"), "name the columns sample, feature and count"),
     "negative_long.csv": (content("doc,word,n\nx,a,1\ny,b,-2\n"), "row 2, column 3 ('n') is -2"),
     "nameless_long.csv": (content("doc,word,n\nx,a,1\n,b,2\n"), "row 2 has no 'doc'"),

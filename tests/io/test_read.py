@@ -443,13 +443,13 @@ def test_what_describes_features_is_left_out_and_said(tmp_path):
 
 
 def test_numbers_among_the_metadata_of_a_wide_table_are_counts_and_it_is_said(tmp_path):
-    (tmp_path / "counts.csv").write_text("sample,sex,age,stage,a,b\nx,f,50,I,1,2\ny,m,60,II,3,4\n")
+    (tmp_path / "counts.csv").write_text("sample,sex,size,stage,a,b\nx,f,50,I,1,2\ny,m,60,II,3,4\n")
     counts, said = read_quietly(tmp_path / "counts.csv")
     assert [note.partition(": ")[2] for note in said] == [
         "taken as metadata, being text: 'sex', 'stage'",
-        "taken as counts, being numbers, though it stands among metadata: 'age'",
+        "taken as counts, being numbers, though it stands among metadata: 'size'",
     ]
-    assert counts.features.tolist() == ["age", "a", "b"]
+    assert counts.features.tolist() == ["size", "a", "b"]
     assert counts.metadata.to_dict("list") == {"sex": ["f", "m"], "stage": ["I", "II"]}
 
 

@@ -90,6 +90,18 @@ TABLES: dict[str, tuple[Callable[[], pd.DataFrame], str]] = {
         table(question=sentences(), answer=sentences(length=10)),
         "'question', 'answer' hold sentences; .*text_column",
     ),
+    "reviews of users and items": (
+        pairs(USERS, ITEMS, rating=["user", "item"], review=sentences(40)),
+        "text_column='review' or layout='long'",
+    ),
+    "short answers": (
+        table(id=[f"r{i}" for i in range(N)], answer=["no", "yes"] * 12, age=COUNTS),
+        "text_column='answer'",
+    ),
+    "short titles and years": (
+        table(title=[f"{a} {b}" for a, b in zip(WORDS * 2, WORDS[3:] * 2, strict=False)][:N], year=YEARS),
+        "if 'title' holds texts, give text_column",
+    ),
     "field notes": (
         table(site=USERS * 3, notes=sentences(), ant=COUNTS, bee=COUNTS),
         "text_column='notes' .* layout='wide'",
@@ -117,6 +129,19 @@ TABLES: dict[str, tuple[Callable[[], pd.DataFrame], str]] = {
     "ratings with titles": (pairs(USERS, LARGE, rating=["user", "item"], title=["Star Wars", "Alien"]), "long 8 × 10"),
     "identifiers of other names": (pairs(USERS, ITEMS, much=["who", "what"]), "long 8 × 10"),
     "loans with dates": (pairs(USERS, ITEMS, times=["who", "what"], day=["2001-01-05", "2001-01-06"]), "long 8 × 10"),
+    "events": (pairs(USERS, ITEMS, timestamp=["user", "item"]), "long 8 × 10"),
+    "purchases with labels": (
+        pairs(USERS, ITEMS, price=["invoice", "code"], country=["UK", "France"], day=["2001-01-05"]),
+        "long_columns, .*'invoice,code'",
+    ),
+    "mutations one by one": (
+        table(Hugo_Symbol=["TP53"] * N, Reference_Allele=["C"] * N, Tumor_Sample_Barcode=LABELS),
+        "long_columns='Tumor_Sample_Barcode,Hugo_Symbol'",
+    ),
+    "ratings without a header": (
+        table(**{"1": NUMBERS * 3, "105": [100 + i for i in range(N)], "5": COUNTS, "881250949": YEARS}),
+        "put a row with the names",
+    ),
     "numbers of other names": (pairs(NUMBERS * 5, LARGE, r=["u", "i"]), "wide 200 × 3"),
     "numbers that may be identifiers": (
         pairs(list(range(30)), list(range(100, 130)), r=["u", "i"]),
@@ -133,6 +158,35 @@ TABLES: dict[str, tuple[Callable[[], pd.DataFrame], str]] = {
         table(mutation=USERS, **dict.fromkeys(INDELS, NUMBERS)),
         "wide 8 × 5",
     ),
+    "doublets in two columns": (
+        table(Ref=["AC", "AC", "CC"], Var=["CA", "GG", "TT"], A=[1, 2, 3], B=[3, 4, 5]),
+        "wide 2 × 3",
+    ),
+    "numbered taxa": (table(**{"": [f"OTU_{i}" for i in range(N)]}, A=COUNTS, B=COUNTS), "wide 2 × 24"),
+    "numbered samples on top": (table(**{"": WORDS}, **{f"Sample {i}": range(17) for i in range(4)}), "wide 4 × 17"),
+    "places in the genome": (
+        table(Geneid=[f"G{i}" for i in range(N)], Chr="chr1", Start=YEARS, End=YEARS, Length=9, a=COUNTS, b=COUNTS),
+        "wide 2 × 24",
+    ),
+    "years beside counts": (table(doc=USERS, year=YEARS[:8], war=NUMBERS, peace=NUMBERS), "wide 8 × 2"),
+    "totals of cells": (table(barcode=USERS, n_counts=NUMBERS, CD3D=NUMBERS, LYZ=NUMBERS), "wide 8 × 2"),
+    "a column of totals": (table(site=["a", "b"], ant=[1, 2], bee=[3, 4], Total=[4, 6]), "wide 2 × 2"),
+    "a row of totals": (
+        table(site=["a", "b", "Total"], ant=[1, 2, 3], bee=[3, 4, 7]),
+        "'Total'. is the sum of the others",
+    ),
+    "measurements beside counts": (
+        table(
+            site=USERS, pH=[4.5 + i / 7 for i in range(8)], altitude=[90] * 8, ant=NUMBERS, bee=NUMBERS, wasp=NUMBERS
+        ),
+        "metadata_columns='pH,altitude', or layout='wide'",
+    ),
+    "thousands between commas": (
+        table(site=["a", "b"], ant=["1,005", "2,118"], bee=[3, 4]),
+        "'1,005'; write counts as",
+    ),
+    "labels that repeat": (table(party=LABELS, tax=COUNTS, war=COUNTS), "wide 24 × 2"),
+    "labels last": (table(tax=COUNTS, war=COUNTS, party=LABELS), "wide 24 × 2"),
     "sigfit's names": (table(**{"": ["ACA>AAA", "TTG>TCG"]}, A=[1, 2], B=[3, 4]), "wide 2 × 2"),
     "copy numbers": (table(**{"": ["0:homdel:0-100kb", "2:LOH:>40Mb"]}, A=[1, 2], B=[3, 4]), "wide 2 × 2"),
     "counts alone": (table(ant=[1, 2, 3], bee=[0, 1, 0], wasp=[2, 2, 1]), "wide 3 × 3"),
@@ -192,6 +246,14 @@ def test_the_tables_are_of_more_than_thirty_kinds_and_read_in_every_way():
         ("numbers that may be identifiers", {"layout": "wide"}, "wide 450 × 3"),
         ("two texts that do not repeat", {"layout": "long"}, "long 2 × 2"),
         ("ratings", {"layout": "long", "transpose": True}, "long 10 × 8"),
+        ("reviews of users and items", {"layout": "long"}, "long 8 × 10"),
+        ("purchases with labels", {"long_columns": "invoice,code"}, "long 8 × 10"),
+        ("purchases with labels", {"long_columns": ["country", "code", "price"]}, "long 2 × 10"),
+        ("mutations one by one", {"long_columns": "Tumor_Sample_Barcode, Hugo_Symbol"}, "long 3 × 1"),
+        ("measurements beside counts", {"metadata_columns": ["pH", "altitude"]}, "wide 8 × 3"),
+        ("measurements beside counts", {"layout": "wide"}, "wide 8 × 5"),
+        ("years beside counts", {"layout": "wide"}, "wide 8 × 3"),
+        ("a row of totals", {"layout": "wide"}, "wide 3 × 2"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -212,9 +274,68 @@ def test_how_a_table_was_read_is_said_in_one_line(tmp_path):
         "long, one row per count; samples: 'userId'; features: 'movieId'; counts: 'rating'; left out: 'timestamp'"
     )
     assert reading("counts with labels") == (
-        "wide, one column per feature, 2 in all; sample names: 'sample'; metadata: 'stage'"
+        "wide, one column per feature, 2 in all: 'ant', 'bee'; sample names: 'sample'; metadata: 'stage'"
+    )
+    assert reading("events") == (
+        "long, one row per event, which counts one; samples: 'user'; features: 'item'; left out: 'timestamp'"
     )
     assert reading("indels in rows").endswith("; transposed")
+
+
+TEXTS = {  # a file as text, and its counts
+    "R's write.table": ("a.txt", '"ant" "my bee"\n"s 1" 1 2\n"s 2" 3 0\n', [[1, 2], [3, 0]]),
+    "bars": ("a.csv", "site|ant|bee\nx|1|2\ny|3|0\n", [[1, 2], [3, 0]]),
+    "blanks": ("a.csv", "site ant bee\nx 1 2\ny 3 0\n", [[1, 2], [3, 0]]),
+    "comments of biom": (
+        "a.tsv",
+        "# Constructed from biom file\n#OTU ID\tS1\tS2\nX\t1\t3\nY\t2\t0\n",
+        [[1, 2], [3, 0]],
+    ),
+    "comments of featureCounts": (
+        "a.txt",
+        '# Program:featureCounts; Command:"a, b"\nGeneid\tChr\tStart\tEnd\tStrand\tLength\ta\tb\n'
+        "G1\tchr1\t1\t9\t+\t9\t1\t3\nG2\tchr1\t11\t19\t+\t9\t2\t0\n",
+        [[1, 2], [3, 0]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_separators_and_comments(name, tmp_path):
+    file, text, expected = TEXTS[name]
+    (tmp_path / file).write_text(text)
+    assert um.read(tmp_path / file).csr.toarray().tolist() == expected
+    disk = um.shard(tmp_path / file, tmp_path / "shards")
+    assert disk.take(np.arange(2)).csr.toarray().tolist() == expected
+
+
+def test_texts_of_few_words_and_numbers_are_not_tables(tmp_path):
+    (tmp_path / "a.txt").write_text("we met 3 times\nroom 12\nwe met 4 times\n")
+    assert um.read(tmp_path / "a.txt", min_df=1).reading == "one text per line"
+
+
+def test_errors_below_comments_name_the_line_of_the_file(tmp_path):
+    (tmp_path / "a.csv").write_text("# a\n# b\nsite,ant,bee\nx,1,2\ny,1\n")
+    with pytest.raises(ValueError, match=r"row 2 \(line 5\) has 2 cells"):
+        um.read(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"long_columns": "site,gull"}, "long_columns has 'gull'; the columns are 'site', 'ant', 'bee'"),
+        ({"long_columns": "ant"}, "needs columns of samples, features and counts"),
+        ({"long_columns": "site,ant", "layout": "wide"}, "leave layout out"),
+        ({"long_columns": "site,ant", "metadata_columns": "bee"}, "leave metadata_columns out"),
+        ({"metadata_columns": "gull"}, "metadata_columns has 'gull'"),
+        ({"metadata_columns": "bee", "layout": "long"}, "metadata_columns is for wide tables"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(options, problem, tmp_path):
+    (tmp_path / "a.csv").write_text("site,ant,bee\nx,1,2\ny,3,0\n")
+    with pytest.raises(ValueError, match=problem):
+        um.read(tmp_path / "a.csv", **options)
 
 
 def test_an_unknown_layout_is_refused(tmp_path):

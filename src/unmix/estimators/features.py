@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Missing = Literal["unmeasured", "zero"]
 EXPLAINED = ("known", "misfit", "rank")  # how well a sample is explained
-POOR = 0.05  # of the samples of a fit are explained worse
+POOR = (0.05, 0.15)  # of the samples of a fit are explained worse than half of the new ones, which is too few
 ENOUGH, PER_TOPIC = 100, 20  # samples of a fit, in all and per topic, to say what is unusual
 CHANCE = 1e-3  # that so many samples are poor where all is well
 PROPORTIONS = ("TopicModel", "LDA", "AllocationModel")  # is what their `transform` gives; the others give loadings
@@ -198,12 +198,14 @@ def doubts(fit: Fit, tables: Sequence[pd.DataFrame], model: str = "the fit") -> 
     compared = len((fit.data.get("reference") or {}).get("misfits", ()))
     enough = compared >= ENOUGH and len(fit.L) >= PER_TOPIC * fit.n_topics
     ranks = table["rank"].dropna()[: None if enough else 0]
-    poor, found = int((ranks < POOR).sum()), []
-    if 2 * poor >= max(ranks.size, 1) and binom.sf(poor - 1, ranks.size, POOR) < CHANCE:
-        found.append(
-            f"these samples do not fit {model}: {poor / ranks.size:.0%} of them are explained worse than {1 - POOR:.0%} of its "
-            "own samples, so that proportions may mean little; unmix.analysis.goodness_of_fit has a number for each"
-        )
+    found = []
+    for level in POOR:
+        poor = int((ranks < level).sum())
+        if not found and 2 * poor >= max(ranks.size, 1) and binom.sf(poor - 1, ranks.size, level) < CHANCE:
+            found.append(
+                f"these samples do not fit {model}: {poor / ranks.size:.0%} of them are explained worse than {1 - level:.0%} of "
+                "its own samples, so that proportions may mean little; unmix.analysis.goodness_of_fit has a number for each"
+            )
     expected, known = (fit.text or {}).get("known", 0.0), table["known"].mean()
     if known < expected / 2:
         found.append(

@@ -21,7 +21,7 @@ from unmix.base.memory import BYTES_PER_NONZERO
 from unmix.counts.counts import Counts
 from unmix.counts.shards import Shards
 from unmix.counts.stores import JOURNAL, MANIFEST
-from unmix.io.read import cells, matrices, rds, sheets, tables, text
+from unmix.io.read import cells, matrices, rds, separated, sheets, text
 from unmix.io.read.files import errors_about, require_file, require_inside
 from unmix.io.read.names import FEATURES_FILE, add_neighbours, join_metadata, number_texts, settle_names, writable_name
 from unmix.io.read.raw_counts import RawCounts, ReadKeywords, ReadOptions, TextKeywords, checked, listed
@@ -40,18 +40,17 @@ class Reader(NamedTuple):
 
 
 TEXT = frozenset({"text_column", "id_column", "title_column", "snippets", "encoding"})
-FOLDER, LINES = frozenset({"encoding", "skip_bad", "snippets"}), frozenset({"transpose", "encoding", "snippets"})
+OF_TABLES = frozenset({"transpose", "layout", "long_columns", "metadata_columns"})
+FOLDER, LINES = frozenset({"encoding", "skip_bad", "snippets"}), OF_TABLES | {"encoding", "snippets"}
 MATRIX, TABLE, SHEET = (
     frozenset({"transpose"}),
-    TEXT | {"transpose", "layout"},
-    TEXT - {"encoding"} | {"transpose", "layout"},
+    TEXT | OF_TABLES,
+    TEXT - {"encoding"} | OF_TABLES,
 )
 BY_FORMAT = (
     "layer",
     "raw",
-    "transpose",
-    "layout",
-    *sorted(TEXT | FOLDER),
+    *sorted(OF_TABLES | TEXT | FOLDER),
 )  # options that mean something for some formats only
 OF_TEXTS = (
     "min_df",
@@ -73,9 +72,9 @@ READERS = {
     ".h5mu": Reader("MuData file", cells.read_h5mu, frozenset({"layer", "raw"})),
     ".loom": Reader("loom file", cells.read_loom, frozenset({"layer"})),
     ".rds": Reader("R object", rds.read_rds, SHEET | {"layer"}),
-    ".csv": Reader("CSV table", tables.read_csv, TABLE),
-    ".tsv": Reader("TSV table", tables.read_tsv, TABLE),
-    ".all": Reader("TSV table of SigProfiler", tables.read_tsv, TABLE),
+    ".csv": Reader("CSV table", separated.read_csv, TABLE),
+    ".tsv": Reader("TSV table", separated.read_tsv, TABLE),
+    ".all": Reader("TSV table of SigProfiler", separated.read_tsv, TABLE),
     ".parquet": Reader("Parquet table", sheets.read_parquet, SHEET, sheets.require_room),
     ".xlsx": Reader("Excel table", sheets.read_xlsx, SHEET),
     ".txt": Reader("text, one document a line", text.read_txt, LINES),
@@ -87,6 +86,12 @@ SIZE_KNOWN = {READERS[ending].kind for ending in (".npz", ".h5", ".h5ad")}
 BYTES_PER_COUNT = 10  # of a text or a table: words of six letters, of which many are left out or come again
 GZIPPED = 4  # bytes of text for one
 
+OTHER_ENDINGS = {  # and what to do
+    ".json": "write one record per line, as .jsonl",
+    ".xls": "save it as .xlsx",
+    ".rdata": "write one object with saveRDS(object, 'counts.rds')",
+    ".biom": "convert it with: biom convert -i FILE -o table.tsv --to-tsv",
+} | dict.fromkeys((".vcf", ".maf"), "count the types of mutations first, such as with SigProfilerMatrixGenerator")
 PICKLES = (".pkl", ".pickle", ".joblib")
 COMPRESSED = (".mtx", ".mm", ".ldac", ".csv", ".tsv", ".txt", ".jsonl")  # may end in .gz as well
 READERS |= {f"{ending}.gz": READERS[ending]._replace(kind=READERS[ending].kind + " (gzip)") for ending in COMPRESSED}
@@ -117,7 +122,9 @@ def read(
         columns of text are metadata. Where labels say for certain that rows are features (the header `gene`, mutation
         types, cell barcodes on top …) the table is transposed, with a warning. Long: columns whose headers say sample,
         feature and count (or cell, gene, umi; user, item, rating; …), or two columns of identifiers that repeat and one of
-        numbers; times are left out. A `.txt` of numbers between tabs is a table too.
+        numbers; times are left out. Without numbers every row is one count. `long_columns` names the columns of any other.
+        Years, totals and the like are metadata of a wide table, and `metadata_columns` names more of them. A `.txt` of numbers
+        between tabs or blanks is a table too. Lines of comments, with #, may stand above the header.
         Where types of mutations stand in two columns, "C>A" and "ACA", they become A[C>A]A. SigProfiler's `.SBS96.all` and
         the like are tables between tabs.
     Texts
@@ -128,7 +135,7 @@ def read(
     Shards
         A folder made by `unmix.shard` gives `unmix.Shards`.
 
-    Where two readings of a table are plausible, it is refused with the options that choose, `layout` and `text_column`; the
+    Where two readings of a table are plausible, it is refused with the options that choose, `layout`, `text_column`, …; the
     attribute `reading` of the result says how it was read. Text is UTF-8 unless `encoding` says otherwise. Names that come twice
     are told apart with -1, -2, …, with a warning.
 
@@ -380,7 +387,10 @@ def _reader(path: Path) -> Reader:
                 "unmix never reads pickles, which can run code; save the matrix as .npz, or the table as .csv"
             )
         known = (f"{ending}[.gz]" if ending in COMPRESSED else ending for ending in READERS if ".gz" not in ending)
-        raise ValueError(f"unknown kind of file; unmix reads {', '.join(known)}, and folders of .txt or of 10x")
+        remedy = OTHER_ENDINGS.get(path.suffix.lower(), "give a table the ending .csv or .tsv, and text .txt")
+        raise ValueError(
+            f"unknown kind of file; {remedy}. unmix reads {', '.join(known)}, and folders of .txt or of 10x"
+        )
     return READERS[ending]
 
 

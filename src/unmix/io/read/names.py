@@ -242,7 +242,7 @@ SAMPLE_WORDS = _words(
 )
 FEATURE_WORDS = _words(
     "gene feature word term token mutation symbol ensembl transcript protein peak probe otu asv taxon taxa motif kmer "
-    "vocabulary vocab variable ngram lemma hugo entrez taxonomy lineage"
+    "geneid vocabulary vocab variable ngram lemma hugo entrez taxonomy lineage"
 )
 COUNT_WORDS = _words(
     "count n value freq frequency umi read tf number abundance weight occurrence rating score play click quantity qty amount "
@@ -253,6 +253,13 @@ NOTE_WORDS = _words(
     "note comment description desc remark annotation definition diagnosis citation reference address function"
 )
 INDEX_WORDS = _words("id index row name title")
+MEASURED_WORDS = _words("age latitude longitude lat lon lng altitude elevation ph temperature temp")
+GENOME_WORDS = _words("chr chrom chromosome seqnames start end strand length width")
+QUALITY = _words(  # what programs for single cells write beside counts, in the letters of `_key`
+    "ncounts ngenes totalcounts ncountrna nfeaturerna ngenesbycounts numi ngene percentmt percentmito percentribo "
+    "pctcountsmt pctcountsribo doubletscore librarysize sizefactor sizefactors"
+)
+TOTAL = re.compile(r"(grand |row |column )?(total|sum)s?", re.IGNORECASE)
 LONG_FEATURE_WORDS = FEATURE_WORDS | _words(
     "type item product species category pathway movie film song track artist book page url sku game video tag brand merchant"
 )
@@ -280,6 +287,33 @@ def names_samples(header: str) -> bool:
     [True, True, True, False]
     """
     return header.strip() == "" or bool(words_in(header) & (SAMPLE_WORDS | INDEX_WORDS))
+
+
+def describing(header: Sequence[str], first: pd.DataFrame, columns: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Which columns of numbers surely describe the rows of a wide table, such as years and totals; and which may, being measured
+    things, or the few with fractions."""
+    surely, perhaps, lower = list[int](), list[int](), [name.strip().lower() for name in header]
+    genome = {"start", "end"} <= {*lower} and bool({*lower} & {"chr", "chrom", "chromosome", "seqnames"})
+    fractions = list[int]()
+    for j in columns:
+        words, numbers = words_in(header[j]), first[j].dtype.kind in "iuf"
+        if (
+            numbers
+            and first[j].dtype.kind == "f"
+            and 4 * len(fractions) <= len(columns)
+            and (first[j] % 1 > 0).mean() > 0.5
+        ):
+            fractions.append(j)
+        dates = numbers and words & TIME_WORDS and (first[j].between(1000, 2100) | (first[j] > 100_000_000)).all()
+        if dates or (genome and lower[j] in GENOME_WORDS) or _key(header[j]) in QUALITY:
+            surely.append(j)
+        elif numbers and words & MEASURED_WORDS and (first[j] > 0).all():
+            perhaps.append(j)
+        elif numbers and TOTAL.fullmatch(lower[j]) and len(columns) > 2:
+            others = first[[other for other in columns if other != j]].sum(axis=1, numeric_only=True)
+            surely += [j] * np.allclose(others, first[j])
+    few = fractions if 4 * len(fractions) <= min(len(columns), 32) else []
+    return surely, sorted({*perhaps, *few} - {*surely})
 
 
 def long_roles(headers: Sequence[str]) -> tuple[int, int, int] | None:
@@ -319,7 +353,19 @@ def rows_are_features(header: str, rows: Sequence[str], columns: Sequence[str]) 
         return f"their header says {header.strip()!r}"
     if column_kind == "sample":
         return f"the columns have names of {column_look}"
+    row_word, column_word = _numbered(rows), _numbered(columns)
+    said = speaks_of(row_word), speaks_of(column_word)
+    if said[0] == "feature" and said[1] != "feature":
+        return f"they are called {row_word} 1, {row_word} 2, …"
+    if said == (None, "sample"):
+        return f"the columns are called {column_word} 1, {column_word} 2, …"
     return None
+
+
+def _numbered(names: Sequence[str]) -> str:
+    """The word that all names have before a number: OTU_1, OTU_2, …; nothing if there is none."""
+    words = {(re.fullmatch(r"(.*[A-Za-z])[ ._-]?\d+", name) or ["", ""])[1] for name in names[:2000]}
+    return words.pop() if len(names) > 1 and len(words) == 1 else ""
 
 
 # Tables of mutations whose types stand in two columns, as SigProfiler writes them: "C>A" and "ACA" are A[C>A]A.

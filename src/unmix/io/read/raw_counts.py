@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 import numpy as np
 import pandas as pd
 
+from unmix.base.checks import parameter
 from unmix.base.memory import require
 from unmix.base.types import Floats, Names
 from unmix.counts.canonical import NotACountError
@@ -48,6 +49,11 @@ class ReadOptions:
     layout : {"long", "wide"}, default=None
         Layout of a table of counts: "long" has one row per count and columns of samples, features and counts, "wide" one
         column per feature. None decides by the cells and the header.
+    long_columns : str or list of str, default=None
+        Columns of samples, features and counts in a long table, such as "user,item,plays". Of two columns, samples and
+        features, every row is one count.
+    metadata_columns : str or list of str, default=None
+        Columns of numbers that are not counts but describe the samples of a wide table, such as "age,pH".
     text_column : str, default=None
         Column or field with the texts. By default that called `text`, or that which holds sentences.
     id_column : str, default=None
@@ -93,6 +99,8 @@ class ReadOptions:
     raw: bool = False
     transpose: bool | None = None
     layout: str | None = None
+    long_columns: str | Sequence[str] | None = None
+    metadata_columns: str | Sequence[str] | None = None
     text_column: str | None = None
     id_column: str | None = None
     title_column: str | None = None
@@ -111,6 +119,14 @@ class ReadOptions:
     def given(self, *names: str) -> list[str]:
         """Which of these options the user gave."""
         return [name for name in names if getattr(self, name) != getattr(ReadOptions, name)]
+
+    def columns(self, name: str, header: Sequence[str]) -> list[int]:
+        """Where the columns stand that the user has named."""
+        given = getattr(self, name) or ()
+        names = [one.strip() for one in given.split(",")] if isinstance(given, str) else [str(one) for one in given]
+        if absent := [one for one in names if one not in header]:
+            raise ValueError(f"{parameter(name)} has {listed(absent)}; the columns are {listed(header)}")
+        return [header.index(one) for one in names]
 
     @property
     def earlier_text_column(self) -> str | None:
@@ -138,6 +154,8 @@ class ReadKeywords(TextKeywords, total=False):
     raw: bool
     transpose: bool | None
     layout: str | None
+    long_columns: str | Sequence[str] | None
+    metadata_columns: str | Sequence[str] | None
     text_column: str | None
     id_column: str | None
     title_column: str | None

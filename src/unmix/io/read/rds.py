@@ -50,7 +50,15 @@ def read_rds(path: Path, options: ReadOptions) -> RawCounts:
             return from_table(Table(lambda texts: iter([(header, table)]), named or None), options)
         what = _class(thing) or thing.info.type.name
         _refuse(
-            options, f"an R object of class {what}", "layout", "text_column", "id_column", "title_column", "snippets"
+            options,
+            f"an R object of class {what}",
+            "layout",
+            "long_columns",
+            "metadata_columns",
+            "text_column",
+            "id_column",
+            "title_column",
+            "snippets",
         )
         if _is_matrix(thing):
             _refuse(options, "a matrix", "layer")

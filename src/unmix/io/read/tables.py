@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import deque
 from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,17 +14,20 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from unmix.base.checks import parameter
+from unmix.base.kinds import DOUBLETS, mutation_type
 from unmix.base.memory import besides, limited, require
-from unmix.io.read.blocks import SMALLER, Again, Blocks, Entries, from_row, part_size
-from unmix.io.read.files import ONLY_EMPTY_IS_MISSING, first_line, opened_text
+from unmix.io.read.blocks import SMALLER, Again, Blocks, Entries, from_row
 from unmix.io.read.names import (
     FEATURE_WORDS,
+    GENOME_WORDS,
     INDEX_WORDS,
     LONG_FEATURE_WORDS,
     NOTE_WORDS,
     SAMPLE_WORDS,
     TIME_WORDS,
+    TOTAL,
     as_names,
+    describing,
     long_roles,
     looks_like,
     may_name,
@@ -43,7 +43,6 @@ from unmix.io.read.names import (
 from unmix.io.read.raw_counts import BYTES_A_TEXT, RawCounts, ReadOptions, listed
 from unmix.io.read.text import TEXT_FIELD, counted, told_roles
 from unmix.io.read.words import SEGMENTERS
-from unmix.io.write import unguarded_table
 
 MISSING = {"nan", "na", "n/a", "null", "none", "-", "."}
 BLOCK = 1000  # columns that are made sparse at once
@@ -55,112 +54,14 @@ FIRST = 200_000  # rows that show what a table is
 SENTENCES = 1_000  # cells that show whether a column holds sentences
 LETTERS = 20_000  # of a cell, which say how long it is
 FEW = 8  # columns of numbers that may stand beside texts
+FEWEST_LABELS = 8  # rows of which half have the label of another: those are groups, or events
+DOUBLET_TYPES = frozenset(f"{old}>{new}" for old, many in DOUBLETS.items() for new in many.split())
 MOST_LONG = 8  # columns of a long table
 WITHOUT_BLANKS = regex.compile(
     f"[{''.join(letters for _, letters, *_ in SEGMENTERS)}]"
 )  # letters of scripts without them
-SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
-
-
-def read_csv(path: Path, options: ReadOptions) -> RawCounts:
-    return _separated(path, ",;\t", options)
-
-
-def read_tsv(path: Path, options: ReadOptions) -> RawCounts:
-    return _separated(path, "\t", options)
-
-
-def _separated(path: Path, separators: str, options: ReadOptions) -> RawCounts:
-    return from_table(Table(lambda texts: _parts(path, separators, options.encoding, texts)), options)
-
-
-def _parts(path: Path, separators: str, encoding: str | None, texts: frozenset[int]) -> Iterator[Part]:
-    """The first row as text, and the others as pandas understands them, some at a time; what may be names stays text."""
-    with _parsed(path, separators, encoding, texts) as (header, separator, file, rules):
-        most, short = max(16, CELLS // max(1, len(header))), False
-        with pd.read_csv(file, iterator=True, **rules) as tables:
-            rows = min(most, _rows_of(path, encoding))
-            while (table := _next_rows(tables, rows)) is not None:
-                rows = max(
-                    16, min(most, int(len(table) * part_size() / max(1, _size(table))))
-                )  # texts may become longer
-                table.index = pd.RangeIndex(len(table))
-                width = table.shape[1]
-                if len(header) == width - 1:  # R's write.table leaves out the header of the row names
-                    header = ["", *header]
-                if len(header) != width:
-                    problem = f"the first row has {len(header)} cells, the second {width}"
-                    raise ValueError(f"{problem}; every row needs as many")
-                if not short and table[width - 1].isna().any():  # pandas fills up short rows
-                    _refuse_short_rows(path, separator, width, encoding)
-                    short = True  # all rows have been looked at
-                yield unguarded_table(header, table)
-
-
-def _rows_of(path: Path, encoding: str | None) -> int:
-    """How many rows have about as many letters as are read at once, as the first lines show."""
-    with opened_text(path, encoding, nul=False) as file:
-        sample = file.read(1 << 20)
-    return max(16, int(part_size()) * (sample.count("\n") + 1) // max(1, len(sample)))
-
-
-def _next_rows(tables: Any, rows: int) -> pd.DataFrame | None:
-    try:
-        return tables.get_chunk(rows)
-    except StopIteration:
-        return None
-
-
-@contextmanager
-def _parsed(
-    path: Path, separators: str, encoding: str | None, texts: frozenset[int]
-) -> Iterator[tuple[list[str], str, IO[str], dict[str, Any]]]:
-    """The header of a table, what separates its cells, the file after its header, and how pandas is to read that."""
-    with opened_text(path, encoding, nul=False) as file:
-        separator = _separator(file.readline(csv.field_size_limit()), separators)
-    with opened_text(path, encoding, nul=False) as file:
-        header: list[str] = []
-        try:
-            reader = csv.reader(file, delimiter=separator)
-            header = next(reader, [])
-            names = {j: str for j, name in enumerate(header) if j == 0 or _may_be_names(name)}
-            names |= dict.fromkeys(texts, str)
-            rules = {"sep": separator, "header": None, "dtype": names, "low_memory": False}
-            yield header, separator, file, rules | ONLY_EMPTY_IS_MISSING
-        except pd.errors.EmptyDataError as error:
-            missing = "nothing below the names of the features" if header else "nothing in it"
-            raise ValueError(f"there is {missing}; unmix needs one row a sample") from error
-        except (csv.Error, pd.errors.ParserError) as error:
-            if ragged := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error)):
-                expected, line, cells = map(int, ragged.groups())
-                raise ValueError(
-                    f"line {line + reader.line_num} has {cells} cells, those before it {expected}; "
-                    "every row needs as many"
-                ) from error
-            raise ValueError(f"not a table separated by {SEPARATORS[separator]} ({first_line(error)})") from error
-
-
-def _separator(line: str, separators: str) -> str:
-    return next((one for one in separators if len(next(csv.reader([line], delimiter=one), [])) > 1), separators[0])
-
-
-def _may_be_names(header: str) -> bool:
-    return header.strip() != "" and (names_samples(header) or bool(words_in(header) & FEATURE_WORDS))
-
-
-def _refuse_short_rows(path: Path, separator: str, width: int, encoding: str | None) -> None:
-    with opened_text(path, encoding) as file:
-        reader = csv.reader(file, delimiter=separator)
-        next(reader)
-        row = 0
-        with suppress(csv.Error):  # a cell too long for Python's reader, though not for that of pandas
-            for cells in reader:
-                row += bool(cells)
-                if 0 < len(cells) < width:
-                    raise ValueError(
-                        f"row {row} (line {reader.line_num}) has {len(cells)} cells, others {width}; "
-                        "every row needs as many"
-                    )
+GROUPED = r"\d{1,3}([,.' \u00a0\u202f’]\d{3})+([.,]\d+)?|\d+,\d+"  # 1,000 or 1,5
+Roles = tuple[int, int, int | None]  # columns of samples, features and counts; without counts every row is one
 
 
 class Table:
@@ -187,7 +88,7 @@ class Table:
     def _look(self, read: Callable[[frozenset[int]], Iterator[Part]], texts: frozenset[int]) -> frozenset[int]:
         """What the columns hold: whether all cells are numbers or empty, any is a number, any text stands for something, how many
         are no numbers, and which whole numbers are fractions elsewhere. Returns the columns of several kinds."""
-        self._parts = Again(lambda: read(texts), lambda part: _size(part[1]))
+        self._parts = Again(lambda: read(texts), lambda part: size_of(part[1]))
         self.n = 0
         for header, table in self._parts:
             self.header, kind, missing = header, _kinds(table), table.isna().sum().to_numpy()
@@ -257,7 +158,7 @@ def _whole_column(parts: list[pd.Series]) -> pd.Series:
     return pd.concat(parts, ignore_index=True)
 
 
-def _size(table: pd.DataFrame) -> int:
+def size_of(table: pd.DataFrame) -> int:
     """Bytes of a table."""
     texts = np.flatnonzero(~np.isin(_kinds(table), PLAIN)).tolist()
     return 8 * table.size + sum(int(table[column].memory_usage(deep=True)) for column in texts)
@@ -276,11 +177,37 @@ def from_table(table: Table, options: ReadOptions) -> RawCounts:
     """Texts, a long table or a wide one, whichever the cells and the header show; if two of them are plausible, neither."""
     if options.layout not in (None, *LAYOUTS):
         raise ValueError(f"{parameter('layout', options.layout)}; give {' or '.join(map(repr, LAYOUTS))}")
+    if options.long_columns is not None:
+        return _long(table, _chosen_roles(table, options), options)
+    if {"Tumor_Sample_Barcode", "Reference_Allele"} <= {*table.header}:
+        genes = parameter("long_columns", "Tumor_Sample_Barcode,Hugo_Symbol")
+        raise ValueError(
+            "a MAF table, with one row per mutation; count their types first, such as with SigProfilerMatrixGenerator, "
+            f"or count mutated genes: {genes}"
+        )
     if (text := _text_column(table, options)) is not None:
         return _texts(table, text, options)
     if (roles := _long_roles(table, options)) is not None:
+        if options.metadata_columns is not None:
+            raise ValueError(
+                f"{parameter('metadata_columns')} is for wide tables, and this one has a row per count; leave it out"
+            )
         return _long(table, roles, options)
     return _wide(table, options)
+
+
+def _chosen_roles(table: Table, options: ReadOptions) -> Roles:
+    others = options.given("text_column", "metadata_columns")
+    if others or options.layout == "wide":
+        raise ValueError(
+            f"{parameter('long_columns')} is for tables with one row per count; leave {parameter((*others, 'layout')[0])} out"
+        )
+    chosen = options.columns("long_columns", table.header)
+    if not 2 <= len({*chosen}) == len(chosen) <= 3:
+        raise ValueError(
+            f"{parameter('long_columns')} needs columns of samples, features and counts, or two without the counts"
+        )
+    return chosen[0], chosen[1], chosen[2] if len(chosen) > 2 else None
 
 
 def _text_column(table: Table, options: ReadOptions) -> int | None:
@@ -312,6 +239,12 @@ def _text_column(table: Table, options: ReadOptions) -> int | None:
             f"column {header[text]!r} holds sentences, and {listed(numbers)} {'hold' if len(numbers) > 1 else 'holds'} numbers; "
             f"give {parameter('text_column', header[text])} to count words, or {parameter('layout', 'wide')} if these are counts"
         )
+    roles = long_roles([name if j != text else "" for j, name in enumerate(header)])
+    if roles is not None and _are_pairs(table, *roles[:2]):
+        raise ValueError(
+            f"column {header[text]!r} holds sentences, and the others a number for each pair of names; "
+            f"give {parameter('text_column', header[text])} or {parameter('layout', 'long')}"
+        )
     return text
 
 
@@ -325,11 +258,11 @@ def _sentences(table: Table, column: int) -> float:
     return float(lengths.mean()) if lengths.median() >= 5 and 2 * cells.nunique() >= len(cells) else 0.0
 
 
-def _long_roles(table: Table, options: ReadOptions) -> tuple[int, int, int] | None:
+def _long_roles(table: Table, options: ReadOptions) -> Roles | None:
     """Where samples, features and counts stand in a table with a row per count: as the header says, or where two columns hold
-    identifiers that come again and again, and each pair of them once."""
+    identifiers that come again and again, and each pair of them once; or per event, without a column of counts."""
     header, asked = table.header, options.layout == "long"
-    if options.layout == "wide" or not (asked or 3 <= len(header) <= MOST_LONG):
+    if options.layout == "wide" or not (asked or 2 <= len(header) <= MOST_LONG):
         return None
     said = long_roles(header)
     if said is not None and table.fine[said[2]] and (asked or len(header) == 3 or _are_pairs(table, *said[:2])):
@@ -337,14 +270,17 @@ def _long_roles(table: Table, options: ReadOptions) -> tuple[int, int, int] | No
     words = [words_in(name) for name in header]
     rest = [j for j, known in enumerate(words) if not known & TIME_WORDS or "times" in known]
     numbers = [j for j in rest if table.fine[j] and table.numbers[j]]
+    if len(rest) == 2 and (asked or _repeat(table, *rest)) and len(numbers) in (0, 2):
+        one, two = _samples_first(words, *rest)
+        if asked or (words[one] & SAMPLE_WORDS and words[two] & LONG_FEATURE_WORDS):
+            return one, two, None
     if len(rest) < 3 or not numbers:
         if asked:
             raise ValueError(f"a long table needs columns of samples, features and counts; there are {listed(header)}")
         return None
     count = numbers[-1]
     sample, feature, *more = (j for j in rest if j != count)
-    if words[sample] & LONG_FEATURE_WORDS and words[feature] & SAMPLE_WORDS:
-        sample, feature = feature, sample
+    sample, feature = _samples_first(words, sample, feature)
     if not asked and (more or not _are_pairs(table, sample, feature)):
         return None
     named = all(words[j] & (SAMPLE_WORDS | LONG_FEATURE_WORDS | {"id"}) for j in (sample, feature))
@@ -358,11 +294,18 @@ def _long_roles(table: Table, options: ReadOptions) -> tuple[int, int, int] | No
     )
 
 
+def _samples_first(words: list[set[str]], one: int, two: int) -> tuple[int, int]:
+    return (two, one) if words[one] & LONG_FEATURE_WORDS and words[two] & SAMPLE_WORDS else (one, two)
+
+
 def _are_pairs(table: Table, sample: int, feature: int) -> bool:
     """Whether both columns repeat their values, and few pairs of values come twice."""
     pairs = table.first[[sample, feature]]
-    both = min(_repeats(table, sample), _repeats(table, feature)) > 1
-    return both and len(pairs.drop_duplicates()) > 0.9 * len(pairs)
+    return _repeat(table, sample, feature) and len(pairs.drop_duplicates()) > 0.9 * len(pairs)
+
+
+def _repeat(table: Table, *columns: int) -> bool:
+    return min(_repeats(table, column) for column in columns) > 1
 
 
 def _repeats(table: Table, column: int) -> float:
@@ -385,13 +328,17 @@ def _texts(table: Table, text: int, options: ReadOptions) -> RawCounts:
             yield from as_names(table.cells(part, text))
 
     raw = counted(documents, options, naming=named, metadata=metadata, column=header[text])
+    if len(header[text].split()) > 4 and not header[text].strip().endswith("?"):
+        raw.notes.append(
+            f"the first row is taken as names of columns: {listed(header)}; if it is a text, put a row with names above it"
+        )
     raw.reading = f"one text per row, column {header[text]!r}" + told_roles(
         {"sample names": [named.column] * (named.column is not None), "metadata": [header[j] for j in kept]}
     )
     return raw
 
 
-def _long(table: Table, roles: tuple[int, int, int], options: ReadOptions) -> RawCounts:
+def _long(table: Table, roles: Roles, options: ReadOptions) -> RawCounts:
     """A row for each pair of sample and feature; both in the order in which they first come."""
     header, (sample, feature, count) = table.header, roles
     samples, features = dict[str, int](), dict[str, int]()
@@ -403,20 +350,22 @@ def _long(table: Table, roles: tuple[int, int, int], options: ReadOptions) -> Ra
 
     def entries() -> Iterator[Entries]:
         for (first, part), (rows, columns) in zip(table.parts(), places, strict=True):
-            yield rows, columns, counts_in(part[count], count, header[count], None, first)
+            ones = np.ones(len(part))
+            yield rows, columns, ones if count is None else counts_in(part[count], count, header[count], None, first)
 
     places = Again(numbered, lambda codes: 2 * codes[0].nbytes)
     deque(places, maxlen=0)
 
     raw = RawCounts(Blocks((len(samples), len(features)), table.n, entries=entries), [*samples], [*features])
     pairs = [rows << 32 | columns for rows, columns in places.kept or ()]
-    if pairs and (again := table.n - len(np.unique(np.concatenate(pairs)))):
+    if count is not None and pairs and (again := table.n - len(np.unique(np.concatenate(pairs)))):
         raw.notes.append(
             f"{again:,} row{'s name' if again > 1 else ' names'} a sample and a feature that came before: counts are added"
         )
     others = [name for j, name in enumerate(header) if j not in roles]
-    said = {"samples": [header[sample]], "features": [header[feature]], "counts": [header[count]], "left out": others}
-    raw.reading = f"long, one row per count{told_roles(said)}"
+    counts = [] if count is None else [header[count]]
+    said = {"samples": [header[sample]], "features": [header[feature]], "counts": counts, "left out": others}
+    raw.reading = f"long, one row per {'event, which counts one' if count is None else 'count'}{told_roles(said)}"
     return raw.transposed() if options.transpose else raw
 
 
@@ -426,7 +375,7 @@ def _codes(names: pd.Series, known: dict[str, int]) -> NDArray[np.int64]:
     return np.array([known.setdefault(name, len(known)) for name in different])[places]
 
 
-def require_names(header: list[str], table: pd.DataFrame, roles: tuple[int, int, int], first: int = 0) -> None:
+def require_names(header: list[str], table: pd.DataFrame, roles: Roles, first: int = 0) -> None:
     for column in roles[:2]:
         if (missing := np.flatnonzero(table[column].isna())).size:
             raise ValueError(f"row {first + missing[0] + 1} has no {header[column]!r}; every count needs one")
@@ -436,12 +385,28 @@ def _wide(table: Table, options: ReadOptions) -> RawCounts:
     header, notes = table.header, list[str]()
     first_column = table.columns([0])[0]
     named = first_column_names(header[0], first_column, notes) if table.named is None else table.named
-    samples = as_names(first_column) if named else None
     all_text = ~table.fine & ~table.numbers & table.text
-    described = [column for column in range(1, len(header)) if named and all_text[column]]
-    counts = [column for column in range(int(named), len(header)) if column not in set(described)]
+    texts, names = [column for column in range(1, len(header)) if all_text[column]], [0] * named
+    if table.named is None and header[0].strip() and 2 * first_column.nunique() <= table.n >= FEWEST_LABELS:
+        if named or names_samples(header[0]):
+            refuse_events(header, texts, options)
+        if named and speaks_of(header[0]) is None and not names_samples(header[0]):
+            names, texts = [], [0, *texts]  # labels of groups name nothing
+    samples = as_names(first_column) if names else None
+    if samples and texts[:1] == [1] and mutation_type(f"{samples[0]}>{table.first[1][0]}") in DOUBLET_TYPES:
+        samples = [f"{one}>{two}" for one, two in zip(samples, as_names(table.columns([1])[1]), strict=True)]
+        names, texts = [0, 1], texts[1:]
+    counts = [column for column in range(len(header)) if column not in {*texts, *names}]
+    turned = options.transpose or (
+        options.transpose is None and samples and rows_are_features(header[0], samples, [header[j] for j in counts])
+    )
+    measured = _measured(table, counts, options, turned=bool(turned))
+    described = sorted({*texts, *measured})
+    counts = [column for column in counts if column not in set(described)]
     features = [header[column] for column in counts]
-    refuse_other_layouts(header, features, described)
+    refuse_other_layouts(header, features, described, table)
+    if samples and options.layout is None and TOTAL.fullmatch(samples[-1].strip()):
+        refuse_totals(table, counts, samples)
 
     def read(start: int) -> Iterator[Any]:
         blocks = (sparse(part, counts, header, samples, first) for first, part in table.parts())
@@ -449,10 +414,53 @@ def _wide(table: Table, options: ReadOptions) -> RawCounts:
 
     metadata = pd.DataFrame(table.columns(described)).set_axis([header[column] for column in described], axis=1)
     raw = RawCounts(Blocks((table.n, len(counts)), None, read), samples, features, metadata, notes=notes)
-    raw.reading = f"wide, one column per feature, {len(counts):,} in all" + told_roles(
-        {"sample names": [header[0]] if named else [], "metadata": [header[j] for j in described]}
+    across, down = ("sample", "feature") if turned else ("feature", "sample")
+    raw.reading = f"wide, one column per {across}, {len(counts):,} in all: {listed(features)}" + told_roles(
+        {f"{down} names": [header[j] for j in names], "metadata": [header[j] for j in described]}
     )
-    return the_right_way_round(raw, header, described, counts, options)
+    if measured and options.metadata_columns is None and not turned:
+        notes.append(
+            f"taken as metadata, not as counts: {listed(header[j] for j in measured)}; {parameter('layout', 'wide')} counts them"
+        )
+    return the_right_way_round(raw, header, texts, counts, options)
+
+
+def _measured(table: Table, counts: list[int], options: ReadOptions, *, turned: bool) -> list[int]:
+    """Columns of numbers that describe the rows: those that the user names, or that surely do; an error if others may."""
+    header = table.header
+    if options.metadata_columns is not None:
+        return options.columns("metadata_columns", header)
+    if options.layout == "wide":
+        return []
+    surely, perhaps = describing(header, table.first, counts)
+    if turned:
+        return [j for j in surely if words_in(header[j]) & GENOME_WORDS]
+    if perhaps and len(counts) > len(surely) + len(perhaps):
+        names = [header[j] for j in perhaps]
+        raise ValueError(
+            f"{listed(names)} may describe samples, while other columns hold counts; give "
+            f"{parameter('metadata_columns', ','.join(names))}, or {parameter('layout', 'wide')} to count all"
+        )
+    return surely
+
+
+def refuse_events(header: list[str], texts: list[int], options: ReadOptions) -> None:
+    if texts and options.layout is None and len(header) <= max(MOST_LONG, 2 * len(texts)):
+        raise ValueError(
+            f"the names in {header[0]!r} come again and again, so that rows may be events; give {parameter('long_columns')}, the "
+            f"columns of samples, features and counts, such as '{header[0]},{header[texts[0]]}', or {parameter('layout', 'wide')}"
+        )
+
+
+def refuse_totals(table: Table, counts: list[int], samples: list[str]) -> None:
+    """Where the last row is the sum of the others."""
+    parts = [part[counts].apply(pd.to_numeric, errors="coerce") for _, part in table.parts()]
+    if len(counts) > 1 and np.allclose(
+        sum(part.sum().to_numpy() for part in parts), 2 * parts[-1].iloc[-1].to_numpy(dtype=float)
+    ):
+        raise ValueError(
+            f"row {table.n} ({samples[-1]!r}) is the sum of the others; remove it, or give {parameter('layout', 'wide')}"
+        )
 
 
 def the_right_way_round(
@@ -490,21 +498,37 @@ def first_column_names(header: str, first: pd.Series, notes: list[str]) -> bool:
     return False
 
 
-def refuse_other_layouts(header: list[str], features: list[str], described: list[int]) -> None:
+def refuse_other_layouts(header: list[str], features: list[str], described: list[int], table: Table) -> None:
+    for j in described:
+        grouped = [
+            cell for cell in table.first[j].dropna().head(SENTENCES).map(str) if re.fullmatch(GROUPED, cell.strip())
+        ]
+        if 2 * len(grouped) > min(table.n, SENTENCES) - table.blank[j] + len(grouped) > 0 and not table.numbers[j]:
+            raise ValueError(
+                f"column {j + 1} ({header[j]!r}) holds numbers such as {grouped[0]!r}; write counts as 1000"
+            )
     if not features and described:
+        words = [header[j] for j in described if table.text[j] and not table.numbers[j]] or header[:1]
         raise ValueError(
-            f"no column holds counts; if {listed(header[j] for j in described)} holds texts, "
-            f"give it as {parameter('text_column')}"
+            f"no column holds counts; if {listed(words)} hold{'s' * (len(words) == 1)} texts, give {parameter('text_column')}; "
+            f"if every row is an event, such as a user and an item, give {parameter('layout', 'long')}"
         )
     if not features:
         raise ValueError("one column only, and it holds names; the columns of the table must be separated by commas")
-    if len(header) == 3 and len(described) == 1:
+    if len(header) == 3 and len(described) == len(features) == 1:
         raise ValueError(
             f"two columns of text and one of numbers, {listed(header)}; if its rows are counts of features in samples, give "
-            f"{parameter('layout', 'long')}, or name the columns sample, feature and count"
+            f"{parameter('layout', 'long')}, or name the columns sample, feature and count; if {header[described[0]]!r} "
+            f"holds texts, give {parameter('text_column', header[described[0]])}"
         )
-    if len(set(features)) < len(features) and all(_is_number(name) for name in features):
+    if all(map(is_number, features)) and not _are_steps([*map(float, features)]):
         raise ValueError("the first row holds counts; put a row with the names of the features above it")
+
+
+def _are_steps(names: list[float]) -> bool:
+    """Whether numbers name features, as years and positions do, and are no counts themselves."""
+    steps = np.diff(names)
+    return bool((steps > 0).all() and (len(names) > FEW or len({*steps}) < 2))
 
 
 def sparse(
@@ -573,7 +597,7 @@ def natural(cells: pd.Series) -> pd.Series:
     return pd.Series(pd.to_numeric(cells.where(cells.notna(), np.nan))).pipe(whole_numbers)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:

@@ -55,13 +55,16 @@ MOST_NAMED = 20  # files that cannot be read, in one message
 
 
 def read_txt(path: Path, options: ReadOptions) -> RawCounts:
-    """One document per line; or, if the lines are numbers between tabs, a table."""
+    """One document per line; or, if the lines are numbers between tabs or blanks, a table."""
     if is_table(path, options.encoding):
-        from unmix.io.read.tables import read_tsv
+        from unmix.io.read.separated import read_tsv
 
         raw = read_tsv(path, options)
-        raw.notes.insert(0, "its lines are numbers separated by tabs: read as a table")
+        raw.notes.insert(0, "its lines are numbers separated by tabs or blanks: read as a table")
         return raw
+
+    for name in options.given("layout", "long_columns", "metadata_columns"):
+        raise ValueError(f"{parameter(name, getattr(options, name))} is for tables, and these are texts; leave it out")
 
     def documents() -> Iterator[str]:
         with opened_text(path, options.encoding) as file:
@@ -75,13 +78,17 @@ def read_txt(path: Path, options: ReadOptions) -> RawCounts:
 
 
 def is_table(path: Path, encoding: str | None = None) -> bool:
-    """Whether the second line of a file is made of numbers between tabs, after a name or the two columns that types of mutations
-    may stand in."""
+    """Whether the line below the header is made of numbers between tabs or blanks, after a name, the two columns that types of
+    mutations may stand in, or, where the header has as many cells, fewer words than numbers."""
+    from unmix.io.read.separated import cells_of, head_of
+
+    comments, separator = head_of(path, encoding, "\t")
     with opened_text(path, encoding) as file:
-        file.readline()
-        cells = file.readline().rstrip("\r\n").split("\t")
-    names = 2 if len(cells) > 2 and SUBSTITUTION.fullmatch(cells[0]) and CONTEXT.fullmatch(cells[1]) else 1
-    return len(cells) > names and all(re.fullmatch(r"\d+(\.\d*)?([eE][+-]?\d+)?", cell) for cell in cells[names:])
+        header, below = (cells_of(line, separator) for line in [*islice(file, comments + 2), "", ""][comments:][:2])
+    numbers = [re.fullmatch(r"\d+(\.\d*)?([eE][+-]?\d+)?", cell) is not None for cell in below]
+    names = 2 if len(below) > 2 and SUBSTITUTION.fullmatch(below[0]) and CONTEXT.fullmatch(below[1]) else 1
+    alike = len(below) - len(header) in (0, 1) and 2 * sum(numbers) > len(below)
+    return len(below) > names and (all(numbers[names:]) or alike)
 
 
 def text_files(folder: Path) -> list[Path]:
