@@ -31,7 +31,7 @@ from unmix.counts import shards
 from unmix.counts.shards import Shards
 from unmix.io import building
 from unmix.io import read as reading
-from unmix.io.read import blocks, cells, matrices, separated, sheets, text
+from unmix.io.read import blocks, cells, matrices, separated, sheets, tables, text
 from unmix.io.read.raw_counts import ReadKeywords, StopWords
 from unmix.storage.fit_file import table_to_json
 
@@ -803,8 +803,9 @@ def test_texts_of_a_table_come_in_parts_of_few_bytes_and_a_limit_changes_no_coun
     whole = um.read(path)
     monkeypatch.setattr(separated, "CELLS", 1 << 23)
     monkeypatch.setattr(blocks, "PART", part)
-    sizes, size = list[int](), separated.size_of
-    monkeypatch.setattr(separated, "size_of", lambda table: sizes.append(size(table)) or sizes[-1])
+    sizes, size = list[int](), tables.size_of
+    for module in (separated, tables):
+        monkeypatch.setattr(module, "size_of", lambda table: sizes.append(size(table)) or sizes[-1])
     disk = um.shard(path, tmp_path / "out", memory=limit)
     same(disk, whole)
     assert len(sizes) > 10

@@ -3,7 +3,7 @@
 Words follow Unicode's word segmentation (UAX #29): letters with their marks, digits, underscores, and an apostrophe or another
 sign of that kind inside. So "America's p53 genes don't" has america, p53, genes, don't. Where unmix departs from the standard:
 
-- A word begins with a letter; numbers are not counted. A single letter is not a word, except in scripts that write words so.
+- A word begins with a letter; numbers and emoji are not counted. A single letter is a word only in scripts that write words so.
 - It may begin with the sign of a tag or a name (#metoo, @nasa), and end with ++, # or a hyphen and a number (c++, c#, covid-19).
 - A possessive 's is dropped, and so is an article or pronoun before an apostrophe (l'homme, dell'arte).
 - Runs of Chinese, Japanese, Thai, Khmer, Lao or Burmese letters stay whole, as a segmenter separates words by blanks.
@@ -42,13 +42,16 @@ ELIDED = "[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|presqu|[dnsc]ell|[ds]?all|sul
 WORD = regex.compile(
     rf"(?<![\p{{L}}\p{{M}}\p{{N}}])(?:(?i:{ELIDED})['’](?={LETTER}))?"
     rf"({LETTER}(?:\.{LETTER})++(?!{MORE})|(?:(?<!&)[#@])?{LETTER}{MORE}*+"
-    rf"""(?:(?:['’·‧]|(?<=\p{{Hebrew}})["״](?=\p{{Hebrew}})){MORE}++)*+"""
+    rf"""(?:(?:['’‘´`·‧]|(?<=\p{{Hebrew}})["״](?=\p{{Hebrew}})){MORE}++)*+"""
     rf"(?:[-‑]\p{{Nd}}{MORE}*+)?(?:\+\+|(?<=(?<!{MORE}){LETTER})\#(?!{MORE}))?)"
 )
+APOSTROPHES = str.maketrans("’‘ʼ´`", "'''''")  # which stand for one inside of words
 IGNORED = regex.compile(
-    r"\p{WB=Format}|_+$|['’]s$"
+    r"\p{WB=Format}|_+$|'s$|^'"
 )  # in a word: soft hyphens, marks of direction; at its end, a possessive
-ALONE = regex.compile(r"[\p{Han}\p{Hangul}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Yi}\p{Ethiopic}]")  # may be a word
+ALONE = regex.compile(
+    r"[\p{Han}\p{Hangul}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Yi}\p{Ethiopic}\p{Tibetan}]"
+)  # may be a word
 # Each alternative may begin where a run of its characters does, so that long runs are gone through once.
 ADDRESS = regex.compile(
     r"""(?i)(?:\b(?:https?|ftp)://|\bwww\.)[^\s<>"]*"""  # http://example.org/page
@@ -79,7 +82,7 @@ def words(text: str) -> list[str]:
     text = unicodedata.normalize("NFC", text)
     if "/" in text or "@" in text or "www." in text:
         text = ADDRESS.sub(" ", text)
-    found = (IGNORED.sub("", word).lower().replace("i̇", "i").replace("’", "'") for word in WORD.findall(text))
+    found = (IGNORED.sub("", word.translate(APOSTROPHES)).lower().replace("i̇", "i") for word in WORD.findall(text))
     return [word for word in found if word not in LEFT_OF_ADDRESSES and (len(word) > 1 or ALONE.match(word))]
 
 
