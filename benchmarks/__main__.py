@@ -37,6 +37,7 @@ COMMANDS = {
     "choose": ("data", "data-folder", "threads"),
     "stability": OPTIONS.keys(),
     "differences": ("data-folder", "threads"),
+    "effects": ("data-folder",),
     "recommend": ("data-folder", "k", "threads"),
 }
 BUSY = 0.5

@@ -210,7 +210,7 @@ def test_a_president_has_one_party_and_speeches_of_one_are_alike(speeches: tuple
     assert (party[1]["se"].to_numpy() > 1.5 * party[0]["se"].to_numpy()).mean() >= 0.5
     assert_allclose(party[0]["estimate"], party[1]["estimate"])  # groups change errors alone
     curve = grouped.curve("year").query("topic == 1")
-    assert len(curve) == 60
+    assert len(curve) == 40
     assert (curve["low"] < curve["estimate"]).all()
 
 

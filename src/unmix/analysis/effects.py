@@ -43,7 +43,7 @@ EVEN = 0.01  # of even shares in the pooled ones
 ROUNDS = 3  # of weights
 LEAST_SPREAD = 1e-3  # of the spread of proportions that is not counting noise
 FEW_DF, UNRELIABLE = 5.0, 0.3
-POINTS = 60  # of a curve
+POINTS = 40  # of a curve
 COMPLETE = 1e-10  # what is left of a direction that a group determines alone: it has no error there
 MOST_STEPS = 100
 Scale = Literal["proportion", "log"]
@@ -487,7 +487,7 @@ class _Robust:
         for c in C:
             a, u = self._terms(c[None])
             a, u = a[0, 0], u[0]
-            own = np.einsum("gi,ij,gj->g", u, self.M, u)
+            own = np.einsum("gi,gi->g", u @ self.M, u)
             inner = self.M @ (u.T @ u)
             mean, square = float((a - own).sum()), float((a**2 - 2 * a * own).sum() + np.trace(inner @ inner))
             found.append(mean**2 / square if square > 0 else np.nan)
@@ -499,7 +499,7 @@ class _Robust:
         C = (vectors / np.sqrt(omega)) @ vectors.T @ C
         a, u = self._terms(C)
         total, q = 0.0, len(C)
-        own = np.einsum("sgi,ij,tgj->stg", u, self.M, u)
+        own = np.stack([((u @ self.M) * one).sum(axis=2) for one in u])
         for s in range(q):
             for t in range(q):
                 W = u[s].T @ u[t]
