@@ -214,6 +214,29 @@ def test_a_president_has_one_party_and_speeches_of_one_are_alike(speeches: tuple
     assert (curve["low"] < curve["estimate"]).all()
 
 
+def test_the_report_and_pictures_show_levels_and_curves(speeches: tuple[um.Fit, um.Counts]) -> None:
+    from unmix.report.sections import section
+
+    fit, counts = speeches
+    effects = um.effects(fit, counts, "~ party + s(year)", "president")
+    content = section("effects", fit, effects)
+    party, year = content["views"]
+    assert (party["by"], party["over"], party["groups"]) == ("party", "", ["d", "r"])
+    assert (year["over"], len(year["topics"]), len(year["topics"][0])) == ("year", 4, 40)
+    shown = [row["mean"] for row in party["topics"][1]]
+    assert_allclose(shown, effects.means("party").query("topic == 2")["estimate"], rtol=1e-4)
+    other = um.TopicModel(4, tol=1e-3, random_state=1).fit(counts).result_.with_names(list("abcd"))
+    with pytest.raises(ValueError, match="effects is of the topics of another fit"):
+        section("effects", other, effects)
+    panels = effects.plot(topics=[2, 1])
+    assert [panel.get_title(loc="left") for panel in panels] == effects.names[[1, 0]].tolist()
+    assert [text.get_text() for text in panels[0].get_yticklabels()] == ["d (90)", "r (92)"]
+    (line,) = effects.plot("year", topics=1)[0].get_lines()
+    assert_allclose(line.get_ydata(), effects.curve("year").query("topic == 1")["estimate"])
+    with pytest.raises(ValueError, match="variable='president'; choose one of party, year"):
+        effects.plot("president")
+
+
 # --- formulas ---------------------------------------------------------------------------------------------------------
 
 

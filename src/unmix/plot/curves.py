@@ -496,7 +496,7 @@ def _ranges(ax: Axes, own: pd.DataFrame, color: str) -> None:
     heights = -np.arange(len(own))
     ax.hlines(heights, own["low"], own["high"], color=color, linewidth=2.2, alpha=0.55)
     ax.scatter(own["mean"], heights, color=color, s=22, zorder=3, clip_on=False)
-    texts = [f"{short(group, LONGEST_GROUP)} ({n:,})" for group, n in zip(own["group"], own["samples"], strict=True)]
+    texts = [f"{short(group, LONGEST_GROUP)} ({n:,.0f})" for group, n in zip(own["group"], own["samples"], strict=True)]
     ax.set_yticks(heights, texts, parse_math=False)
     ax.set_ylim(-len(own) + 0.4, 0.6)
     ax.set_xlim(*_limits(own))

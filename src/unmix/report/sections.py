@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from unmix.analysis import Choice, Differences, Freedom, Prevalence, Stability
+from unmix.analysis import Choice, Differences, Effects, Freedom, Prevalence, Stability
+from unmix.analysis.features import topic_names
 from unmix.analysis.freedom import moves
 from unmix.analysis.results import Result
 from unmix.base.checks import percent
@@ -179,6 +180,36 @@ def prevalence(fit: Fit, found: Prevalence) -> Json:
     }
 
 
+def effects(fit: Fit, found: Effects) -> Json:
+    """A view for each variable, in the form of `prevalence`: means by level, or a curve."""
+    if found.n_topics != fit.n_topics or found.names.tolist() != topic_names(fit):
+        raise ValueError("effects is of the topics of another fit; give unmix.effects this one")
+    views = []
+    for variable, rows in found.predictions.groupby("variable", sort=False):
+        levels = rows["value"].unique().tolist()
+        curve = bool(rows["at"].notna().all())
+        table = rows.assign(group=rows["value"].map(levels.index), bin="")
+        numbers = {
+            name: rounded(table[column], 5)
+            for name, column in {"at": "at", "mean": "estimate", "low": "low", "high": "high"}.items()
+        }
+        table = table[["topic", "group", "bin", "samples"]].assign(**numbers).astype(object)
+        table = table.where(table.notna(), None)
+        about = f"Mean proportions by {variable}, given {found.formula}, with {found.level:.0%} intervals."
+        views.append(
+            {"by": clean(variable), "over": clean(variable) if curve else "", "level": found.level, "dates": False}
+            | {
+                "groups": [""] if curve else [clean(level) for level in levels],
+                "colours": [],
+                "about": about,
+                "advice": [],
+            }
+            | {"topics": [_records(table, k, ["group", "bin", "samples", *numbers]) for k in range(fit.n_topics)]}
+            | {"examples": [[] for _ in range(fit.n_topics)]}
+        )
+    return {"views": views}
+
+
 def _records(table: pd.DataFrame, k: int, names: list[str]) -> list[Any]:
     return table.loc[table["topic"] == k + 1, names].to_dict("records")
 
@@ -189,6 +220,7 @@ BUILDERS: dict[str, Callable[[Fit, Any], Json]] = {
     "stability": stability,
     "freedom": freedom,
     "prevalence": prevalence,
+    "effects": effects,
 }
 
 

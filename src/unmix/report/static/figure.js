@@ -204,7 +204,7 @@ function trend(lines, ticks, told) {
   const width = 300, height = 150, edge = { left: 40, right: 14, top: 8, bottom: 20 }, rows = lines.flatMap((line) => line.rows);
   const top = reach(rows), values = rows.map(({ at }) => at), [least, most] = [Math.min(...values), Math.max(...values)];
   const x = (at) => edge.left + ((at - least) / (most - least || 1)) * (width - edge.left - edge.right);
-  const y = (part) => edge.top + (1 - part / top) * (height - edge.top - edge.bottom), parts = [];
+  const y = (part) => edge.top + (1 - Math.max(0, part) / top) * (height - edge.top - edge.bottom), parts = [];
   for (const tick of roundTicks(0, top, 4)) {
     parts.push(svg("line", { class: "grid-line", x1: edge.left, x2: width - edge.right, y1: y(tick), y2: y(tick) }),
       svgText(edge.left - 6, y(tick) + 4, "end", tickPercent(tick)));

@@ -1,20 +1,20 @@
 // Mean proportions by group or over time, with intervals: a small chart per topic; groups over time have colours of their own.
 
-sections.prevalence = (first, card) => {
+sections.prevalence = (first, card, name = "prevalence") => {
   const all = [first, ...(first.others ?? [])], select = el("select", {}, ...all.map(({ by }, i) => el("option", { value: i }, by)));
   const about = el("p", { class: "hint" }), keys = el("div", { class: "keys hint" }), advice = card.querySelector("ul");
-  const panels = el("div"), controls = el("div", { class: "row controls" }, all.length > 1 ? el("label", {}, "groups ", select) : null);
+  const panels = el("div"), controls = el("div", { class: "row controls" }, all.length > 1 ? el("label", {}, name === "prevalence" ? "groups " : "by ", select) : null);
   card.querySelector(".title-row .row").replaceWith(controls); // its table is below
   card.querySelector(".scroll").replaceWith(about, keys, panels);
   let chosen = first, from = 0;
   select.addEventListener("change", () => { chosen = all[select.value]; draw(); });
   const range = ({ mean, low, high }) => `${percent(mean)}${low === null ? "" : `, ${percent(low)} to ${percent(high)}`}`;
-  const told = (row) => `${[chosen.by ? chosen.groups[row.group] : "", row.bin].filter(Boolean).join(", ")}: ${range(row)} (${counted(row.samples, "sample")})`;
+  const told = (row) => `${[chosen.by ? chosen.groups[row.group] : "", row.bin].filter(Boolean).join(", ")}: ${range(row)}${row.samples === null ? "" : ` (${counted(row.samples, "sample")})`}`;
 
   function byGroup(k, rows) {
     const longest = Math.min(26, Math.max(8, ...rows.map(({ group }) => chosen.groups[group].length)));
     const edge = { left: 14 + 6 * longest, right: 14, top: 8, bottom: 20 }, width = Math.max(300, 196 + edge.left), height = edge.top + 19 * rows.length + edge.bottom;
-    const top = reach(rows), colour = colourOf(k), x = (part) => edge.left + (part / top) * (width - edge.left - edge.right), parts = [];
+    const top = reach(rows), colour = colourOf(k), x = (part) => edge.left + (Math.max(0, part) / top) * (width - edge.left - edge.right), parts = [];
     for (const tick of roundTicks(0, top, 4)) {
       parts.push(svg("line", { class: "grid-line", x1: x(tick), x2: x(tick), y1: edge.top, y2: height - edge.bottom }),
         svgText(x(tick), height - 5, "middle", tickPercent(tick)));
@@ -43,22 +43,22 @@ sections.prevalence = (first, card) => {
   }
   function draw() {
     const { by, over, groups, colours, level } = chosen;
-    about.textContent = `Mean proportions${by ? ` by ${by}` : ""}${over ? ` over ${over}` : ""}, with ${wholePercent(level)} intervals. All samples have equal weight.`;
+    about.textContent = chosen.about ?? `Mean proportions${by ? ` by ${by}` : ""}${over ? ` over ${over}` : ""}, with ${wholePercent(level)} intervals. All samples have equal weight.`;
     keys.replaceChildren(...(over && by ? groups.map((group, place) => el("span", {}, el("i", { "--colour": colours[place] }), group)) : []));
     advice.replaceChildren(...remarks(chosen.advice));
-    panels.replaceChildren(...paged("means", from, panel, (place) => { from = place; draw(); }));
+    panels.replaceChildren(...paged(name === "prevalence" ? "means" : name, from, panel, (place) => { from = place; draw(); }));
     fill();
   }
-  const details = el("details", { id: "prevalence-table" }, el("summary", {}, "Means as a table"));
+  const details = el("details", { id: `${name}-table` }, el("summary", {}, "Means as a table"));
   advice.before(details);
   const fill = unfolding(details, () => {
     const rows = listed().flatMap((k) => chosen.topics[k].map((row) => ({ k, ...row })));
     const row = (show) => (i) => {
       const { k, group, bin, samples, mean, low, high } = rows[i];
-      return [`${k + 1} ${nameOf(k)}`, chosen.groups[group], bin, String(samples), ...[mean, low, high].map((part) => (part === null ? "" : show(part)))];
+      return [`${k + 1} ${nameOf(k)}`, chosen.groups[group], bin, String(samples ?? ""), ...[mean, low, high].map((part) => (part === null ? "" : show(part)))];
     };
     return { heads: ["topic", chosen.by || "group", chosen.over || "bin", "samples", "mean", "low", "high"], n: rows.length, row: row(percent), numbers: row(String) };
   });
-  cornerOfPanels(controls, "means", panels);
+  cornerOfPanels(controls, name === "prevalence" ? "means" : name, panels);
   follow(["names", "theme", "print", "list", "topic"], draw);
 };
