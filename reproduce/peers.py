@@ -10,6 +10,7 @@ q: the overall frequencies of the features. A little of them in every prediction
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 import warnings
@@ -32,12 +33,11 @@ from reproduce.common import (
     MissingDataError,
     Section,
     counts,
-    legend_below,
     markdown,
-    panels,
     thousands,
 )
 from reproduce.libraries import PROGRAMS, K, Program
+from unmix.plot.style import place_labels, tidy
 
 TEST_SHARE = 0.2
 SMOOTHING = 1e-3
@@ -45,15 +45,9 @@ OTHER_SMOOTHINGS = (1e-2, 1e-4)
 QUICK, FULL = ("nips",), ("newsgroups", "nips", "pbmc_facs")
 NAMES = {"newsgroups": "newsgroups", "nips": "NeurIPS", "pbmc_facs": "pbmc_facs"}
 PATIENCE = {False: 900.0, True: 3 * 3600.0}  # seconds for one program, quick and full
-CLOSEST = 1e-3  # to the best, in nats per count: the best itself is drawn there
 MEGABYTE = 1e6
-COLOURS = {
-    "unmix": "#D55E00",
-    "scikit-learn": "#0072B2",
-    "gensim": "#009E73",
-    "tomotopy": "#CC79A7",
-    "poismf": "#56B4E9",
-}
+OURS = "#0A5AA8"
+SHORT = re.compile(r"LDAModel|LdaMulticore")
 WHICH = (
     "**Which to choose.** To foresee counts: `LDA`, on texts and cells alike; the prior on proportions is what "
     "maximum likelihood lacks. `TopicModel` for the highest likelihood of the counts at hand, soonest. On blood "
@@ -62,7 +56,6 @@ WHICH = (
     "that are fitted −7,464,345 after 200 iterations and −7,456,525 for the default fit; held-out counts −6.7065 "
     "and −6.7066 each). Whoever wants that on purpose is better served by a prior."
 )
-MARKERS = {"likelihood": "o", "LDA": "s", "squares": "^"}
 
 
 def main(job: Job) -> Section:
@@ -357,21 +350,49 @@ def smoothing_matters(ran: pd.DataFrame) -> str:
     return f"What another ε would change: {'; '.join(told)}."
 
 
+WITHIN = 0.72  # of the programs are on the axis; those further behind are named at its lower edge
+
+
 def draw(tables: dict[str, pd.DataFrame]) -> Figure:
-    """How far behind the best against seconds, a panel a data set; better is up, sooner is left."""
-    figure, axes = panels(1, len(tables), size=(6.6, 4.4) if len(tables) == 1 else (3.6, 4.2), sharey=True)
+    """How much higher than the best the perplexity is, against seconds: a panel per data set, the best at the top."""
+    figure = Figure(figsize=(4.4 * len(tables) + 0.4, 4.4))
+    figure.subplots_adjust(left=0.22 / len(tables), right=0.99, top=0.91, bottom=0.19, wspace=0.24)
+    axes = figure.subplots(1, len(tables), squeeze=False)
+    version, labels = "", []
     for ax, (name, table) in zip(axes[0], tables.items(), strict=True):
-        found = table[table["seconds"].notna()].set_index("program")
-        ran = found.loc[[program.name for program in PROGRAMS if program.name in found.index]]
-        for number, (program, row) in enumerate(ran.iterrows()):
-            look = {"color": COLOURS[row["library"]], "marker": MARKERS[row["kind"]]}
-            again = (ran["library"].iloc[:number] == row["library"]) & (ran["kind"].iloc[:number] == row["kind"])
-            look |= {"markerfacecolor": "none"} if again.any() else {}
-            height = max(row["behind the best"], CLOSEST)
-            ax.plot(row["seconds"], height, linestyle="none", markersize=8, label=program, clip_on=False, **look)
-        floor = table.loc[table["program"] == NO_TOPICS, "behind the best"].iloc[0]
-        ax.axhline(floor, color=GREY, linestyle="--", linewidth=1.2, label="no topics")
-        ax.set(title=NAMES[name], xlabel="time (seconds)", xscale="log", yscale="log", ylim=(0.6, CLOSEST))
-    axes[0][0].set_ylabel(f"nats per count behind the best\n(the best itself at {CLOSEST:g})")
-    legend_below(figure, axes[0][0], columns=3)
+        ran = table[table["seconds"].notna()]
+        ours = (ran["library"] == "unmix").to_numpy()
+        version = str(ran["version"][ours].iloc[0])
+        behind, seconds = 100 * np.expm1(ran["behind the best"].to_numpy()), ran["seconds"].to_numpy()
+        worst = 1.15 * float(np.quantile(behind, WITHIN, method="higher"))
+        beyond = behind > worst
+        for some, color in ((~ours, GREY), (ours, OURS)):
+            ax.plot(seconds[some & ~beyond], behind[some & ~beyond], "o", color=color, markersize=6, clip_on=False)
+            ax.plot(
+                seconds[some & beyond],
+                np.full((some & beyond).sum(), worst),
+                "v",
+                color=color,
+                markersize=6,
+                clip_on=False,
+            )
+        ax.set(title=NAMES[name], xscale="log", xlim=(0.15, 600), ylim=(1.06 * worst, -0.04 * worst))
+        ax.set_xlabel("seconds")
+        ax.yaxis.set_major_formatter(lambda value, _: "best" if value == 0 else f"+{value:g}%")
+        tidy(ax, grid="y")
+        names = [
+            SHORT.sub("LDA", program) + (f" (+{value:.0f}%)" if far else "")
+            for program, value, far in zip(ran["program"], behind, beyond, strict=True)
+        ]
+        first = np.argsort(~ours, kind="stable")
+        labels.append((ax, seconds[first], np.minimum(behind, worst)[first], [names[i] for i in first]))
+    axes[0][0].set_ylabel("perplexity of held-out counts, above the best")
+    figure.supxlabel(
+        f"upper left is better · unmix {version}, {THREADS} threads · triangles: beyond the axis",
+        fontsize=8.5,
+        color="0.35",
+    )
+    for ax, x, y, names in labels:  # once everything has its place
+        for label in place_labels(ax, x, y, names):
+            label.set(color=OURS if label.get_text().startswith("unmix") else "0.35")
     return figure

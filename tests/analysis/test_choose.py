@@ -390,13 +390,15 @@ def test_fits_that_do_not_converge_are_told():
 
 
 def test_the_picture_marks_the_suggestion_and_has_a_bar_for_every_number(chosen):
-    curve, shares = um.plot.choice(chosen)
-    assert any(text.get_text().startswith("3: suggested, best") for text in curve.texts)
+    assert len(um.plot.choice(chosen)) == 1
+    curve, shares = um.plot.choice(chosen, shares=True)
+    assert [text.get_text() for text in curve.texts] == ["suggested: 3, best"]
+    assert curve.lines[1].get_xdata()[0] == chosen.table["topics"].tolist().index(3)
     heights = np.array([bar.get_height() for bar in shares.patches]).reshape(-1, 5)
     np.testing.assert_allclose(heights.sum(axis=0), 1)
     points = next(line.get_ydata() for line in curve.get_lines() if line.get_marker() == "o")
     np.testing.assert_allclose(points.astype(float), chosen.table["delta"] * 1000 / SMALL.sum())
-    three = um.plot.choice(chosen, stability={2: pd.DataFrame({"stability": [0.9, 0.5]})})
+    three = um.plot.choice(chosen, stability={2: pd.DataFrame({"stability": [0.9, 0.5]})}, shares=True)
     assert len(three) == 3
     assert [line.get_ydata()[0] for line in three[1].get_lines()] == [0.7, 0.5]
 
@@ -500,12 +502,3 @@ def test_of_shards_the_terminal_takes_the_samples_that_fits_start_from(counts, c
     assert run("choose", "all.shards", "-k", "2,3", "--folds", 2) == 0
     assert "using 40 samples of them" in capsys.readouterr().out
     assert Path("all-choice/choice.html").is_file()
-
-
-@pytest.mark.parametrize("totals", [[-90, -20, 0, -30, -80], [-90, -60, -30, -10, 0], [0, -10, -30, -60, -90]])
-def test_the_legend_lies_on_no_number_of_topics(totals):
-    curve = um.plot.choice(made(totals))[0]
-    curve.figure.draw_without_rendering()
-    box = curve.get_legend().get_window_extent()
-    places = curve.transData.transform(curve.lines[1].get_xydata())
-    assert not [place for place in places if box.contains(*place)]

@@ -63,6 +63,11 @@ def test_one_topic_is_drawn_where_it_is_asked_for_under_its_name() -> None:
     ax = Figure().subplots()
     assert um.plot.signature(known(list(layouts()[0].features)), 2, ax) is ax
     assert ax.texts[0].get_text() == "SBS1"
+    fit = known(list(layouts()[0].features))
+    titled = um.plot.signature(
+        fit, 2, match=um.match_catalogue(fit, pd.DataFrame({"SBS9": fit.topics[:, 1]}, index=fit.features))
+    )[0]
+    assert titled.texts[0].get_text() == "SBS1 · most similar to SBS9 (1.00)"
     with pytest.raises(ValueError, match="ax holds one topic, and 2 were asked for"):
         um.plot.signature(known(list(layouts()[0].features)), [1, 2], ax)
 
@@ -158,3 +163,10 @@ def test_the_report_has_the_bars_of_signatures(layout) -> None:
     expected = pd.Series(fit.topics[:, 1], index=features).loc[list(layout.features)]
     np.testing.assert_allclose(sent["heights"][1], expected, rtol=1e-3)
     assert "signature" not in payload(um.TopicModel(2, random_state=0, tol=1e-2).fit(um.Counts(X)).result_, "title")
+
+
+def test_boxes_of_substitutions_can_be_seen_on_white() -> None:
+    for group in layouts()[0].groups:
+        channels = [int(group.colors[0][i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        assert 1.05 / (np.dot(linear, [0.2126, 0.7152, 0.0722]) + 0.05) >= 3, group.label

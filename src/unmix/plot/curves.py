@@ -231,22 +231,23 @@ NEAR = 6.0  # the curve is drawn to scale within so many times the gap that deci
 
 
 def choice(
-    choice: Choice, stability: Mapping[int, Any] | None = None, ax: Axes | None = None
+    choice: Choice, stability: Mapping[int, Any] | None = None, ax: Axes | None = None, *, shares: bool = False
 ) -> Axes | NDArray[np.object_]:
-    """Held-out log-likelihood against the number of topics, with errors of one standard deviation; below, shares of topics.
+    """Prediction of held-out counts by number of topics, with a band of one standard error and the suggested number.
 
-    A dot for every number tried: log-likelihood per 1,000 held-out counts, less that of the best, with its standard error
-    paired by sample. The scale is linear near the best and logarithmic far below. The best, the suggested and the last
-    worthwhile number are marked. The thin grey line is the same of the counts that were fitted, which always rises.
+    Log-likelihood per 1,000 held-out counts, less that of the best number, with its standard error paired by sample. A vertical
+    line marks the suggested number; the best and the last worthwhile number are named where they differ from it.
 
     Parameters
     ----------
     choice : Choice
         Of `unmix.choose_topics`.
     stability : mapping of int to Stability, default=None
-        What `unmix.stability` found for some numbers of topics, by number: its mean and its least get a panel.
+        Results of `unmix.stability` by number of topics: a second panel shows their means and minima.
     ax : Axes, default=None
         Where to draw the curve alone; by default a new figure with all panels.
+    shares : bool, default=False
+        Whether a last panel shows the shares of topics and that of the lightest.
 
     Returns
     -------
@@ -265,73 +266,65 @@ def choice(
     """
     if ax is not None:
         _curve(ax, choice)
-        ax.set_xlabel("topics")
+        ax.set_xlabel("number of topics")
         return ax
-    return panels_of(choice, stability)
-
-
-def panels_of(choice: Choice, stability: Mapping[int, Any] | None = None) -> NDArray[np.object_]:
-    """All panels, of a new figure."""
-    panels = new_grid(2 if stability is None else 3, 1, (7, 2.9), sharex=True)
+    panels = new_grid(1 + (stability is not None) + shares, 1, (7, 3.2), sharex=True)
     _curve(panels[0], choice)
     if stability is not None:
         _stability(panels[1], choice, stability)
-    _shares(panels[-1], choice)
-    panels[-1].set_xlabel("topics")
+    if shares:
+        _shares(panels[-1], choice)
+    panels[-1].set_xlabel("number of topics")
     return panels
 
 
 def _curve(ax: Axes, choice: Choice) -> None:
-    table = choice.table
-    per, places = 1000 / choice.held_out, np.arange(len(table))
-    delta, error = table["delta"] * per, table["error"] * per
-    fitted = table["loglik"] - table["loglik"][table["topics"] == choice.best].iloc[0]
-    # folds that are fitted have more counts than the one held out
-    fitted = fitted * 1000 / (choice.held_out / choice.folds_done * (choice.folds - 1 if choice.folds > 1 else 4))
-    linear = max(NEAR * float(np.median(error)), 1e-6)
-    ax.plot(places, fitted, color="0.7", linewidth=1, label="fitted")
-    look: dict[str, Any] = {"color": SEEN, "marker": "o", "markersize": 4.5, "linewidth": 1.6, "capsize": 2.5}
-    ax.errorbar(places, delta, error, label="held out", **look)
-    lowest = 1.5 * min(float(delta.min()), -linear)
-    ax.set_yscale("symlog", linthresh=linear)
-    ax.set_ylim(lowest, 1.5 * linear)
-    powers = 10.0 ** np.arange(np.ceil(np.log10(linear)), np.floor(np.log10(-lowest)) + 1)
-    ax.set_yticks([0, *-powers], ["0", *(f"−{power:,.10g}" for power in powers)], minor=False)
-    ax.minorticks_off()
-    _mark(ax, choice, delta)
+    table, per = choice.table, 1000 / choice.held_out
+    places, delta, error = np.arange(len(table)), table["delta"] * per, table["error"].fillna(0) * per
+    ax.fill_between(places, delta - error, delta + error, color=SEEN, alpha=0.18, linewidth=0)
+    ax.plot(places, delta, color=SEEN, marker="o", markersize=4.5, linewidth=1.6)
     tidy(ax, grid="y")
-    ax.set_ylabel("log-likelihood\nper 1,000 counts")
-    _numbers(ax, choice)
-    ax.legend(frameon=False, fontsize=8, loc="best")  # wherever the lines leave room
+    ax.margins(x=0.04, y=0.08)
+    ax.yaxis.set_major_formatter(lambda value, _: "best" if value == 0 else f"{value:,.10g}".replace("-", "−"))
+    ax.set_ylabel("prediction of held-out counts\n(log-likelihood per 1,000)")
+    numbers = table["topics"].tolist()
+    _mark(ax, choice, numbers, delta.to_numpy())
+    step = -(-len(numbers) // 25)  # at most 25 names
+    ax.set_xticks(places[::step], [str(K) for K in numbers[::step]])
 
 
-def _mark(ax: Axes, choice: Choice, delta: Any) -> None:
-    """A ring around each suggestion, and what it is, one above the other."""
-    numbers = choice.table["topics"].tolist()
-    told = {choice.suggested: ["suggested"]}
-    told.setdefault(choice.best, []).append("best")
-    if choice.worthwhile is not None and choice.worthwhile < choice.suggested:
-        told[choice.worthwhile] = ["last worthwhile"]
-    for height, K in enumerate(sorted(told)):
-        color = CHOSEN if choice.suggested == K else QUIET
-        place = numbers.index(K), delta[numbers.index(K)]
-        ax.plot(*place, marker="o", markersize=11, markerfacecolor="none", color=color, linestyle="none")
-        text, above = f"{K}: {', '.join(told[K])}", (0, 11 + 13 * height)
-        box = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}
-        ax.annotate(text, place, above, "data", "offset points", ha="center", fontsize=8.5, color=color, bbox=box)
+def _mark(ax: Axes, choice: Choice, numbers: list[int], delta: Any) -> None:
+    """A line at the suggested number with its text above the panel; rings around the best and the last worthwhile, if others."""
+
+    def write(text: str, x: float, y: float, points: float, above: bool = False, **look: Any) -> None:
+        where: Any = ((x, y), (0, points), ("data", "axes fraction") if above else "data", "offset points")
+        ax.annotate(text, *where, ha="center", va="bottom" if above else "top", **look)
+
+    at = numbers.index(choice.suggested)
+    ax.axvline(at, color=CHOSEN, linewidth=1.2, zorder=0.9)
+    best = ", best" if choice.best == choice.suggested else ""
+    write(f"suggested: {choice.suggested}{best}", at, 1, 4, above=True, fontsize=9, color=CHOSEN, weight="bold")
+    for name, number in (("best", choice.best), ("last worthwhile", choice.worthwhile)):
+        if number is None or number == choice.suggested or (name == "last worthwhile" and number > choice.suggested):
+            continue
+        place = numbers.index(number)
+        ax.plot(place, delta[place], "o", markersize=11, markerfacecolor="none", color=QUIET)
+        write(name, place, delta[place], -11, fontsize=8.5, color=QUIET)
 
 
 def _shares(ax: Axes, choice: Choice) -> None:
     places = np.arange(len(choice.table))
     floor = np.zeros(len(places))
     colors = shades(SEEN)(np.linspace(0.9, 0.15, choice.shares.shape[1]))  # by rank: topics of fits are not matched
-    for place, color in enumerate(colors):
-        ax.bar(places, choice.shares[:, place], 0.8, floor, color=color, edgecolor="white", linewidth=0.5)
-        floor += choice.shares[:, place]
+    for rank, color in enumerate(colors):
+        ax.bar(places, choice.shares[:, rank], 0.8, floor, color=color, edgecolor="white", linewidth=0.5)
+        floor += choice.shares[:, rank]
+    for place, lightest in enumerate(choice.table["lightest"]):
+        ax.text(place, 1.01, checks.percent(lightest), ha="center", fontsize=7.5, color=QUIET)
     tidy(ax)
-    ax.set_ylim(0, 1)
+    ax.set_ylim(0, 1.09)
     ax.yaxis.set_major_formatter("{x:.0%}")
-    ax.set_ylabel("shares of topics")
+    ax.set_ylabel("shares of topics\n(number: lightest)")
     ax.set_yticks([0, 0.5, 1])
 
 
@@ -339,18 +332,12 @@ def _stability(ax: Axes, choice: Choice, stability: Mapping[int, Any]) -> None:
     values = {K: np.asarray(getattr(one, "table", one)["stability"], dtype=float) for K, one in stability.items()}
     numbers = sorted(values)
     places = np.interp(numbers, choice.table["topics"], np.arange(len(choice.table)))
-    for name, measure, style in (("mean", np.nanmean, "-"), ("least", np.nanmin, "--")):
+    for name, measure, style in (("mean", np.nanmean, "-"), ("minimum", np.nanmin, "--")):
         ax.plot(places, [measure(values[K]) for K in numbers], style, color=SEEN, marker="o", markersize=4, label=name)
     tidy(ax, grid="y")
     ax.set_ylim(0, 1.02)
     ax.set_ylabel("stability of topics")
     ax.legend(frameon=False, fontsize=8, loc="lower left")
-
-
-def _numbers(ax: Axes, choice: Choice) -> None:
-    numbers = choice.table["topics"].tolist()
-    step = -(-len(numbers) // 25)  # at most 25 names
-    ax.set_xticks(range(len(numbers))[::step], [str(K) for K in numbers[::step]])
 
 
 # Mean proportions by group, or over time: a panel for every topic.

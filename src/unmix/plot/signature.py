@@ -21,8 +21,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from unmix.analysis.application import FitLike, fit_of
+from unmix.analysis.compare import CatalogueMatch
 from unmix.analysis.features import topic_places
-from unmix.base.checks import short
+from unmix.base.checks import percent, short
 from unmix.base.kinds import DOUBLETS, mutation_types
 from unmix.base.types import Floats
 from unmix.fit import Fit
@@ -85,9 +86,10 @@ def layout_of(features: Iterable[str]) -> Layout:
     raise ValueError(f"the feature {foreign[0]!r} is not a type of mutation; signatures are drawn of {known}")
 
 
+# The field's colours, those below a contrast of 3 on white made darker.
 SUBSTITUTIONS = (
-    *(("C>A", "#03BDEF"), ("C>G", "#010101"), ("C>T", "#E42926")),
-    *(("T>A", "#CBCACA"), ("T>C", "#A2CF63"), ("T>G", "#ECC7C5")),
+    *(("C>A", "#0295BC"), ("C>G", "#010101"), ("C>T", "#E42926")),
+    *(("T>A", "#8F8F8F"), ("T>C", "#6B9E2F"), ("T>G", "#CC7A85")),
 )
 
 
@@ -203,7 +205,11 @@ LONGEST_TITLE = 60
 
 
 def signature(
-    fit: FitLike, topics: int | Iterable[int] | None = None, ax: Axes | None = None
+    fit: FitLike,
+    topics: int | Iterable[int] | None = None,
+    ax: Axes | None = None,
+    *,
+    match: CatalogueMatch | None = None,
 ) -> Axes | NDArray[np.object_]:
     """Bars of the types of mutations in each topic, in the field's order whatever the order of the features.
 
@@ -218,6 +224,8 @@ def signature(
         Numbers of topics, from 1; by default all, the heaviest first.
     ax : Axes, default=None
         Where to draw one topic; by default a new figure with one panel per topic.
+    match : CatalogueMatch, default=None
+        Of `unmix.match_catalogue`: titles name the most similar entry of the catalogue and its cosine similarity.
 
     Returns
     -------
@@ -249,8 +257,9 @@ def signature(
     panels = panels_for(places, ax, 1, (0.8 + max(6.0, BAR * len(layout.features)), PANEL_HEIGHT))
     for k, panel in zip(places, panels, strict=True):
         _bars(panel, layout, in_layout(fit, layout, fit.topics[:, k]))
-        share = f"  {fit.shares[k]:.1%}" if len(fit.L) else ""
+        share = f" · {percent(fit.shares[k])} of {fit.sizes.sum():,.0f} mutations" if len(fit.L) else ""
         title = short(fit.labels[k], LONGEST_TITLE)
+        share += "" if match is None else _most_like(match, k)
         where: Any = ((0, 1), (5, -3), "axes fraction", "offset points")
         panel.annotate(title + share, *where, va="top", size=9, weight="bold", parse_math=False)
     _boxes(panels[0], layout)
@@ -262,6 +271,11 @@ def signature(
         return ax
     figure_of(panels[0]).supylabel("share" if len(panels) == 1 else "share of mutations", fontsize=8.5)
     return panels
+
+
+def _most_like(match: CatalogueMatch, k: int) -> str:
+    row = match.table.set_index("topic").loc[k + 1]
+    return f" · most similar to {row['best']} ({row['cosine']:.2f})"
 
 
 def in_layout(fit: Fit, layout: Layout, shares: Floats) -> Floats:

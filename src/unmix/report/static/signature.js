@@ -24,7 +24,7 @@ function signatureBars(k) {
       const at = place + j;
       parts.push(svg("g", {}, svg("title", {}, `${names[at]}: ${percent(heights[at])}`),
         svg("rect", { class: "hit", x: edge.left + at * wide, y: edge.top, width: wide, height: height - edge.top }),
-        svg("rect", { x: edge.left + at * wide + 0.15 * wide, y: y(heights[at]), width: 0.7 * wide, height: height - edge.bottom - y(heights[at]), fill: colour })));
+        svg("rect", { class: "outlined", x: edge.left + at * wide + 0.15 * wide, y: y(heights[at]), width: 0.7 * wide, height: height - edge.bottom - y(heights[at]), fill: colour })));
     });
     place += colours.length;
   }
