@@ -474,4 +474,40 @@ MUTANTS = [
         "by_default = self.loadings_prior is not None",
         only(MAP, "refused_by_a_solver"),
     ),
+    # Hierarchical Poisson factorisation, lists of recommendations, the start by Topic-SCORE
+    Mutant(
+        "Gopalan et al.: the rate of a row has that of its prior",
+        "models/beliefs.py",
+        "return shape / (rate + self.mean(belief).sum(axis=1))",
+        "return shape / self.mean(belief).sum(axis=1)",
+        only("models/test_hierarchical.py", "printed_iterates"),
+    ),
+    Mutant(
+        "the bound of hierarchical factorisation has the entropy of the rates of rows",
+        "models/beliefs.py",
+        "constant - shape * np.log(rate + means.sum(axis=1))",
+        "constant - self.shape.sum() * np.log(rate + means.sum(axis=1))",
+        only("models/test_hierarchical.py", "all_four_kinds"),
+    ),
+    Mutant(
+        "rates of rows are drawn with the shape and the mean of their prior",
+        "io/simulate.py",
+        'given[rate] / given["rate_shape"])',
+        "given[rate])",
+        only("models/test_generators.py", "gamma_gamma_model"),
+    ),
+    Mutant(
+        "NDCG: gains fall with the logarithm of the rank",
+        "analysis/recommend.py",
+        "gains = 1 / np.log2(np.arange(2, max(lengths) + 2))",
+        "gains = 1 / np.arange(1, max(lengths) + 1)",
+        only("analysis/test_recommend.py", "scikit_learn"),
+    ),
+    Mutant(
+        "appendix A.5: loadings of a Topic-SCORE start are as good as ten updates make them",
+        "solvers/init.py",
+        "known_factors(problem, F, rounds=5, tolerance=1e-3), F",
+        "known_factors(problem, F, rounds=1, tolerance=1e-3), F",
+        only("solvers/test_init_refine.py", "ten_published_sweeps"),
+    ),
 ]

@@ -65,7 +65,7 @@ def test_the_table_of_seeds_and_instruction_sets_says_what_the_front_page_says()
     table = pd.read_csv(ROOT / "docs" / "results" / "swimmer-instructions.csv")
     assert set(table["kernels"]) == {"avx512", "avx2", "baseline"}
     assert set(table["seed"]) == set(range(20))
-    assert (table.loc[table["seed"] == 0, "found"] == 17).all()
+    assert (table["found"] == 17).all()
     ghosts = table.loc[table["kernels"] == "avx512", "ghosts of KL-NMF"]
     said = re.search(r"torso in (\d+) of 17 topics \(median; (\d+) to (\d+)\)", (ROOT / "README.md").read_text("utf-8"))
     assert said is not None

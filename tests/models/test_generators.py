@@ -16,7 +16,7 @@ from scipy.special import gammaln
 
 import unmix as um
 from unmix.models.allocation import Allocation
-from unmix.models.beliefs import Gammas
+from unmix.models.beliefs import Gammas, HierarchicalGammas
 
 ALPHA, BETA = np.array([0.6, 0.9, 1.4]), np.array([0.5, 1.1])  # of topics and of proportions
 MODELS: dict[str, dict[str, Any]] = {
@@ -59,30 +59,56 @@ def test_the_sampler_is_calibrated_on_counts_of_the_model(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_conditionals_of_the_gamma_gamma_model_are_calibrated_on_its_counts() -> None:
-    """Gibbs sampling of S, L and F, by φ and by the beliefs of `Gammas`, which are exact given S and the other factor. Ranked are
-    the log-likelihood, which no scale of a topic changes, and the log density of the prior, which it does."""
-    a, b, c, d = np.array([0.8, 1.5]), np.array([0.7, 1.0]), np.array([1.2, 0.9]), np.array([0.6, 0.8])
-    on_L, on_F, rng = Gammas(a, b), Gammas(c, d), np.random.default_rng(0)
-    truth_ranks: list[list[int]] = []
+@pytest.mark.parametrize("rate_shape", [None, 1.5])
+def test_the_conditionals_of_the_gamma_gamma_model_are_calibrated_on_its_counts(rate_shape: float | None) -> None:
+    """Gibbs sampling of S, L and F, by φ and by the beliefs of `Gammas`, which are exact given S and the other factor; with
+    `rate_shape` of the rates of rows, too, by their q in `HierarchicalGammas`. Ranked are the log-likelihood, which no scale of a
+    topic changes, and the log density of the prior, which it does."""
+    a, c, b, d = np.array([0.8, 1.5]), np.array([1.2, 0.9]), np.array([0.7, 1.0]), np.array([0.6, 0.8])
+    if rate_shape is not None:
+        b, d = b[[0, 0]], d[[0, 0]]  # which are then of all topics
+    runs, burn_in, thin = (
+        (RUNS, 40, 20) if rate_shape is None else (RUNS // 2, 200, 40)
+    )  # with rates of rows, chains are slower
+    rng, truth_ranks = np.random.default_rng(0), []
 
-    def draw(prior: Gammas, counts: np.ndarray, cost: np.ndarray) -> np.ndarray:
-        return np.maximum(prior.quantile(prior.update(counts, cost), rng.random(counts.shape)), 1e-150)  # type: ignore[arg-type]
+    def draw(shape: np.ndarray, rate: np.ndarray, last: np.ndarray, counts: np.ndarray, cost: np.ndarray) -> np.ndarray:
+        prior, added = Gammas(shape, rate), cost
+        if rate_shape is not None:
+            prior = HierarchicalGammas(shape, rate, np.full(2, rate_shape))
+            p, s = prior._of_rates
+            added = cost + rng.gamma(p, 1 / (s + last.sum(axis=1)))[:, None]
+            belief = prior.belief(shape + counts, added)
+        else:
+            belief = prior.update(counts, cost)
+        return np.maximum(prior.quantile(belief, rng.random(counts.shape)), 1e-150)  # type: ignore[arg-type]
+
+    def log_prior(values: np.ndarray, shape: np.ndarray, rate: np.ndarray) -> float:
+        if rate_shape is None:
+            return float(stats.gamma.logpdf(values, shape, scale=1 / rate).sum())
+        p, s = rate_shape + shape.sum(), rate_shape / rate[0]  # up to a constant, the rates of rows integrated out
+        return float(((shape - 1) * np.log(values)).sum() - p * np.log(s + values.sum(axis=1)).sum())
 
     def measures(X: um.Counts, L: np.ndarray, F: np.ndarray) -> list[float]:
-        priors = stats.gamma.logpdf(L, a, scale=1 / b).sum() + stats.gamma.logpdf(F, c, scale=1 / d).sum()
-        return [um.loglik(X, L, F), float(priors)]
+        return [um.loglik(X, L, F), log_prior(L, a, b) + log_prior(F, c, d)]
 
-    for seed in range(RUNS):
-        X = um.datasets.simulate("gamma-gamma", n=3, m=3, n_components=2, seed=seed, a=a, b=b, c=c, d=d)
+    hyper: Any = {
+        "a": a,
+        "b": b[0] if rate_shape else b,
+        "c": c,
+        "d": d[0] if rate_shape else d,
+        "rate_shape": rate_shape,
+    }
+    for seed in range(runs):
+        X = um.datasets.simulate("gamma-gamma", n=3, m=3, n_components=2, seed=seed, **hyper)
         (i, j), x = X.csr.tocoo().coords, X.csr.data.astype(np.int64)
         L, F = rng.gamma(1.0, size=(3, 2)), rng.gamma(1.0, size=(3, 2))
         draws = []
-        for sweep in range(1, 40 + 20 * DRAWS + 1):
+        for sweep in range(1, burn_in + thin * DRAWS + 1):
             S = rng.multinomial(x, X.sides().left.responsibilities(L, F))
-            L = draw(on_L, np.stack([np.bincount(i, S[:, k], 3) for k in range(2)], axis=1), F.sum(axis=0))
-            F = draw(on_F, np.stack([np.bincount(j, S[:, k], 3) for k in range(2)], axis=1), L.sum(axis=0))
-            if sweep > 40 and sweep % 20 == 0:
+            L = draw(a, b, L, np.stack([np.bincount(i, S[:, k], 3) for k in range(2)], axis=1), F.sum(axis=0))
+            F = draw(c, d, F, np.stack([np.bincount(j, S[:, k], 3) for k in range(2)], axis=1), L.sum(axis=0))
+            if sweep > burn_in and sweep % thin == 0:
                 draws.append(measures(X, L, F))
         truth_ranks.append((np.array(draws) < measures(X, *X.truth)).sum(axis=0).tolist())
     for ranks in np.transpose(truth_ranks):
@@ -111,6 +137,11 @@ def test_parameters_have_the_moments_of_their_priors() -> None:
     X = um.datasets.simulate("gamma-gamma", n=3000, m=5, n_components=2, a=2.0, b=[0.5, 4.0], c=3.0, d=1.5)
     np.testing.assert_allclose(X.truth.L.mean(axis=0), [4, 0.5], rtol=0.1)
     np.testing.assert_allclose(X.truth.L.var(axis=0), [8, 0.125], rtol=0.2)
+    X = um.datasets.simulate("gamma-gamma", n=9000, m=5, n_components=2, a=2.0, b=0.5, rate_shape=5.0)
+    np.testing.assert_allclose(
+        X.truth.L.mean(axis=0), 2 / 0.5 * 5 / 4, rtol=0.1
+    )  # the mean of 1 / rate is 1 / b · 5 / (5 − 1)
+    assert np.corrcoef(X.truth.L.T)[0, 1] > 0.2  # topics of a sample share its rate
     X = um.datasets.simulate("allocation", n=2000, m=5, n_components=2, a=4.0, b=0.1, beta=[1.0, 3.0])
     np.testing.assert_allclose(X.truth.L.sum(axis=1).mean(), 40, rtol=0.05)
     np.testing.assert_allclose((X.truth.L / X.truth.L.sum(axis=1, keepdims=True)).mean(axis=0), [0.25, 0.75], atol=0.02)

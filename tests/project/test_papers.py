@@ -66,3 +66,12 @@ def test_every_row_says_where_what_and_how_it_stands() -> None:
         assert len(row) == 5, row
         assert row[-1].startswith(STATES), row
     assert Counter(row[0] for row in ROWS).most_common(1)[0][1] < 12
+
+
+def test_the_page_counts_its_rows() -> None:
+    states = Counter(next(state for state in STATES if row[-1].startswith(state)) for row in ROWS)
+    decided = sum(states[state] for state in ("reached", "answered", "refuted", "corrected"))
+    others = [states[state] for state in ("not in unmix", "beyond the paper", "differs", "part", "not there")]
+    numbers = [len(ROWS), states["as printed"], states["measured"], decided, *others]
+    (said,) = re.findall(r"^Of \d+ places .*$", TEXT, re.M)
+    assert [int(number) for number in re.findall(r"\d+", said)] == numbers

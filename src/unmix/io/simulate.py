@@ -90,7 +90,7 @@ HYPER: dict[str, dict[str, Any]] = {
     "plsa": {"alpha": 1.0, "eta": 1.0, "total": 500},
     "lda": {"alpha": 0.5, "eta": 0.1, "total": 500},
     "gamma-poisson": {"shape": 0.5, "rate": 0.005, "eta": 0.1},
-    "gamma-gamma": {"a": 0.5, "b": 0.1, "c": 0.3, "d": 0.6},
+    "gamma-gamma": {"a": 0.5, "b": 0.1, "c": 0.3, "d": 0.6, "rate_shape": None},
     "allocation": {"a": 5.0, "b": 0.01, "alpha": 0.1, "beta": 0.5},
 }
 
@@ -113,8 +113,10 @@ def simulate(
     model : str
         "plsa" and "lda": `total` tokens per sample, each with a topic drawn from the proportions and a feature drawn from the
         topic; the proportions are Dirichlet(alpha), the topics Dirichlet(eta). "gamma-poisson": loadings are Gamma(shape, rate),
-        topics Dirichlet(eta). "gamma-gamma": loadings are Gamma(a, b), factors Gamma(c, d). "allocation": sizes are
-        Gamma(a, b), topics Dirichlet(alpha), proportions Dirichlet(beta). The last three draw S_ijk ~ Poisson(l_ik f_jk).
+        topics Dirichlet(eta). "gamma-gamma": loadings are Gamma(a, b), factors Gamma(c, d); with `rate_shape`, of hierarchical
+        Poisson factorisation, each sample and each feature has a rate of its own, Gamma distributed with this shape and mean b or
+        d. "allocation": sizes are Gamma(a, b), topics Dirichlet(alpha), proportions Dirichlet(beta). The last three draw
+        S_ijk ~ Poisson(l_ik f_jk).
     n : int, default=100
         Number of samples.
     m : int, default=200
@@ -150,14 +152,17 @@ def simulate(
     choice("model", model, tuple(HYPER))
     if unknown := sorted(hyper.keys() - HYPER[model].keys()):
         raise ValueError(f"{unknown[0]!r} is not a parameter of {model!r}; choose one of {', '.join(HYPER[model])}")
-    given: dict[str, Any] = {name: np.asarray(value) for name, value in (HYPER[model] | hyper).items()}
+    given = {name: np.asarray(value) for name, value in (HYPER[model] | hyper).items() if value is not None}
     rng, K = np.random.default_rng(seed), n_components
     L, F = (None if given is None else np.asarray(given, dtype=np.float64) for given in (L, F))
     n, m = n if L is None else len(L), m if F is None else len(F)
     K = K if L is None and F is None else (F if L is None else L).shape[1]  # type: ignore[union-attr]
 
     def gammas(rows: int, shape: str, rate: str) -> NDArray[np.float64]:
-        return rng.gamma(np.broadcast_to(given[shape], (rows, K))) / given[rate]
+        draws = rng.gamma(np.broadcast_to(given[shape], (rows, K)))
+        if "rate_shape" not in given:
+            return draws / given[rate]
+        return draws / (rng.gamma(given["rate_shape"], size=(rows, 1)) * given[rate] / given["rate_shape"])
 
     if F is None:
         on_topics = given.get("alpha" if model == "allocation" else "eta")
