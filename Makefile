@@ -101,9 +101,11 @@ reproduce-full: $(VENV)/developed
 	$(SETUP) $(AND_BASELINE) --editable '.[bench]'
 	$(BIN)/python -m reproduce --full $(NAMES)
 
-# Runs the tutorials, so their results are those of this library. Warnings are errors, and nothing is fetched.
-docs: $(VENV)/documented
+# Runs the code of the pages, so results are those of this library. Warnings are errors, and nothing is fetched. Then the site is
+# tried: searches in a browser, if there is one, and alternative texts.
+docs: $(VENV)/developed $(VENV)/documented
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
+	UNMIX_SITE=docs/_build/html $(BIN)/python -m pytest -n 0 -q tests/project/test_site.py
 	@echo "look at docs/_build/html/index.html"
 
 # Build tools live in the environment, not in an isolated one, so that the compiled objects in build/ stay valid.

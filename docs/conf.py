@@ -1,4 +1,4 @@
-"""Sphinx: the pages of docs/, with the tutorials run while building. Warnings are errors (`make docs`), and nothing is
+"""Sphinx: the pages of docs/, whose code cells run while building. Warnings are errors (`make docs`), and nothing is
 fetched from the network."""
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ extensions = [
     "flowchart",
     "gallery",
     "live_report",
+    "mathml",
+    "pages",
     "plain_docstrings",
+    "tidy_cells",
 ]
 exclude_patterns = ["_build", "_ext", "_kernel"]
 source_suffix = {".md": "myst-nb"}
@@ -40,9 +43,24 @@ html_theme = "furo"
 html_title = f"unmix {release}"
 html_static_path = ["_static"]
 html_css_files = ["unmix.css"]
+html_logo = "_static/mark.svg"
+html_favicon = "_static/mark.svg"
+html_search_scorer = "_static/scorer.js"
+html_theme_options = {
+    "light_css_variables": {
+        "color-brand-primary": "#0a5aa8",
+        "color-brand-content": "#0a5aa8",
+        "color-brand-visited": "#0a5aa8",
+    },
+    "dark_css_variables": {
+        "color-brand-primary": "#82bbf3",
+        "color-brand-content": "#82bbf3",
+        "color-brand-visited": "#82bbf3",
+    },
+}
 html_show_sphinx = False
 html_copy_source = False
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_fence_as_directive = ["mermaid"]
 myst_heading_anchors = 3
 pygments_style, pygments_dark_style = "default", "native"

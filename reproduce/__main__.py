@@ -26,8 +26,8 @@ RESULT_MODULES = {
     "squares": "Squared error or divergence on counts",
     "peers": "Beside other libraries",
 }
-INTRODUCTION = """# The papers, reproduced
-Figures and tables of the papers that unmix stands on, from our own code. Each section names its command, the version and the
+INTRODUCTION = """# Reproduced papers
+Figures and tables of the papers that unmix is based on, from our own code. Each section names its command, the version and the
 day; some are of an earlier version than others. `python -m reproduce NAME` makes a quick form, `--full` the length of the papers,
 and `make reproduce` makes all. [From the papers to the code](../papers.md) lists every equation, algorithm and figure;
 [the data](data.md) are public, and without them everything that needs only the embedded State of the Union addresses still runs.

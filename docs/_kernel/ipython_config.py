@@ -1,7 +1,13 @@
-"""How IPython runs the tutorials: no history, no talk about transport, and pictures that stay sharp."""
+"""How IPython runs the cells: no history, no messages about transport, and sharp figures without a background."""
 
 c = get_config()  # noqa: F821 - IPython gives it
 c.HistoryManager.enabled = False
 c.IPKernelApp.log_level = "ERROR"
 c.InlineBackend.figure_formats = {"svg"}
-c.InlineBackend.rc = {"svg.hashsalt": "unmix", "font.size": 10}
+c.InlineBackend.rc = {
+    "svg.hashsalt": "unmix",
+    "font.size": 10,
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+    "axes.facecolor": "none",
+}

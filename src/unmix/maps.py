@@ -1,4 +1,4 @@
-"""Maps between the models: how a fit of one is read as, or starts, another. `docs/family.md` has the diagram.
+"""Maps between the models: how a fit of one is read as, or starts, another. `docs/background/models.md` has the diagram.
 
 The map between Poisson NMF and the topic model, on which all others build, is in `topics.py`.
 """

@@ -629,7 +629,10 @@ def test_examples_of_help_are_commands_that_parse(command):
         PROGRAM.commands[name].make_context(name, arguments)
 
 
-PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)]
+PAGES = [
+    ROOT / "README.md",
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if not {"_build", "generated"} & {*path.parts}),
+]
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 

@@ -231,7 +231,7 @@ def test_a_parameter_has_one_option_in_all_commands() -> None:
 def test_the_page_of_the_command_line_has_the_vocabulary() -> None:
     from conftest import ROOT
 
-    page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page, re.MULTILINE))
     for name, expected in PARAMETERS.items():
         if name in rows:

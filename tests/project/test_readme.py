@@ -1,7 +1,6 @@
 """Every line of the README does what it says, on data of its kind."""
 
 import re
-import shutil
 import warnings
 
 import anndata
@@ -14,11 +13,12 @@ from conftest import ROOT
 
 import unmix as um
 from unmix.cli import main
+from unmix.cli.options import COMMANDS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PYTHON = re.findall(r"```python\n(.*?)```", README, flags=re.S)
 TERMINAL = re.findall(r"^unmix [^\n]*", README, flags=re.M)
-TABLE = README.partition("| to | write |")[2].partition("\n\n")[0]
+TABLE = README.partition("| task | Python | command | guide |")[2].partition("\n\n")[0]
 WORDS = [
     "war",
     "peace",
@@ -79,7 +79,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_the_commands_of_the_readme_run_as_they_stand(folder):
     run = [line.partition("#")[0].split() for line in TERMINAL]
-    assert len(run) == 10
+    assert len(run) == 9
     for words in run:
         with pytest.raises(SystemExit) as ended:
             main([word.strip("'") for word in words[1:]] + (["--quiet"] if words[1] in ("fit", "transform") else []))
@@ -90,34 +90,70 @@ def test_the_commands_of_the_readme_run_as_they_stand(folder):
 
 # Blocks without a language are shown, not run, where the site is built. A cluster of that name is nowhere.
 SHOWN = {
-    page.stem: [
+    str(page.relative_to(ROOT / "docs")): [
         line.partition("#")[0].split()[1:]
-        for block in re.findall(r"^```\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+        for kind, block in re.findall(r"^```([^\n]*)\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.M | re.S)
         for line in re.findall(r"^unmix [^\n]*", block, flags=re.M)
-        if "tls://" not in line
+        if not kind and "tls://" not in line
     ]
     for page in sorted((ROOT / "docs").rglob("*.md"))
+    if "generated" not in page.parts
 }
 SHOWN = {page: lines for page, lines in SHOWN.items() if lines}
 
 
-@pytest.mark.parametrize("page", SHOWN)
-@pytest.mark.filterwarnings("ignore:.*:UserWarning")
-def test_commands_that_a_page_shows_run_as_they_stand(folder, page):
+@pytest.fixture
+def results(folder):
+    """Further files that the pages speak of: shards, texts in a table, a fit's folder, a saved model."""
     texts = [" ".join(WORDS[i % 3 * 6 :][:6] * 4) for i in range(12)]
     pd.DataFrame({"text": texts}).to_csv(folder / "speeches.csv", index=False)
     um.shard(folder / "new.h5ad", folder / "new.shards")
+    um.shard(folder / "atlas.h5ad", folder / "atlas.shards", layer="counts")
+    with pytest.raises(SystemExit):
+        main(["fit", "cells.h5ad", "-k", "12", "--layer", "counts", "--quiet"])
+    return folder
+
+
+@pytest.mark.parametrize("page", SHOWN)
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_commands_that_a_page_shows_run_as_they_stand(results, page):
     for words in SHOWN[page]:
         with pytest.raises(SystemExit) as ended:
             main(words)
         assert ended.value.code == 0, words
 
 
+RECIPES = {
+    f"{page.parent.name}/{page.name}": re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), flags=re.M | re.S)
+    for folder in ("how-to", "guide")
+    for page in sorted((ROOT / "docs" / folder).glob("*.md"))
+    if "{code-cell}" not in page.read_text("utf-8")
+}
+
+
+def test_there_are_twenty_recipes():
+    index = (ROOT / "docs" / "how-to" / "index.md").read_text("utf-8")
+    assert len(re.findall(r"^- \[", index, flags=re.M)) == 20
+
+
+@pytest.mark.parametrize("page", [page for page, blocks in RECIPES.items() if blocks])
+@pytest.mark.usefixtures("_few_words")
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
+def test_the_python_of_a_recipe_runs_as_it_stands(results, page):
+    X = um.datasets.sotu()
+    fit = um.TopicModel(4, random_state=0, tol=1e-3).fit(X).result_
+    fit.save("speeches.safetensors")
+    differences = um.differences(fit, X)
+    names = {"um": um, "X": X, "fit": fit, "differences": differences, "adata": cells()}
+    for block in RECIPES[page]:
+        exec(block.replace("range(2, 13)", "range(2, 4)"), names)
+    plt.close("all")
+
+
 @pytest.mark.usefixtures("_few_words")
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 def test_the_python_of_the_readme_runs_as_it_stands(folder):
-    slow = um.TopicModel(8, solver="em", random_state=0, max_iter=20, tol=0).fit(um.datasets.sotu()).result_
-    names = {"slow": slow, "adata": cells(), "query": cells()}
+    names = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for block in PYTHON:  # what the README shows, and nothing else
@@ -125,28 +161,29 @@ def test_the_python_of_the_readme_runs_as_it_stands(folder):
     plt.close("all")
     assert (folder / "speeches.safetensors").is_file()
     assert (folder / "report.html").is_file()
-    assert names["query"].obsm["X_topics"].shape == (60, 12)
 
 
 @pytest.mark.usefixtures("_few_words")
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
-def test_what_the_table_of_the_readme_says_to_write_can_be_written(folder):
-    X = um.Counts(cells().X, features=WORDS)
-    um.TopicModel(2, random_state=0, max_iter=5).fit(um.datasets.sotu()).result_.save("speeches.safetensors")
-    model = um.TopicModel(2, random_state=0, callbacks=[um.solvers.Checkpoint("run.safetensors")]).fit(X)
-    shutil.rmtree(folder / "atlas.shards", ignore_errors=True)
-    rows = [re.findall(r"`([^`]+)`", row) for row in TABLE.splitlines()[2:]]
-    assert len(rows) == 10
-    ran = 0
-    for code in [code for row in rows for code in row]:
-        if re.match(r'^"[\w-]+"$|^\(L0|^Fit$|^unmix', code):  # further values of the parameter before
-            continue
-        line = code if code.startswith(("um.", "model.")) else f"um.TopicModel(3, {code}, random_state=0).fit(X)"
-        if line.startswith("model.resume"):
-            model.fit(X)
-        exec(line.replace("range(2, 13)", "range(2, 5)"), {"um": um, "X": X, "model": model})
-        ran += 1
-    assert ran >= 9
+def test_what_the_table_of_the_readme_says_to_write_can_be_written():
+    X = um.datasets.sotu()
+    fit = um.TopicModel(8, random_state=0, tol=1e-2).fit(X).result_
+    rows = [[cell.strip() for cell in row.strip("| ").split(" | ")] for row in TABLE.splitlines()[2:]]
+    assert len(rows) == 8
+    for _, python, command, guide in rows:
+        for code in re.findall(r"`([^`]+)`", python):
+            short = re.sub(r"range\(2, \d+\)", "range(2, 4)", code).replace(
+                "stability(X, 8)", "stability(X, 8, runs=2)"
+            )
+            assert eval(short, {"um": um, "X": X, "fit": fit, "adata": cells()}) is not None or ".sc." in code
+        assert all(name.split()[-1] in COMMANDS for name in re.findall(r"`([^`]+)`", command))
+        assert re.fullmatch(r"\[.+\]\(docs/guide/[\w-]+\.md\)", guide)
+
+
+def test_the_readme_is_short_and_begins_with_the_two_commands():
+    lines = README.splitlines()
+    assert len(lines) <= 120
+    assert [line.partition(" #")[0].strip() for line in lines[3:5]] == ["make demo", "make test"]
 
 
 def test_a_checkpoint_is_there_in_the_end_however_short_the_fit(tmp_path):
