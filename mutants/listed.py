@@ -494,7 +494,7 @@ MUTANTS = [
         "io/simulate.py",
         'given[rate] / given["rate_shape"])',
         "given[rate])",
-        only("models/test_generators.py", "gamma_gamma_model"),
+        only("models/test_generators.py", "moments_of_their_priors"),
     ),
     Mutant(
         "NDCG: gains fall with the logarithm of the rank",
