@@ -111,12 +111,14 @@ def test_a_log_has_lines_while_a_single_part_takes_long(
     in_parts([1], work, progress=Progress("fits"))
     with um.solvers.ProgressBar(20):
         said.append(line(capsys))
-    assert said == ["0 of 1 fits, 0 s\n", "0 iterations, 0 s\n"]
+    assert [re.sub(r"\d+ s\n", "", text) for text in said] == ["0 of 1 fits, ", "0 iterations, "]
     monkeypatch.setattr(progress, "LOG", (0.3, 1e6))
-    with Progress("fits") as report:
-        report(3, 4, 100.0, "slow")
-        assert re.fullmatch(r"3 of 4 fits, slow, 0 s, about 2 min remaining\n", line(capsys))
-        assert 99 < (report.last.remaining or 0) < 100
+    report = Progress("fits")
+    report(3, 4, 600.0, "slow")
+    with report:
+        assert re.fullmatch(r"3 of 4 fits, slow, \d+ s, about 10 min remaining\n", line(capsys))
+    assert report.last.remaining is not None
+    assert report.last.remaining + report.last.seconds == pytest.approx(600.0, abs=30)
 
 
 def line(capsys: pytest.CaptureFixture[str]) -> str:
@@ -131,5 +133,5 @@ def test_fits_and_shards_report_in_the_same_form(
     monkeypatch.setattr(progress, "LOG", (0.0, 0.0))
     um.TopicModel(2, tol=0, max_iter=30, random_state=0, verbose=True).fit(random_counts())
     lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("0 iterations")]
-    assert re.fullmatch(r"1 iterations, -[\d,.]+ \(.*/it\).*, 0 s", lines[0])
-    assert re.fullmatch(r"\d+ iterations, .*, 0 s, about \d+ s remaining", lines[-1])
+    assert re.fullmatch(r"1 iterations, -[\d,.]+ \(.*/it\).*, \d+ s", lines[0])
+    assert re.fullmatch(r"\d+ iterations, .*, \d+ s, about \d+ s remaining", lines[-1])
