@@ -77,8 +77,8 @@ HOSTILE: dict[str, Hostile] = {
     "zarr-link": Hostile(stores.zarr_link, "a link to .* outside the folder; copy"),
     "zarr-pipe": Hostile(stores.zarr_pipe, "not a regular file"),
     "zarr-size": Hostile(stores.zarr_size, "would need .* of memory"),
-    "hdf5-external": Hostile(stores.replaced(stores.external), "are in another file; write them into this one"),
-    "hdf5-virtual": Hostile(stores.replaced(stores.virtual), "are in another file; write them into this one"),
+    "hdf5-external": Hostile(stores.replaced(stores.external), "are in a different file; write them into this one"),
+    "hdf5-virtual": Hostile(stores.replaced(stores.virtual), "are in a different file; write them into this one"),
     "hdf5-link": Hostile(stores.replaced(stores.linked), "is a link to another place or file"),
     "hdf5-filter": Hostile(
         stores.replaced(stores.filtered), "is compressed with filter .* write the file again with gzip"

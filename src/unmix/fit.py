@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -45,7 +46,7 @@ class Fit:
     F : array, m × K
         Factors: weights of features.
     trace : DataFrame
-        A row an iteration: `iteration`, `seconds`, `loglik`, `objective`, `kkt` (NaN where it was not measured), `stage`,
+        A row per iteration: `iteration`, `seconds`, `loglik`, `objective`, `kkt` (NaN where it was not measured), `stage`,
         `note`.
     status : str
         "converged", "max_iter", or "interrupted" by Ctrl-C or a callback.
@@ -54,7 +55,7 @@ class Fit:
     samples, features : array of str, or None
         Names.
     metadata : DataFrame or None
-        A row a sample.
+        One row per sample.
     posterior : mapping of str to array
         A Bayesian model's parameters, topics on the last axis; empty otherwise.
     priors : dict
@@ -68,13 +69,13 @@ class Fit:
     text : dict or None
         How words were counted, as in `Counts`.
     state : dict or None
-        What is needed to go on exactly where the fit stopped; None once it has converged.
+        What is needed to continue exactly where the fit stopped; None once it has converged.
     remaining_gain : float
-        An estimate of what the objective would still gain if the fit went on, in its units; NaN where nobody can tell.
+        An estimate of what the objective would still gain if the fit went on, in its units; NaN if unknown.
     allocation : array, nonzeros × K, or None
         Of an `AllocationModel`: the counts of each nonzero that are of each topic, S, in the order of `Counts.csr`.
     names : array of str, or None
-        What people call the topics, "" for those without a name; see `with_names`.
+        Topic names given by the user, "" for those without a name; see `with_names`.
 
     See Also
     --------
@@ -87,7 +88,7 @@ class Fit:
     >>> X = um.Counts([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]], features=["ant", "bee", "cat"])
     >>> fit = um.TopicModel(2, random_state=0).fit(X).result_
     >>> fit
-    Fit(4 samples × 3 features, 2 topics, converged, about ... left to gain, Poisson log-likelihood -...)
+    Fit(4 samples × 3 features, 2 topics, converged, remaining gain about ..., Poisson log-likelihood -...)
     >>> fit.proportions.sum(axis=1).round(12)
     array([1., 1., 1., 1.])
     """
@@ -107,16 +108,16 @@ class Fit:
     versions: dict[str, str] = field(default_factory=lambda: versions())
     data: Record | Facts = field(default_factory=dict, repr=False)  # `Counts.facts`, and where the counts came from
     text: Record | None = field(default=None, repr=False)  # how words were counted, as in `Counts`
-    # what is needed to go on exactly where the fit stopped; None once it has converged
+    # what is needed to continue exactly where the fit stopped; None once it has converged
     state: Record | None = field(default=None, repr=False)
-    # an estimate of what the objective would still gain if the fit went on, in its units; NaN where nobody can tell
+    # an estimate of what the objective would still gain if the fit went on, in its units; NaN if unknown
     remaining_gain: float = float("nan")
     allocation: Floats | None = field(default=None, repr=False)
-    # what people call the topics, one name each, "" for those without; see `with_names`
+    # topic names given by the user, one name each, "" for those without; see `with_names`
     names: NDArray[np.str_] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
-        left = "" if np.isnan(self.remaining_gain) else f", about {brief(self.remaining_gain)} left to gain"
+        left = "" if np.isnan(self.remaining_gain) else f", remaining gain about {brief(self.remaining_gain)}"
         reached = "" if np.isnan(self.loglik) else f", Poisson log-likelihood {objective(self.loglik)}"
         shape = size(len(self.L), len(self.F), text=bool(self.text), names=(self.samples, self.features))
         return f"Fit({shape}, {plural(self.n_topics, 'topic')}, {ENDS[self.status]}{left}{reached})"
@@ -156,7 +157,7 @@ class Fit:
         Raises
         ------
         ValueError
-            If a result is of another fit.
+            If a result is of a different fit.
 
         See Also
         --------
@@ -218,8 +219,8 @@ class Fit:
     def exposures(self) -> Floats:
         """array, n × K: how many of a sample's counts each topic accounts for; of signatures, the exposures or activities.
 
-        A row sums to the counts of its sample, as closely as the fit has converged. That holds for `SparsePoissonNMF` too, whose
-        penalty makes loadings smaller than what they account for.
+        A row sums to the counts of its sample, as closely as the fit has converged. That holds for `SparsePoissonNMF` too,
+        whose penalty makes loadings smaller than what they account for.
         """
         if self.params.get("model") != "SparsePoissonNMF":
             return self.sizes[:, None] * self.proportions
@@ -241,13 +242,13 @@ class Fit:
 
     @property
     def objective(self) -> str | None:
-        """str or None: what the model maximises, in words, if it is not the likelihood (with a prior, perhaps)."""
+        """str or None: what the model maximises, as text, if it is not the likelihood (with a prior, perhaps)."""
         known = MODELS.get(str(self.params.get("model")))
         return None if known is None else known.objective
 
     @property
     def starts(self) -> pd.DataFrame:
-        """DataFrame: the starts of a fit that is the best of several (`n_init`), one a row; without rows otherwise.
+        """DataFrame: the starts of a fit that is the best of several (`n_init`), one per row; without rows otherwise.
 
         Columns: `objective`, `loglik`, `iterations`, `status`, and `difference`, that of its proportions from those of the
         best: the mean absolute one over samples and matched topics.
@@ -263,7 +264,7 @@ class Fit:
         return weights / weights.sum() if weights.sum() > 0 else np.full(self.n_topics, 1 / self.n_topics)
 
     def with_names(self, names: Sequence[str] | Mapping[int, str] | None) -> Fit:
-        """The same fit with topics that have names, in tables, pictures and the saved file.
+        """The same fit with topics that have names, in tables, figures and the saved file.
 
         Parameters
         ----------
@@ -273,12 +274,12 @@ class Fit:
         Returns
         -------
         Fit
-            A copy; this fit is left as it is.
+            A copy; this fit is unchanged.
 
         Raises
         ------
         ValueError
-            If there is no such topic, too few or too many names, or two that are alike.
+            If there is no such topic, too few or too many names, or two that are equal.
 
         Examples
         --------
@@ -296,18 +297,18 @@ class Fit:
         check_names([*map(str, names)], "topics")
         named = replace(self, names=as_names([str(name).strip() for name in names]))
         if isinstance(names, str) or len(names) != self.n_topics:
-            raise ValueError(f"{len(names)} names for {self.n_topics} topics; give one each, or a mapping for some")
+            raise ValueError(f"{len(names)} names for {self.n_topics} topics; use one each, or a mapping for some")
         labels = named.labels
         if twice := [label for label in labels if labels.count(label) > 1]:
-            raise ValueError(f"two topics would be called {twice[0]!r}; give different names")
+            raise ValueError(f"two topics would be called {twice[0]!r}; use different names")
         return named
 
     def select(self, topics: Iterable[int]) -> Fit:
         """These topics alone, in this order; proportions are taken over them and sum to one again.
 
-        What the other topics account for is left out: `sizes` are what these topics expect of each sample. Topics are numbered
-        anew, from 1, and keep the names they were given. A Bayesian model's posterior, an allocation and the trace are not kept:
-        the result holds point estimates, and `transform` finds proportions by maximum likelihood.
+        What the other topics account for is omitted: `sizes` are what these topics expect of each sample. Topics are numbered
+        again, from 1, and keep the names they were given. A Bayesian model's posterior, an allocation and the trace are
+        not kept: the result holds point estimates, and `transform` finds proportions by maximum likelihood.
 
         Parameters
         ----------
@@ -317,7 +318,7 @@ class Fit:
         Returns
         -------
         Fit
-            A copy; this fit is left as it is.
+            A copy; this fit is unchanged.
 
         Raises
         ------
@@ -348,7 +349,7 @@ class Fit:
         Returns
         -------
         Fit
-            A copy; this fit is left as it is.
+            A copy; this fit is unchanged.
 
         Raises
         ------
@@ -379,14 +380,15 @@ class Fit:
         Parameters
         ----------
         *topics : iterable of int
-            Numbers of topics, from 1, at least two: `fit.merge([2, 5])`; or several such lists, each of which becomes one topic.
+            Numbers of topics, from 1, at least two: `fit.merge([2, 5])`; or several such lists, each of which becomes one
+            topic.
         name : str, default=""
             What to call the merged topic, if there is one list; by default the names of its parts, joined by " + ".
 
         Returns
         -------
         Fit
-            A copy; this fit is left as it is.
+            A copy; this fit is unchanged.
 
         Raises
         ------
@@ -408,7 +410,7 @@ class Fit:
         parts = [self._places(numbers) for numbers in topics]
         self._places([place + 1 for part in parts for place in part])  # none is in two lists
         if not parts or min(map(len, parts)) < 2:
-            raise ValueError("give at least two topics to merge, such as fit.merge([2, 5])")
+            raise ValueError("use at least two topics to merge, such as fit.merge([2, 5])")
         if name and len(parts) > 1:
             raise ValueError(f"name={name!r} is for one list of topics; use with_names for several")
         first = {part[0]: part for part in parts}
@@ -425,7 +427,7 @@ class Fit:
         if unknown := [number for number in numbers if number not in range(1, self.n_topics + 1)]:
             raise ValueError(f"there is no topic {unknown[0]!r}; this fit has topics 1 to {self.n_topics}")
         if len({*numbers}) < len(numbers) or not numbers:
-            raise ValueError(f"topics {numbers}; give at least one number, and each once")
+            raise ValueError(f"topics {numbers}; use at least one number, and each once")
         return [number - 1 for number in numbers]
 
     def _recombined(self, parts: Sequence[Sequence[int]]) -> Fit:
@@ -473,7 +475,7 @@ class Fit:
         Returns
         -------
         DataFrame
-            A row a feature: `topic`, `rank`, `feature`, its `share` of the topic, and its `lift` over the other topics.
+            One row per feature: `topic`, `rank`, `feature`, its `share` of the topic, and its `lift` over the other topics.
 
         Examples
         --------
@@ -524,7 +526,7 @@ class Fit:
         n : int, default=10
             How many features to recommend.
         exclude_seen : bool, default=True
-            Whether to leave out features that the sample has already.
+            Whether to omit features that the sample has already.
 
         Returns
         -------
@@ -583,7 +585,7 @@ class Fit:
         Returns
         -------
         Quality
-            A row a topic in its `table`.
+            One row per topic in its `table`.
 
         Examples
         --------
@@ -597,7 +599,7 @@ class Fit:
         return unmix.analysis.quality(self, X, top, held_out=held_out)
 
     def advice(self) -> list[str]:
-        """What a person may want to know or do about this fit: `unmix.analysis.advice`.
+        """What a user may want to know or do about this fit: `unmix.analysis.advice`.
 
         Returns
         -------
@@ -623,8 +625,8 @@ class Fit:
         path : str or PathLike
             Where to; by custom it ends in ".safetensors".
         resumable : bool, default=False
-            Whether to add what is needed to go on with it (nothing, once it has converged), so that a warm start from the
-            loaded fit goes on exactly where this one stopped. It makes the file larger.
+            Whether to add what is needed to resume it (nothing, once it has converged), so that a warm start from the
+            loaded fit continues exactly where this one stopped. It makes the file larger.
 
         Raises
         ------
@@ -656,7 +658,7 @@ def load(path: str | os.PathLike[str]) -> Fit:
     Parameters
     ----------
     path : str or PathLike
-        The file.
+        The file, or the folder that `unmix fit` wrote.
 
     Returns
     -------
@@ -685,6 +687,7 @@ def load(path: str | os.PathLike[str]) -> Fit:
     array([[1., 0.],
            [0., 1.]])
     """
+    path = Path(path) / fit_file.MODEL_FILE if Path(path).is_dir() else path
     fit = Fit(**fit_file.read(path))
     try:
         _check_posterior(fit)
@@ -697,7 +700,7 @@ UNFIT = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # what a 
 
 
 def _check_posterior(fit: Fit) -> None:
-    """Raises if the model needs a posterior and has not that of a pair of priors. One row of each factor tells."""
+    """Raises if the model needs a posterior and has not that of a pair of priors. One row of each factor shows."""
     if not fit.priors:
         if fit.objective is not None:
             raise ValueError(f"a fit of {fit.params['model']} has one, and this has none")
@@ -711,7 +714,7 @@ def _check_posterior(fit: Fit) -> None:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Fits in this block may end before they have converged, without a warning: `status` says so."""
+    """Fits in this block may end before they have converged, without a warning: `status` reports this."""
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():

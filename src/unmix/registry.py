@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 
 class Model(NamedTuple):
-    """Where an estimator lives, what it is called in the terminal, and what it maximises if that is not the likelihood (with a
-    prior, perhaps)."""
+    """Where an estimator lives, what it is called in the command line, and what it maximises if that is not the likelihood
+    (with a prior, perhaps)."""
 
     home: str
     word: str
@@ -82,7 +82,7 @@ ANALYSES = {
             "choose",
             "choose_topics",
             "Choice",
-            "How many topics predict held-out counts best.",
+            "Compare numbers of topics by cross-validation.",
             "Number of topics",
             ("X", "topics"),
             pictures=("choice",),
@@ -97,7 +97,7 @@ ANALYSES = {
             "differences",
             "differences",
             "Differences",
-            "What distinguishes topics, with errors.",
+            "Features that distinguish topics, with standard errors.",
             "Differential features",
             ("fit", "X"),
             pictures=("differences", "volcano"),
@@ -113,7 +113,7 @@ ANALYSES = {
             "stability",
             "stability",
             "Stability",
-            "Which topics are found again in halves of the counts.",
+            "Which topics are recovered from random halves of the counts.",
             "Stability",
             ("X", "n_components"),
             pictures=("stability",),
@@ -130,7 +130,7 @@ ANALYSES = {
             "freedom",
             "freedom",
             "Freedom",
-            "How far proportions can move at the same likelihood.",
+            "Ranges of proportions that fit the data equally well.",
             "Identifiability",
             ("fit",),
             pictures=("freedom",),
@@ -202,7 +202,7 @@ ANALYSES = {
             "compare",
             "compare",
             "Comparison",
-            "Which topic of a fit is which of another, or of a catalogue.",
+            "Match the topics of a fit with those of a second fit or of a catalogue.",
             "Comparison",
             ("fit", "other"),
             pictures=("matches",),
@@ -217,7 +217,7 @@ ANALYSES = {
             "align",
             "align",
             "Alignment",
-            "Which topics of one fit become which of the next.",
+            "How topics split or merge between fits of several sizes.",
             "Alignment",
             ("fits",),
             pictures=("alignment",),

@@ -262,7 +262,7 @@ def test_advice_says_what_is_odd_and_nothing_where_all_is_well() -> None:
         "2 samples without any counts; all topics get the same proportion there",
         "25.0% of the values are not whole numbers; unmix models counts",
         "topic 3 has 0.0017 counts, which the other topics explain about as well: K may be too large",
-        "not converged: the fit still gains 0.5 an iteration; raise max_iter",
+        "not converged: the last iteration gained 0.5; increase max_iter",
     ]
     by_hand = replace(odd, trace=pd.DataFrame(), data={}, L=fit.L)
     assert by_hand.advice() == [], "a trace without an objective tells of no gains"

@@ -40,7 +40,7 @@ def test_files_of_another_kind_are_refused_by_name(tmp_path):
     fit.save(tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match="holds a Fit, not a Found"):
         Found.load(tmp_path / "model.safetensors")
-    with pytest.raises(FileNotFoundError, match=r"nowhere: no such file; give one written by Found.save"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere: no such file; use one written by Found.save"):
         Found.load(tmp_path / "nowhere")
     path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(ValueError, match="not a readable safetensors file"):
@@ -81,7 +81,7 @@ def test_an_interrupt_before_anything_is_finished_is_an_interrupt():
 def test_parts_of_other_data_are_refused(tmp_path):
     keep = tmp_path / "parts.safetensors"
     in_parts(range(2), lambda part: {"x": np.ones(1)}, checkpoint=keep, of={"K": 2})
-    with pytest.raises(ValueError, match="parts of other data or other parameters"):
+    with pytest.raises(ValueError, match="checkpoint of other data or other parameters"):
         in_parts(range(2), lambda part: {"x": np.ones(1)}, checkpoint=keep, of={"K": 3})
 
 

@@ -135,7 +135,7 @@ def test_a_fit_prepares_its_words_and_topics_once_and_answers_many_threads_with_
 
 def test_texts_for_a_fit_of_counts_are_refused():
     fit = um.TopicModel(3, random_state=0).fit(X).result_
-    with pytest.raises(ValueError, match="not made from texts; give counts"):
+    with pytest.raises(ValueError, match="not made from texts; use counts"):
         fit.transform(["some words"])
 
 

@@ -57,7 +57,7 @@ def test_overdispersed_counts_taken_for_poisson_ones_favour_too_many_topics_and_
     choice = um.choose_topics(drawn(4, b=1.0), range(3, 8), folds=3, random_state=0)
     assert choice.best > 4
     assert choice.dispersion > 2
-    assert any("give overdispersion='estimate'" in sentence for sentence in choice.advice())
+    assert any("use overdispersion='estimate'" in sentence for sentence in choice.advice())
     assert any("largest number tried" in sentence for sentence in choice.advice())
 
 
@@ -223,12 +223,12 @@ def said(choice):
 def test_the_words_follow_the_numbers():
     peak = made([-900, -400, -100, -160, -300])
     assert (peak.best, peak.suggested) == (3, 3)
-    assert said(peak).startswith("3 topics suggested: they foretell held-out counts best, and no smaller number")
+    assert said(peak).startswith("3 topics suggested: they predict held-out counts best, and no smaller number")
     assert "try more" not in said(peak)
     assert "Poisson" not in said(peak)
     assert "try more" in said(made([-900, -400, -100]))
     assert "the best is the smallest number tried, 3; try fewer" in said(made([-100, -400, -900], tried=[3, 4, 5]))
-    assert said(made([-100, -400])).startswith("a single topic foretells held-out counts best")
+    assert said(made([-100, -400])).startswith("a single topic predicts held-out counts best")
     assert "counts vary 3 times as much as Poisson" in said(made([-9, -1, -5], dispersion=3.0))
     assert "vary as μ + μ²/2.5" in said(made([-9, -1, -5], dispersion=3.0, overdispersion=2.5))
     assert "vary as μ + μ²/1,764," in said(made([-9, -1, -5], dispersion=3.0, overdispersion=1764.3))
@@ -239,7 +239,7 @@ def test_a_flat_curve_is_told_and_the_least_of_its_numbers_suggested():
     flat = made([-900, -103, -101, -100, -102], spread=0.5)
     assert (flat.best, flat.suggested) == (4, 2)
     assert "2, 3, 4 and 5 topics are within one standard error of the best" in said(flat)
-    assert "2 topics suggested: no fewer come within one standard error of 4" in said(flat)
+    assert "2 topics suggested: no smaller number is within one standard error of 4" in said(flat)
 
 
 def test_a_smaller_number_to_consider_is_a_second_suggestion_and_never_the_first():
@@ -320,7 +320,7 @@ def test_ctrl_c_keeps_finished_folds_and_the_same_call_goes_on_to_the_same_resul
     assert whole.status == "finished"
     pd.testing.assert_frame_equal(numbers(whole), numbers(chosen), check_exact=True)
     assert whole.dispersion == chosen.dispersion
-    with pytest.raises(ValueError, match="parts of other data or other parameters"):
+    with pytest.raises(ValueError, match="checkpoint of other data or other parameters"):
         um.choose_topics(SMALL, range(1, 7), **arguments)
     with monkeypatch.context() as patch:
         interrupted_after(patch, 0)
@@ -351,20 +351,20 @@ def test_ctrl_c_during_a_path_ends_the_path_and_not_one_of_its_fits(monkeypatch)
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"topics": []}, "topics is empty; give numbers of topics"),
-        ({"topics": [2, 0]}, "topics=0; give whole numbers >= 1"),
-        ({"topics": [2, 3, 2]}, "topics has 2 twice; give every number once"),
-        ({"topics": [2.5]}, r"topics=2\.5; give whole numbers"),
-        ({"topics": 5}, r"topics=5; give several numbers of topics, such as range"),
-        ({"topics": [100]}, "no number up to 30, of 40 samples and 30 features; give smaller"),
-        ({"folds": 0}, "folds=0; give a whole number >= 1"),
-        ({"folds": 2.5}, r"folds=2\.5; give a whole number"),
-        ({"folds": 100_000}, "counts in all, for folds=100000; give at least 10 counts a fold"),
-        ({"overdispersion": -1.0}, r'overdispersion=-1\.0; give None, a number b > 0, or "estimate"'),
-        ({"overdispersion": "guess"}, "overdispersion='guess'; give None, a number b > 0, or \"estimate\""),
-        ({"estimator": "lda"}, r"estimator='lda'; give one of unmix, such as unmix\.TopicModel"),
-        ({"worth": 2}, "worth=2; give a part of the first gain"),
-        ({"checkpoint": "folds.safetensors"}, "random_state=None; give a number, which checkpoint needs"),
+        ({"topics": []}, "topics is empty; use numbers of topics"),
+        ({"topics": [2, 0]}, "topics=0; use whole numbers >= 1"),
+        ({"topics": [2, 3, 2]}, "topics has 2 twice; use every number once"),
+        ({"topics": [2.5]}, r"topics=2\.5; use whole numbers"),
+        ({"topics": 5}, r"topics=5; use several numbers of topics, such as range"),
+        ({"topics": [100]}, "no number up to 30, of 40 samples and 30 features; use smaller"),
+        ({"folds": 0}, "folds=0; use a whole number >= 1"),
+        ({"folds": 2.5}, r"folds=2\.5; use a whole number"),
+        ({"folds": 100_000}, "counts in total, for folds=100000; use at least 10 counts per fold"),
+        ({"overdispersion": -1.0}, r'overdispersion=-1\.0; use None, a number b > 0, or "estimate"'),
+        ({"overdispersion": "guess"}, "overdispersion='guess'; use None, a number b > 0, or \"estimate\""),
+        ({"estimator": "lda"}, r"estimator='lda'; use one of unmix, such as unmix\.TopicModel"),
+        ({"worth": 2}, "worth=2; use a part of the first gain"),
+        ({"checkpoint": "folds.safetensors"}, "random_state=None; use a number, which checkpoint needs"),
         ({"X": SMALL[:1]}, "there is one sample; .* give at least two"),
         ({"X": SMALL / 2}, "choosing a number of topics needs whole numbers: the entry at row"),
     ],
@@ -376,7 +376,7 @@ def test_what_cannot_be_chosen_from_is_refused_by_name(options, said):
 
 
 def test_more_topics_than_samples_or_features_are_left_out():
-    with pytest.warns(UserWarning, match="topics 8, 9 left out: there are 40 samples and 7 features"):
+    with pytest.warns(UserWarning, match="topics 8, 9 ignored: there are 40 samples and 7 features"):
         choice = um.choose_topics(SMALL[:, :7], [1, 2, 8, 9], folds=2, random_state=0)
     assert choice.table["topics"].tolist() == [1, 2]
 
@@ -476,12 +476,12 @@ def test_the_terminal_goes_on_with_finished_folds(counts, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["-k", "3-1"], "-k 3-1; give numbers and ranges such as 1-12,16,20"),
-        (["-k", "two"], "-k two; give numbers and ranges"),
-        (["--overdispersion", "much"], "--overdispersion much; give None, a number b > 0"),
-        (["--overdispersion", "0"], "--overdispersion 0; give None"),
+        (["-k", "3-1"], "-k 3-1; use numbers and ranges such as 1-12,16,20"),
+        (["-k", "two"], "-k two; use numbers and ranges"),
+        (["--overdispersion", "much"], "--overdispersion much; use None, a number b > 0"),
+        (["--overdispersion", "0"], "--overdispersion 0; use None"),
         (["--set", "rho=1"], "--model topics; it has no parameter rho"),
-        (["-o", "full"], "full: holds files that are not such results; give another folder"),
+        (["-o", "full"], "full: holds files that are not such results; use another folder"),
         (["-k", "98,99"], "counts.csv: topics has no number up to 30"),
     ],
 )

@@ -97,7 +97,7 @@ def test_other_samples_are_not_compared_and_features_of_one_fit_alone_count_as_n
 def test_fits_that_have_nothing_in_common_are_refused() -> None:
     with pytest.raises(ValueError, match=r"no feature in common: 'type 0' … and 'a' …"):
         um.compare(a_fit(), um.TopicModel.from_factors(np.ones((2, 2)), features=["a", "b"]).result_)
-    with pytest.raises(ValueError, match="the second fit has 2 features and the first has 15; give the same features"):
+    with pytest.raises(ValueError, match="the second fit has 2 features and the first has 15; use the same features"):
         um.compare(a_fit(), um.TopicModel.from_factors(np.ones((2, 2))).result_)
 
 

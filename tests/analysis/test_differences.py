@@ -503,9 +503,9 @@ def test_a_topic_that_is_not_found_again_is_said_to_be_another(fitted) -> None:
     fit, X = fitted
     d = um.differences(fit, X, held_out=0.5, random_state=0)
     assert (d.likeness > 0.9).all()
-    assert not any("another one" in text for text in d.advice())
+    assert not any("differs (similarity" in text for text in d.advice())
     lost = replace(d, likeness=np.array([1.0, 0.3, 1.0]))
-    assert any("topic 2 is another one (likeness 0.30" in text for text in lost.advice())
+    assert any("topic 2 differs (similarity 0.30" in text for text in lost.advice())
     noise = np.random.default_rng(0).poisson(1.0, (200, 60))
     made_up = um.TopicModel(6, random_state=0, tol=1e-3).fit(noise).result_
     assert um.differences(made_up, noise, held_out=0.5, random_state=0).likeness.min() < 0.8
@@ -677,7 +677,7 @@ WRONG = {
     "no column 'donor'": {"groups": "donor"},
     "1 samples have none": {"groups": [None, *range(119)]},
     "n_jobs=0": {"n_jobs": 0},
-    "groups mean nothing": {"groups": np.arange(120), "errors": "poisson"},
+    "groups do not apply": {"groups": np.arange(120), "errors": "poisson"},
     "one group; give": {"groups": np.arange(120) >= 60, "sizes": np.arange(120) < 50},
 }
 

@@ -334,10 +334,10 @@ def changed(**columns: object) -> pd.DataFrame:
         ("~ h", "g", changed(h=list("uuvvvvvv")), "all samples with h 'u' are of one g, so that the two cannot be"),
         ("~ w + v", None, changed(v=1 - TABLE["w"]), "column v is a combination of intercept and w"),
         ("~ s(g)", None, TABLE, "g is text; only numbers and dates have splines"),
-        ("~ s(w)", None, TABLE, "2 different values are too few; give a smaller df"),
-        ("~ w + z", "g", changed(g=list("aaabbbcc")), "it has 3 coefficients, and there are 3 groups of g; give fewer"),
+        ("~ s(w)", None, TABLE, "2 different values are too few; use a smaller df"),
+        ("~ w + z", "g", changed(g=list("aaabbbcc")), "it has 3 coefficients, and there are 3 groups of g; use fewer"),
         ("~ w", "g", changed(g=["a", None, *"bbccdd"]), "groups='g'; it is missing in 1 sample; fill it in"),
-        ("~ one", None, changed(one="x"), "one is x in all samples; leave it out"),
+        ("~ one", None, changed(one="x"), "one is x in all samples; remove it"),
     ],
 )
 def test_what_cannot_be_answered_is_refused(formula: str, groups: str | None, table: object, says: str) -> None:
@@ -360,5 +360,5 @@ def test_samples_of_one_count_and_features_of_no_topic_are_left_out() -> None:
     more = np.vstack([np.hstack([X, np.full((8, 1), 7.0)]), [[1, 0, 0, 50]]])
     effects = um.effects(np.vstack([F, [0, 0]]), more, "~ w + z", metadata=pd.concat([TABLE, TABLE[:1]]))
     assert np.isnan(effects.proportions[8]).all()
-    assert "left out: 1 sample with fewer than two counts" in effects.advice()
+    assert "omitted: 1 sample with fewer than two counts" in effects.advice()
     assert_allclose(first(effects, "estimate"), first(found(groups=None), "estimate"), rtol=1e-2)

@@ -75,7 +75,7 @@ def test_with_a_pure_sample_and_an_own_feature_for_every_topic_nothing_is_left_o
     assert len(found.transformations) == 1
     np.testing.assert_array_equal(found.low, found.high)
     np.testing.assert_array_equal(found.topics_low, found.topics_high)
-    assert "nothing is left open" in found.advice()[0]
+    assert "the solution is identified" in found.advice()[0]
 
 
 def test_pure_samples_alone_do_not_decide() -> None:
@@ -265,11 +265,11 @@ def test_the_table_names_the_widest_sample_and_advice_names_the_topic() -> None:
     ("call", "message"),
     [
         (lambda fit, found: um.freedom(fit, probes=0), "probes=0"),
-        (lambda fit, found: found.end(open_fit(3, n=4), 0, 1, "low"), "give the fit they are of"),
+        (lambda fit, found: found.end(open_fit(3, n=4), 0, 1, "low"), "use the fit they are of"),
         (lambda fit, found: found.end(fit, 0, 4, "low"), "there is no topic 4"),
         (lambda fit, found: replace(found, loss=2.0).end(fit, 0, 1, "low"), "not kept as fits"),
         (lambda fit, found: um.freedom(fit, loss=-1), "loss=-1"),
-        (lambda fit, found: um.freedom(fit, loss=2), "give X"),
+        (lambda fit, found: um.freedom(fit, loss=2), "use X"),
         (lambda fit, found: um.freedom(fit, np.ones((2, 2)), loss=2), "X has 2 samples and the model has 10"),
         (lambda fit, found: found.end(fit, 0, 1, "lowest"), "end='lowest'"),
         (lambda fit, found: um.freedom(fit_of(0 * fit.L, fit.F)), "no counts to explain"),
@@ -389,7 +389,7 @@ def test_a_picture_has_a_lane_a_topic_with_a_pale_part_from_low_to_high() -> Non
     corners = pale.get_paths()[0].vertices
     assert corners[:, 1].max() == pytest.approx(found.high[:, heaviest].max())
     assert len(um.plot.freedom(found, fit, topics=2)) == 1
-    with pytest.raises(ValueError, match="give the fit they are of"):
+    with pytest.raises(ValueError, match="use the fit they are of"):
         um.plot.freedom(found, open_fit(3, n=4))
     with pytest.raises(ValueError, match="order"):
         um.plot.freedom(found, fit, order=["a"] * 10)

@@ -289,10 +289,10 @@ def test_chains_that_disagree_are_told() -> None:
     X = random_counts()
     found = um.intervals(um.TopicModel(2, random_state=0).fit(X).result_, X, **FAST)
     assert 1 <= found.rhat < 1.2
-    assert "chains do not agree" in replace(found, rhat=1.5).advice()[0]
+    assert "chains have not converged" in replace(found, rhat=1.5).advice()[0]
     alone = um.intervals(um.TopicModel(2, random_state=0).fit(X).result_, X, chains=1, **FAST)
     assert np.isnan(alone.rhat)
-    assert alone.advice()[0] == "a single chain does not show whether it has converged; give chains=2 or more"
+    assert alone.advice()[0] == "a single chain does not show whether it has converged; use chains=2 or more"
     assert repr(found).startswith("Intervals(12 samples, 2 topics, 90%")
 
 
@@ -303,7 +303,7 @@ def test_chains_that_disagree_are_told() -> None:
         ({"posterior": "near"}, "posterior='near'"),
         ({"sweeps": 0}, "sweeps=0"),
         ({"burn_in": -1}, "burn_in=-1"),
-        ({"thin": 70}, "thin=70; give at most 60"),
+        ({"thin": 70}, "thin=70; use at most 60"),
         ({"chains": 1.5}, "chains=1.5"),
         ({"alpha": -1.0}, "it must be positive"),
         ({"eta": [1.0, 2.0]}, "shape"),

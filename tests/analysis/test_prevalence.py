@@ -86,7 +86,7 @@ def test_what_has_no_counts_or_no_date_is_left_out_and_said() -> None:
     found = um.prevalence(fit, over="year")
     assert found.table.query("topic == 1")["mean"].tolist() == [1, 0]
     assert found.table["low"].isna().all()  # one sample cannot tell how samples differ
-    assert found.advice()[:2] == ["1 sample without year are left out", "1 sample without counts are left out"]
+    assert found.advice()[:2] == ["1 sample without year are omitted", "1 sample without counts are omitted"]
     assert um.prevalence(fit, by="party").table.query("topic == 1")["mean"].tolist() == [0.5, 0.5]
 
 
@@ -104,9 +104,9 @@ def test_metadata_are_found_by_name_wherever_they_lie(fit: Fit, tmp_path: Path) 
         um.prevalence(bare)
     with pytest.raises(ValueError, match="there is no column 'sex'; choose one of party, year"):
         um.prevalence(fit, by="sex")
-    with pytest.raises(ValueError, match="give numbers or dates; texts are groups, by"):
+    with pytest.raises(ValueError, match="use numbers or dates; texts are groups, by"):
         um.prevalence(fit, over="party")
-    with pytest.raises(ValueError, match="by='samples'; give at most 100 groups, not 120; or numbers as over"):
+    with pytest.raises(ValueError, match="by='samples'; use at most 100 groups, not 120; or numbers as over"):
         um.prevalence(fit_with(np.full((120, 2), 0.5)), by=pd.Series(np.arange(120), name="samples"))
 
 

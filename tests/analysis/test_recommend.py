@@ -93,13 +93,13 @@ def test_lists_of_other_libraries_are_measured_too() -> None:
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(ValueError, match="n=0; give a whole number >= 1"):
+    with pytest.raises(ValueError, match="n=0; use a whole number >= 1"):
         FIT.recommend(X, n=0)
     with pytest.raises(ValueError, match="the same samples and features"):
         um.analysis.ranking(FIT, X, np.ones((3, 20)))
     with pytest.raises(ValueError, match="no sample has features in held_out that it does not have in X"):
         um.analysis.ranking(FIT, X, X)
-    with pytest.raises(ValueError, match="give 5 features per sample"):
+    with pytest.raises(ValueError, match="use 5 features per sample"):
         um.analysis.ranking(np.zeros((30, 2), dtype=int), X, np.ones((30, 20)), n=5)
     with pytest.raises(ValueError, match="recommend takes counts in memory, and these are shards"):
         FIT.recommend(um.Shards.of(X))

@@ -137,5 +137,5 @@ def test_counts_may_be_an_anndata_or_a_path_and_shards_are_taken_or_refused_by_n
     if name == "choose":
         pd.testing.assert_frame_equal(ask(shards), expected)
     else:
-        with pytest.raises(ValueError, match=r"takes counts in memory, and these are shards; give shards\.sample"):
+        with pytest.raises(ValueError, match=r"takes counts in memory, and these are shards; use shards\.sample"):
             ask(tmp_path / "shards")

@@ -101,7 +101,7 @@ def test_names_that_several_share_do_not_say_which_is_which(fit: um.Fit, name: s
     known = replace(fit, **{axis: np.array(shared)})
     same, moved = (um.Counts(X0, **{axis: given}) for given in (shared, shared[::-1]))
     _quietly(ask, known, same)  # place by place
-    with pytest.raises(ValueError, match="in another order, and some occur twice; reorder them"):
+    with pytest.raises(ValueError, match="in a different order, and some occur twice; reorder them"):
         _quietly(ask, known, moved)
     with pytest.raises(ValueError, match="the names differ"):
         _quietly(ask, known, um.Counts(X0, **{axis: names}))
@@ -129,5 +129,5 @@ def test_fits_of_samples_that_share_names_are_compared_place_by_place_or_by_othe
 
 def test_a_fit_that_is_resumed_keeps_the_names_of_its_samples(tmp_path: Path) -> None:
     done = um.TopicModel(3, random_state=0).fit(X0).result_
-    with pytest.raises(ValueError, match="the names are in another order; reorder them"):
+    with pytest.raises(ValueError, match="the names are in a different order; reorder them"):
         um.TopicModel(3, random_state=0).resume(um.Counts(X0, samples=SAMPLES[::-1]), done)

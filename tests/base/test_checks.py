@@ -23,17 +23,17 @@ FINE = {
     "word": (choice, ("b", ("a", "b")), "b"),
 }
 BAD = {
-    "below": (whole, (0, 1), "n=0; give a whole number >= 1"),
-    "bool": (whole, (True, 1), "n=True; give a whole number >= 1"),
-    "fraction": (whole, (1.0, 1), "n=1.0; give a whole number >= 1"),
-    "text": (whole, ("1", 1), "n='1'; give a whole number >= 1"),
-    "nan": (real, (float("nan"), 0), "n=nan; give a number >= 0"),
-    "infinite": (real, (float("inf"), 0), "n=inf; give a number >= 0"),
-    "real bool": (real, (True, 0), "n=True; give a number >= 0"),
-    "not positive": (positive, (0,), "n=0; give a positive number"),
-    "one": (share, (1.0,), "n=1.0; give a probability between 0 and 1"),
-    "no share": (share, (0,), "n=0; give a probability between 0 and 1"),
-    "none": (share, (None,), "n=None; give a probability between 0 and 1"),
+    "below": (whole, (0, 1), "n=0; use a whole number >= 1"),
+    "bool": (whole, (True, 1), "n=True; use a whole number >= 1"),
+    "fraction": (whole, (1.0, 1), "n=1.0; use a whole number >= 1"),
+    "text": (whole, ("1", 1), "n='1'; use a whole number >= 1"),
+    "nan": (real, (float("nan"), 0), "n=nan; use a number >= 0"),
+    "infinite": (real, (float("inf"), 0), "n=inf; use a number >= 0"),
+    "real bool": (real, (True, 0), "n=True; use a number >= 0"),
+    "not positive": (positive, (0,), "n=0; use a positive number"),
+    "one": (share, (1.0,), "n=1.0; use a probability between 0 and 1"),
+    "no share": (share, (0,), "n=0; use a probability between 0 and 1"),
+    "none": (share, (None,), "n=None; use a probability between 0 and 1"),
     "other": (choice, ("c", ("a", "b")), "n='c'; choose one of a, b"),
     "array": (choice, (np.zeros(2), ("a", "b", "c")), "choose one of a, b, c"),
 }
@@ -58,17 +58,17 @@ def test_a_value_that_is_not_is_named_with_its_remedy(name):
 
 def test_zero_is_a_share_where_it_is_allowed():
     assert share("n", 0, zero=True) == 0
-    with pytest.raises(ParameterError, match=r"^n=-0\.1; give a number >= 0 and < 1$"):
+    with pytest.raises(ParameterError, match=r"^n=-0\.1; use a number >= 0 and < 1$"):
         share("n", -0.1, zero=True)
 
 
 def test_errors_name_parameters_as_the_program_around_them_does_and_reach_other_processes():
-    error = ParameterError("folds", 0, "give a whole number >= 1")
+    error = ParameterError("folds", 0, "use a whole number >= 1")
     with parameters_as(lambda name, value: f"--{name} {value}"):
-        assert str(error) == "--folds 0; give a whole number >= 1"
+        assert str(error) == "--folds 0; use a whole number >= 1"
         assert parameter("layer", "x") == "--layer x"
         assert str(pickle.loads(pickle.dumps(error))) == str(error)
-    assert str(error) == "folds=0; give a whole number >= 1"
+    assert str(error) == "folds=0; use a whole number >= 1"
 
 
 @pytest.mark.filterwarnings("always")

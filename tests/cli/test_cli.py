@@ -201,10 +201,10 @@ def test_parameters_of_a_model_are_set_by_name(counts, run):
             "--model lda; it has no parameter alfa, only alpha, eta, extrapolate, inner",
         ),
         (["--model", "lda", "--solver", "scd"], "--model lda; it has no parameter --solver"),
-        (["--set", "alpha"], "--set alpha; give a parameter and its value"),
+        (["--set", "alpha"], "--set alpha; use a parameter and its value"),
         (["--model", "lda", "--set", "alpha=-1"], "counts.csv: alpha=-1; it must be positive"),
-        (["--model", "bayes", "--set", "a=many"], "a='many'; give a positive number"),
-        (["--model", "sparse", "--set", "penalty=-2"], "penalty=-2; give a number >= 0"),
+        (["--model", "bayes", "--set", "a=many"], "a='many'; use a positive number"),
+        (["--model", "sparse", "--set", "penalty=-2"], "penalty=-2; use a number >= 0"),
     ],
 )
 def test_a_wrong_setting_is_one_line(options, message, counts, run):
@@ -219,7 +219,7 @@ def test_a_fit_that_did_not_converge_says_what_to_do(counts, run):
     code, out, err = run("fit", counts, "-k", 3, "--max-iter", 1, "--init", "random")
     assert code == 0
     assert "\nnot converged after " in out
-    assert err.startswith("note: not converged: the fit still gains")
+    assert err.startswith("note: not converged: the last iteration gained")
     assert "raise --max-iter" in err
     assert err.count("\n") == 1
 
@@ -231,7 +231,7 @@ def test_notes_are_single_lines_without_python_in_them(run):
     assert err.startswith(
         "error: holes.npz: 100% of the values are not whole numbers, as after tf-idf, logarithms or norm"
     )
-    assert err.endswith("; unmix models counts: give those, or fit these with --force\n")
+    assert err.endswith("; unmix models counts: use raw counts, or fit these with --force\n")
     assert not Path("holes-k5").exists()
     code, _, err = run("fit", "holes.npz", "-k", 5, "--force")
     assert code == 0
@@ -254,24 +254,6 @@ def test_names_that_look_like_markup_or_escapes_are_shown_harmlessly(run):
 
 BAD_ARGUMENTS = {
     "no input": (["fit", "-k", "2"], "Missing argument 'INPUT'"),
-    "no topics": (["fit", "counts.csv"], "Missing option '-k' / '--n-components'; unmix choose INPUT suggests"),
-    "stability of a model": (["stability", "model", "counts.csv"], "unmix stability INPUT -k K --reference MODEL"),
-    "a word for a number": (
-        ["fit", "counts.csv", "-k", "ten"],
-        "'ten' for '-k' / '--n-components': give a whole number",
-    ),
-    "a range": (["fit", "counts.csv", "-k", "3-6"], "give a whole number; unmix choose compares several"),
-    "one number to choose from": (["choose", "counts.csv", "-k", "3"], "-k 3; give several numbers to choose from"),
-    "a parameter of others": (["fit", "counts.csv", "-k", "2", "--set", "alpha=1"], "alpha (lda, allocation have it)"),
-    "a blank for a sign": (["fit", "counts.csv", "-k", "2", "--set", "alpha", "1"], "--set takes NAME=VALUE"),
-    "a word of others": (["predict", "model", "counts.csv"], "Did you mean 'transform'?"),
-    "a slip of the pen": (["fit", "counts.csv", "--n-component", "3"], "--n-components"),
-    "swapped": (["differences", "counts.csv", "model"], "the model comes first: unmix differences model counts.csv"),
-    "bytes": (["fit", "counts.csv", "-k", "2", "--memory", "4"], "--memory 4; give an amount such as 4GB"),
-    "a pickle": (["fit", "counts.pkl", "-k", "2"], "counts.pkl: unmix never reads pickles"),
-    "metadata of others": (["fit", "counts.csv", "-k", "2", "--metadata", "other.csv"], "no column has the names"),
-    "zero topics": (["fit", "counts.csv", "-k", "0"], "'-k'"),
-    "unknown option": (["fit", "counts.csv", "-k", "2", "--fast"], "--fast"),
     "unknown command": (["guess"], "guess"),
     "unknown model": (["fit", "counts.csv", "-k", "2", "--model", "magic"], "magic"),
     "unknown solver": (["fit", "counts.csv", "-k", "2", "--solver", "magic"], "choose one of newton, scd"),
@@ -287,12 +269,15 @@ BAD_ARGUMENTS = {
     "no model": (["transform", "none", "counts.csv", "-o", "p.csv"], "none: no such file"),
     "folder of something": (["info", "thesis"], "thesis: a folder with nothing that unmix reads"),
     "folder without model": (["report", "thesis"], "thesis: a folder without model.safetensors"),
-    "page of another kind": (["report", "model", "-o", "page.pdf"], "-o page.pdf; give a name that ends in .html"),
-    "no part of documents": (["fit", "counts.csv", "-k", "2", "--min-df", "few"], "--min-df few; give a number"),
+    "page of another kind": (["report", "model", "-o", "page.pdf"], "-o page.pdf; use a name that ends in .html"),
+    "no part of documents": (["fit", "counts.csv", "-k", "2", "--min-df", "few"], "--min-df few; use a number"),
     "text options for counts": (["fit", "counts.csv", "-k", "2", "--ngrams", "2"], "counts.csv: --ngrams is for texts"),
     "foreign model": (["info", "foreign.safetensors"], "foreign.safetensors: not a readable safetensors file"),
-    "no folder for the result": (["transform", "model", "counts.csv", "-o", "no/p.csv"], "there is no folder no"),
-    "result of another kind": (["simulate", "A", "-o", "a.csv"], "-o a.csv; give a name that ends in .npz"),
+    "no folder for the result": (
+        ["transform", "model", "counts.csv", "-o", "no/p.csv"],
+        "the folder no does not exist",
+    ),
+    "result of another kind": (["simulate", "A", "-o", "a.csv"], "-o a.csv; use a name that ends in .npz"),
     "unknown simulation": (["simulate", "C", "-o", "a.npz"], "'C'"),
     "features that no one knows": (
         ["transform", "model", "other.csv", "-o", "p.csv"],
@@ -312,7 +297,6 @@ def test_bad_arguments_end_with_one_line_and_nothing_written(case, counts, model
     Path("thesis/chapter.tex").write_text("years of work")
     Path("foreign.safetensors").write_text("junk")
     Path("other.csv").write_text(",unheard\nx,1\n")
-    Path("counts.pkl").write_bytes(b"junk")
     sp.save_npz("plain.npz", sp.csr_array(np.eye(3)))
     before = listing("."), listing("thesis"), listing("model")
     code, _, err = run(*arguments)
@@ -343,7 +327,7 @@ def test_ctrl_c_keeps_the_best_fit_so_far(counts, run, monkeypatch):
     code, out, err = run("fit", counts, "-k", 3, "--tol", 0, "-o", "out")
     assert code == 130
     assert "interrupted after" in out
-    assert err == "note: kept the best fit so far; the same command with --resume goes on from it\n"
+    assert err == "note: kept the best fit so far; the same command with --resume continues it\n"
     assert um.load("out/model.safetensors").status == "interrupted"
     monkeypatch.undo()
 
@@ -379,7 +363,7 @@ def test_transform_says_how_many_features_are_missing_or_unknown(model, run):
     code, _, err = run("transform", model, "partial.csv", "-o", "partial_p.csv", "--missing", "zero")
     assert code == 0
     assert "note: 2 features of the model are not in partial.csv: taken as 0 in every sample" in err
-    assert "note: 1 feature of partial.csv is unknown to the model: left out" in err
+    assert "note: 1 feature of partial.csv is unknown to the model: ignored" in err
     code, out, err = run("transform", model, "partial.csv", "-o", "other_p.csv", "--json")
     assert (code, json.loads(out)["missing"]) == (0, "unmeasured")
     assert "taken as not measured, topics are found by the others (--missing zero changes that)" in err
@@ -461,7 +445,7 @@ def test_damaged_shards_are_told_in_one_line(counts, run):
     assert err.startswith("error: cells.shards: 000000.safetensors (samples 0 to 19) is damaged: its checksum")
     assert err.endswith("build the shards again with um.shard or `unmix shard`\n")
     code, _, err = run("info", counts, "--verify")
-    assert (code, err) == (2, "error: --verify; counts.csv is no folder of shards: leave it out\n")
+    assert (code, err) == (2, "error: --verify; counts.csv is not a folder of shards; remove it\n")
 
 
 def test_ctrl_c_keeps_the_shards_that_are_finished(counts, run, monkeypatch):
@@ -480,7 +464,7 @@ def test_ctrl_c_keeps_the_shards_that_are_finished(counts, run, monkeypatch):
     monkeypatch.setattr(building.Building, "add", add)
     code, out, err = run("shard", counts)
     assert (code, out) == (130, "")
-    assert err == "note: interrupted; the same command goes on with what is finished in counts.shards\n"
+    assert err == "note: interrupted; the same command continues after the finished shards in counts.shards\n"
     assert run("shard", counts)[0] == 0
     assert written == [8, 8, 4]
 
@@ -698,3 +682,57 @@ def test_texts_in_another_encoding_are_asked_about_as_they_were_fitted(capsys: p
         with pytest.raises(SystemExit) as left:
             main(command)
         assert left.value.code == 0, capsys.readouterr().err
+
+
+def test_a_path_writes_a_folder_for_each_number_and_resumes_after_those_that_are_finished(counts, run):
+    code, out, err = run("path", counts, "-k", "2-4", "--seed", 1)
+    assert (code, err) == (0, "")
+    assert listing("counts-path") == ["k2", "k3", "k4", "path.csv"]
+    assert listing("counts-path/k3") == FILES
+    table = pd.read_csv("counts-path/path.csv")
+    expected = um.fit_path(um.read(counts), [2, 3, 4], random_state=1)
+    assert table["topics"].tolist() == [2, 3, 4]
+    for row in table.itertuples():
+        fit = um.load(Path("counts-path") / row.folder)
+        assert fit.L.tobytes() == expected[row.topics].L.tobytes()
+        assert row.loglik == pytest.approx(fit.loglik)
+    times = {K: Path(f"counts-path/k{K}/model.safetensors").stat().st_mtime_ns for K in (3, 4)}
+    shutil.rmtree("counts-path/k2")
+    code, out, err = run("path", counts, "-k", "2-4", "--seed", 1, "--resume", "--json")
+    assert code == 0
+    assert [row["topics"] for row in json.loads(out)["fits"]] == [2, 3, 4]
+    assert times == {K: Path(f"counts-path/k{K}/model.safetensors").stat().st_mtime_ns for K in (3, 4)}
+    again = um.load("counts-path/k2")
+    assert again.F.tobytes() == expected[2].F.tobytes()
+
+
+def test_a_path_of_other_data_or_parameters_is_not_resumed(counts, run):
+    assert run("path", counts, "-k", "2,3", "-o", "p", "--model", "lda", "--set", "alpha=0.3")[0] == 0
+    code, _, err = run("path", counts, "-k", "2,3", "-o", "p", "--model", "lda", "--set", "alpha=0.4", "--resume")
+    assert code == 2
+    assert "had alpha=0.3" in err
+    (TABLE + 1).to_csv("other.csv")
+    code, _, err = run("path", "other.csv", "-k", "2,3", "-o", "p", "--model", "lda", "--set", "alpha=0.3", "--resume")
+    assert code == 2
+    assert "is of other data" in err
+    assert listing("p") == ["k2", "k3", "path.csv"]
+
+
+def test_an_interrupted_path_keeps_what_is_finished(counts, run, monkeypatch):
+    fitted_once = []
+    fit = um.TopicModel.fit
+
+    def interrupted(self, *given, **named):
+        fitted_once.append(self.n_components)
+        if len(fitted_once) == 2:
+            raise KeyboardInterrupt
+        return fit(self, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(um.TopicModel, "fit", interrupted)
+        code, _, err = run("path", counts, "-k", "2-4")
+    assert code == 130
+    assert "kept 1 of 3 fits in counts-path; the same command with --resume continues" in err
+    assert listing("counts-path") == ["k4", "path.csv"]
+    assert run("path", counts, "-k", "2-4", "--resume")[0] == 0
+    assert pd.read_csv("counts-path/path.csv")["topics"].tolist() == [2, 3, 4]

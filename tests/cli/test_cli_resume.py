@@ -71,7 +71,7 @@ def test_a_stopped_fit_resumes_to_the_same_bytes(how, folder, tmp_path, monkeypa
     _, err = process.communicate(timeout=120)
     if how == signal.SIGINT:
         assert process.returncode == 130
-        assert err == "note: kept the best fit so far; the same command with --resume goes on from it\n"
+        assert err == "note: kept the best fit so far; the same command with --resume continues it\n"
         assert sorted(path.name for path in output.iterdir()) == sorted(path.name for path in Path("whole").iterdir())
         left = um.load(output / "model.safetensors")
     else:
@@ -89,8 +89,8 @@ def test_resuming_what_is_complete_leaves_it_as_it_is(folder, tmp_path, monkeypa
     for _ in range(2):
         assert run("fit", "counts.npz", "-k", 3, "-o", tmp_path / "out", "--resume") == 0
     out, err = capsys.readouterr()
-    assert err == f"note: nothing to resume in {tmp_path / 'out'}; starting anew\n"
-    assert "going on after" in out
+    assert err == f"note: nothing to resume in {tmp_path / 'out'}; starting again\n"
+    assert "resuming after" in out
 
 
 def test_more_iterations_go_on_from_a_fit_that_had_too_few(folder, tmp_path, monkeypatch):
@@ -137,7 +137,7 @@ def test_a_full_disk_is_one_clear_line_and_earlier_results_stay(folder, tmp_path
     assert error.startswith("error: ")
     assert "File too large; nothing was written, earlier results are as they were" in error
     assert len(notes) == 1
-    assert "the checkpoint could not be written (File too large); the fit goes on without it" in notes[0]
+    assert "the checkpoint could not be written (File too large); the fit continues without it" in notes[0]
     assert {path.name: path.read_bytes() for path in output.iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 

@@ -216,7 +216,7 @@ def test_a_device_or_a_pipe_is_never_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "answer.npy")
     (tmp_path / "link.npy").symlink_to("answer.npy")
     for name in ("answer.npy", "link.npy"):
-        with pytest.raises(OSError, match=rf"is not a regular file; give the name of a file: .*{name}"):
+        with pytest.raises(OSError, match=rf"is not a regular file; use the name of a file: .*{name}"):
             um.TopicModel.from_factors(np.eye(2)).result_.save(tmp_path / name)
     assert {path.name for path in tmp_path.iterdir()} >= {"answer.npy", "link.npy"}
     assert (tmp_path / "answer.npy").is_fifo()
@@ -279,6 +279,7 @@ def test_the_group_is_kept() -> None:
 
 WRITERS: dict[str, list[str]] = {
     "fit": ["fit", "x.npz", "-k", "2", "-o", "out"],
+    "path": ["path", "x.npz", "-k", "1,2", "-o", "out", "--force"],
     "report": ["report", "out"],
     "names": ["report", "out", "--names", "1=sun"],
     "page": ["report", "mine", "-o", "out/mine.html"],

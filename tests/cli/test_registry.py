@@ -121,7 +121,7 @@ def test_an_analysis_is_added_by_its_module_and_its_row(capsys: pytest.CaptureFi
     assert len(pd.read_csv("only.csv")) == 3
     code, _, err = run(capsys, "heaviest", "counts-k3", "counts.npz", "--above", "2")
     assert code == 2
-    assert "--above 2.0; give a probability between 0 and 1" in err
+    assert "--above 2.0; use a probability between 0 and 1" in err
     code, out, _ = run(capsys, "heaviest", "--help")
     assert code == 0
     assert "Part of a sample. [0.5]" in out
@@ -165,6 +165,7 @@ OTHERS: dict[str, tuple[list[str], dict[str, type]]] = {
         ["counts.npz"],
         {"kind": str, "samples": int, "features": int, "looks_like_counts": bool, "metadata": list},
     ),
+    "path": (["counts.npz", "-k", "1,2"], {"output": str, "fits": list}),
     "report": (["model"], {"output": str, "bytes": int}),
     "shard": (["counts.npz"], {"output": str, "samples": int, "features": int, "rows_per_shard": int, "start": int}),
     "simulate": (["swimmer", "-o", "s.npz"], {"output": str, "samples": int, "features": int}),
@@ -207,8 +208,8 @@ def test_json_of_every_command_follows_its_schema(
 
 PARAMETERS = {
     "n_components": {"-k", "--n-components"},
-    "n_jobs": {"--jobs", "--threads"},
-    "random_state": {"--seed"},
+    "n_jobs": {"--n-jobs", "--threads"},
+    "random_state": {"--seed", "--random-state"},
     "output": {"-o", "--output"},
     "force": {"--force"},
     "json": {"--json"},

@@ -163,7 +163,7 @@ def test_counts_of_counts_keep_names_metadata_and_memory() -> None:
 
 @pytest.mark.parametrize("which", ["samples", "features"])
 def test_a_wrong_number_of_names_is_refused(which: str) -> None:
-    with pytest.raises(ValueError, match=rf"1 names for 2 {which}; give one name each"):
+    with pytest.raises(ValueError, match=rf"1 names for 2 {which}; use one name each"):
         Counts(np.ones((2, 2)), **{which: ["only"]})
 
 
@@ -417,8 +417,8 @@ def test_a_nul_character_in_a_name_is_refused_where_it_stands() -> None:
 @pytest.mark.parametrize(
     ("matrix", "said"),
     [
-        ({"a": [1, 2]}, "the matrix is a dict; give an array"),
-        ((row for row in [[1, 2], [3, 4]]), "the matrix is a generator; give an array"),
+        ({"a": [1, 2]}, "the matrix is a dict; use an array"),
+        ((row for row in [[1, 2], [3, 4]]), "the matrix is a generator; use an array"),
         ([{"a": 1}, {"b": 2}], "the samples are dictionaries; pandas.DataFrame"),
     ],
 )

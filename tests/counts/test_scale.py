@@ -88,7 +88,9 @@ def test_a_full_disk_is_said_and_the_same_call_goes_on_once_there_is_room(small_
     np.save(tmp_path / "x.npy", np.random.default_rng(0).poisson(2.0, (1_000, 300)))
     filler, out = small_disk / "filler", small_disk / "out"
     filler.write_bytes(b"0" * 500_000)
-    with pytest.raises(OSError, match=r"No space left.*shards are kept: make room, and the same command goes on"):
+    with pytest.raises(
+        OSError, match=r"No space left.*shards are kept: free some space, and the same command continues"
+    ):
         um.shard(tmp_path / "x.npy", out, sample=50)
     kept = {file.name: file.stat().st_mtime_ns for file in out.glob("0*.safetensors")}
     assert kept

@@ -232,7 +232,7 @@ def test_the_start_can_be_larger_and_is_everything_if_there_is_no_more(tmp_path:
     counts = named(random_counts(21, 7))
     assert len(um.shard(counts, tmp_path / "more", sample=15).sample) == len(Shards.of(counts, 15).sample) == 15
     assert same(um.shard(counts, tmp_path / "all", sample=50).sample, counts)
-    with pytest.raises(ValueError, match=r"sample=0; give a number of samples"):
+    with pytest.raises(ValueError, match=r"sample=0; use a number of samples"):
         um.shard(counts, tmp_path / "none", sample=0)
 
 
@@ -395,7 +395,11 @@ def test_a_shard_that_would_lead_a_kernel_astray_is_refused_whatever_its_checksu
         "arrays do not": {"indptr": indptr[:-1]},
         "not go": {"indices": None},
         "exceptions are out of place": {"exception_at": one, "exception": np.array([300.0])},
-        "it holds what is no count": {"exception_at": None, "exception": None, "values": -values.astype("<f4")},
+        "it contains a value that is not a count": {
+            "exception_at": None,
+            "exception": None,
+            "values": -values.astype("<f4"),
+        },
         "no count": {"exception_at": None, "exception": None, "values": values.astype("<f8") * np.nan},
         "it holds zeros": {"values": np.where(np.arange(nnz) == 2, 0, values).astype("u1")},
         "features are out of order": {"indices": np.concatenate([indices[1::-1], indices[2:]])},
@@ -436,7 +440,9 @@ def test_a_folder_without_a_manifest_is_none_of_shards(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"no folder of shards: there is no shards\.json in it"):
         Shards(folder)
     (folder / "building.json").write_text("{}")
-    with pytest.raises(ValueError, match="its shards are not finished; the command that began them goes on"):
+    with pytest.raises(
+        ValueError, match="its shards are not finished; run the command that began them again to continue"
+    ):
         um.read(folder)
     with pytest.raises(FileNotFoundError, match="no such folder"):
         Shards(folder / "nowhere")

@@ -123,7 +123,7 @@ BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
     "csr, nothing": (_with(sp.csr_array, indptr=None), "indptr does not hold whole numbers"),
     "csc, beyond": (_with(sp.csc_array, indices=np.full(7, FAR)), f"rows {FAR}, and rows 0 to 3"),
     "csc, indptr beyond": (_with(sp.csc_array, indptr=np.array([0, 2, 3, 5, FAR])), "does not rise"),
-    "unknown": (_unknown, "the sparse matrix has the format 'odd'; give one of coo, csr, csc, bsr, lil, dok, dia"),
+    "unknown": (_unknown, "the sparse matrix has the format 'odd'; use one of coo, csr, csc, bsr, lil, dok, dia"),
     "one dimension": (lambda: sp.coo_array(np.ones(4)), "Expected 2D array"),
     "three dimensions": (lambda: sp.coo_array(np.ones((2, 2, 2))), "Expected 2D array"),
 }

@@ -50,9 +50,9 @@ def test_parts_of_overdispersed_counts_are_uncorrelated_only_with_their_dispersi
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"shares": 0}, "shares=0; give a number of parts >= 1"),
+        ({"shares": 0}, "shares=0; use a number of parts >= 1"),
         ({"shares": (0.5, -0.5)}, "shares=.*probabilities > 0"),
-        ({"shares": 2, "overdispersion": 0.0}, "overdispersion=0.0; give numbers > 0"),
+        ({"shares": 2, "overdispersion": 0.0}, "overdispersion=0.0; use numbers > 0"),
         ({"shares": 2, "overdispersion": np.ones(7)}, "one or one for each feature"),
     ],
 )

@@ -676,19 +676,19 @@ def test_an_interrupted_run_keeps_what_it_has() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"a": 0}, "a=0; give a positive number"),
-        ({"a": "x"}, "a='x'; give a positive number"),
-        ({"b": -1}, "b=-1; give a positive number"),
+        ({"a": 0}, "a=0; use a positive number"),
+        ({"a": "x"}, "a='x'; use a positive number"),
+        ({"b": -1}, "b=-1; use a positive number"),
         ({"alpha": 0}, "alpha=0; it must be positive and finite"),
-        ({"alpha": [1, 2]}, r"alpha has shape \(2,\); give a positive number, or one a feature \(15\)"),
-        ({"alpha": "x"}, "alpha='x'; give a positive number, or one a feature"),
-        ({"beta": [1, 1]}, r"beta has shape \(2,\); give a positive number, or one a topic \(3\)"),
+        ({"alpha": [1, 2]}, r"alpha has shape \(2,\); use a positive number, or one a feature \(15\)"),
+        ({"alpha": "x"}, "alpha='x'; use a positive number, or one a feature"),
+        ({"beta": [1, 1]}, r"beta has shape \(2,\); use a positive number, or one per topic \(3\)"),
         ({"beta": [1, np.nan, 1]}, "beta=.*; it must be positive and finite"),
         ({"beta": [1, 0.5, 1]}, 'beta=0.5: .*use method="gibbs" or "icm", or beta >= 1'),
         ({"method": "vb"}, "method='vb'; choose one of bld, factored-bld, icm, gibbs"),
-        ({"method": "gibbs", "sweeps": 0}, "sweeps=0; give a whole number >= 1"),
+        ({"method": "gibbs", "sweeps": 0}, "sweeps=0; use a whole number >= 1"),
         ({"method": "gibbs", "sweeps": 3, "thin": 4}, "thin=4 keeps none of the 3 sweeps"),
-        ({"chains": 0}, "chains=0; give a whole number >= 1"),
+        ({"chains": 0}, "chains=0; use a whole number >= 1"),
         ({"init": "x"}, "init='x'; choose one of"),
         ({"init": (np.ones((2, 3)), np.ones((15, 3)))}, r"L has shape \(2, 3\); 12 samples need shape"),
     ],
@@ -702,9 +702,9 @@ def test_bad_questions_about_the_evidence_are_explained() -> None:
     model = um.AllocationModel(2)
     with pytest.raises(ValueError, match="choose one of smc, exact"):
         model.log_evidence(TINY.X, "guess")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="particles=0; give a whole number >= 1"):
+    with pytest.raises(ValueError, match="particles=0; use a whole number >= 1"):
         model.log_evidence(TINY.X, particles=0)
-    with pytest.raises(ValueError, match=r"runs=1\.5; give a whole number >= 1"):
+    with pytest.raises(ValueError, match=r"runs=1\.5; use a whole number >= 1"):
         model.log_evidence(TINY.X, runs=1.5)  # type: ignore[arg-type]
 
 
@@ -713,7 +713,7 @@ def test_fractions_cannot_be_labelled(method: Any) -> None:
     X = random_counts()
     X[4, 7] = 2.5
     with pytest.raises(
-        ValueError, match=r'method="\w+" needs whole numbers: the entry at row 4, column 7 is 2.5; give raw counts'
+        ValueError, match=r'method="\w+" needs whole numbers: the entry at row 4, column 7 is 2.5; use raw counts'
     ):
         um.AllocationModel(3, method=method).fit(X)
     X[4, 7] = 3e9

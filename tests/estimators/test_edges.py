@@ -99,10 +99,10 @@ def test_big_endian_numbers_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"a": [1, 2]}, "a dict; give an array, a sparse matrix or a DataFrame"),
-        ((row for row in BASE), "a generator; give an array, a sparse matrix or a DataFrame"),
+        ({"a": [1, 2]}, "a dict; use an array, a sparse matrix or a DataFrame"),
+        ((row for row in BASE), "a generator; use an array, a sparse matrix or a DataFrame"),
         ([{"a": 1}, {"b": 2}], "the samples are dictionaries"),
-        ({1, 2}, "a set; give an array"),
+        ({1, 2}, "a set; use an array"),
     ],
     ids=["dict", "generator", "list of dicts", "set"],
 )
@@ -187,40 +187,3 @@ def test_a_fit_that_is_no_longer_finite_says_which_iterations_were() -> None:
     model = um.PoissonNMF(2, solver=Failing(), extrapolate=False, init="random", prefit=0, max_iter=9, tol=0)
     with pytest.raises(ValueError, match=r"the objective is nan .*The 3 iterations before were finite: max_iter=3"):
         model.fit(BASE)
-
-
-FEW = np.random.default_rng(0).poisson(3, (12, 6))
-MISTAKES: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "a name of other libraries": (
-        lambda fit: um.TopicModel(n_topics=3),
-        "TopicModel has no parameter 'n_topics'; did you mean n_c",
-    ),
-    "a slip": (lambda fit: um.LDA(3, max_itr=5), "LDA has no parameter 'max_itr'; did you mean max_iter"),
-    "a foreign parameter": (lambda fit: um.PoissonNMF(3, alpha=5), "PoissonNMF has no parameter 'alpha'; it has "),
-    "a fit for counts": (
-        lambda fit: um.stability(fit, FEW),
-        "stability: counts are needed where a Fit is given; check the order",
-    ),
-    "swapped": (
-        lambda fit: um.differences(FEW, fit),
-        "differences: counts are needed where a Fit is given; check the order",
-    ),
-    "one number": (lambda fit: um.fit_path(FEW, 5), "topics=5; give several numbers of topics"),
-    "an array for a number": (lambda fit: um.freedom(fit, loss=np.ones(9)), "loss=<ndarray>; give a number"),
-    "one fit": (lambda fit: um.align(fit), "1 fit given; give at least 2"),
-    "no fit": (lambda fit: um.plot.structure(3), "int is not a fit"),
-}
-
-
-@pytest.mark.parametrize("case", MISTAKES)
-def test_a_mistake_in_a_call_is_named_with_its_remedy(case: str) -> None:
-    mistake, message = MISTAKES[case]
-    with pytest.raises((TypeError, ValueError), match=message):
-        mistake(um.TopicModel(2, random_state=0, max_iter=50).fit(FEW).result_)
-
-
-def test_public_modules_can_be_imported_from() -> None:
-    from unmix.datasets import sotu
-    from unmix.maps import poisson_to_lda
-
-    assert (sotu, poisson_to_lda) == (um.datasets.sotu, um.maps.poisson_to_lda)

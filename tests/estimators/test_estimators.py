@@ -378,7 +378,7 @@ def test_new_features_are_left_aside_with_a_warning(kind: type[um.PoissonNMF]) -
     model = kind(3, random_state=0).fit(GAPS)
     without = X0.copy()
     without[:, [0, 20]] = 0
-    with pytest.warns(UserWarning, match="2 features with counts have no weight in any topic.*left aside"):
+    with pytest.warns(UserWarning, match="2 features with counts have no weight in any topic.*ignored"):
         got = model.transform(X0)
     np.testing.assert_array_equal(got, model.transform(without))
     assert np.isfinite(model.score(X0))  # which foresees a little of everything, and so has nothing to warn of
@@ -410,9 +410,9 @@ def test_more_topics_than_make_sense_are_warned_about(kind: type[um.PoissonNMF])
 IMPOSSIBLE = L0.copy()
 IMPOSSIBLE[4] = 0
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "no topics": ({"n_components": 0}, "n_components=0; give a whole number of topics >= 1"),
+    "no topics": ({"n_components": 0}, "n_components=0; use a whole number of topics >= 1"),
     "negative topics": ({"n_components": -3}, "n_components=-3"),
-    "half a topic": ({"n_components": 2.5}, "n_components=2.5; give a whole number"),
+    "half a topic": ({"n_components": 2.5}, "n_components=2.5; use a whole number"),
     "topics as text": ({"n_components": "three"}, "n_components='three'"),
     "true topics": ({"n_components": True}, "n_components=True"),
     "unknown solver": (
@@ -435,16 +435,16 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "dead topic in L0": ({"init": (L0 * [1, 0, 1], F0)}, "column 1 of L0 in init is all zero"),
     "dead topic in F0": ({"init": (L0, F0 * [1, 1, 0])}, "column 2 of F0 in init is all zero"),
     "impossible start": ({"init": (IMPOSSIBLE, F0)}, "init gives the count at row 4, column .* a rate of zero"),
-    "prefit": ({"prefit": -1}, "prefit=-1; give a whole number >= 0"),
-    "max_iter": ({"max_iter": 0}, "max_iter=0; give a whole number >= 1"),
+    "prefit": ({"prefit": -1}, "prefit=-1; use a whole number >= 0"),
+    "max_iter": ({"max_iter": 0}, "max_iter=0; use a whole number >= 1"),
     "fractional max_iter": ({"max_iter": 1.5}, "max_iter=1.5"),
-    "refine": ({"refine": -1}, "refine=-1; give a whole number >= 0"),
-    "tol": ({"tol": -1e-3}, "tol=-0.001; give a number >= 0"),
+    "refine": ({"refine": -1}, "refine=-1; use a whole number >= 0"),
+    "tol": ({"tol": -1e-3}, "tol=-0.001; use a number >= 0"),
     "NaN tol": ({"tol": float("nan")}, "tol=nan"),
     "dtype": ({"dtype": "float16"}, "dtype='float16'; choose one of float64, float32"),
-    "prior": ({"prior": 2.0}, r"prior=2.0; give None, unmix.Gamma\(shape, rate\) or unmix.Dirichlet"),
+    "prior": ({"prior": 2.0}, r"prior=2.0; use None, unmix.Gamma\(shape, rate\) or unmix.Dirichlet"),
     "prior of another shape": ({"prior": um.Gamma([2.0, 2.0])}, "does not fit 25 rows × 3 topics"),
-    "no threads": ({"n_jobs": 0}, "n_jobs=0; give a number of threads >= 1"),
+    "no threads": ({"n_jobs": 0}, "n_jobs=0; use a number of threads >= 1"),
     "n_jobs": ({"n_jobs": -2}, "n_jobs=-2"),
     "random_state": ({"random_state": "seed"}, "'seed' cannot be used to seed"),
 }

@@ -136,7 +136,7 @@ def test_a_table_of_known_factors_is_a_model_with_rows_in_any_order(tmp_path: Pa
 
 
 BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "one dimension": ([1.0, 2.0], {}, r"F has shape \(2,\); give features × topics"),
+    "one dimension": ([1.0, 2.0], {}, r"F has shape \(2,\); use features × topics"),
     "no topics": (np.ones((3, 0)), {}, r"F has shape \(3, 0\)"),
     "negative": ([[1.0, 0.5], [-1.0, 2.0]], {}, r"F\[1, 0\] is -1"),
     "not a number": ([[1.0, np.nan]], {}, r"F\[0, 1\] is nan"),

@@ -38,7 +38,9 @@ def test_names_of_known_factors_are_those_of_the_topics() -> None:
         assert list(model.set_output(transform="pandas").transform(X)) == ["SBS1", "SBS2", "SBS13"]
         assert set(model.result_.top_features(3)["name"]) == {"SBS1", "SBS2", "SBS13"}
     assert um.PoissonNMF.from_factors(SIGNATURES.to_numpy()).result_.names is None
-    assert um.PoissonNMF.from_factors(pd.DataFrame(SIGNATURES.to_numpy())).result_.names is None, "0, 1, 2 are no names"
+    assert um.PoissonNMF.from_factors(pd.DataFrame(SIGNATURES.to_numpy())).result_.names is None, (
+        "0, 1, 2 are not valid names"
+    )
 
 
 def test_samples_and_features_without_names_are_numbered_from_1_everywhere(tmp_path: Path) -> None:
@@ -101,7 +103,7 @@ def test_the_terminal_gives_names_to_all_of_a_folder(tmp_path: Path, capsys: pyt
     (tmp_path / "names.json").write_text("[1, 2, 3]")
     with pytest.raises(SystemExit, match="2"):
         main(["report", str(file), "--names", str(tmp_path / "names.json")])
-    assert "holds no names of topics (1 is no name)" in capsys.readouterr().err
+    assert "holds no names of topics (1 is not a valid name)" in capsys.readouterr().err
     assert um.load(file).labels == ["a", "b", "c"]
 
 
@@ -132,7 +134,7 @@ def test_exposures_are_counts_and_add_up_to_those_of_the_sample() -> None:
 
 BAD: dict[str, tuple[Any, str]] = {
     "too few": (["a", "b"], "2 names for 3 topics"),
-    "a word": ("abc", "3 names for 3 topics; give one each"),
+    "a word": ("abc", "3 names for 3 topics; use one each"),
     "twice": (["a", "b", "a"], "two topics would be called 'a'"),
     "another's": ({1: "topic 2"}, "two topics would be called 'topic 2'"),
     "no such topic": ({4: "d"}, "there is no topic 4; this fit has topics 1 to 3"),

@@ -63,5 +63,5 @@ def test_every_model_has_a_path(model: Any) -> None:
 
 @pytest.mark.parametrize("bad", [0, 2.5, True, "3"])
 def test_numbers_of_topics_are_whole_numbers(bad: Any) -> None:
-    with pytest.raises(ValueError, match="give whole numbers >= 1"):
+    with pytest.raises(ValueError, match="use whole numbers >= 1"):
         um.fit_path(X, [2, bad])

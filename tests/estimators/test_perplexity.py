@@ -76,15 +76,15 @@ def test_samples_of_which_nothing_is_shown_are_predicted_too() -> None:
 
 @pytest.mark.parametrize("held_out", [0, 1, -0.5, 2, "half"])
 def test_a_share_that_is_no_share_is_refused(held_out: Any) -> None:
-    with pytest.raises(ValueError, match=f"held_out={held_out!r}; give a probability between 0 and 1"):
+    with pytest.raises(ValueError, match=f"held_out={held_out!r}; use a probability between 0 and 1"):
         MODELS[2].fit(X).perplexity(X, held_out=held_out)
 
 
 @pytest.mark.parametrize("smoothing", [1, -0.5, "much"])
 def test_smoothing_that_is_no_share_is_refused(smoothing: Any) -> None:
-    with pytest.raises(ValueError, match=f"smoothing={smoothing!r}; give a share"):
+    with pytest.raises(ValueError, match=f"smoothing={smoothing!r}; use a share"):
         MODELS[2].fit(X).perplexity(X, smoothing=smoothing)
-    with pytest.raises(ValueError, match=f"smoothing={smoothing!r}; give a share"):
+    with pytest.raises(ValueError, match=f"smoothing={smoothing!r}; use a share"):
         MODELS[1].fit(X).score(X, smoothing=smoothing)
 
 

@@ -244,7 +244,7 @@ def test_a_link_that_the_user_names_is_followed_and_so_is_one_inside_the_folder(
 
 def test_names_beside_a_matrix_that_are_elsewhere_are_left_aside_and_it_is_said(tmp_path: Path) -> None:
     path = made("neighbour-link", 0, tmp_path / "x")
-    with pytest.warns(UserWarning, match=r"left aside, it cannot be read \(a link to .* outside the folder"):
+    with pytest.warns(UserWarning, match=r"ignored, it cannot be read \(a link to .* outside the folder"):
         um.read(path)
 
 

@@ -119,7 +119,7 @@ def test_an_error_in_a_backed_matrix_names_it(X, tmp_path, little):
 
 
 def test_an_anndata_without_x_says_what_to_give():
-    with pytest.raises(ValueError, match="has no X; give one of its layers"):
+    with pytest.raises(ValueError, match="has no X; use one of its layers"):
         fitted(anndata.AnnData(shape=(3, 4)))
 
 

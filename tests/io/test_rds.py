@@ -227,7 +227,7 @@ def test_a_seurat_object_gives_the_counts_of_its_assay_with_names_and_metadata(t
         assert um.read(path, layer="data").total == pytest.approx(log.sum())
     with pytest.raises(ValueError, match=r"cells.rds: no layer 'spliced' in it; it has 'RNA/counts', .*'ADT/counts'"):
         um.read(path, layer="spliced")
-    with pytest.raises(ValueError, match="transpose=True means nothing for an R object of class Seurat"):
+    with pytest.raises(ValueError, match="transpose=True does not apply to an R object of class Seurat"):
         um.read(path, transpose=True)
 
 

@@ -301,7 +301,7 @@ def test_endings_may_be_in_capitals(tmp_path):
 def test_neighbours_that_do_not_fit_are_left_aside_with_a_warning(name, content, problem, tmp_path):
     sp.save_npz(tmp_path / "counts.npz", sp.csr_array(MATRIX))
     (tmp_path / name).write_bytes(content)
-    with pytest.warns(UserWarning, match=rf"counts\.npz: {name}: left aside, it {problem}"):
+    with pytest.warns(UserWarning, match=rf"counts\.npz: {name}: ignored, it {problem}"):
         counts = read(tmp_path / "counts.npz")
     assert counts.features is None
     assert counts.metadata is None
@@ -383,8 +383,8 @@ def test_names_that_come_twice_are_told_apart_and_it_is_said(tmp_path):
     assert counts.features.tolist() == ["bee", "bee-2", "bee-1"]
     assert counts.samples.tolist() == ["x", "x-1"]
     assert [note.partition(": ")[2] for note in said] == [
-        "1 sample had the name of an earlier sample: told apart with -1, -2, …",
-        "1 feature had the name of an earlier feature: told apart with -1, -2, …",
+        "1 sample had the name of an earlier sample: numbered -1, -2, …",
+        "1 feature had the name of an earlier feature: numbered -1, -2, …",
     ]
 
 
@@ -439,7 +439,7 @@ def test_what_describes_features_is_left_out_and_said(tmp_path):
     counts, said = read_quietly(tmp_path / "counts.csv")
     assert counts.csr.toarray().tolist() == [[1, 3], [2, 4]]
     assert counts.metadata is None
-    assert any("left out, as features have no room for more than a name: 'chromosome'" in note for note in said)
+    assert any("omitted, as features keep only a name: 'chromosome'" in note for note in said)
 
 
 def test_numbers_among_the_metadata_of_a_wide_table_are_counts_and_it_is_said(tmp_path):
@@ -447,7 +447,7 @@ def test_numbers_among_the_metadata_of_a_wide_table_are_counts_and_it_is_said(tm
     counts, said = read_quietly(tmp_path / "counts.csv")
     assert [note.partition(": ")[2] for note in said] == [
         "taken as metadata, being text: 'sex', 'stage'",
-        "taken as counts, being numbers, though it stands among metadata: 'size'",
+        "taken as counts, being numbers, though it is among metadata: 'size'",
     ]
     assert counts.features.tolist() == ["size", "a", "b"]
     assert counts.metadata.to_dict("list") == {"sex": ["f", "m"], "stage": ["I", "II"]}
@@ -556,7 +556,7 @@ BAD_METADATA = {
         "year\n10\n20\n30\n",
         "no column has the names of the samples, such as '01', '2'; add such a column",
     ),
-    "a name twice": ("who,year\n2,1\n01,2\n01,3\n", "'01' stands twice in its column 'who'"),
+    "a name twice": ("who,year\n2,1\n01,2\n01,3\n", "'01' occurs twice in its column 'who'"),
     "empty": ("", "there is nothing in it"),
     "ragged": ("a\n1\n2,3\n4\n", "Expected 1 fields"),
 }
@@ -628,9 +628,7 @@ def test_only_gene_expression_of_a_10x_matrix_is_kept_and_it_is_said(save, tmp_p
     types = ["Gene Expression", "Antibody Capture", "Gene Expression", "CRISPR Guide Capture"]
     name = "counts" + (".h5" if save is save_10x_h5 else "")
     save(tmp_path / name, TABLE, types=types)
-    with pytest.warns(
-        UserWarning, match="type 'Antibody Capture', 'CRISPR Guide Capture' are left out; 2 of Gene Expr"
-    ):
+    with pytest.warns(UserWarning, match="type 'Antibody Capture', 'CRISPR Guide Capture' are omitted; 2 of Gene Expr"):
         assert_same(read(tmp_path / name), TABLE[["ant", "cat"]])
 
 
@@ -646,7 +644,7 @@ def test_one_of_several_genomes_can_be_chosen(tmp_path):
 
 def test_the_matrix_of_a_10x_folder_is_read_with_its_names(tmp_path):
     save_10x(tmp_path / "counts", TABLE, endings=(".gz", ".gz", ""))
-    with pytest.warns(UserWarning, match="read as 10x, features × barcodes, with 'barcodes.tsv' beside it"):
+    with pytest.warns(UserWarning, match="read as 10x, features × barcodes, with 'barcodes.tsv'"):
         assert_same(read(tmp_path / "counts" / "matrix.mtx.gz"))
 
 
@@ -797,7 +795,7 @@ def test_new_texts_are_counted_like_those_of_a_fit(tmp_path):
     assert (read(old, like=fit).csr != counts.csr).nnz == 0
     (tmp_path / "new.jsonl").write_text('{"text": "ant queen"}\n')
     assert read(tmp_path / "new.jsonl", like=fit).total == 3
-    with pytest.raises(ValueError, match="min_df: the model says already how words are counted"):
+    with pytest.raises(ValueError, match="min_df: the model determines how words are counted"):
         read(new, like=fit, min_df=1)
 
 

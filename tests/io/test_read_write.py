@@ -137,5 +137,5 @@ def test_places_that_cannot_be_replaced_are_refused(fit, tmp_path, monkeypatch):
         write_fit(fit, tmp_path / "file")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    with pytest.raises(FileExistsError, match="give a new folder inside it"):
+    with pytest.raises(FileExistsError, match="use a new folder inside it"):
         write_fit(fit, ".")

@@ -235,7 +235,7 @@ def test_an_encoding_can_be_given(name, tmp_path):
         um.read(path)
     assert um.read(path, encoding="latin-1").features.tolist() == ["bee", "café"]
     assert um.shard(path, tmp_path / "shards", encoding="latin-1").features.tolist() == ["bee", "café"]
-    with pytest.raises(ValueError, match="encoding='klingon' is unknown; give utf-8, latin-1"):
+    with pytest.raises(ValueError, match="encoding='klingon' is unknown; use utf-8, latin-1"):
         um.read(path, encoding="klingon")
 
 
@@ -266,7 +266,7 @@ def test_all_files_that_cannot_be_read_are_named_at_once_and_can_be_skipped(tmp_
     for name, text in {"1": "bee bee", "2": "café", "3": "wasp", "4": "dé"}.items():
         (folder / f"{name}.txt").write_bytes(text.encode("latin-1"))
     bad = r"2 of 4 files cannot be read: 2\.txt \(line 1 is not UTF-8\), 4\.txt \(line 1 is not UTF-8\)"
-    remedy = "; say what it is, such as encoding='cp1252', or save the file again as UTF-8; or go on without them"
+    remedy = "; say what it is, such as encoding='cp1252', or save the file again as UTF-8; or continue without them"
     with pytest.raises(ValueError, match=f"{bad}{remedy} with skip_bad=True$"):
         um.read(folder)
     counts, said = read_quietly(folder, skip_bad=True)
@@ -276,7 +276,7 @@ def test_all_files_that_cannot_be_read_are_named_at_once_and_can_be_skipped(tmp_
         assert um.shard(folder, tmp_path / "shards", skip_bad=True).samples.tolist() == ["1", "3"]
     code, _, err = run(capsys, "info", folder)
     assert code == 2
-    assert "go on without them with --skip-bad" in err
+    assert "continue without them with --skip-bad" in err
     assert run(capsys, "info", folder, "--skip-bad")[0] == 0
 
 
@@ -327,7 +327,7 @@ def test_lda_c_takes_the_size_of_its_vocabulary_and_names_bad_lines(tmp_path):
     shards = um.shard(path, tmp_path / "shards")
     assert (shards.take(np.arange(3)).csr != counts.csr).nnz == 0
     (tmp_path / "vocab.txt").write_text("ant\n")
-    with pytest.warns(UserWarning, match=r"vocab.txt: left aside, it has 1 rows for 3"):
+    with pytest.warns(UserWarning, match=r"vocab.txt: ignored, it has 1 rows for 3"):
         assert um.read(path).features is None
     (tmp_path / "vocab.txt").unlink()
     for line, problem in {
@@ -351,7 +351,7 @@ def test_excel_sheets_are_tables_as_any_other(tmp_path, monkeypatch):
     counts, said = read_quietly(path)
     assert counts.samples.tolist() == ["1", "2", "3"]
     assert counts.metadata["year"].tolist() == [1790, 1791, 1792]
-    assert said == [f"{path}: the sheet 'A' was read; left out: 'B'"]
+    assert said == [f"{path}: the sheet 'A' was read; omitted: 'B'"]
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(ValueError, match=r"reading .xlsx needs openpyxl; install it with: pip install openpyxl"):
         um.read(path)
@@ -432,16 +432,16 @@ def test_features_are_taken_by_name_by_place_or_by_truth_values():
     assert counts.take([1]).samples.tolist() == ["y"]
     for features, problem in {
         ("emu", "ant"): "there is no 'emu'; compare the spelling",
-        (0, 4): "4 is no place among 4; give 0 to 3",
-        (0.5,): "give their names, their places, or 4 truth values",
+        (0, 4): "4 is out of range: use 0 to 3",
+        (0.5,): "use their names, their places, or 4 truth values",
     }.items():
         with pytest.raises(ValueError, match=f"features: .*{problem}"):
             counts.take(features=list(features))
     twice = um.Counts(MATRIX, features=["a", "b", "a", "c"])
     assert twice.take(features=["c", "b"]).shape == (3, 2)
-    with pytest.raises(ValueError, match="several are called 'a'; give places"):
+    with pytest.raises(ValueError, match="several are called 'a'; use places"):
         twice.take(features=["a"])
-    with pytest.raises(ValueError, match="no names of features; give places"):
+    with pytest.raises(ValueError, match="no names of features; use places"):
         um.Counts(MATRIX).take(features=["a"])
 
 

@@ -675,7 +675,7 @@ def test_a_full_disk_keeps_what_is_finished_and_says_so(tmp_path: Path, monkeypa
 
     with monkeypatch.context() as context:
         context.setattr(building, "write_durably", full)
-        with pytest.raises(OSError, match="2 shards are kept: make room, and the same command goes on"):
+        with pytest.raises(OSError, match="2 shards are kept: free some space, and the same command continues"):
             um.shard(tmp_path / "x.npy", tmp_path / "out")
     um.shard(tmp_path / "x.npy", tmp_path / "out")
     assert contents(tmp_path / "out") == contents(tmp_path / "undisturbed")
@@ -696,7 +696,7 @@ def test_what_is_finished_is_not_made_again_but_another_source_is_refused(tmp_pa
     before = {file.name: file.stat().st_mtime_ns for file in folder.iterdir()}
     um.shard(path, folder)
     assert before == {file.name: file.stat().st_mtime_ns for file in folder.iterdir()}
-    changed = "holds shards of another source, or made with other options; give another folder"
+    changed = "holds shards of a different source, or made with other options; use another folder"
     for source, options in ((path, {"transpose": True}), (path, {"sample": 5}), (matrix(), {})):
         with pytest.raises(ValueError, match=changed):
             um.shard(source, folder, **options)  # type: ignore[arg-type]
@@ -712,7 +712,7 @@ def test_another_source_does_not_go_on_with_unfinished_shards(tmp_path: Path) ->
     with pytest.raises(Stop), watching(stop_after(2)):
         um.shard(path, folder, verbose=True)
     kept = contents(folder)
-    unfinished = "unfinished shards of another source, or made with other options; repeat the command"
+    unfinished = "unfinished shards of a different source, or made with other options; repeat the command"
     for source, options in ((path, {"transpose": True}), (matrix(), {})):
         with pytest.raises(ValueError, match=unfinished):
             um.shard(source, folder, **options)  # type: ignore[arg-type]
@@ -731,9 +731,9 @@ def test_blocks_that_come_once_leave_nothing_when_they_break_off(tmp_path: Path)
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.doc").write_text("dear to someone")
-    with pytest.raises(ValueError, match=r"holds other files, such as 'thesis\.doc'; give a new folder"):
+    with pytest.raises(ValueError, match=r"holds other files, such as 'thesis\.doc'; use a new folder"):
         um.shard(matrix(), tmp_path)
-    with pytest.raises(ValueError, match="is a file; give a folder"):
+    with pytest.raises(ValueError, match="is a file; use a folder"):
         um.shard(matrix(), tmp_path / "thesis.doc")
     assert contents(tmp_path) == {"thesis.doc": b"dear to someone"}
     with pytest.raises(FileNotFoundError, match="no such file"):
@@ -825,7 +825,7 @@ def test_a_limit_of_memory_is_what_is_available_beyond_what_is_in_use() -> None:
             assert memory.available() > 0.5 * free
     assert held.size
     assert memory.available() > 0.5 * free
-    with pytest.raises(ValueError, match="memory='a lot'; give an amount"), memory.limited("a lot"):
+    with pytest.raises(ValueError, match="memory='a lot'; use an amount"), memory.limited("a lot"):
         pass
 
 

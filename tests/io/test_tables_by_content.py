@@ -271,13 +271,13 @@ def test_how_a_table_was_read_is_said_in_one_line(tmp_path):
 
     assert reading("tweets") == "one text per row, column 'tweet'; sample names: 'id'; metadata: 'likes', 'retweets'"
     assert reading("MovieLens") == (
-        "long, one row per count; samples: 'userId'; features: 'movieId'; counts: 'rating'; left out: 'timestamp'"
+        "long, one row per count; samples: 'userId'; features: 'movieId'; counts: 'rating'; omitted: 'timestamp'"
     )
     assert reading("counts with labels") == (
         "wide, one column per feature, 2 in all: 'ant', 'bee'; sample names: 'sample'; metadata: 'stage'"
     )
     assert reading("events") == (
-        "long, one row per event, which counts one; samples: 'user'; features: 'item'; left out: 'timestamp'"
+        "long, one row per event, which counts one; samples: 'user'; features: 'item'; omitted: 'timestamp'"
     )
     assert reading("indels in rows").endswith("; transposed")
 
@@ -340,7 +340,7 @@ def test_columns_that_do_not_fit_are_refused(options, problem, tmp_path):
 
 def test_an_unknown_layout_is_refused(tmp_path):
     (tmp_path / "a.csv").write_text(",ant\nx,1\n")
-    with pytest.raises(ValueError, match="layout='tall'; give 'long' or 'wide'"):
+    with pytest.raises(ValueError, match="layout='tall'; use 'long' or 'wide'"):
         um.read(tmp_path / "a.csv", layout="tall")
     with pytest.raises(
         ValueError, match="a long table needs columns of samples, features and counts; there are '', 'ant'"

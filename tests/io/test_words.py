@@ -162,7 +162,7 @@ def test_lists_of_tokens_are_counted_as_they_are_and_so_are_new_ones(tmp_path):
     assert um.read_texts([["人", "人", "new"]], like=fit).csr.toarray().tolist() == [[0, 0, 0, 2]]
     assert np.allclose(fit.transform([["人"]]), 1)
     with pytest.raises(
-        ValueError, match="from lists of tokens, these by the rules of unmix; give lists of tokens, in Python"
+        ValueError, match="from lists of tokens, these by the rules of unmix; use lists of tokens, in Python"
     ):
         fit.transform(["new york"])
     snippets = um.read_texts([["bees", "hum"]], snippets=True).metadata["snippet"]
@@ -258,11 +258,11 @@ def test_bags_of_words_with_a_dictionary(dictionary):
 
 def test_bags_of_words_by_name_and_bad_ones():
     assert um.read_texts([{"wine": 2}, {"red": 1, "wine": 1}]).csr.toarray().tolist() == [[0, 2], [1, 1]]
-    with pytest.raises(ValueError, match="bags of words name the word 0 by its number; give its dictionary"):
+    with pytest.raises(ValueError, match="bags of words name the word 0 by its number; use its dictionary"):
         um.read_texts([[(0, 2)]])
     with pytest.raises(ValueError, match="no word 7 in the dictionary of 1 words"):
         um.read_texts([[(7, 2)]], dictionary=["a"])
-    with pytest.raises(ValueError, match=r"texts\[1\] is 3; give strings"):
+    with pytest.raises(ValueError, match=r"texts\[1\] is 3; use strings"):
         um.read_texts(["a", 3])
     with pytest.raises(ValueError, match=r"texts\[1\] is a list of tokens, others are strings"):
         um.read_texts(["a", ["b"]])

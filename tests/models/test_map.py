@@ -191,7 +191,7 @@ def test_a_concentration_without_a_mode_is_refused(concentration: Any) -> None:
         (um.PoissonNMF, um.Dirichlet(2.0), "a Dirichlet is for the proportions of TopicModel"),
         (um.TopicModel, um.Gamma(2.0), "a Gamma is for the loadings of PoissonNMF"),
         (um.PoissonNMF, um.Gamma([2.0, 2.0, 1.0]), "Gamma shape is 1 everywhere in topic 2"),
-        (um.TopicModel, 2.0, "loadings_prior=2.0; give None or unmix.Dirichlet"),
+        (um.TopicModel, 2.0, "loadings_prior=2.0; use None or unmix.Dirichlet"),
         (um.TopicModel, um.Dirichlet([2.0, 2.0]), "does not fit 14 rows × 3 topics"),
     ],
 )

@@ -297,8 +297,8 @@ def test_a_dead_topic_is_uniform_and_plays_no_part() -> None:
 
 SHAPES = {
     "a number": 1.5,
-    "one a topic": np.array([1.25, 2.0, 3.0]),
-    "one a feature": 1 + np.arange(15.0)[:, None],
+    "one per topic": np.array([1.25, 2.0, 3.0]),
+    "one per feature": 1 + np.arange(15.0)[:, None],
     "one an entry": 1 + np.arange(45.0).reshape(15, 3) / 10,
 }
 
@@ -340,7 +340,7 @@ def test_a_shape_without_posterior_mode_is_refused(shape: Any) -> None:
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, np.nan, np.inf, [1.0, 0.0], np.ones((2, 2))])
 def test_a_rate_that_is_no_rate_is_refused(rate: Any) -> None:
-    with pytest.raises(ValueError, match=r"(?s)Gamma rate .*give a positive number, or one a topic"):
+    with pytest.raises(ValueError, match=r"(?s)Gamma rate .*use a positive number, or one per topic"):
         um.Gamma(2.0, rate)
 
 

@@ -196,7 +196,7 @@ def test_a_useless_penalty_is_pointed_out() -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"penalty": -1}, "penalty=-1; give a number >= 0"),
+        ({"penalty": -1}, "penalty=-1; use a number >= 0"),
         ({"penalty": np.nan}, "penalty=nan"),
         ({"penalty": "much"}, "penalty='much'"),
         ({"norm": "l3"}, "norm='l3'; choose"),

@@ -685,7 +685,7 @@ def test_a_single_topic_has_all_of_every_sample_for_certain() -> None:
 def test_point_topics_have_no_spread(point: Any) -> None:
     point.set_params(max_iter=3, tol=0).fit(X0)
     for ask in (point.standard_deviations, point.credible_intervals):
-        with pytest.raises(ValueError, match=r"topics are estimated, not believed.*give eta="):
+        with pytest.raises(ValueError, match=r"topics are point estimates and have no spread; set eta"):
             ask("factors")
         ask("loadings")
 
@@ -696,7 +696,7 @@ def test_questions_that_have_no_answer_are_refused(kind: Callable[..., Any]) -> 
         with pytest.raises(ValueError, match="of='topics'; choose one of loadings, factors"):
             ask("topics")
     for level in (0, 1, -0.5, 1.5, float("nan"), 90):
-        with pytest.raises(ValueError, match=f"level={level}; give a probability between 0 and 1"):
+        with pytest.raises(ValueError, match=f"level={level}; use a probability between 0 and 1"):
             estimator.credible_intervals(level=level)
 
 
@@ -899,7 +899,7 @@ def test_features_without_weight_are_left_aside_with_a_warning(name: str) -> Non
     estimator = FAMILY[name](3, init=(START[0][:20], START[1][:9]), max_iter=20, tol=0).fit(GAPS)
     new = GAPS.copy()
     new[:5, 4] = 3
-    with pytest.warns(UserWarning, match="1 features with counts have no weight in any topic.*left aside"):
+    with pytest.warns(UserWarning, match="1 features with counts have no weight in any topic.*ignored"):
         got = estimator.transform(new)
     np.testing.assert_array_equal(got, estimator.transform(GAPS))
 
@@ -1025,15 +1025,15 @@ def test_one_bad_number_among_good_ones_is_enough(kind: type, name: str) -> None
 IMPOSSIBLE = L0.copy()
 IMPOSSIBLE[4] = 0
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "no topics": ({"n_components": 0}, "n_components=0; give a whole number of topics >= 1"),
-    "inner": ({"inner": -1}, "inner=-1; give a whole number >= 0"),
+    "no topics": ({"n_components": 0}, "n_components=0; use a whole number of topics >= 1"),
+    "inner": ({"inner": -1}, "inner=-1; use a whole number >= 0"),
     "fractional inner": ({"inner": 1.5}, "inner=1.5"),
     "inner as text": ({"inner": "many"}, "inner='many'"),
-    "max_iter": ({"max_iter": 0}, "max_iter=0; give a whole number >= 1"),
-    "tol": ({"tol": -1e-3}, "tol=-0.001; give a number >= 0"),
+    "max_iter": ({"max_iter": 0}, "max_iter=0; use a whole number >= 1"),
+    "tol": ({"tol": -1e-3}, "tol=-0.001; use a number >= 0"),
     "NaN tol": ({"tol": float("nan")}, "tol=nan"),
     "tol as text": ({"tol": "low"}, "tol='low'"),
-    "online": ({"online": True}, r"online=True; give None or unmix.Online\(batch_size=...\)"),
+    "online": ({"online": True}, r"online=True; use None or unmix.Online\(batch_size=...\)"),
     "online as a number": ({"online": 256}, "online=256"),
     "unknown init": ({"init": "nndsvd"}, r"init='nndsvd'; choose one of auto, topic-score, random, a pair \(L0, F0\)"),
     "no init": ({"init": None}, "init=None; choose one of"),
@@ -1043,7 +1043,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "other topics": ({"init": (L0[:, :2], F0[:, :2])}, r"shape \(30, 2\); 30 samples need shape \(30, 3\)"),
     "negative L0": ({"init": (-L0, F0)}, r"L.*\[0, 0\] is -.*finite and >= 0"),
     "NaN in F0": ({"init": (L0, F0 * np.nan)}, r"F.*\[0, 0\] is nan"),
-    "no threads": ({"n_jobs": 0}, "n_jobs=0; give a number of threads >= 1"),
+    "no threads": ({"n_jobs": 0}, "n_jobs=0; use a number of threads >= 1"),
     "random_state": ({"random_state": "seed", "init": "random"}, "'seed' cannot be used to seed"),
 }
 
@@ -1058,14 +1058,14 @@ def test_a_bad_parameter_is_explained(what: str, kind: Callable[..., Any]) -> No
 
 
 def test_a_start_under_which_a_count_is_impossible_is_refused_or_mended() -> None:
-    with pytest.raises(ValueError, match="a count has a rate of zero, so it is impossible; give its sample"):
+    with pytest.raises(ValueError, match="a count has a rate of zero, so it is impossible; use its sample"):
         um.BayesianPoissonNMF(3, init=(IMPOSSIBLE, F0)).fit(X0)
     for kind in (um.LDA, um.GammaPoisson):  # the prior gives an empty sample even proportions
         assert np.isfinite(kind(3, init=(IMPOSSIBLE, F0), max_iter=3, tol=0).fit(X0).elbo_)
 
 
 def test_alpha_is_not_learned_from_batches() -> None:
-    with pytest.raises(ValueError, match='alpha="auto" is learned from all samples; give a number'):
+    with pytest.raises(ValueError, match='alpha="auto" is learned from all samples; use a number'):
         um.LDA(3, alpha="auto", online=um.Online()).fit(X0)
     assert not hasattr(um.LDA(3, alpha="auto"), "partial_fit")  # so scikit-learn would have it
     with pytest.raises(AttributeError, match="has no attribute 'partial_fit'") as error:

@@ -305,7 +305,7 @@ def test_what_cannot_be_drawn_says_why(options, message):
 def test_a_picture_of_many_samples_says_how_many_it_shows():
     fit = make_fit(n=MOST_SAMPLES + 100)
     ax = structure(fit)
-    assert ax.get_xlabel() == "samples, like beside like (2,000 of 2,100 samples)"
+    assert ax.get_xlabel() == "samples, sorted by similarity (2,000 of 2,100 samples)"
     assert ax.get_xlim() == (0, MOST_SAMPLES)
 
 
@@ -373,7 +373,7 @@ def test_a_fit_whose_log_likelihood_was_not_followed_shows_its_objective():
 
 
 def test_what_convergence_cannot_draw_says_why():
-    with pytest.raises(ValueError, match="give at least one"):
+    with pytest.raises(ValueError, match="use at least one"):
         convergence([])
     with pytest.raises(ValueError, match="what='loss'; choose gap, kkt, or None for both"):
         convergence(make_fit(), what="loss")

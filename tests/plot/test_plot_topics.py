@@ -195,11 +195,11 @@ def test_topics_without_a_match_come_last(K, other):
         (lambda: topic_features(make_fit(), 0), "no topic 0; this fit has topics 1 to 3"),
         (lambda: topic_features(make_fit(), "war"), "by its number, 1 to 3, not by 'war'"),
         (lambda: topic_features(make_fit(), 1, against="all"), "against='all'; choose one of rest, next"),
-        (lambda: topic_features(make_fit(), 1, pseudocount=0), "pseudocount=0; give a positive number"),
+        (lambda: topic_features(make_fit(), 1, pseudocount=0), "pseudocount=0; use a positive number"),
         (lambda: topic_features(make_fit(n_topics=1), 1), "one topic only"),
         (lambda: top_features(make_fit(), topics=[1, 7]), "no topic 7"),
         (lambda: top_features(make_fit(), topics=[]), "the list is empty"),
-        (lambda: top_features(make_fit(), n=0), "n=0; give a whole number"),
+        (lambda: top_features(make_fit(), n=0), "n=0; use a whole number"),
         (lambda: top_features(make_fit(), ax=Figure().subplots()), "ax holds one topic, and 3 were asked for"),
         (
             lambda: similarity(make_fit(), fit_of(np.ones((2, 2)), np.ones((5, 2)))),

@@ -28,7 +28,7 @@ FITS = {
     "converged": ("-k", 3, "--tol", "1e-3"),
     "not converged": ("-k", 3, "--max-iter", 2),
     "lda": ("-k", 3, "--model", "lda", "--set", "alpha=0.3", "--tol", "1e-2"),
-    "several starts": ("-k", 3, "--tol", "1e-3", "--starts", 2),
+    "several starts": ("-k", 3, "--tol", "1e-3", "--n-init", 2),
     "refined": ("-k", 3, "--tol", "1e-3", "--refine", 1),
     "one topic": ("-k", 1),
 }
@@ -121,20 +121,20 @@ def test_further_answers_are_told_in_the_same_words(run):
     found = um.analysis.Freedom.load("ranges.safetensors")
     assert [topic["said"] for topic in shown.page["freedom"]["topics"]] == moves(found)
     rows = json.loads(run("differences", "made", "counts.npz", "-o", "apart", "--json")[1])["table"]
-    assert [row["surely_different"] for row in rows] == shown.page["differences"]["sure"]
+    assert [row["significant"] for row in rows] == shown.page["differences"]["sure"]
 
 
 def test_parameters_are_called_as_the_terminal_calls_them():
     named = {"n_components": 50, "n_init": 2, "layer": "a b", "raw": True, "transpose": False, "stop_words": None}
     said = [option(name, value) for name, value in named.items()]
-    assert said == ["-k 50", "--starts 2", "--layer 'a b'", "--raw", "--no-transpose", "--stop-words none"]
+    assert said == ["-k 50", "--n-init 2", "--layer 'a b'", "--raw", "--no-transpose", "--stop-words none"]
     assert [option("max_iter"), option("alpha", 0.1)] == ["--max-iter", "alpha=0.1"]
 
 
 def test_a_parameter_error_names_the_option_of_its_command(run):
     run("fit", "counts.npz", "-k", 2, "--tol", "1e-2", "-o", "made")
     code, _, said = run("intervals", "made", "counts.npz", "-o", "i.csv", "--level", 2)
-    assert (code, said) == (2, "error: --level 2.0; give a probability between 0 and 1\n")
+    assert (code, said) == (2, "error: --level 2.0; use a probability between 0 and 1\n")
     assert "--errors x; choose one of robust, poisson" in run("differences", "made", "counts.npz", "--errors", "x")[2]
 
 

@@ -70,16 +70,16 @@ def test_the_page_has_means_by_group(made, tmp_path) -> None:
     assert [row["bin"] for row in content["topics"][1]] == own["bin"].to_list()
     assert [len(rows) for rows in content["examples"]] == [3, 3, 3]
     other = um.TopicModel(2, random_state=0, tol=1e-2).fit(counts).result_
-    with pytest.raises(ValueError, match="prevalence is of the topics of another fit"):
+    with pytest.raises(ValueError, match="prevalence is of the topics of a different fit"):
         um.write_report(other, tmp_path / "page.html", prevalence=found)
 
 
 def test_answers_about_another_fit_are_refused(made, tmp_path) -> None:
     fit, counts, stability, freedom = made
     other = um.TopicModel(3, random_state=5, max_iter=1, init="random", tol=0).fit(counts).result_
-    with pytest.raises(ValueError, match="stability is of the topics of another fit"):
+    with pytest.raises(ValueError, match="stability is of the topics of a different fit"):
         um.write_report(other, tmp_path / "page.html", stability=stability)
-    with pytest.raises(ValueError, match="freedom is of the proportions of another fit"):
+    with pytest.raises(ValueError, match="freedom is of the proportions of a different fit"):
         um.write_report(other, tmp_path / "page.html", freedom=freedom)
     assert fit.n_topics == 3
     assert not (tmp_path / "page.html").exists()

@@ -174,7 +174,7 @@ def test_metadata_that_would_crowd_out_the_topics_are_dropped_largest_first(monk
     table = pd.DataFrame({"party": ["a", "b"] * 20, "text": [f"{i} " + "x" * 190 for i in range(40)]})
     page = payload(make_fit(metadata=table), "t", largest=29_000)
     assert [column["name"] for column in page["columns"]] == ["party"]
-    assert "For size, the page does without these columns of metadata: text." in page["notes"]
+    assert "To limit its size, the report omits these columns of metadata: text." in page["notes"]
 
 
 def test_of_many_samples_a_fair_part_is_sent_and_typical_ones_always_are():
@@ -184,7 +184,7 @@ def test_of_many_samples_a_fair_part_is_sent_and_typical_ones_always_are():
     assert 95 <= len(names) <= 100 + sum(map(len, typical_samples(fit)))
     typical = [[int(names[i].split()[1]) - 1 for i in row] for row in page["samples"]["typical"]]
     assert typical == [rows.tolist() for rows in typical_samples(fit)]
-    assert f"The page holds {len(names)} of the 900 samples" in page["notes"][0]
+    assert f"The report shows {len(names)} of the 900 samples" in page["notes"][0]
     assert page["shape"] == [900, 30, 3]
 
 

@@ -131,7 +131,7 @@ def test_an_estimator_brings_its_own_options_and_is_fitted() -> None:
     assert adata.obsm["topics_posterior_L"].tobytes() == model.gamma_.tobytes()
     with pytest.raises(ValueError, match="n_topics=5, but the estimator has n_components=4"):
         um.sc.tl.topics(adata, 5, model=model)
-    with pytest.raises(ValueError, match="tol: give options to the estimator itself"):
+    with pytest.raises(ValueError, match="tol: pass options to the estimator itself"):
         um.sc.tl.topics(adata, model=model, tol=1e-3)
 
 
@@ -457,7 +457,7 @@ def test_a_model_may_come_as_anything_that_holds_one(tmp_path: Path) -> None:
         um.sc.tl.project(query, model, key_added="theirs")
         np.testing.assert_array_equal(query.obsm["X_theirs"], want.obsm["X_topics"])
     for wrong in (3, None, reference.obs):
-        with pytest.raises(TypeError, match="give an AnnData with topics, a Fit, a fitted estimator, or a path"):
+        with pytest.raises(TypeError, match="use an AnnData with topics, a Fit, a fitted estimator, or a path"):
             um.sc.tl.project(cells(NEW), wrong)
     with pytest.raises(FileNotFoundError, match=r"nowhere\.safetensors: no such file"):
         um.sc.tl.project(cells(NEW), tmp_path / "nowhere.safetensors")
@@ -477,7 +477,7 @@ def test_unknown_genes_are_left_out_and_counted() -> None:
     reference, query = fitted(), cells(NEW)
     more = cells(np.hstack([NEW, 9 * NEW[:, :4]]))
     um.sc.tl.project(query, reference)
-    with pytest.warns(UserWarning, match=r"^4 genes of adata are unknown to the model: left out$"):
+    with pytest.warns(UserWarning, match=r"^4 genes of adata are unknown to the model: ignored$"):
         um.sc.tl.project(more, reference)
     np.testing.assert_array_equal(more.obsm["X_topics"], query.obsm["X_topics"])
     assert more.var["topics_mask"].tolist() == [True] * M + [False] * 4
@@ -535,7 +535,7 @@ def test_missing_and_unknown_genes_are_told_at_once() -> None:
     query = cells(NEW)
     query.var_names = [*query.var_names[:-2], "new", "newer"]
     with pytest.warns(
-        UserWarning, match=r"^2 genes of the model .* the others .*; 2 genes of adata are unknown .* left out$"
+        UserWarning, match=r"^2 genes of the model .* the others .*; 2 genes of adata are unknown .* ignored$"
     ):
         um.sc.tl.project(query, fitted())
     params = query.uns["topics"]["params"]
@@ -553,7 +553,7 @@ def test_other_genes_altogether_are_refused() -> None:
 def test_what_was_projected_is_no_model() -> None:
     query = cells(NEW)
     um.sc.tl.project(query, fitted())
-    with pytest.raises(ValueError, match="'topics' were projected themselves; give the model they came from"):
+    with pytest.raises(ValueError, match="'topics' were projected themselves; use the model they came from"):
         um.sc.tl.project(cells(NEW), query)
 
 
@@ -629,17 +629,17 @@ def test_a_few_fractions_are_no_reason_to_warn() -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no topics": ({"n_topics": 0}, "n_topics=0; give a whole number of topics >= 1"),
-    "half a topic": ({"n_topics": 2.5}, "n_topics=2.5; give a whole number"),
+    "no topics": ({"n_topics": 0}, "n_topics=0; use a whole number of topics >= 1"),
+    "half a topic": ({"n_topics": 2.5}, "n_topics=2.5; use a whole number"),
     "no such model": ({"model": "nmf"}, "model='nmf'; choose one of topics, poisson-nmf, "),
     "no such option": ({"alpha": 1.0}, "model 'topics' has no option 'alpha'; it has callbacks, "),
-    "a wrong option": ({"tol": -1}, "tol=-1; give a number >= 0"),
+    "a wrong option": ({"tol": -1}, "tol=-1; use a number >= 0"),
     "no such layer": ({"layer": "counts"}, "there is no layer 'counts' in it; it has X"),
     "no raw": ({"use_raw": True}, "there is no raw in it; it has X"),
-    "layer and raw": ({"use_raw": True, "layer": "x"}, "give layer or use_raw=True, not both"),
+    "layer and raw": ({"use_raw": True, "layer": "x"}, "use layer or use_raw=True, not both"),
     "no such mask": ({"mask_var": "best"}, r"mask_var: there is no column 'best' in adata\.var; there are: 'chosen'"),
-    "a mask of numbers": ({"mask_var": np.arange(M)}, r"mask_var is int64 of shape \(30,\); give True or False"),
-    "a short mask": ({"mask_var": [True]}, r"mask_var is bool of shape \(1,\); give True or False for each of the 30"),
+    "a mask of numbers": ({"mask_var": np.arange(M)}, r"mask_var is int64 of shape \(30,\); use True or False"),
+    "a short mask": ({"mask_var": [True]}, r"mask_var is bool of shape \(1,\); use True or False for each of the 30"),
     "an empty mask": ({"mask_var": np.zeros(M, dtype=bool)}, "mask_var is False for every gene"),
 }
 

@@ -286,8 +286,8 @@ def test_a_search_is_a_tree_of_starts_on_parts_of_the_samples() -> None:
     assert len({first for first, _ in parts}) == 4
     assert len(states[3].nodes[0].L) == 2 * size
     assert re.fullmatch(r"start 1 of 4, annealed: \d+ samples", states[1].note)
-    assert re.fullmatch(r"starts 3 to 4 put together: \d+ samples, [+-][\d,]+", states[6].note)
-    assert re.fullmatch(r"starts 1 to 4 put together: 60 samples, [+-][\d,]+", states[7].note)
+    assert re.fullmatch(r"starts 3 to 4 combined: \d+ samples, [+-][\d,]+", states[6].note)
+    assert re.fullmatch(r"starts 1 to 4 combined: 60 samples, [+-][\d,]+", states[7].note)
 
 
 def test_samples_of_starts_overlap_only_as_far_as_they_must() -> None:

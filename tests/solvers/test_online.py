@@ -143,17 +143,17 @@ def test_steps_are_those_of_robbins_and_monro(offset: float, decay: float) -> No
 
 
 BAD = {
-    "no samples": ({"batch_size": 0}, "batch_size=0; give a whole number of samples >= 1"),
+    "no samples": ({"batch_size": 0}, "batch_size=0; use a whole number of samples >= 1"),
     "part of a sample": ({"batch_size": 2.5}, "batch_size=2.5"),
     "batch as text": ({"batch_size": "all"}, "batch_size='all'"),
-    "offset": ({"offset": -1}, "offset=-1; give a number >= 0"),
+    "offset": ({"offset": -1}, "offset=-1; use a number >= 0"),
     "infinite offset": ({"offset": float("inf")}, "offset=inf"),
     "NaN offset": ({"offset": float("nan")}, "offset=nan"),
     "offset as text": ({"offset": "late"}, "offset='late'"),
     "slow decay": ({"decay": 0.5}, r"decay=0.5; the steps converge for decay in \(0.5, 1\]"),
     "fast decay": ({"decay": 1.01}, "decay=1.01"),
     "no decay": ({"decay": None}, "decay=None"),
-    "no total": ({"total_samples": 0}, "total_samples=0; give a positive number, or None"),
+    "no total": ({"total_samples": 0}, "total_samples=0; use a positive number, or None"),
     "infinite total": ({"total_samples": float("inf")}, "total_samples=inf"),
     "NaN total": ({"total_samples": float("nan")}, "total_samples=nan"),
     "total as text": ({"total_samples": "all"}, "total_samples='all'"),

@@ -204,7 +204,7 @@ def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
     left = um.TopicModel(4, random_state=0, callbacks=[Stop(14, False)]).fit(X).result_
     assert left.state is not None
     left.state["L"] = left.state["L"][:-1]
-    with pytest.raises(ValueError, match="its state is damaged"):
+    with pytest.raises(ValueError, match="or is damaged"):
         um.TopicModel(4, random_state=0).resume(X, left)
 
 
@@ -215,7 +215,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_fit(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     monkeypatch.setattr(um.Fit, "save", full)
-    with pytest.warns(UserWarning, match=r"could not be written \(No space left on device\); the fit goes on"):
+    with pytest.warns(UserWarning, match=r"could not be written \(No space left on device\); the fit continues"):
         um.TopicModel(3, random_state=0, callbacks=[Checkpoint(tmp_path / "c.safetensors", seconds=0)]).fit(X)
 
 

@@ -458,7 +458,9 @@ def test_a_callback_ends_the_fit_by_returning_a_status() -> None:
 
 def test_a_callback_with_an_unknown_status_is_refused() -> None:
     model = um.PoissonNMF(3, init=START, prefit=0, tol=0, max_iter=100, callbacks=[lambda progress: "enough"])
-    with pytest.raises(ValueError, match="a callback returned 'enough'; return None to go on, or one of converged, "):
+    with pytest.raises(
+        ValueError, match="a callback returned 'enough'; return None to continue, or one of converged, "
+    ):
         model.fit(X0)
     assert not hasattr(model, "result_")
 
@@ -487,7 +489,7 @@ def test_a_state_of_other_shapes_is_not_gone_on_with(solver: Any, field: str) ->
     fit = model.fit(X0).result_
     array = fit.state[field]
     longer = np.stack([array, array])
-    with pytest.raises(ValueError, match="its state is damaged"):
+    with pytest.raises(ValueError, match="or is damaged"):
         model.resume(X0, replace(fit, state=fit.state | {field: longer}))
 
 

@@ -132,7 +132,7 @@ def test_the_spread_survives_the_file_and_is_advice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("n_init", [0, 1.5, "two"])
 def test_a_wrong_number_of_starts_is_refused(n_init: Any) -> None:
-    with pytest.raises(ValueError, match=r"n_init=.*give a whole number >= 1"):
+    with pytest.raises(ValueError, match=r"n_init=.*use a whole number >= 1"):
         um.LDA(2, n_init=n_init).fit(X)
 
 
@@ -140,13 +140,13 @@ def test_the_terminal_takes_starts_and_tells_the_spread(tmp_path: Path, capsys: 
     pd.DataFrame(random_counts(40, 30, 5, seed=2)).to_csv(tmp_path / "counts.csv")
     arguments = ["fit", str(tmp_path / "counts.csv"), "-k", "3", "--init", "random", "-o", str(tmp_path / "out")]
     with pytest.raises(SystemExit, match="0"), warnings.catch_warnings():
-        main([*arguments, "--starts", "3"])
+        main([*arguments, "--n-init", "3"])
     said = capsys.readouterr()
     assert "the best of 3 starts" in said.err
     assert len(um.load(tmp_path / "out" / "model.safetensors").starts) == 3
     with pytest.raises(SystemExit, match="2"):
-        main([*arguments, "--starts", "3", "--model", "sparse"])
-    assert "--model sparse; it has no parameter --starts" in capsys.readouterr().err
+        main([*arguments, "--n-init", "3", "--model", "sparse"])
+    assert "--model sparse; it has no parameter --n-init" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="0"):
         main(["info", str(tmp_path / "out"), "--json"])
     assert len(json.loads(capsys.readouterr().out)["data"]["starts"]["objective"]) == 3

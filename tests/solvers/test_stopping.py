@@ -81,7 +81,7 @@ def test_a_fit_that_is_cut_short_says_how_much_is_left() -> None:
         assert fit.status == "max_iter"
         left = best - fit.trace["objective"].iloc[-1]
         assert left / 10 <= fit.remaining_gain <= 10 * left
-        assert "left to gain" in repr(fit)
+        assert "remaining gain about" in repr(fit)
 
 
 def test_moves_leave_what_is_left_as_it_was() -> None:

@@ -310,12 +310,12 @@ def test_what_cannot_work_on_shards_is_refused_by_name(kind: str, make_model: Ca
 def test_a_budget_of_memory_is_refused_before_the_fit_starts_with_what_would_be_needed() -> None:
     with (
         pytest.raises(
-            ValueError, match=r"3 topics of 31 features need 0.3 GB of memory, 1.0 MB may be taken; give more"
+            ValueError, match=r"3 topics of 31 features need 0.3 GB of memory, 1.0 MB may be taken; use more"
         ),
         Local("1MB"),
     ):
         um.TopicModel(3).fit(um.Shards.of(some_counts()))
-    with pytest.raises(ValueError, match="memory='much'; give an amount"):
+    with pytest.raises(ValueError, match="memory='much'; use an amount"):
         Local(memory="much")
 
 

@@ -161,7 +161,7 @@ def test_of_two_writers_one_wins_and_the_other_says_so(tmp_path: Path, capsys: p
         said = capsys.readouterr().err
         assert end.value.code == 2
         assert said.count("\n") == 1
-        assert "another process is writing results there; wait for it, or give another folder" in said
+        assert "another process is writing results there; wait for it, or use a different folder" in said
         assert is_whole(folder)
     finally:
         os.kill(child, signal.SIGKILL)

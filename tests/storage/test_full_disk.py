@@ -68,7 +68,7 @@ ACTIONS = {
     "npy": r"answer\.npy",
     "csv": r"answer\.csv",
     "room": "a temporary file of 1.5 MB is needed; set TMPDIR to a larger folder",
-    "kept": "loadings are kept here between passes; give the engine a larger folder, or TMPDIR",
+    "kept": "loadings are kept here between passes; set a larger folder for the engine, or TMPDIR",
 }
 
 

@@ -96,11 +96,11 @@ def test_names_stay(fit, tmp_path) -> None:
 def test_what_makes_no_sense_is_refused(fit) -> None:
     with pytest.raises(ValueError, match="there is no topic 5; this fit has topics 1 to 4"):
         fit.merge([2, 5])
-    with pytest.raises(ValueError, match="give at least two topics to merge"):
+    with pytest.raises(ValueError, match="use at least two topics to merge"):
         fit.merge([2])
     with pytest.raises(ValueError, match="and each once"):
         fit.merge([1, 2], [2, 3])
-    with pytest.raises(ValueError, match="give at least one number"):
+    with pytest.raises(ValueError, match="use at least one number"):
         fit.without([1, 2, 3, 4])
     with pytest.raises(ValueError, match="and each once"):
         fit.select([1, 1])

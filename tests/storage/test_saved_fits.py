@@ -187,7 +187,7 @@ def test_settings_of_texts_that_no_file_can_hold_are_refused_before_the_fit() ->
 
 
 def test_metadata_that_are_no_table_are_refused() -> None:
-    with pytest.raises(ValueError, match="metadata is a dict; give a DataFrame with one row per sample"):
+    with pytest.raises(ValueError, match="metadata is a dict; use a DataFrame with one row per sample"):
         um.Counts(X0, metadata={"a": range(N)})  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""A fit at a glance, in words and figures: what terminal and page show of how it ended and of what it reached."""
+"""A fit at a glance, as text and numbers: what terminal and page show of how it ended and of what it reached."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from math import isnan
 import numpy as np
 import pandas as pd
 
+from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.freedom import WIDE, glimpse
 from unmix.analysis.prevalence import batch_remarks
 from unmix.base.checks import ENDS, analysis, brief, objective, parameter, plural
@@ -31,7 +32,7 @@ def figures(fit: Fit) -> dict[str, str]:
     trace = fit.trace
     known = {"ended": ended(fit)}
     if not isnan(fit.remaining_gain):
-        known["left to gain"] = f"about {brief(fit.remaining_gain)}"
+        known["remaining gain"] = f"about {brief(fit.remaining_gain)}"
     if starts := [note for note in _notes(trace, "start") if note]:
         known["started from"] = ", ".join(starts)
     if fit.objective and len(trace) and "objective" in trace:
@@ -48,10 +49,10 @@ def figures(fit: Fit) -> dict[str, str]:
 def outcome(fit: Fit) -> str:
     """How the fit ended and what it reached, in one line."""
     known = figures(fit)
-    left = f", {known['left to gain']} left to gain" if "left to gain" in known else ""
+    gain = f", remaining gain {known['remaining gain']}" if "remaining gain" in known else ""
     names = [name for name in (fit.objective, "Poisson log-likelihood", "KKT residual") if name in known]
     reached = ", ".join(f"{name} {known[name]}" for name in names)
-    return f"{known['ended']}{left}{': ' + reached if reached else ''}."
+    return f"{known['ended']}{gain}{': ' + reached if reached else ''}."
 
 
 def _notes(trace: pd.DataFrame, stage: str) -> list[str]:
@@ -67,7 +68,7 @@ FEW, SMALL = 8, 20_000  # topics, and numbers in both factors: up to there freed
 SHORT, MANY = 20, 500  # counts of a sample, and samples: where whole samples say little of topics, and all do
 ALIKE = 0.01  # units of the objective
 PATTERNS = {
-    "binary": "all counts are 1, as after binarisation; unmix models how often a feature occurs: give the counts from before "
+    "binary": "all counts are 1, as after binarisation; unmix models how often a feature occurs: use the counts from before "
     "(for ATAC, the fragments in each peak)",
     # Martens et al. (2024), Modeling fragment counts improves single-cell ATAC-seq analysis, Nature Methods 21
     "even": "even counts are more frequent than odd ones, as where both ends of an ATAC fragment are counted; fit fragments "
@@ -75,12 +76,12 @@ PATTERNS = {
 }
 
 
-def advice(fit: Fit) -> list[str]:
-    """One sentence for each thing that a person may want to know or do about this fit.
+def advice(fit: FitLike) -> list[str]:
+    """One sentence for each thing that a user may want to know or do about this fit.
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Of any model.
 
     Returns
@@ -96,7 +97,7 @@ def advice(fit: Fit) -> list[str]:
     >>> all(isinstance(sentence, str) for sentence in um.analysis.advice(fit))
     True
     """
-    said = []
+    fit, said = fit_of(fit), []
     if empty := fit.data.get("empty_samples", 0):
         said.append(f"{empty:,} sample{'s' * (empty > 1)} without any counts; all topics get the same proportion there")
     if fractional := fit.data.get("fractional", 0):
@@ -119,8 +120,8 @@ def advice(fit: Fit) -> list[str]:
     if fit.status == "max_iter" and fit.params.get("tol", 0) > 0 and "objective" in fit.trace:
         gains = fit.trace["objective"].diff()
         last = gains[gains > 0].iloc[-1:].sum()
-        left = "" if isnan(fit.remaining_gain) else f", and about {fit.remaining_gain:.2g} in all if it goes on"
-        said.append(f"not converged: the fit still gains {last:.2g} an iteration{left}; raise {parameter('max_iter')}")
+        left = "" if isnan(fit.remaining_gain) else f", and the remaining gain is about {fit.remaining_gain:.2g}"
+        said.append(f"not converged: the last iteration gained {last:.2g}{left}; increase {parameter('max_iter')}")
     small = fit.n_topics <= FEW and (len(fit.L) + len(fit.F)) * fit.n_topics <= SMALL
     if small and fit.status == "converged" and fit.sizes.any() and not _has_a_prior(fit):
         topic, width = glimpse(fit)
@@ -133,8 +134,9 @@ def advice(fit: Fit) -> list[str]:
 
 
 def unneeded(fit: Fit) -> Integers:
-    """Columns of topics of a small share whose counts N f do not tell them from all others together, of shares g: twice their
-    log-likelihood ratio, N Σ_j f_j log (f_j / g_j), is less than the number of entries that the topic has in both factors."""
+    """Columns of topics of a small share whose counts N f do not distinguish them from all others together, of shares g: twice
+    their log-likelihood ratio, N Σ_j f_j log (f_j / g_j), is less than the number of entries that the topic has in both
+    factors."""
     counts = fit.sizes @ fit.proportions
     rest = (fit.topics @ counts)[:, None] - fit.topics * counts
     rest = column_shares(np.maximum(rest, 0), 1 / len(rest)) + np.finfo(float).tiny

@@ -1,6 +1,6 @@
 """Which topics of one fit become which of the next: fits with more and more topics, of other seeds, data or models.
 
-Between two fits the shares of topics flow from one to the other at the least cost, Σ w_kl H²(f_k, g_l), with H the Hellinger
+Between two fits the shares of topics flow from one to the other at the smallest cost, Σ w_kl H²(f_k, g_l), with H the Hellinger
 distance: exact optimal transport, a linear program with at most K + L − 1 positive flows. So a fit flows into itself unchanged.
 
     forward_kl = w_kl / Σ_l w_kl        the part of topic k that goes to l
@@ -52,7 +52,7 @@ class Alignment(Result):
     ----------
     table : DataFrame
         A row for every topic of every fit: `fit` and `topic`, `name` (its top features), `share`, `path` (the number of a
-        topic of the last fit), `persistence`, `refinement` (NaN in the last fit), and its `place` in a picture, from 0 at the
+        topic of the last fit), `persistence`, `refinement` (NaN in the last fit), and its `place` in a figure, from 0 at the
         top.
     flows : DataFrame
         A row for every flow from a fit to the next: `fit`, `topic`, `to` (the topic of the next), `flow`, `forward`,
@@ -87,7 +87,7 @@ class Alignment(Result):
     left_out: list[Whole]  # features of each fit that others do not have
 
     def advice(self) -> list[str]:
-        """Which topics of the last fit last most and least, and which features were left aside.
+        """Which topics of the last fit last most and least, and which features were ignored.
 
         Returns
         -------
@@ -108,7 +108,7 @@ class Alignment(Result):
             said[0] += f" and topic {least['name']} least ({least['persistence']:.2f})"
         for name, missing in zip(self.fits, self.left_out, strict=True):
             if missing:
-                said.append(f"{missing:,} features of fit {name} are not in all fits; they were left aside")
+                said.append(f"{missing:,} features of fit {name} are not in all fits and were ignored")
         return said
 
 
@@ -125,7 +125,7 @@ def align(fits: Iterable[FitLike] | Mapping[Any, FitLike]) -> Alignment:
     Returns
     -------
     Alignment
-        Its `table` has a row a topic, its `flows` one for each pair of topics between which something flows.
+        Its `table` has one row per topic, its `flows` one for each pair of topics between which something flows.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def align(fits: Iterable[FitLike] | Mapping[Any, FitLike]) -> Alignment:
     See Also
     --------
     fit_path : Fits of many numbers of topics.
-    plot.alignment : The picture.
+    plot.alignment : The figure.
 
     Examples
     --------
@@ -166,7 +166,8 @@ def align(fits: Iterable[FitLike] | Mapping[Any, FitLike]) -> Alignment:
 
 
 def transport(masses: Floats, others: Floats, costs: Floats) -> Floats:
-    """The flow of the least cost between masses that sum to one: its rows sum to the first ones, its columns to the others."""
+    """The flow of the smallest cost between masses that sum to one: its rows sum to the first ones, its columns to the
+    others."""
     K, L = costs.shape
     rows, columns = sp.kron(sp.eye(K), np.ones((1, L))), sp.kron(np.ones((1, K)), sp.eye(L))
     # the last row of constraints follows from all others
@@ -180,14 +181,14 @@ def transport(masses: Floats, others: Floats, costs: Floats) -> Floats:
 
 
 def common_topics(fits: list[Fit]) -> tuple[list[Floats], list[int]]:
-    """Topics over the features that all fits have, in one order, and how many each has beside them."""
+    """Topics over the features that all fits have, in one order, and how many each has next to them."""
     known = [(fit.features, len(fit.F)) for fit in fits]
     if all(
         in_place("feature", known[0], one, where=f"fit {number}", model="fit 1") for number, one in enumerate(known, 1)
     ):
         return [fit.topics for fit in fits], [0] * len(fits)
     if nameless := [number for number, fit in enumerate(fits, 1) if fit.features is None]:
-        raise ValueError(f"fit {nameless[0]} has no names of features; give fits of the same features, or with names")
+        raise ValueError(f"fit {nameless[0]} has no names of features; use fits of the same features, or with names")
     places = [{str(name): j for j, name in reversed(list(enumerate(fit.feature_names)))} for fit in fits]
     shared = [name for name in places[0] if all(name in names for names in places)]
     if not shared:
@@ -205,15 +206,15 @@ def _named(fits: Iterable[FitLike] | Mapping[Any, FitLike], least: int = 2) -> d
         fits = dict(zip(names, several, strict=True))
     pairs = list(fits.items() if isinstance(fits, Mapping) else enumerate(several, 1))
     if len(pairs) < least:
-        raise ValueError(f"{plural(len(pairs), 'fit')} given; give at least {least}")
+        raise ValueError(f"{plural(len(pairs), 'fit')} given; use at least {least}")
     named = {str(name): fit_of(fit) for name, fit in pairs}
     if len(named) < len(pairs):
-        raise ValueError("two fits have the same name; give each its own")
+        raise ValueError("two fits have the same name; use different names")
     return named
 
 
 def _name_of(path: str | os.PathLike[str]) -> str:
-    """Of a fit's folder, of the folder of its model, or of a model of another name."""
+    """Of a fit's folder, of the folder of its model, or of a model of a different name."""
     place = Path(path).absolute()
     if place.suffix != ".safetensors":
         return place.name
@@ -254,7 +255,7 @@ def _refinement(a: int, K: int, flows: dict[tuple[int, int], Floats], n_fits: in
 
 
 def _places(flows: list[Floats], shares: list[Floats]) -> list[Integers]:
-    """Where topics stand from the top in each fit, so that flows cross little: each at the middle of those that it flows from,
+    """Where topics are from the top in each fit, so that flows cross little: each at the middle of those that it flows from,
     or to, again and again (Sugiyama, Tagawa and Toda 1981)."""
     places = [_ranks(-share) for share in shares]
     for _ in range(SWEEPS):
@@ -292,7 +293,8 @@ def _flow_table(flows: dict[tuple[int, int], Floats], names: list[str]) -> pd.Da
 
 
 def fit_table(fits: Iterable[FitLike] | Mapping[Any, FitLike], X: CountsLike | None = None) -> pd.DataFrame:
-    """Several fits side by side, one row each: how they ended, how unlike their topics are, and how like those of the first fit.
+    """Several fits side by side, one row each: how they ended, how unlike their topics are, and how like those of the first
+    fit.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ FitLike: TypeAlias = Union[Fit, "CountsEstimator", str, os.PathLike[str]]
 CATALOGUES = (".csv", ".tsv", ".tab", ".txt")  # endings of tables of known factors
 
 
-def fit_of(model: FitLike, otherwise: str = "give a fit's folder or its model.safetensors") -> Fit:
+def fit_of(model: FitLike, otherwise: str = "use a fit's folder or its model.safetensors") -> Fit:
     """The fit that is meant: by itself, by the estimator that made it, by its file, or by its folder. Of a table of known
     factors, such as signatures of COSMIC, that of a model with these."""
     if isinstance(model, str | os.PathLike):
@@ -52,15 +52,16 @@ def fit_of(model: FitLike, otherwise: str = "give a fit's folder or its model.sa
         check_is_fitted(model, "result_")
         return model.result_
     if not isinstance(model, Fit):
-        raise TypeError(f"{type(model).__name__} is not a fit; give a Fit, a fitted estimator, or the path of one")
+        raise TypeError(f"{type(model).__name__} is not a fit; pass a Fit, a fitted estimator, or the path of one")
     return model
 
 
 def counts_in_memory(X: Any, what: str, *, sample: bool = False) -> Counts:
-    """Counts of any kind: Counts and what they take, an AnnData, a path. Of shards the sample, or an error that says `what` does
-    not take them."""
-    if isinstance(X, Fit):
-        raise TypeError(f"{what}: counts are needed where a Fit is given; check the order of the arguments")
+    """Counts of any kind: Counts and what they take, an AnnData, a path. Of shards the sample, or an error that says `what`
+    does not take them."""
+    if isinstance(X, Fit) or hasattr(type(X), "fit"):
+        kind = type(X).__name__
+        raise TypeError(f"{what}: expected counts, got a {kind}; check the order of the arguments")
     if isinstance(X, str | os.PathLike):
         from unmix.io.read import read
 
@@ -68,7 +69,7 @@ def counts_in_memory(X: Any, what: str, *, sample: bool = False) -> Counts:
     if not getattr(X, "in_memory", True):
         if sample:
             return X.sample
-        raise ValueError(f"{what} takes counts in memory, and these are shards; give shards.sample, or some of them")
+        raise ValueError(f"{what} takes counts in memory, and these are shards; use shards.sample, or some of them")
     counts = from_anndata(X)
     return counts if isinstance(counts, Counts) else Counts(counts)
 
@@ -82,7 +83,7 @@ def transform(fit: FitLike, X: CountsLike | Iterable[str], *, missing: Missing |
         Of any model, such as one that `unmix.load` read.
     X : Counts, array-like, AnnData or iterable of str
         Counts: anything that `Counts` takes, or an AnnData. Features are found by name where both sides have names. Those that
-        the fit does not know are left out, and a warning says how many there are. Or texts, a list of strings or a column of
+        the fit does not know are omitted, and a warning says how many there are. Or texts, a list of strings or a column of
         a DataFrame, whose words are counted as those of the fit were.
     missing : {"unmeasured", "zero"}, default=None
         Features of the fit that X does not have. "unmeasured": nothing is known of them, such as of genes that another chip
@@ -143,8 +144,8 @@ def goodness_of_fit(fit: FitLike, X: CountsLike | Iterable[str], *, missing: Mis
     DataFrame
         One row per sample. `known`: the share of its counts in features that the fit has. `misfit`: the squared distance of its
         frequencies from those of the fit, relative to these and without what chance adds; 0 on average for Poisson counts.
-        `rank`: the share of the fit's own samples, taken as new ones, whose misfit is at least as large. A rank of 0.5 is usual,
-        one below 0.05 is poor; NaN if the fit does not know that of its samples, as one made from given factors.
+        `rank`: the share of the fit's own samples, taken as new ones, whose misfit is at least as large. A rank of 0.5 is
+        usual, one below 0.05 is poor; NaN if the fit does not know that of its samples, as one made from given factors.
 
     See Also
     --------
@@ -153,9 +154,9 @@ def goodness_of_fit(fit: FitLike, X: CountsLike | Iterable[str], *, missing: Mis
     Notes
     -----
     With y = x / t the frequencies of a sample, π those of the fit, and d the smaller one of t and the median total of the fit's
-    samples, the misfit is Σ ((y − π)² − y / t) / (π + 0.3 / d). It does not grow with the depth of samples, as it has mean 0 for
-    Poisson counts. It looks at all counts: a new kind of cell that differs in a few genes may have ranks of 0.1. Where a fit
-    has fewer than 20 samples per topic, ranks are too low, and bring no warning.
+    samples, the misfit is Σ ((y − π)² − y / t) / (π + 0.3 / d). It does not grow with the depth of samples, as it has mean 0
+    for Poisson counts. It looks at all counts: a new kind of cell that differs in a few genes may have ranks of 0.1. Where a
+    fit has fewer than 20 samples per topic, ranks are too low, and bring no warning.
 
     Examples
     --------
@@ -247,8 +248,8 @@ def entropies(fit: FitLike, X: CountsLike) -> pd.DataFrame:
     -------
     DataFrame
         Rows `samples` (of S_ik), `features` (of S_jk), `topics` (of S_k) and `cells` (of S_ijk), each divided by the total.
-        `entropy` is theirs. `conditional` is what is left of it without the entropy of the counts themselves, which no S changes:
-        how uncertain the topic of a count is if its sample, its feature, neither or both are known, from 0 to log K.
+        `entropy` is theirs. `conditional` is what is left of it without the entropy of the counts themselves, which no S
+        changes: how uncertain the topic of a count is if its sample, its feature, neither or both are known, from 0 to log K.
 
     See Also
     --------
@@ -346,6 +347,6 @@ def _counted(fit: Fit, X: Any) -> Counts:
     )
     if isinstance(X, str) or texts or (isinstance(X, pd.Series) and pd.api.types.is_string_dtype(X)):
         if fit.text is None:
-            raise ValueError("the fit was not made from texts; give counts with its features")
+            raise ValueError("the fit was not made from texts; use counts with its features")
         return read_texts(X, like=fit)
     return counts_in_memory(X, "unmix.analysis.transform")

@@ -1,6 +1,6 @@
 """How many topics: held-out prediction by document completion, `choose_topics`, and its result `Choice`.
 
-Document completion: how well a model foresees counts that it was not shown.
+Document completion: how well a model predicts counts that it was not shown.
 
 Each count is hidden with some probability. The loadings of a sample are found from what is left, and the hidden counts are
 predicted from them by the multinomial (1 − ε) Σ_k l_ik f_jk / Σ_jk l_ik f_jk + ε q_j, q the overall frequencies of features:
@@ -111,7 +111,7 @@ def _foreseen(
 #     φ = Σ (x − λ)² / Σ λ        b = Σ λ² / (Σ (x − λ)² − Σ λ)        φ = 1 + (Σ λ² / Σ λ) / b
 #
 # over all entries, zeros too. The sums need the nonzeros and two Gram matrices only: Σ λ² = Σ_kl (LᵀL)_kl (FᵀF)_kl, and Σ (x −
-# λ)² = Σ x² − 2 Σ x λ + Σ λ². Every count weighs alike in φ. Pearson's Σ (x − λ)² / λ, in which every entry does, stays at 1
+# λ)² = Σ x² − 2 Σ x λ + Σ λ². Every count weighs equally in φ. Pearson's Σ (x − λ)² / λ, in which every entry does, stays at 1
 # where most entries are expected to be zero, however much the others vary.
 
 ROUGH = 1e-4  # tolerance of what b is estimated from
@@ -192,14 +192,14 @@ def _unseen(X: Counts, F: Factor, known: Integers, foretold: Integers) -> Disper
     return dispersion(hidden, L, factors[foretold], weights)
 
 
-# What held-out counts say of numbers of topics, beside each other, and in words.
+# What held-out counts say of numbers of topics, next to each other, and as text.
 #
 # With s_i(K) the log probability of the held-out counts of sample i, d_i = s_i(K) − s_i(best), and
 #
 #     delta = Σ_i d_i        error = √n sd(d_i)
 #
-# paired by sample, because samples differ far more from each other than numbers of topics do. The suggestion is the least K whose
-# delta is no further below zero than its error.
+# paired by sample, because samples differ far more from each other than numbers of topics do. The suggestion is the smallest K
+# whose delta is no further below zero than its error.
 
 FEW_SAMPLES = 30  # with fewer, errors are taken from folds
 OVERDISPERSED = 1.2  # φ from which it is said
@@ -207,7 +207,7 @@ OVERDISPERSED = 1.2  # φ from which it is said
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Choice(Result):
-    """How well every number of topics foretells held-out counts; made by `choose_topics`.
+    """How well every number of topics predicts held-out counts; made by `choose_topics`.
 
     Attributes
     ----------
@@ -218,9 +218,9 @@ class Choice(Result):
         folds; the share of the `lightest` topic; the part of the fits that `converged`; `seconds` of all folds; of an
         `AllocationModel` and few counts also `evidence` and `evidence_error`, log p(X) of all counts and its standard error.
     best : int
-        The number that foretells held-out counts best.
+        The number that predicts held-out counts best.
     suggested : int
-        The least number within one standard error of the best.
+        The smallest number within one standard error of the best.
     worthwhile : int or None
         The number after which one more topic gains less than the part `worth` of what the first one gained; None where that
         is none of those tried.
@@ -239,13 +239,13 @@ class Choice(Result):
     dispersion : float
         How many times as much counts vary as Poisson ones would.
     overdispersion : float or None
-        The b with which counts were dealt, given or estimated.
+        The b with which counts were split, given or estimated.
     model : str
         The name of the estimator.
     samples : int
         How many have counts.
     seed : int
-        By which counts were dealt.
+        By which counts were split.
 
     See Also
     --------
@@ -276,7 +276,7 @@ class Choice(Result):
     folds: int
     folds_done: int
     status: Finished
-    dispersion: float  # φ: counts vary so many times as much as Poisson ones
+    dispersion: float  # φ: counts vary this many times as much as Poisson ones
     overdispersion: float | None  # b, with which they were thinned
     model: str
     samples: int
@@ -308,11 +308,13 @@ class Choice(Result):
         """
         numbers, unfinished = self.table["topics"], 1 - self.table["converged"].mean()
         if self.best == 1:
-            said = ["a single topic foretells held-out counts best: these counts show no topics to this model"]
+            said = ["a single topic predicts held-out counts best: this model finds no topics in these counts"]
         elif self.suggested == self.best:
-            said = ["they foretell held-out counts best, and no smaller number comes within one standard error"]
+            said = ["they predict held-out counts best, and no smaller number is within one standard error"]
         else:
-            said = [f"no fewer come within one standard error of {self.best}, which foretell held-out counts best"]
+            said = [
+                f"no smaller number is within one standard error of {self.best}, which predict held-out counts best"
+            ]
         if self.best > 1:
             said[0] = f"{plural(self.suggested, 'topic')} suggested: {said[0]}"
         if self.best == numbers.max() and len(numbers) > 1:
@@ -323,7 +325,7 @@ class Choice(Result):
         if len(within) >= min(3, max(2, len(numbers))):
             some = f"{', '.join(map(str, within[:-1]))} and {within[-1]} topics"
             which = "all numbers tried" if len(within) == len(numbers) else some
-            said.append(f"{which} are within one standard error of the best: these counts do not tell them apart")
+            said.append(f"{which} are within one standard error of the best: these counts cannot distinguish them")
         if self.worthwhile is not None and self.worthwhile < self.suggested:
             said.append(
                 f"after {plural(self.worthwhile, 'topic')}, one more gains less than {self.worth:.2g} of what the first gained: "
@@ -338,7 +340,7 @@ class Choice(Result):
         elif self.dispersion > OVERDISPERSED:
             said.append(
                 f"counts vary {self.dispersion:.2g} times as much as Poisson ones, which favours too many topics; "
-                f"give {parameter('overdispersion', 'estimate')}"
+                f"use {parameter('overdispersion', 'estimate')}"
             )
         if self.folds_done < self.folds:
             said.append(f"{self.folds_done} of {self.folds} folds are finished")
@@ -399,25 +401,26 @@ def one_standard_error(delta: Floats, errors: Floats) -> int:
 
 
 def _last_worth(numbers: list[int], gains: Floats, worth: float) -> int | None:
-    """The number after which gains are small beside the first one."""
+    """The number after which gains are small next to the first one."""
     if len(numbers) < 3 or not gains[1] > 0:
         return None
     small = np.flatnonzero(gains[2:] < worth * gains[1])
     return numbers[small[0] + 1] if len(small) else None
 
 
-# How many topics? As many as foretell best what the fit has not seen.
+# How many topics? As many as predict best what the fit has not seen.
 #
 # Every count is given to one of R folds at random, once for all K (`Counts.thinned`). For every fold and K, a fit of the other
-# folds, of rates λ, foretells the counts of the fold. Each is foretold once; those of sample i have the log probability
+# folds, of rates λ, predicts the counts of the fold. Each is predicted once; those of sample i have the log probability
 #
 #     s_i(K) = Σ_r Σ_j x_ij^(r) log[(λ_ij + κ q_j) / (λ_i+ + κ)],        q_j ∝ ½ + Σ_i x_ij of the other folds
 #
-# One count a sample, κ = 1, of what all samples have in common keeps what a topic lacks from being impossible, for all K alike.
-# Fits of a fold are a path that begins in that fold: one that began with a fit of all counts would have seen what it foretells.
+# One count per sample, κ = 1, of what all samples have in common keeps what a topic lacks from being impossible, for all K
+# equally. Fits of a fold are a path that begins in that fold: one that began with a fit of all counts would have seen what it
+# predicts.
 
 POOLED = 1.0  # κ
-FINE_ENOUGH = 1e-5  # what is left to gain, per count, where no model is given
+FINE_ENOUGH = 1e-5  # what remains to be gained, per count, where no model is given
 HELD_OUT_ONCE = (1, 4)  # of a single fold: what is held out, and what is fitted
 LARGEST_TAKES = 5  # times as long as the next one: it is searched for, the others are merged
 COUNTS_A_FOLD = 10
@@ -437,7 +440,7 @@ def choose_topics(
     checkpoint: str | os.PathLike[str] | None = None,
     verbose: bool = False,
 ) -> Choice:
-    """How well fits with more and more topics foretell counts that they have not seen, and which number that suggests.
+    """How well fits with more and more topics predict counts that they have not seen, and which number that suggests.
 
     Ctrl-C ends it with what the finished folds say; `status` is then "interrupted".
 
@@ -458,18 +461,18 @@ def choose_topics(
     worth : float, default=0.01
         Part of the first gain that one more topic must gain. `worthwhile` is the number after which it gains less.
     random_state : int, Generator or RandomState, default=None
-        Seed of how counts are dealt and of the fits.
+        Seed of how counts are split and of the fits.
     n_jobs : int, default=None
         Threads; None or −1 for all available cores. The result does not depend on it.
     checkpoint : str or PathLike, default=None
-        A file in which finished folds are kept, so that the same call goes on with the rest.
+        A file in which finished folds are kept, so that the same call continues with the rest.
     verbose : bool, default=False
         Whether to write to stderr how many fits are finished, and about how long the others will take.
 
     Returns
     -------
     Choice
-        `suggested`, `best`, `table`, and `advice()` in words. Of an `AllocationModel` the table has the evidence log p(X) too,
+        `suggested`, `best`, `table`, and `advice()` as text. Of an `AllocationModel` the table has the evidence log p(X) too,
         where counts are few enough for it to be worked out.
 
     Raises
@@ -480,8 +483,8 @@ def choose_topics(
 
     See Also
     --------
-    plot.choice : The picture.
-    stability : Which of the topics hold.
+    plot.choice : The figure.
+    stability : Which of the topics are stable.
     fit_path : The fits themselves.
 
     Examples
@@ -494,7 +497,7 @@ def choose_topics(
     counts, numbers = _checked(X, topics, folds, worth)
     folds, model = int(folds), _model(estimator, n_jobs)
     if checkpoint is not None and random_state is None:
-        raise ParameterError("random_state", None, f"give a number, which {parameter('checkpoint')} needs")
+        raise ParameterError("random_state", None, f"use a number, which {parameter('checkpoint')} needs")
     seed = int(generator(random_state).integers(2**31))
     with quietly():
         b = _overdispersion(overdispersion, counts, numbers, model.n_jobs, seed)
@@ -557,7 +560,7 @@ class _Study:
         test = self.parts[place]
         train = _rest(self.X, test)
         if train.total == 0:
-            raise ValueError(f"fold {place + 1} holds all counts; give more counts, or fewer folds")
+            raise ValueError(f"fold {place + 1} holds all counts; use more counts, or fewer folds")
         model = clone(self.model).set_params(random_state=self.seed + 1 + place)
         found: dict[int, Arrays] = {}
         began = perf_counter()
@@ -607,7 +610,8 @@ def _evidence(X: Counts, numbers: list[int], model: AllocationModel, seed: int) 
 
 
 def foretold(fit: Fit, train: Counts, test: Counts, pooled: float = POOLED) -> Floats:
-    """The log probability of each sample's counts in `test`, given a fit of `train`: what all have in common is a topic more."""
+    """The log probability of each sample's counts in `test`, given a fit of `train`: what all have in common is a topic
+    more."""
     common = train.feature_totals + 0.5
     L = np.column_stack([fit.L, np.full(len(fit.L), pooled)])
     F = np.column_stack([fit.F, common / common.sum()])
@@ -625,13 +629,13 @@ def _overdispersion(given: Any, X: Counts, numbers: list[int], n_jobs: int | Non
     if given is None:
         return None
     if not isinstance(given, str) or given != "estimate":
-        return positive("overdispersion", given, 'give None, a number b > 0, or "estimate"')
+        return positive("overdispersion", given, 'use None, a number b > 0, or "estimate"')
     return estimated_overdispersion(X, numbers, np.random.default_rng([seed, 1]), n_jobs)
 
 
 def _model(estimator: CountsEstimator | None, n_jobs: int | None) -> CountsEstimator:
     if not isinstance(estimator, CountsEstimator | None):
-        raise ParameterError("estimator", estimator, "give one of unmix, such as unmix.TopicModel()")
+        raise ParameterError("estimator", estimator, "use one of unmix, such as unmix.TopicModel()")
     model = TopicModel(tol=FINE_ENOUGH) if estimator is None else clone(estimator)
     if not isinstance(model.init, str):
         raise ValueError(
@@ -645,12 +649,12 @@ def _checked(X: CountsLike, topics: Iterable[int], folds: int, worth: float) -> 
     topics = list(topics) if isinstance(topics, Iterable) and not isinstance(topics, str) else topics
     numbers, given = numbers_of_topics(topics), list(topics)
     if not numbers:
-        raise ValueError("topics is empty; give numbers of topics to try, such as range(1, 21)")
+        raise ValueError("topics is empty; use numbers of topics to try, such as range(1, 21)")
     if len(numbers) < len(given):
         again = next(K for K in numbers if given.count(K) > 1)
-        raise ValueError(f"topics has {again} twice; give every number once")
+        raise ValueError(f"topics has {again} twice; use every number once")
     whole("folds", folds, 1)
-    share("worth", worth, "give a part of the first gain, between 0 and 1", zero=True)
+    share("worth", worth, "use a part of the first gain, between 0 and 1", zero=True)
     counts = counts_in_memory(X, "choose_topics", sample=True)
     counts.require_whole("choosing a number of topics")
     n, m = counts.shape
@@ -658,12 +662,12 @@ def _checked(X: CountsLike, topics: Iterable[int], folds: int, worth: float) -> 
         raise ValueError("there is one sample; a number of topics is chosen by comparing samples, so give at least two")
     if counts.total < COUNTS_A_FOLD * folds:
         raise ValueError(
-            f"there are {counts.total:g} counts in all, for folds={folds}; give at least {COUNTS_A_FOLD} counts a fold"
+            f"there are {counts.total:g} counts in total, for folds={folds}; use at least {COUNTS_A_FOLD} counts per fold"
         )
     possible = [K for K in numbers if min(n, m) >= K]
     if not possible:
-        raise ValueError(f"topics has no number up to {min(n, m)}, of {n} samples and {m} features; give smaller ones")
+        raise ValueError(f"topics has no number up to {min(n, m)}, of {n} samples and {m} features; use smaller ones")
     if len(possible) < len(numbers):
         left = ", ".join(map(str, numbers[len(possible) :]))
-        warn(f"topics {left} left out: there are {n} samples and {m} features")
+        warn(f"topics {left} ignored: there are {n} samples and {m} features")
     return counts, possible

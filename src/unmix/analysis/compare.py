@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from unmix.estimators.base import CountsEstimator
 
 
-def match_topics(one: Fit, two: Fit, by: Literal["samples", "features"] = "features") -> dict[int, int]:
+def match_topics(one: FitLike, two: FitLike, by: Literal["samples", "features"] = "features") -> dict[int, int]:
     """Which topic of fit two is which of fit one.
 
     Σ √(p q) over all pairs is the largest there is.
 
     Parameters
     ----------
-    one, two : Fit
+    one, two : Fit, estimator or path
         Of the same features, or samples, in the same order.
     by : str, default="features"
         By the "features" of topics, or by the proportions of "samples".
@@ -60,20 +60,21 @@ def match_topics(one: Fit, two: Fit, by: Literal["samples", "features"] = "featu
     >>> um.analysis.match_topics(one, two)
     {0: 1, 1: 0}
     """
+    one, two = fit_of(one), fit_of(two)
     _check_same(one, two, by)
     if by == "samples":
         return match_columns(one.proportions, two.proportions)
     return match_columns(one.topics, two.topics)
 
 
-def topic_distances(one: Fit, two: Fit | None = None) -> Floats:
+def topic_distances(one: FitLike, two: FitLike | None = None) -> Floats:
     """Hellinger distances between topics.
 
     Parameters
     ----------
-    one : Fit
+    one : Fit, estimator or path
         Its topics are the rows.
-    two : Fit, default=None
+    two : Fit, estimator or path, default=None
         Its topics are the columns; None for those of fit one.
 
     Returns
@@ -93,7 +94,9 @@ def topic_distances(one: Fit, two: Fit | None = None) -> Floats:
     array([[0., 1.],
            [1., 0.]])
     """
+    one = fit_of(one)
     if two is not None:
+        two = fit_of(two)
         _check_same(one, two, "features")
         return hellinger_distances(one.topics, two.topics)
     distances = hellinger_distances(one.topics, one.topics)
@@ -132,9 +135,9 @@ class Comparison(Result):
     Attributes
     ----------
     table : DataFrame
-        A row a pair of topics, the heaviest first, then those without a partner: `topic`, `label` and `share` in the one fit,
-        `other`, `other_label` and `other_share` in the other, `hellinger` and `cosine`, and `difference`, the mean absolute
-        difference of their proportions over the samples of both fits; NaN without samples in common.
+        One row per pair of topics, the heaviest first, then those without a partner: `topic`, `label` and `share` in the one
+        fit, `other`, `other_label` and `other_share` in the other, `hellinger` and `cosine`, and `difference`, the mean
+        absolute difference of their proportions over the samples of both fits; NaN without samples in common.
     proportions : DataFrame
         The samples and topics whose proportions differ most; empty without samples in common.
     samples : int
@@ -185,7 +188,7 @@ class Comparison(Result):
         for column, fit in (("topic", "first"), ("other", "second")):
             said += [f"topic {number} of the {fit} fit has no partner" for number in alone[column].dropna()]
         far = self.table.loc[self.table["hellinger"] > UNLIKE, "topic"]
-        return said + [f"topic {number} is hardly like its partner (distance above {UNLIKE})" for number in far]
+        return said + [f"topic {number} differs from its partner (distance above {UNLIKE})" for number in far]
 
 
 @overload
@@ -253,7 +256,8 @@ def cosine_similarities(one: Floats, two: Floats) -> Floats:
 
 
 def common_samples(one: Fit, two: Fit) -> tuple[Integers, Integers]:
-    """Where the samples that both fits have stand in each. A name that several samples share does not tell which is which."""
+    """Where the samples that both fits have stand in each. A name that several samples share does not determine which is
+    which."""
     if one.samples is None or two.samples is None:
         n = len(one.L) if len(one.L) == len(two.L) else 0
         return np.arange(n), np.arange(n)
@@ -276,7 +280,7 @@ def _on_all_features(one: Fit, two: Fit) -> tuple[Floats, Floats]:
     if in_place("feature", known, given, where="the second fit", model="the first"):
         return one.topics, two.topics
     if any(len(set(fit.feature_names)) < len(fit.F) for fit in (one, two)):
-        raise ValueError("features of a fit share a name; give fits of the same features in the same order")
+        raise ValueError("features of a fit share a name; use fits of the same features in the same order")
     own, others = one.feature_names, two.feature_names
     if len(names := np.union1d(own, others)) == len(one.F) + len(two.F):
         own, others = (as_names(mutation_types(spelled)) for spelled in (own, others))
@@ -337,7 +341,7 @@ def _largest(one: Fit, two: Fit, partners: dict[int, int], places: tuple[Integer
 
 # Topics among known ones: the entries of a catalogue that each is most like, by cosine, as the field of signatures compares.
 
-LIKE = 0.85  # cosines below leave it open which signature it is
+LIKE = 0.85  # cosines below do not decide it which signature it is
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -347,8 +351,8 @@ class CatalogueMatch(Result):
     Attributes
     ----------
     table : DataFrame
-        A row a topic, the heaviest first: `topic`, `label`, `share`, the entry that is `best`, its `cosine`, and the `second`
-        best with its `second_cosine`.
+        One row per topic, the heaviest first: `topic`, `label`, `share`, the entry that is `best`, its `cosine`, and the
+        `second` best with its `second_cosine`.
     cosines : array, K × entries
         All of them, topics in the order of the fit.
     names : array of str
@@ -423,7 +427,7 @@ def match_catalogue(fit: FitLike, catalogue: pd.DataFrame | str | os.PathLike[st
     See Also
     --------
     PoissonNMF.from_factors : Loadings of the entries of a catalogue in samples.
-    plot.signature : The picture.
+    plot.signature : The figure.
 
     Examples
     --------
@@ -436,7 +440,7 @@ def match_catalogue(fit: FitLike, catalogue: pd.DataFrame | str | os.PathLike[st
     fit = fit_of(fit)
     if fit.features is None:
         raise ValueError(
-            "the features of this fit have no names, by which a catalogue is matched; give counts with names"
+            "the features of this fit have no names, by which a catalogue is matched; use counts with names"
         )
     table = read_catalogue(catalogue)
     features = [str(name) for name in fit.features]
@@ -446,7 +450,7 @@ def match_catalogue(fit: FitLike, catalogue: pd.DataFrame | str | os.PathLike[st
     if missing == len(features):
         raise ValueError(
             f"no feature of the catalogue ({table.index[0]} …) has a name that the fit knows ({fit.features[0]} …); "
-            "give features × factors, and compare the spelling"
+            "use features × factors, and compare the spelling"
         )
     if missing:
         warn(f"{missing:,} of {len(features):,} features of the fit are not in the catalogue: taken as 0 there")

@@ -20,7 +20,7 @@ from unmix.analysis.features import topic_place
 from unmix.analysis.results import FileLayout, Finished, Result, in_parts
 from unmix.analysis.samples import column_or_values
 from unmix.analysis.samples import groups as groups_of
-from unmix.base.checks import ParameterError, choice, parameter, positive, share, warn
+from unmix.base.checks import ParameterError, analysis, choice, parameter, positive, share, warn
 from unmix.base.progress import Progress
 from unmix.base.threads import threads, use_threads
 from unmix.base.types import Floats, Integers, Seed, numbered, order_by_name
@@ -33,7 +33,7 @@ from unmix.models.differences import WORDS, Design, LogFactors, comparison, feat
 from unmix.models.poisson import affinities, column_shares, match_columns
 from unmix.storage.tensors import Arrays
 
-FEW_GROUPS = 5  # cannot tell how much groups differ
+FEW_GROUPS = 5  # cannot determine how much groups differ
 
 Known = Fit | CountsEstimator | ArrayLike
 
@@ -74,7 +74,7 @@ def material_of(
         counts, size, proportions = counts.take(kept), size[kept], proportions[kept]
         labels = None if labels is None else np.unique(labels[kept], return_inverse=True)[1].astype(np.int32)
     if labels is not None and not labels.any():
-        raise ValueError("groups: all samples with a size above 0 are of one group; give at least 2")
+        raise ValueError("groups: all samples with a size above 0 are of one group; use at least 2")
     return Material(proportions, counts, size, labels, likeness)
 
 
@@ -100,14 +100,14 @@ def proportions_of(fit: Known, counts: Counts) -> Floats:
     else:
         proportions = np.asarray(fit, dtype=float)
         if proportions.ndim != 2 or not np.isfinite(proportions).all() or (proportions < 0).any():
-            raise ValueError("proportions are not a table of finite numbers >= 0; give samples × topics, or a Fit")
+            raise ValueError("proportions are not a table of finite numbers >= 0; use samples × topics, or a Fit")
         sums = proportions.sum(axis=1)
         if len(off := np.flatnonzero(np.abs(sums - 1) > 1e-3)):
             raise ValueError(f"row {off[0]} of the proportions sums to {sums[off[0]]:.4g}; divide each row by its sum")
         proportions = proportions / sums[:, None]
     if len(proportions) != len(counts):
         raise ValueError(
-            f"there are proportions of {len(proportions)} samples and counts of {len(counts)}; give the same"
+            f"there are proportions of {len(proportions)} samples and counts of {len(counts)}; use the same"
         )
     return proportions
 
@@ -118,7 +118,7 @@ def sizes_of(given: ArrayLike | None, counts: Counts) -> Floats:
     sizes = np.asarray(given, dtype=float)
     if sizes.shape != (len(counts),) or not np.isfinite(sizes).all() or (sizes < 0).any():
         raise ValueError(
-            f"sizes of shape {sizes.shape}; give a finite number >= 0 for each of the {len(counts)} samples"
+            f"sizes of shape {sizes.shape}; use a finite number >= 0 for each of the {len(counts)} samples"
         )
     return sizes
 
@@ -132,24 +132,28 @@ def labels_of(fit: Known, groups: ArrayLike | None, counts: Counts) -> NDArray[n
     table = next((one for one in tables if one is not None and isinstance(groups, str) and groups in one), tables[1])
     values = column_or_values(table, groups, "groups", len(counts))
     if values.isna().any():
-        raise ValueError(f"groups: {int(values.isna().sum())} samples have none; give one for each, or leave them out")
+        raise ValueError(
+            f"groups: {int(values.isna().sum())} samples have none; use one for each, or remove these samples"
+        )
     names, labels = groups_of(values)
     if len(names) < 2:
-        raise ValueError("groups: all samples are of one group, which cannot tell how groups differ; give at least 2")
+        raise ValueError(
+            "groups: all samples are of one group, so differences between groups cannot be estimated; use at least 2"
+        )
     if len(names) < FEW_GROUPS:
-        warn(f"{len(names)} groups are too few to tell how much groups differ; errors are rough guesses")
+        warn(f"{len(names)} groups are too few to estimate how much groups differ; standard errors are unreliable")
     return labels.astype(np.int32)
 
 
 def split(fit: Known, counts: Counts, held_out: float, random_state: Seed) -> tuple[Floats, Counts, Floats]:
     """Proportions by topics that are found in one part of the counts; the other part; and how much in the same samples these
     topics are as those of the fit whose numbers they have."""
-    share("held_out", held_out, "give a part of the counts between 0 and 1, such as 0.5, or leave it out")
+    share("held_out", held_out, "use a fraction of the counts between 0 and 1, such as 0.5, or remove it")
     if not isinstance(fit, Fit | CountsEstimator):
         raise ValueError(
-            f"{parameter('held_out')} needs a Fit or an estimator, to fit it again to a part of the counts; give one"
+            f"{parameter('held_out')} needs a Fit or an estimator, to fit it again to a part of the counts; pass one"
         )
-    counts.require_whole(parameter("held_out"), "or leave it out")
+    counts.require_whole(parameter("held_out"), "or remove it")
     known = fit if isinstance(fit, Fit) else fit.result_
     model = from_fit(fit) if isinstance(fit, Fit) else clone(fit)
     rng = generator(random_state)
@@ -158,7 +162,7 @@ def split(fit: Known, counts: Counts, held_out: float, random_state: Seed) -> tu
     matched = match_features(shown, known)
     if matched.missing:
         raise ValueError(
-            f"{matched.missing} features of the fit are not in X, and {parameter('held_out')} needs all; give them too"
+            f"{matched.missing} features of the fit are not in X, and {parameter('held_out')} needs all; include them"
         )
     found = finished(model.fit(matched.counts).result_)
     partners = match_columns(known.topics, found.topics)
@@ -175,20 +179,20 @@ def _by_topic(sizes: Floats, proportions: Floats) -> Floats:
     return column_shares(sizes[:, None] * proportions, 0)
 
 
-# What sets topics apart, with errors: log fold changes of every feature in every topic, shrunk, and how sure their signs are.
+# What distinguishes topics, with errors: log fold changes of every feature in every topic, shrunk, and how sure their signs are.
 #
 # The mathematics is in `unmix.models.differences`. Topics that were found from the same counts
 # look more different than they are, as noise has had its say in what they are. `held_out` splits the counts: topics are found
-# in one part and tested in the other. If all topics use a feature alike, its expected counts are s_i f_j for any proportions
+# in one part and tested in the other. If all topics use a feature equally, its expected counts are s_i f_j for any proportions
 # whatever, so the test is right however wrong the topics are; all it needs is that the parts are independent, as parts of
 # Poisson counts are.
 
 LEVEL = 0.9  # of the intervals in tables
 SURE = 0.05  # a local false sign rate below which a change is counted
 FEW_FEATURES = 200  # with fewer all topics are shrunk together
-UNLIKE = 0.8  # likeness of topics, below which they are others
+UNLIKE = 0.8  # similarity of topics, below which they are others
 MOST_NAMED = 6  # features of a topic in one line
-FEWEST = 10  # changes that can tell what changes are like; fewer are not shrunk
+FEWEST = 10  # changes that can determine what changes are like; fewer are not shrunk
 OVERDISPERSED = 1.5  # of Pearson's φ: what Poisson errors do not bear
 
 Against = Literal["next", "least", "rest", "average"] | int
@@ -197,7 +201,7 @@ Errors = Literal["robust", "poisson"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Differences(Result):
-    """Log₂ fold changes of features (rows) in topics (columns); NaN where there is nothing to tell. Made by `differences`.
+    """Log₂ fold changes of features (rows) in topics (columns); NaN where there is nothing to report. Made by `differences`.
 
     Attributes
     ----------
@@ -233,10 +237,10 @@ class Differences(Result):
         How many groups of samples had their residuals added up; 0 for none.
     held_out : float or None
         The part of the counts that were kept from finding the topics.
-    likeness : array, K, or None
+    similarity : array, K, or None
         How like the topics found without what is held out are to those of the fit, 0 to 1.
     pseudocount : float
-        How many counts' worth of belief there was that all topics use a feature alike.
+        How many counts' worth of belief there was that all topics use a feature equally.
     fractional : float
         The part of the values that are not whole numbers.
     status : str
@@ -350,11 +354,12 @@ class Differences(Result):
 
     @property
     def summary(self) -> pd.DataFrame:
-        """DataFrame: one row per topic, with the number of features that are surely different, and those it uses most more."""
+        """DataFrame: one row per topic, with the number of features that differ significantly, and those it uses most
+        more."""
         top = [self.top(topic, MOST_NAMED) for topic in range(1, self.n_topics + 1)]
         named = [", ".join(f"{row.feature} {row.lfc:+.1f}" for row in rows.itertuples()) for rows in top]
         sure = (self.lfsr < SURE).sum(axis=0)
-        return pd.DataFrame({"topic": range(1, self.n_topics + 1), "surely_different": sure, "most": named})
+        return pd.DataFrame({"topic": range(1, self.n_topics + 1), "significant": sure, "most": named})
 
     def surest(self, lfsr: float = SURE) -> pd.DataFrame:
         """The rows of the table that are sure, from the largest change of each topic to the least.
@@ -388,7 +393,7 @@ class Differences(Result):
         topic : int
             Its number, from 1.
         n : int, default=20
-            At most so many; None for all.
+            At most this many; None for all.
         lfsr : float, default=0.05
             Only those with a local false sign rate below it.
 
@@ -428,7 +433,7 @@ class Differences(Result):
         Returns
         -------
         Series
-            Scores by feature, the highest first; features without one are left out. `gseapy.prerank` takes it as it is, and
+            Scores by feature, the highest first; features without one are omitted. `gseapy.prerank` takes it as it is, and
             `.to_csv("topic.rnk", sep="\t", header=False)` writes what fgsea and GSEA read.
 
         Raises
@@ -449,12 +454,12 @@ class Differences(Result):
         return scores[np.isfinite(scores)].sort_values(ascending=False, kind="stable")
 
     def advice(self) -> list[str]:
-        """One sentence for each thing that a person may want to know or do about these differences.
+        """One sentence for each thing that a user may want to know or do about these differences.
 
         Returns
         -------
         list of str
-            Whether counts were used twice, groups are few, something was broken off, and the like.
+            Whether counts were used twice, groups are few, something was interrupted, and the like.
 
         Examples
         --------
@@ -469,13 +474,13 @@ class Differences(Result):
             said.append(f"interrupted: {undone:,} of {len(self.lfc):,} features are not finished, and NaN")
         if self.used_twice:
             said.append(
-                "topics and tests come from the same counts, so differences seem surer than they are; "
-                f"{parameter('held_out', 0.5)} finds topics in one half of the counts and tests them in the other"
+                "topics were found and tested on the same counts, so significance is overstated; "
+                f"{analysis('differences', held_out=0.5)} finds topics in one half of the counts and tests them in the other"
             )
         for k, likeness in enumerate([] if self.likeness is None else self.likeness):
             if likeness < UNLIKE:
                 said.append(
-                    f"without what is held out, topic {k + 1} is another one (likeness {likeness:.2f}, 1 is the same); "
+                    f"without the held-out counts, topic {k + 1} differs (similarity {likeness:.2f}, 1 is the same); "
                     "what is said of it is not said of that of the fit"
                 )
         if empty := int((self.counts == 0).sum()):
@@ -489,12 +494,14 @@ class Differences(Result):
         if self.errors == "poisson" and phi > OVERDISPERSED:
             said.append(f"counts scatter {phi:.1f} times as much as Poisson counts do; use errors='robust'")
         if 0 < self.groups < FEW_GROUPS:
-            said.append(f"{self.groups} groups are too few to tell how much groups differ; errors are rough guesses")
+            said.append(
+                f"{self.groups} groups are too few to estimate how much groups differ; standard errors are unreliable"
+            )
         alive = np.flatnonzero(self.shares > 0)
         without = [str(k + 1) for k in alive if not (self.lfsr[:, k] < SURE).any()]
         if without and self.status == "finished":
             which = f"topic {without[0]}" if len(without) == 1 else f"topics {', '.join(without)}"
-            said.append(f"no feature is surely different (lfsr < {SURE}) in {which}")
+            said.append(f"no feature differs significantly (lfsr < {SURE}) in {which}")
         return said
 
 
@@ -525,8 +532,8 @@ def differences(
         Counts of the same samples. Features may be others than those of the fit: topics may be found in some and tested in all.
     against : str or int, default="next"
         Comparison: next, least, rest, average, or a topic. Feature by feature, "next" is the other topic that uses the
-        feature most; "least", the one that uses it most alike; "rest", all others by their shares; "average", all samples; or
-        one topic, by its number.
+        feature most; "least", the one whose rate is most similar; "rest", all others by their shares; "average", all samples;
+        or one topic, by its number.
     errors : str, default="robust"
         Standard errors: robust or poisson. "robust": as large as residuals of samples say, but no smaller than those of
         Poisson counts. "poisson": those alone.
@@ -537,9 +544,9 @@ def differences(
         Part of the counts to test, such as 0.5. They are kept from finding the topics. The same kind of model is
         fitted to the rest, from the beginning; its topics take the numbers of those of `fit` that they are most like.
     sizes : array-like, default=None
-        Of samples, to which expected counts are proportional; by default the totals of X. Samples of size 0 are left out.
+        Of samples, to which expected counts are proportional; by default the totals of X. Samples of size 0 are omitted.
     pseudocount : float, default=1.0
-        Counts of prior belief that topics use a feature alike.
+        Strength of the prior towards equal rates, in counts.
     random_state : int, Generator or RandomState, default=None
         Decides what is held out.
     n_jobs : int, default=None
@@ -550,16 +557,16 @@ def differences(
     Returns
     -------
     Differences
-        Its `table` has a row for each topic and feature; `top` gives the surest features of a topic.
+        Its `table` has a row for each topic and feature; `top` gives the most significant features of a topic.
 
     Raises
     ------
     ValueError
-        If there is one topic only, samples are not those of the fit, or an option does not mean anything.
+        If there is one topic only, samples are not those of the fit, or an option is invalid.
 
     See Also
     --------
-    plot.volcano, plot.differences : Pictures.
+    plot.volcano, plot.differences : Figures.
     analysis.top_features : The most distinctive features, without errors.
     sc.tl.differences : The same for AnnData.
 
@@ -574,7 +581,7 @@ def differences(
     fit = fit_of(fit) if isinstance(fit, str | os.PathLike) else fit
     choice("errors", errors, ("robust", "poisson"))
     if groups is not None and errors == "poisson":
-        raise ValueError("groups mean nothing to errors='poisson'; use errors='robust', or leave groups out")
+        raise ValueError("groups do not apply to errors='poisson'; use errors='robust', or remove groups")
     pseudocount = positive("pseudocount", pseudocount)
     with use_threads(n_jobs):
         counts = counts_in_memory(X, "differences")

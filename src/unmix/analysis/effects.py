@@ -5,13 +5,14 @@ D = diag(1 / f) and G = (FᵀDF)⁻¹ FᵀD the one-step proportions of a sample
 
     p = G x / t = π̄ + (FᵀDF)⁻¹ · score(π̄),        V_k = (Σ_j G_kj² x_j / t − p_k²) / (t − 1),
 
-one step of Fisher scoring. Given F, E p is the true proportion for every t and V its variance, so that a regression on p does not
-depend on how long samples are; entries may be negative. Rows sum to one, and so effects sum to zero over topics.
+one step of Fisher scoring. Given F, E p is the true proportion for every t and V its variance, so that a regression on p does
+not depend on how long samples are; entries may be negative. Rows sum to one, and so effects sum to zero over topics.
 
 Samples have one weight for all topics, 1 / (τ² + v / t), where v / t is counting noise and τ² what proportions differ besides.
-Errors are CR2 (Bell and McCaffrey 2002) by group, or HC2, with Satterthwaite's degrees of freedom; terms of several columns have
-the approximate Hotelling test HTZ (Tipton and Pustejovsky 2015); p-values are adjusted over topics, term by term (Benjamini and
-Hochberg 1995). On the log scale Σ_i weight_i w_i (p_ik − exp(w_i · b_k)) = 0, which is convex whatever the sign of p.
+Errors are CR2 (Bell and McCaffrey 2002) by group, or HC2, with Satterthwaite's degrees of freedom; terms of several columns
+have the approximate Hotelling test HTZ (Tipton and Pustejovsky 2015); p-values are adjusted over topics, term by term
+(Benjamini and Hochberg 1995). On the log scale Σ_i weight_i w_i (p_ik − exp(w_i · b_k)) = 0, which is convex whatever the sign
+of p.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Effects(Result):
     pooled : array, K
         Shares of topics in all counts together.
     weights : array, n
-        Of samples, relative; 0 for those left out.
+        Of samples, relative; 0 for those omitted.
     names : array of str
         Of the topics.
     formula, groups : str
@@ -189,7 +190,7 @@ class Effects(Result):
         -------
         DataFrame
             The rows of `predictions` of this variable: `topic`, `at` (dates in years), `estimate`, `se`, `df`, `low`, `high`.
-            Intervals hold point by point.
+            Intervals cover point by point.
 
         Raises
         ------
@@ -216,7 +217,7 @@ class Effects(Result):
         return self.predictions[self.predictions["variable"] == term].reset_index(drop=True)
 
     def advice(self) -> list[str]:
-        """What the errors do not know: samples that belong together, few groups, noise, samples left out.
+        """What the errors do not know: samples that belong together, few groups, noise, samples omitted.
 
         Returns
         -------
@@ -247,9 +248,9 @@ def effects(
 ) -> Effects:
     """How proportions of topics change with what is known of samples: a regression with honest errors.
 
-    Topics are taken as given. Proportions are estimated anew from the counts, without bias for samples of any length, and
-    regressed on the columns of the formula. Give `groups` wherever samples belong together, such as cells of a donor or speeches
-    by one person: otherwise a third of all tests may be significant where nothing differs.
+    Topics are taken as given. Proportions are estimated from scratch from the counts, without bias for samples of any length,
+    and regressed on the columns of the formula. Give `groups` wherever samples belong together, such as cells of a donor or
+    speeches by one person: otherwise a third of all tests may be significant where nothing differs.
 
     Parameters
     ----------
@@ -258,9 +259,9 @@ def effects(
     X : Counts, Shards, array-like, AnnData or path
         Counts of the samples of the fit, or of new ones. Features are found by name where there are names.
     formula : str, DataFrame or array
-        Such as "~ party + s(year)": columns of the metadata, `a:b` for interactions, `a*b` for both and their interaction, `C(x)`
-        for numbers that are levels, `s(x, df=6)` for a natural cubic spline, `0` for no intercept. Or a table of covariates,
-        or numbers, one row per sample.
+        Such as "~ party + s(year)": columns of the metadata, `a:b` for interactions, `a*b` for both and their interaction,
+        `C(x)` for numbers that are levels, `s(x, df=6)` for a natural cubic spline, `0` for no intercept. Or a table of
+        covariates, or numbers, one row per sample.
     groups : str or array-like, default=None
         Column of the metadata that says which samples belong together, or one value per sample.
     scale : {"proportion", "log"}, default="proportion"
@@ -384,9 +385,7 @@ class _OneStep:
     @classmethod
     def of(cls, F: Floats, data: Any, source: Fit | None) -> _OneStep:
         if data.shape[1] != len(F) and (source is None or source.features is None or data.features is None):
-            raise ValueError(
-                f"X has {data.shape[1]:,} features and the topics have {len(F):,}; give counts of the same"
-            )
+            raise ValueError(f"X has {data.shape[1]:,} features and the topics have {len(F):,}; use counts of the same")
         features = None if source is None else source.features
         places = order_by_name("feature", (features, len(F)), (data.features, data.shape[1]), reorder=True)
         if places is not None:  # of the data: where each of its features stands among the topics
@@ -442,9 +441,9 @@ class _Weighted:
 class _Robust:
     """CR2 errors of ordinary least squares by groups of rows, and degrees of freedom of contrasts of its coefficients.
 
-    With M = (XᵀX)⁻¹ and A_g = (I − X_g M X_gᵀ)^−½ X_g the covariance of the coefficients is M (Σ_g A_gᵀe_g e_gᵀA_g) M. A contrast
-    c has the terms q_g = A_g M c, a_g = q_gᵀq_g and u_g = X_gᵀq_g, and the quadratic form whose moments Satterthwaite and HTZ
-    match is  δ_gh a_g − u_gᵀ M u_h.
+    With M = (XᵀX)⁻¹ and A_g = (I − X_g M X_gᵀ)^−½ X_g the covariance of the coefficients is M (Σ_g A_gᵀe_g e_gᵀA_g) M. A
+    contrast c has the terms q_g = A_g M c, a_g = q_gᵀq_g and u_g = X_gᵀq_g, and the quadratic form whose moments Satterthwaite
+    and HTZ match is  δ_gh a_g − u_gᵀ M u_h.
     """
 
     def __init__(self, X: Floats, unit: Integers) -> None:
@@ -605,18 +604,18 @@ def _check(design: Design, unit: Integers, formula: str, many: str, groups: str)
                     raise ParameterError(
                         "formula",
                         formula,
-                        f"only one sample has {code.factor.column} {label!r}; merge it with another level, or leave it out",
+                        f"only one sample has {code.factor.column} {label!r}; merge it with another level, or remove it",
                     )
                 if groups and rows.any() and len(np.unique(unit[rows])) == 1:
                     raise ParameterError(
                         "formula",
                         formula,
                         f"all samples with {code.factor.column} {label!r} are of one {groups}, so that the two cannot be "
-                        "distinguished; merge the level with another, or leave it out",
+                        "distinguished; merge the level with another, or remove it",
                     )
     if columns >= n or columns >= n_units:
         raise ParameterError(
-            "formula", formula, f"it has {plural(columns, 'coefficient')}, and there are {n_units} {many}; give fewer"
+            "formula", formula, f"it has {plural(columns, 'coefficient')}, and there are {n_units} {many}; use fewer"
         )
     check_rank(design.matrix, design.names, formula)
 
@@ -731,7 +730,7 @@ def _remarks(
                 remarks.append(f"{name} is the same in all samples of a {outer}; {with_option} allows for that")
                 break
     if left := int((~kept).sum()):
-        remarks.append(f"left out: {plural(left, 'sample')} with fewer than two counts")
+        remarks.append(f"omitted: {plural(left, 'sample')} with fewer than two counts")
     if tests["df"].min() < FEW_DF:
         term = tests.loc[tests["df"].idxmin()]
         of = "samples" if groups is None else f"groups ({n_groups})"

@@ -1,6 +1,6 @@
 """Features and places of topics: the most distinctive features, orders of samples, a map of topics.
 
-Places for samples and topics: an order of samples with like beside like, and a map of topics.
+Places for samples and topics: an order of samples with like next to like, and a map of topics.
 
 Both rest on the Hellinger distance (`unmix.models.poisson`) between proportions, or topics, p and q:
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import index
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,7 @@ ROUNDS = 300  # of stress majorisation
 
 
 def similarity_order(proportions: Floats) -> Integers:
-    """All samples, in an order in which like samples stand together.
+    """All samples, in an order in which like samples are together.
 
     A fair part of them, the landmarks, stand as the leaves of a tree, turned so that neighbours are as near as they can be.
     Every other sample stands with its nearest landmark, on the side of the neighbour that it leans to.
@@ -107,7 +107,7 @@ def leading_axes(matrix: Floats) -> tuple[Floats, Floats]:
     return np.pad(values, (0, absent)), np.pad(vectors * signs, ((0, 0), (0, absent)))
 
 
-# How every table and every picture orders and numbers topics.
+# How every table and every figure orders and numbers topics.
 
 
 class HasTopics(Protocol):
@@ -120,13 +120,13 @@ class HasTopics(Protocol):
     def shares(self) -> Floats: ...
 
 
-def topic_order(fit: HasTopics) -> Integers:
+def topic_order(fit: HasTopics | FitLike) -> Integers:
     """Topics from the heaviest to the lightest: the order in which every view shows them.
 
     Parameters
     ----------
-    fit : Fit
-        Whose topics.
+    fit : Fit, estimator or path
+        Of any model.
 
     Returns
     -------
@@ -140,11 +140,15 @@ def topic_order(fit: HasTopics) -> Integers:
     >>> um.analysis.topic_order(fit).tolist()
     [0, 1]
     """
-    return np.argsort(-fit.shares, kind="stable")
+    return np.argsort(-as_topics(fit).shares, kind="stable")
+
+
+def as_topics(fit: HasTopics | FitLike) -> HasTopics:
+    return cast("HasTopics", fit) if hasattr(fit, "shares") else fit_of(cast("FitLike", fit))
 
 
 def topic_place(fit: HasTopics, number: int) -> int:
-    """The column of a topic, by the number it has in tables and pictures."""
+    """The column of a topic, by the number it has in tables and figures."""
     try:
         place = index(number) - 1
     except TypeError:
@@ -160,11 +164,11 @@ def topic_places(fit: HasTopics, numbers: int | Iterable[int] | None) -> list[in
         return topic_order(fit).tolist()
     places = [topic_place(fit, number) for number in (numbers if isinstance(numbers, Iterable) else [numbers])]
     if not places:
-        raise ValueError("topics: the list is empty; give at least one number, or None for all topics")
+        raise ValueError("topics: the list is empty; use at least one number, or None for all topics")
     return places
 
 
-# What sets a topic apart, by one formula wherever features are listed or named: tables, terminal, pictures, page.
+# What sets a topic apart, by one formula wherever features are listed or named: tables, terminal, figures, page.
 #
 # With f the share of a feature in the topic, g that in all other topics together, N the expected counts of the topic or of the
 # others, whichever are fewer, and c = 1 count
@@ -172,8 +176,8 @@ def topic_places(fit: HasTopics, numbers: int | Iterable[int] | None) -> list[in
 #     lift = (N f + c) / (N g + c)        score = √f log lift
 #
 # So c counts are added to what the topic has, and to what it would have if it were like the others: features with many counts
-# hardly change, and those with few, whose shares are mostly chance, go to a lift of one. As the logarithm of n counts has an
-# error of about 1/√n, features stand by how many errors their log lift is above zero.
+# are almost unchanged, and those with few counts, whose shares are mostly chance, go to a lift of one. As the logarithm of n
+# counts has an error of about 1/√n, features are by how many errors their log lift is above zero.
 
 ROUNDING = 1e-9  # of a lift: in equal topics all are 1
 LONGEST_FEATURE = 16  # letters, in the name of a topic
@@ -239,7 +243,7 @@ def distinctive_features(fit: FitLike, n: int | None = None) -> list[Integers]:
     Returns
     -------
     list of arrays of int
-        One a topic; features without weight in the topic are in none.
+        One per topic; features without weight in the topic are in none.
 
     Examples
     --------
@@ -273,12 +277,12 @@ def top_features(fit: FitLike, n: int = 10) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a feature: `topic`, `rank`, `feature`, `share` and `lift`.
+        One row per feature: `topic`, `rank`, `feature`, `share` and `lift`.
 
     See Also
     --------
     differences : The same question with errors.
-    plot.top_features : The picture.
+    plot.top_features : The figure.
 
     Examples
     --------
@@ -329,7 +333,7 @@ def log_fold_change(
     Raises
     ------
     ValueError
-        If there is no such topic, or no other one; if `against` or the pseudocount does not mean anything.
+        If there is no such topic, or no other one; if `against` or the pseudocount is invalid.
 
     Examples
     --------
@@ -365,7 +369,7 @@ def topic_names(fit: FitLike, n_features: int = 3) -> list[str]:
     Returns
     -------
     list of str
-        One a topic.
+        One per topic.
 
     Examples
     --------

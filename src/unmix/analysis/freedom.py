@@ -1,4 +1,4 @@
-"""What the data leave open: `freedom`, ranges of proportions and topics with the same likelihood."""
+"""What the data does not identify: `freedom`, ranges of proportions and topics with the same likelihood."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Freedom(Result):
     Attributes
     ----------
     low, high : array, n × K
-        The least and the largest proportion of each topic in each sample.
+        The smallest and the largest proportion of each topic in each sample.
     topics_low, topics_high : array, m × K
         The same of each feature in each topic.
     proportions : array, n × K
@@ -106,7 +106,7 @@ class Freedom(Result):
 
     @property
     def table(self) -> pd.DataFrame:
-        """DataFrame: a row a topic.
+        """DataFrame: one row per topic.
 
         Its `share`, the mean and the largest width of its proportions, the `sample` that has it, and how far the topic itself
         can move.
@@ -125,11 +125,11 @@ class Freedom(Result):
 
     @property
     def by_sample(self) -> pd.DataFrame:
-        """DataFrame: a row a sample and topic: the proportion, and its range."""
+        """DataFrame: one row per sample and topic: the proportion, and its range."""
         return by_sample_and_topic(self.samples, proportion=self.proportions, low=self.low, high=self.high)
 
     def advice(self) -> list[str]:
-        """What the data leave open, and what would decide it.
+        """What the data do not identify, and what would decide it.
 
         Returns
         -------
@@ -148,7 +148,7 @@ class Freedom(Result):
             said.append(f"interrupted: ranges may be too short; continue with {parameter('checkpoint')}")
         price = "at the same likelihood" if self.loss == 0 else f"for {self.loss:g} units of log-likelihood"
         if self.width.max() < 1e-6:
-            return [*said, f"nothing is left open: no other proportions and topics are to be had {price}"]
+            return [*said, f"the solution is identified: there are no other proportions and topics {price}"]
         wide = self.table[self.table["mean_width"] >= WIDE].sort_values("mean_width", ascending=False)
         if len(wide):
             worst = wide.iloc[0]
@@ -159,7 +159,9 @@ class Freedom(Result):
                 "sparse penalty, known topics, or samples and features without some of the topics would"
             )
         else:
-            said.append(f"little is left open: {price} proportions move by {self.width.mean():.1%} on average")
+            said.append(
+                f"the solution is almost identified: {price} proportions move by {self.width.mean():.1%} on average"
+            )
         if self.missed > 0.01:
             said.append(
                 f"ranges may be wider still: others, looked at to check, gained {self.missed:.1%}; raise probes"
@@ -188,7 +190,7 @@ class Freedom(Result):
         Raises
         ------
         ValueError
-            If it is another fit, there is no such topic or end, or ends were allowed to cost something and are not kept.
+            If it is a different fit, there is no such topic or end, or ends were allowed to cost something and are not kept.
 
         Examples
         --------
@@ -200,7 +202,7 @@ class Freedom(Result):
         """
         if fit.L.shape != self.low.shape:
             raise ValueError(
-                f"the fit has loadings of shape {fit.L.shape}, these ranges {self.low.shape}; give the fit they are of"
+                f"the fit has loadings of shape {fit.L.shape}, these ranges {self.low.shape}; use the fit they are of"
             )
         if self.loss > 0:
             raise ValueError(f"ends at a loss of {self.loss:g} are not kept as fits; ask freedom without a loss")
@@ -213,7 +215,7 @@ class Freedom(Result):
 
 
 def moves(found: Freedom) -> list[str]:
-    """In words, for each topic, how far its proportions and the topic itself can move."""
+    """As text, for each topic, how far its proportions and the topic itself can move."""
     return [
         f"proportions move by {percent(row.mean_width)} on average, by {percent(row.widest)} in {row.sample}; "
         f"the topic itself by {percent(row.change)}"
@@ -228,11 +230,11 @@ def moves(found: Freedom) -> list[str]:
 #
 #     H_i = s_i² Σ_j x_ij f_j f_jᵀ / λ_ij²,      price of −ε in topic k ≈ ε² / (2 (H_i⁻¹)_kk),
 #
-# so with a loss δ it may be as low as −√(2 δ (H_i⁻¹)_kk), were it alone; features alike. Transformations found with so much
-# room, or a part of it, are then paid for: what is negative becomes zero, and Newton's method goes on from there, only until
+# so with a loss δ it may be as low as −√(2 δ (H_i⁻¹)_kk), were it alone; features equally. Transformations found with so much
+# space, or a part of it, are then paid for: what is negative becomes zero, and Newton's method continues from there, only until
 # the loss is at most δ. So all that is told is to be had at that price; more may be.
 
-PARTS = (1.0, 0.1)  # of the room of one entry alone: many have to share the loss
+PARTS = (1.0, 0.1)  # of the space of one entry alone: many have to share the loss
 MOST_ROOM = 0.5  # of a row, whatever the curvature says
 STEPS = 12  # of Newton's method, to come within the loss
 
@@ -284,7 +286,7 @@ def _reach(curvature: Floats, scale: Floats, loss: float) -> Floats:
 # For every invertible A with L A >= 0 and F A⁻ᵀ >= 0 the fit (L A, F A⁻ᵀ) has the rates of (L, F). With a pure sample and a
 # feature of its own for every topic only A = I is left; without them a region of answers fits equally well, and which of them a
 # program returns is an accident of its start. `transformations.py` goes to the ends of that region. Every end is reached: it is
-# a fit, with factors >= 0 and the same rates. That nothing lies beyond is certain for two topics; for more, ends are local
+# a fit, with factors >= 0 and the same rates. That nothing is beyond is certain for two topics; for more, ends are local
 # optima, and ranges may be a little short. With `loss` the ends are those at that price in log-likelihood (`price.py`).
 
 CHECKED = 8  # samples, and features, that are looked at once more, to see what the others miss
@@ -301,7 +303,7 @@ def freedom(
 ) -> Freedom:
     """Between which values each proportion, and each feature of each topic, can move at the same rates.
 
-    Where that is much, say so beside every proportion you report: the data do not decide, whatever the fit says.
+    Where that is much, report it with every proportion: the data do not decide, whatever the fit says.
 
     Parameters
     ----------
@@ -316,24 +318,24 @@ def freedom(
         Samples, and features, with both ends sought. They are those that differ most. All others get the ends
         of the same transformations.
     checkpoint : str or PathLike, default=None
-        A file in which finished topics are kept, so that the same call goes on with the rest after Ctrl-C.
+        A file in which finished topics are kept, so that the same call continues with the rest after Ctrl-C.
     verbose : bool, default=False
         Whether to write to stderr how many parts are finished, and about how long the others will take.
 
     Returns
     -------
     Freedom
-        `low` and `high` of every proportion, and a `table` with a row a topic.
+        `low` and `high` of every proportion, and a `table` with one row per topic.
 
     Raises
     ------
     ValueError
-        If an option does not mean anything, or a `loss` comes without the counts of the fit.
+        If an option is invalid, or a `loss` comes without the counts of the fit.
 
     See Also
     --------
     intervals : How sure the rest is.
-    plot.freedom : The picture.
+    plot.freedom : The figure.
 
     Examples
     --------
@@ -352,7 +354,7 @@ def freedom(
     real("loss", loss, 0)
     parts = _Parts.of(fit)
     if loss > 0 and X is None:
-        raise ParameterError("loss", loss, f"it needs the counts of the fit: give {parameter('X')}")
+        raise ParameterError("loss", loss, f"it needs the counts of the fit: use {parameter('X')}")
     counts = None if loss == 0 or X is None else counts_of(fit, X, "freedom")
     rows = [spread_rows(parts.P, probes), spread_rows(parts.G, probes)]
     regions = _regions(fit, parts, counts, loss)
@@ -414,7 +416,7 @@ class _Parts:
     def of(cls, fit: Fit) -> _Parts:
         samples, topics = fit.sizes > 0, (fit.sizes @ fit.proportions) > 0
         if not topics.any():
-            raise ValueError("the fit has no counts to explain, so everything is left open; give a fit of some counts")
+            raise ValueError("the fit has no counts to explain, so nothing is identified; use a fit of some counts")
         F = fit.topics[:, topics]
         features = F.sum(axis=1) > 0
         G = F[features] / F[features].sum(axis=1, keepdims=True)
@@ -446,7 +448,7 @@ class _Parts:
 
 
 def _regions(fit: Fit, parts: _Parts, counts: Counts | None, loss: float) -> list[Region]:
-    """In which something moves: at the same rates and, with counts, with the room that a loss makes."""
+    """In which something moves: at the same rates and, with counts, with the space that a loss makes."""
     regions = [Region(parts.P, parts.G)]
     if counts is not None:
         samples, features = room(counts, fit.proportions, fit.topics, fit.sizes, loss)
@@ -461,7 +463,7 @@ def _targets(rows: list[NDArray[np.intp]], topics: range | list[int]) -> list[Ta
 
 
 def _checked(region: Region, rows: list[NDArray[np.intp]], found: list[Point]) -> tuple[list[Point], float]:
-    """With the ends at some rows that were left out, and what they gained."""
+    """With the ends at some rows that were omitted, and what they gained."""
     rng, more = np.random.default_rng(0), []
     for shares, known in zip((region.P, region.G), rows, strict=True):
         rest = np.setdiff1d(np.arange(len(shares)), known)

@@ -5,18 +5,19 @@ Every single count is labelled with a topic, and labels are sampled (`solvers/sa
     x_i ~ Multinomial(l*_i F*ᵀ),    l*_i ~ Dirichlet(alpha),    f*_k ~ Dirichlet(eta),
 
 in chains that start at the fit. Given labels both are Dirichlet, so mean, mean square and mean logarithm of every number are
-averages of closed forms over the sweeps. The ends of an interval are those of Beta distributions: the upper one of that with the
-mean and the variance that came out, the lower one of that with the mean and the mean logarithm, which knows more of the way to
-zero. Priors that a fit does not have are learned while chains warm up: those under which the labels are most probable (Minka),
+averages of closed forms over the sweeps. The ends of an interval are those of Beta distributions: the upper one of that with
+the mean and the variance that came out, the lower one of that with the mean and the mean logarithm, which knows more of the
+way to zero. Priors that a fit does not have are learned while chains warm up: those under which the labels are most probable
+(Minka),
 
     alpha_k ← alpha_k Σ_i [ψ(alpha_k + S_ik) − ψ(alpha_k)] / Σ_i [ψ(alpha₊ + S_i) − ψ(alpha₊)]      (eta alike)
 
-**Local**: a proportion means something beside its topics only. So labels are drawn with the topics of the fit, and what comes out
-are intervals of what the fit estimates. Topics are held by so many counts of their own in the tables of the sampler that labels
-do not move them. The topics' own intervals are those given such labels: their variance is V = V_c + V_l, that with labels known
-and that of the labels. As these would move with the topics, it is V_c / (1 − r) with r = V_l / V_c: by the missing information
-principle (Louis 1982) V_c + V_l are the first two terms of that series. Where a density is the largest at 0 or 1, the interval
-ends there: a fit of maximum likelihood has many such numbers.
+**Local**: a proportion means something next to its topics only. So labels are drawn with the topics of the fit, and what comes
+out are intervals of what the fit estimates. Topics are held by this many counts of their own in the tables of the sampler that
+labels do not move them. The topics' own intervals are those given such labels: their variance is V = V_c + V_l, that with
+labels known and that of the labels. As these would move with the topics, it is V_c / (1 − r) with r = V_l / V_c: by the
+missing information principle (Louis 1982) V_c + V_l are the first two terms of that series. Where a density is the largest at
+0 or 1, the interval ends there: a fit of maximum likelihood has many such numbers.
 
 **Full**: topics move too, as far as the data and the priors let them, and that may be to another solution than the fit's.
 """
@@ -72,9 +73,9 @@ class Intervals(Result):
     level : float
         The probability with which each interval holds its number.
     alpha : array, K
-        The prior of the proportions, one number a topic.
+        The prior of the proportions, one number per topic.
     eta : array, m
-        The prior of the topics, one number a feature.
+        The prior of the topics, one number per feature.
     rhat : float
         How much chains differ beyond what they differ from themselves, of proportions; near 1 where they agree.
     draws : int
@@ -136,7 +137,7 @@ class Intervals(Result):
 
     @property
     def table(self) -> pd.DataFrame:
-        """DataFrame: a row a topic, with its `name` where topics have names.
+        """DataFrame: one row per topic, with its `name` where topics have names.
 
         Mean proportion, mean and largest width of its intervals, and the mean width of those of its features, as a part of
         their means, weighted by these.
@@ -155,7 +156,7 @@ class Intervals(Result):
 
     @property
     def by_sample(self) -> pd.DataFrame:
-        """DataFrame: a row a sample and topic: mean and standard deviation of the proportion, and its interval."""
+        """DataFrame: one row per sample and topic: mean and standard deviation of the proportion, and its interval."""
         return by_sample_and_topic(self.samples, self.names, mean=self.mean, sd=self.sd, low=self.low, high=self.high)
 
     def at(self, level: float) -> Intervals:
@@ -206,17 +207,17 @@ class Intervals(Result):
         if self.status == "interrupted":
             said.append(f"interrupted after {self.draws} draws; intervals are rough")
         if np.isnan(self.rhat):
-            said.append(f"a single chain does not show whether it has converged; give {parameter('chains', 2)} or more")
+            said.append(f"a single chain does not show whether it has converged; use {parameter('chains', 2)} or more")
         elif not self.rhat <= AGREE:
             said.append(
-                f"chains do not agree yet (R̂ = {self.rhat:.2f}): intervals may be too short; raise {parameter('sweeps')} and "
-                f"{parameter('burn_in')}, or look at {analysis('freedom')}, as data that leave much open are slow to sample"
+                f"chains have not converged (R̂ = {self.rhat:.2f}): intervals may be too narrow; increase {parameter('sweeps')} "
+                f"and {parameter('burn_in')}, or see {analysis('freedom')}: chains are slow where topics are not identified"
             )
         if self.outside > 2 * (1 - self.level):
             local = f"; {parameter('posterior', 'local')} keeps to the topics of the fit" * (self.posterior == "full")
             said.append(
                 f"{self.outside:.0%} of the fit's proportions above {LARGE:.0%} lie outside their intervals: the posterior is of "
-                f"another solution than the fit, so give its mean beside its intervals, not the fit's proportions{local}"
+                f"a solution that differs from the fit, so report its mean with its intervals, not the fit's proportions{local}"
             )
         return said
 
@@ -237,16 +238,16 @@ def intervals(
     random_state: Seed = None,
     verbose: bool = False,
 ) -> Intervals:
-    """Intervals that hold each proportion, and each feature of each topic, with probability `level`.
+    """Intervals that cover each proportion, and each feature of each topic, with probability `level`.
 
     Those of variational inference treat each number as if all others were known, and are too short. These come from sampled
-    labels of all counts, and cost some hundred sweeps over them.
+    labels of all counts, and cost hundreds of sweeps over them.
 
     Parameters
     ----------
     fit : Fit, estimator or path
-        Where chains start, and what names topics. Of any model: a Bayesian one gives its priors too. Or a model of known factors
-        (`from_factors`, or the path of a catalogue table): X are then its new samples, and topics have no intervals.
+        Where chains start, and what names topics. Of any model: a Bayesian one gives its priors too. Or a model of known
+        factors (`from_factors`, or the path of a catalogue table): X are then its new samples, and topics have no intervals.
     X : Counts or array-like
         The counts of the fit: whole numbers. Samples and features are found by name where both have names.
     level : float, default=0.9
@@ -266,9 +267,9 @@ def intervals(
     thin : int, default=5
         Number of sweeps per average.
     chains : int, default=2
-        Number of chains. With two or more, `rhat` tells whether they agree.
+        Number of chains. With two or more, `rhat` shows whether they agree.
     n_jobs : int, default=None
-        Threads, at most one a chain; None or −1 for all available cores. The result does not depend on it.
+        Threads, at most one per chain; None or −1 for all available cores. The result does not depend on it.
     random_state : int, Generator or RandomState, default=None
         Seed of the chains.
     verbose : bool, default=False
@@ -277,12 +278,12 @@ def intervals(
     Returns
     -------
     Intervals
-        `low` and `high` of every proportion, and a `table` with a row a topic.
+        `low` and `high` of every proportion, and a `table` with one row per topic.
 
     Raises
     ------
     ValueError
-        If X is not the counts of the fit, has fractions, or an option does not mean anything.
+        If X is not the counts of the fit, has fractions, or an option is invalid.
 
     See Also
     --------
@@ -307,7 +308,7 @@ def intervals(
     for name, number in {"sweeps": sweeps, "thin": thin, "chains": chains}.items():
         whole(name, number, 1)
     if thin > sweeps:
-        raise ParameterError("thin", thin, f"give at most {sweeps}, the number of sweeps")
+        raise ParameterError("thin", thin, f"use at most {sweeps}, the number of sweeps")
     known_factors = not len(fit.L)
     if known_factors and posterior == "full":
         raise ParameterError("posterior", posterior, "the topics of this fit are known; use 'local'")

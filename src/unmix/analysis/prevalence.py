@@ -1,6 +1,6 @@
 """Prevalence: mean proportions of topics by group of samples, over time, or both, with intervals.
 
-Every sample counts alike. The mean m of the n samples of a cell (a group, a bin of time, or both) has the standard error s of
+Every sample counts equally. The mean m of the n samples of a cell (a group, a bin of time, or both) has the standard error s of
 their sums by unit, G units of which differ independently (samples themselves, or the `groups` that are given),
 
     s² = G / (G − 1) · Σ_g (Σ_{i in g} (p_i − m))² / n²,
@@ -42,7 +42,7 @@ from unmix.fit import Fit
 
 MOST_GROUPS = 100
 FEW = 5  # samples, or units: their interval is a rough guess
-MOST_COLUMNS = 8  # groups beside each other in a summary
+MOST_COLUMNS = 8  # groups next to each other in a summary
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -131,7 +131,7 @@ class Prevalence(Result):
         return pd.DataFrame(rows)
 
     def advice(self) -> list[str]:
-        """What the intervals do not know: few samples, samples that belong together, samples left out.
+        """What the intervals do not know: few samples, samples that belong together, samples omitted.
 
         Returns
         -------
@@ -166,8 +166,8 @@ def prevalence(
 ) -> Prevalence:
     """Mean proportions of topics by group of samples, over time, or both, with intervals.
 
-    Intervals say how sure a mean is, given the topics, if other samples had been drawn: t intervals on the logit scale. Without a
-    column, the first of the metadata that tells time or groups samples is taken. Samples without counts are left out.
+    Intervals say how sure a mean is, given the topics, if other samples had been drawn: t intervals on the logit scale.
+    Without a column, the first column of the metadata with times or groups is used. Samples without counts are omitted.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def prevalence(
     over : str or array-like, default=None
         Column of numbers or dates along which means are a trend, such as year; or one value per sample.
     groups : str or array-like, default=None
-        Column of what makes samples alike, such as the donor or the author. Intervals then take groups instead of samples
+        Column of what makes samples dependent, such as the donor or the author. Intervals then take groups instead of samples
         to differ independently.
     metadata : DataFrame, Counts, AnnData, str or PathLike, default=None
         Table with one row per sample, found by name where there are names. By default that of the fit.
@@ -224,7 +224,7 @@ def prevalence(
             raise ParameterError(
                 "by",
                 _called(by),
-                f"give at most {MOST_GROUPS} groups, not {len(names)}; or numbers as {parameter('over')}",
+                f"use at most {MOST_GROUPS} groups, not {len(names)}; or numbers as {parameter('over')}",
             )
     column, place, labels = None, np.full(len(fit.L), -1 if over is not None else 0), [""]
     if over is not None:
@@ -233,12 +233,12 @@ def prevalence(
         counted &= known
         place[known], labels = bins_of(column, bins)
         if not known.all():
-            remarks.append(f"{plural(int((~known).sum()), 'sample')} without {_called(over)} are left out")
+            remarks.append(f"{plural(int((~known).sum()), 'sample')} without {_called(over)} are omitted")
     unit = np.arange(len(fit.L))
     if groups is not None:
         unit = groups_of(column_or_values(table, groups, parameter("groups"), len(fit.L)))[1]
     if empty := int((fit.sizes <= 0).sum()):
-        remarks.append(f"{plural(empty, 'sample')} without counts are left out")
+        remarks.append(f"{plural(empty, 'sample')} without counts are omitted")
     if not counted.any():
         raise ValueError(f"no sample has counts and a value of {_called(over)}; nothing to average")
     cell = (group * len(labels) + place)[counted]
@@ -259,7 +259,7 @@ def prevalence(
     ):
         with_option = parameter("groups", outer)
         remarks.append(
-            f"samples with the same {outer} have the same {_called(by)} and may be alike; {with_option} allows for that"
+            f"samples with the same {outer} have the same {_called(by)} and may be dependent; {with_option} allows for that"
         )
     K, topics = fit.n_topics, topic_names(fit)
     sizes = np.bincount(cells)
@@ -324,17 +324,17 @@ def _called(given: Any) -> str:
 def _scale(table: pd.DataFrame | None, over: Any, n: int) -> Column:
     column = column_of(clean(_called(over)), column_or_values(table, over, parameter("over"), n))
     if column.kind == "text" or not column.distinct:
-        raise ParameterError("over", _called(over), f"give numbers or dates; texts are groups, {parameter('by')}")
+        raise ParameterError("over", _called(over), f"use numbers or dates; texts are groups, {parameter('by')}")
     return column
 
 
 def _first(table: pd.DataFrame | None) -> tuple[str | None, str | None]:
-    """The first column that tells time, or else the first that groups samples, at its place."""
+    """The first column that shows time, or else the first that groups samples, at its place."""
     view = first_view(table)
     if not view:
         known = "there is no metadata" if table is None else f"there are {', '.join(map(str, table))}"
         raise ValueError(
-            f"{parameter('by')}, {parameter('over')}: no column groups samples or tells time ({known}); give one"
+            f"{parameter('by')}, {parameter('over')}: no column groups samples or has times ({known}); name one"
         )
     return view.get("group"), view.get("order")
 

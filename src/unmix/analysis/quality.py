@@ -69,14 +69,14 @@ def coherence(
     Returns
     -------
     DataFrame
-        A row a topic: `topic`, `u_mass`, `npmi`, `cv_documents`, with texts `c_v`, the number of `pairs`, how many of the top
-        features no sample has (`unseen`, which are left out), and the part of pairs that nearly every sample has
+        One row per topic: `topic`, `u_mass`, `npmi`, `cv_documents`, with texts `c_v`, the number of `pairs`, how many of the
+        top features no sample has (`unseen`, which are omitted), and the part of pairs that nearly every sample has
         (`everywhere`), which say little.
 
     Raises
     ------
     ValueError
-        If `top` or `by` does not mean anything.
+        If `top` or `by` is invalid.
 
     See Also
     --------
@@ -108,7 +108,7 @@ def coherence(
 
 
 def _in_windows(texts: Iterable[str | Sequence[str]], names: list[str], size: int) -> tuple[Floats, int]:
-    """How many windows of so many tokens have both of each two words, and how many windows there are."""
+    """How many windows of this many tokens have both of each two words, and how many windows there are."""
     from unmix.io.read.words import words
 
     number = {name: place for place, name in enumerate(names)}
@@ -156,7 +156,7 @@ def cooccurrences(counts: Counts, features: Integers) -> Floats:
 
 
 def checked_top(fit: Fit, top: int) -> int:
-    top = whole("top", top, 2, "give a whole number of features >= 2")
+    top = whole("top", top, 2, "use a whole number of features >= 2")
     if top > len(fit.F):
         warn(f"top={top} is more than the {len(fit.F)} features; all of them are taken")
     return min(top, len(fit.F))
@@ -211,8 +211,8 @@ def _cosines(rows: Floats, other: Floats) -> Floats:
 #
 # No number here says how many topics there are: coherence is the highest for few, exclusivity for many.
 
-EXCLUSIVE = 0.7  # the weight of exclusivity beside that of frequency
-PERSISTENCE = 0.9  # of a reader who goes on to the next feature of two lists (Webber, Moffat and Zobel 2010)
+EXCLUSIVE = 0.7  # the weight of exclusivity in addition of frequency
+PERSISTENCE = 0.9  # of a reader who continues to the next feature of two lists (Webber, Moffat and Zobel 2010)
 EVERYWHERE = 0.5  # of the pairs: beyond that co-occurrence says little
 
 
@@ -223,7 +223,7 @@ class Quality(Result):
     Attributes
     ----------
     table : DataFrame
-        A row a topic: `topic`, `name`, `share`, the columns of `coherence`, `exclusivity`, `effective_features`,
+        One row per topic: `topic`, `name`, `share`, the columns of `coherence`, `exclusivity`, `effective_features`,
         `effective_samples`, `from_background` and `nearest` (Hellinger distances to the frequencies of all samples, and to
         the nearest other topic), and where counts were held back `lift` and its standard error `lift_error`.
     diversity : dict
@@ -251,7 +251,7 @@ class Quality(Result):
     top: int
 
     def advice(self) -> list[str]:
-        """Which topics are not coherent, or like another one or all samples; what the table says, in words.
+        """Which topics are not coherent, or like another one or all samples; what the table says, as text.
 
         Returns
         -------
@@ -269,11 +269,11 @@ class Quality(Result):
         said = []
         if self.table["everywhere"].mean() > EVERYWHERE:
             said.append(
-                "most pairs of top features are in more than 90% of the samples: coherence says little here; "
-                "unmix.differences tells what sets topics apart"
+                "most pairs of top features are in more than 90% of the samples: coherence is not informative here; "
+                "unmix.differences shows what distinguishes topics"
             )
         if unseen := int(self.table["unseen"].sum()):
-            said.append(f"{unseen} of the top features are in none of the samples; they were left out")
+            said.append(f"{unseen} of the top features are in none of the samples and were omitted")
         if {"lift", "lift_error"} <= {*self.table}:
             for row in self.table[~(self.table["lift"] > 2 * self.table["lift_error"])].itertuples():
                 said.append(f"topic {row.name} has no lift in the counts held back: it may be noise")
@@ -283,7 +283,7 @@ class Quality(Result):
 def quality(
     fit: FitLike, X: CountsLike, top: int = 10, by: By = "frequency", held_out: CountsLike | None = None
 ) -> Quality:
-    """One row a topic: coherence, exclusivity, how wide it is, how unlike others, and what held-back counts say.
+    """One row per topic: coherence, exclusivity, how wide it is, how unlike others, and what held-back counts say.
 
     Parameters
     ----------
@@ -301,12 +301,12 @@ def quality(
     Returns
     -------
     Quality
-        Its `table` has a row a topic.
+        Its `table` has one row per topic.
 
     Raises
     ------
     ValueError
-        If `top` or `by` does not mean anything, or `held_out` is of other samples.
+        If `top` or `by` is invalid, or `held_out` is of other samples.
 
     See Also
     --------
@@ -335,7 +335,8 @@ def quality(
 
 
 def exclusivity(fit: FitLike, top: int = 10) -> Floats:
-    """For each topic the mean FREX score of its heaviest features: high where they are frequent in the topic and rare in others.
+    """For each topic the mean FREX score of its heaviest features: high where they are frequent in the topic and rare in
+    others.
 
     Parameters
     ----------
@@ -445,7 +446,7 @@ def held_out_lift(fit: FitLike, held_out: CountsLike, top: int = 10) -> Lift:
     Raises
     ------
     ValueError
-        If the samples are others, or `top` does not mean anything.
+        If the samples are others, or `top` is invalid.
 
     Examples
     --------

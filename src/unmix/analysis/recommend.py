@@ -42,7 +42,7 @@ def recommend(fit: FitLike, X: Any, n: int = 10, exclude_seen: bool = True) -> p
     n : int, default=10
         How many features to recommend.
     exclude_seen : bool, default=True
-        Whether to leave out features that the sample has already.
+        Whether to omit features that the sample has already.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def top_lists(
     factors : array-like, features × K
         Of features, such as items.
     seen : Counts or array-like, default=None
-        Counts whose nonzeros are left out.
+        Counts whose nonzeros are omitted.
     n : int, default=10
         Length of the lists.
 
@@ -143,7 +143,7 @@ def ranking(
     Parameters
     ----------
     recommended : Fit, estimator, path or array of int
-        A model, whose recommendations leave out what is in X; or lists that `top_lists` or another library made, samples × places
+        A model, whose recommendations omit what is in X; or lists that `top_lists` or another library made, samples × places
         of features, the best first, −1 for none.
     X : Counts or array-like
         What was known of the samples. Their features of `held_out` are new: those also in X do not count.
@@ -178,11 +178,11 @@ def ranking(
     lengths = [whole("n", one, 1) for one in np.ravel(np.asarray(n, dtype=object))]
     known, rest = counts_in_memory(X, "ranking"), counts_in_memory(held_out, "ranking")
     if known.shape != rest.shape:
-        raise ValueError(f"held_out has the shape {rest.shape}, X {known.shape}; give the same samples and features")
+        raise ValueError(f"held_out has the shape {rest.shape}, X {known.shape}; use the same samples and features")
     if isinstance(recommended, np.ndarray):
         places = recommended
         if places.ndim != 2 or len(places) != len(known) or places.shape[1] < min(max(lengths), known.shape[1]):
-            raise ValueError(f"recommended has the shape {places.shape}; give {max(lengths)} features per sample")
+            raise ValueError(f"recommended has the shape {places.shape}; use {max(lengths)} features per sample")
     else:
         fit = fit_of(recommended)
         known, proportions = _known(fit, known)
@@ -215,8 +215,8 @@ def ranking(
 
 
 def _known(fit: Fit, X: Any) -> tuple[Counts, Floats]:
-    """Counts with the features of the fit, and proportions: the fit's own of its own counts, inferred ones of others; of samples
-    without counts, the shares of topics."""
+    """Counts with the features of the fit, and proportions: the fit's own of its own counts, inferred ones of others; of
+    samples without counts, the shares of topics."""
     counts = match_features(counts_in_memory(X, "recommend"), fit).counts
     own = counts.shape[0] == len(fit.L) and counts.facts["checksum"] == fit.data.get("checksum")
     proportions = np.asarray(fit.proportions) if own else transform(fit, counts)

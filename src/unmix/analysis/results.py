@@ -1,4 +1,4 @@
-"""What every analysis gives back: a frozen `Result` with a table, advice in words, and a file.
+"""What every analysis gives back: a frozen `Result` with a table, advice as text, and a file.
 
 An analysis of many fits goes through its parts with `in_parts`: what is finished survives Ctrl-C, and the end of the program
 where there is a file to keep it in.
@@ -69,7 +69,7 @@ class Result:
     `table`."""
 
     LAYOUT: ClassVar[FileLayout] = FileLayout()
-    ROW: ClassVar[str] = ""  # the result of its row in the registry, where that is another class
+    ROW: ClassVar[str] = ""  # the result of its row in the registry, where that is a different class
     ANSWERS: ClassVar[bool] = False  # whether the first sentence of advice is the answer itself
 
     @property
@@ -105,7 +105,7 @@ class Result:
         Parameters
         ----------
         *given : Any
-            Passed on, such as the fit where the picture needs it.
+            Passed on, such as the fit where the figure needs it.
         **how : Any
             Passed on, such as `ax`.
 
@@ -117,7 +117,7 @@ class Result:
         Raises
         ------
         NotImplementedError
-            If there is no such picture.
+            If there is no such figure.
 
         Examples
         --------
@@ -129,10 +129,10 @@ class Result:
         for row in ANALYSES.values():
             if row.result == (self.ROW or type(self).__name__) and row.pictures:
                 return public(f"plot.{row.pictures[0]}")(self, *given, **how)
-        raise NotImplementedError(f"there is no picture of a {type(self).__name__}; draw its table")
+        raise NotImplementedError(f"there is no figure of a {type(self).__name__}; plot its table")
 
     def advice(self) -> list[str]:
-        """What a person may want to know or do, in words.
+        """What a user may want to know or do, as text.
 
         Returns
         -------
@@ -216,14 +216,14 @@ class Result:
         2
         """
         if not Path(path).is_file():
-            raise FileNotFoundError(f"{path}: no such file; give one written by {cls.__name__}.save")
+            raise FileNotFoundError(f"{path}: no such file; use one written by {cls.__name__}.save")
         arrays, meta = tensors.read(path)
         if (kind := kind_of(meta)) != cls.__name__:
             raise ValueError(f"{path}: holds a {kind}, not a {cls.__name__}; read it with the `load` of that")
         try:
             return cls._restored(arrays, meta)
         except UNFIT as error:
-            raise ValueError(f"{path}: damaged or of another version ({error})") from None
+            raise ValueError(f"{path}: damaged or of a different version ({error})") from None
 
     @classmethod
     def _restored(cls, arrays: Arrays, meta: Record) -> Self:
@@ -288,7 +288,8 @@ def in_parts(
     parts
         What to do, one after the other.
     work
-        Gives the arrays that a part comes to. A part's randomness is its own, so that results do not depend on where one stopped.
+        Gives the arrays that a part comes to. A part's randomness is its own, so that results do not depend on where one
+        stopped.
     checkpoint
         A file in which finished parts are kept, so that the same call resumes.
     of
@@ -324,14 +325,16 @@ def in_parts(
 def _kept(path: Path, of: Record | None) -> dict[int, Arrays]:
     arrays, meta = tensors.read(path)
     if meta.get("kind") != "parts":
-        raise ValueError(f"{path}: holds something else than the parts of an analysis; give another name")
+        raise ValueError(f"{path}: does not hold the checkpoint of an analysis; use a different name")
     if meta.get("of") != as_plain(of):
-        raise ValueError(f"{path}: holds parts of other data or other parameters; give another name or remove it")
+        raise ValueError(
+            f"{path}: holds a checkpoint of other data or other parameters; use a different name or remove it"
+        )
     try:
         done: dict[int, Arrays] = {place: {} for place in checked(meta, Parts, "the header").done}
         for key, array in arrays.items():
             place, name = key.split(".", 1)
             done[int(place)][name] = array
     except (KeyError, ValueError) as error:
-        raise ValueError(f"{path}: damaged ({error}); remove it to begin anew") from None
+        raise ValueError(f"{path}: damaged ({error}); remove it to start again") from None
     return done

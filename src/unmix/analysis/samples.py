@@ -1,4 +1,5 @@
-"""Samples: what is known about each (its group, a number, a date), a fair part of many samples, and those typical of a topic."""
+"""Samples: what is known about each (its group, a number, a date), a fair part of many samples, and those typical of a
+topic."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class Scale(NamedTuple):
 
 
 def fair_sample(labels: Integers, at_most: int, *, equal: bool = False) -> Integers:
-    """At most so many of the samples, in their order: the same share of each group, but at least one of each.
+    """At most this many of the samples, in their order: the same share of each group, but at least one of each.
 
     Parameters
     ----------
@@ -109,12 +110,13 @@ def column_or_values(table: pd.DataFrame | None, given: str | ArrayLike, what: s
         return table[given]
     values = pd.Series(given) if isinstance(given, pd.Series | pd.Categorical) else pd.Series(np.asarray(given))
     if len(values) != n:
-        raise ValueError(f"{what}: {len(values)} values for {n} samples; give one per sample")
+        raise ValueError(f"{what}: {len(values)} values for {n} samples; use one per sample")
     return values
 
 
 def by_sample_and_topic(samples: Names | None, names: Names | None = None, **values: Floats) -> pd.DataFrame:
-    """A row for each sample and topic, of arrays that have a row a sample and a column a topic; `names` are those of topics."""
+    """A row for each sample and topic, of arrays that have one row per sample and a column per topic; `names` are those of
+    topics."""
     n, K = next(iter(values.values())).shape
     places = {"sample": np.repeat(numbered(samples, "sample", n), K), "topic": np.tile(np.arange(1, K + 1), n)}
     named = {} if names is None else {"name": np.tile(names, n)}
@@ -145,8 +147,8 @@ def scale(values: pd.Series) -> Scale | None:
 
 
 def means_along(places: Floats, size: int) -> Integers:
-    """Where bars begin that are drawn as means: of at least `size` samples that follow each other, and never parting those at the
-    same place. `places` are in order, NaN last.
+    """Where bars begin that are drawn as means: of at least `size` samples that follow each other, and never parting those at
+    the same place. `places` are in order, NaN last.
 
     >>> means_along(np.array([1.0, 1, 1, 2, 3, 4, 4, np.nan, np.nan]), 2)
     array([0, 3, 5, 7])
@@ -162,7 +164,7 @@ def means_along(places: Floats, size: int) -> Integers:
 
 
 def first_view(table: pd.DataFrame | None) -> dict[str, Any]:
-    """What to show first: samples in the order of a column that tells time, else by the groups of the first column of text.
+    """What to show first: samples in the order of a column that shows time, else by the groups of the first column of text.
     As parameters of `unmix.plot.structure`."""
     table = pd.DataFrame() if table is None else table
     columns = [column_of(name, table[name]) for name in table.columns if isinstance(name, str)]
@@ -207,6 +209,6 @@ def metadata_of(given: Any, own: pd.DataFrame | None, samples: Names | None, n: 
         table = table[table.index.map(str).isin(samples.tolist())]
         names = as_names([str(name) for name in table.index])
     if not isinstance(table, pd.DataFrame):
-        raise ValueError(f"{parameter('metadata')}: a {type(given).__name__} without any; give a table")
+        raise ValueError(f"{parameter('metadata')}: a {type(given).__name__} without any; use a table")
     rows = order_by_name("sample", (samples, n), (names, len(table)), where="metadata", reorder=True)
     return table if rows is None else table.iloc[rows]

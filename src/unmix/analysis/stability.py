@@ -1,9 +1,10 @@
-"""Which topics are found again: `stability` and `consensus`, on one model fitted many times.
+"""Which topics are recovered: `stability` and `consensus`, on one model fitted many times.
 
-One model fitted again and again, each time from scratch and to counts with noise of their own.
+One model refitted and again, each time from scratch and to counts with noise of their own.
 
-Two halves of the counts, each count in one of them at random, are independent data where counts are Poisson: what both have found
-is not the noise of either. Drawn anew, x ~ Poisson(x), counts have their noise twice. As they are, only the search differs.
+Two halves of the counts, each count in one of them at random, are independent data where counts are Poisson: what both have
+found is not the noise of either. Resampled, x ~ Poisson(x), counts have their noise twice. As they are, only the
+search differs.
 
     run r of seed s:   random_state = s + r,   half r mod 2 of split ⌊(r − 1) / 2⌋,   r = 1, 2, …
 """
@@ -37,7 +38,7 @@ from unmix.storage.tensors import Arrays
 
 Noise = Literal["halves", "bootstrap", "none"]
 FEATURES_AT_ONCE = 4096  # whose roots are in memory in double precision
-NOT_OF_THE_RESULT = {"callbacks", "init", "n_jobs", "random_state", "verbose"}  # or told apart from the others
+NOT_OF_THE_RESULT = {"callbacks", "init", "n_jobs", "random_state", "verbose"}  # or distinguished from the others
 
 Topics = NDArray[np.floating[Any]]
 
@@ -114,19 +115,19 @@ def distances_between(found: list[Topics]) -> Floats:
 
 def checked_model(estimator: CountsEstimator | None, n_components: int, n_jobs: int | None) -> CountsEstimator:
     """A copy of the estimator with that many topics, which starts from scratch."""
-    whole("n_components", n_components, 1, "give a whole number of topics >= 1")
+    whole("n_components", n_components, 1, "use a whole number of topics >= 1")
     model = clone(TopicModel() if estimator is None else estimator).set_params(n_components=int(n_components))
     if not isinstance(model.init, str):
-        raise ValueError('the estimator has a start in init, in which all runs would agree; give one with init="auto"')
+        raise ValueError('the estimator has a start in init, in which all runs would agree; use one with init="auto"')
     return model if n_jobs is None else model.set_params(n_jobs=n_jobs)
 
 
 def checked_counts(X: CountsLike, runs: int, noise: str) -> Counts:
-    whole("runs", runs, 2, "give a whole number >= 2: one run has nothing to agree with")
+    whole("runs", runs, 2, "use a whole number >= 2: one run has nothing to agree with")
     choice("noise", noise, get_args(Noise))
     counts = counts_in_memory(X, "stability")
     if len(counts) < 2:
-        raise ValueError("there is one sample only, in which no topic can be told from another; give at least 2")
+        raise ValueError("there is one sample only, in which topics cannot be distinguished; use at least 2")
     if noise == "halves":
         counts.require_whole('noise="halves"', 'or give noise="bootstrap" or "none"')
     return counts
@@ -135,7 +136,7 @@ def checked_counts(X: CountsLike, runs: int, noise: str) -> Counts:
 def counts_like(reference: Fit, counts: Counts, n_components: int) -> Counts:
     """The counts with their features in the order of the reference."""
     if reference.n_topics != n_components:
-        raise ParameterError("n_components", n_components, f"give {reference.n_topics}, as the reference has")
+        raise ParameterError("n_components", n_components, f"use {reference.n_topics}, as the reference has")
     known, given = (reference.features, len(reference.F)), (counts.features, counts.shape[1])
     columns = order_by_name("feature", known, given, reorder=True)
     return counts if columns is None else counts.take(features=columns)
@@ -144,7 +145,7 @@ def counts_like(reference: Fit, counts: Counts, n_components: int) -> Counts:
 def seed_of(random_state: Seed, checkpoint: str | os.PathLike[str] | None) -> int:
     """The number that all runs follow from."""
     if random_state is None and checkpoint is not None:
-        raise ParameterError("random_state", None, f"give a number, which {parameter('checkpoint')} needs")
+        raise ParameterError("random_state", None, f"use a number, which {parameter('checkpoint')} needs")
     if isinstance(random_state, np.random.Generator | np.random.RandomState | None):
         return int(generator(random_state).integers(2**31))
     return int(random_state)
@@ -193,7 +194,7 @@ def _told(model: CountsEstimator) -> dict[str, str]:
     return {"model": type(model).__name__} | told
 
 
-# Which topics are found again: in fits to halves of the counts, each from scratch.
+# Which topics are recovered: in fits to halves of the counts, each from scratch.
 #
 # With H the Hellinger distance, c_k the topics of a reference, the fit to all counts, and f_rk that topic of run r which is
 # matched with c_k (one to one, so that Σ_k H² is the smallest there is),
@@ -201,14 +202,14 @@ def _told(model: CountsEstimator) -> dict[str, str]:
 #     stability_k = mean_r 1 − H(c_k, f_rk)
 #     recall_k    = share of pairs of runs r ≠ s in which none of the topics of s is nearer to f_rk than f_sk is
 #     margin_k    = mean_r (b − a) / max(a, b):   a the mean distance of f_rk to the f_sk of other runs,
-#                                                 b the least mean distance to the f_sl of any l ≠ k     (Rousseeuw 1987)
+#                                                 b the smallest mean distance to the f_sl of any l ≠ k     (Rousseeuw 1987)
 #     floor_k     = the same as stability_k, of runs that have nothing in common with the reference: features of about the same
 #                   frequency are exchanged at random
 #
 # The reference gives the topics of runs their names, and has a part in stability alone: it shares its noise with the halves. The
 # noise of rare features adds the same to all distances of a topic: it lowers stability and margin, and leaves recall as it is.
 
-STABLE = (0.25, 0.6)  # margin and recall of a topic that is found again: at least both
+STABLE = (0.25, 0.6)  # margin and recall of a topic that is recovered: at least both
 UNSTABLE = (0.1, 0.5)  # of one that is not: less than either
 EMPTY = 1e-6  # of all counts: such a topic has no features of its own
 ALIKE = 20  # features of about the same frequency
@@ -223,7 +224,7 @@ class Stability(Result):
     Attributes
     ----------
     table : DataFrame
-        A row a topic: `topic` and `name` of the reference, its `share`, `stability`, `margin`, `recall`, `floor`, and a
+        One row per topic: `topic` and `name` of the reference, its `share`, `stability`, `margin`, `recall`, `floor`, and a
         `verdict`: "stable", "unsure", "unstable" or "empty".
     similarity : array, runs × K
         One less the Hellinger distance of each topic from that of each run.
@@ -277,27 +278,27 @@ class Stability(Result):
     ANSWERS: ClassVar = True
 
     def advice(self) -> list[str]:
-        """Which topics hold, which do not, and what to do about it.
+        """Which topics are stable, which do not, and what to do about it.
 
         Returns
         -------
         list of str
-            How many are found again first, then a sentence for each topic that is not.
+            How many are recovered first, then a sentence for each topic that is not.
 
         Examples
         --------
         >>> import unmix as um
         >>> found = um.stability([[90, 10, 0], [80, 20, 10], [0, 10, 70], [10, 0, 80]], 2, runs=4, random_state=0)
         >>> found.advice()
-        ['2 of 2 topics are found again in halves of the counts']
+        ['2 of 2 topics are recovered from halves of the counts']
         """
         verdicts, finished = self.table["verdict"], len(self.similarity)
-        again = {"halves": "halves of the counts", "bootstrap": "counts drawn anew", "none": "other starts"}[self.noise]
-        said = [f"{(verdicts == 'stable').sum()} of {len(verdicts)} topics are found again in {again}"]
+        again = {"halves": "halves of the counts", "bootstrap": "resampled counts", "none": "other starts"}[self.noise]
+        said = [f"{(verdicts == 'stable').sum()} of {len(verdicts)} topics are recovered from {again}"]
         for row in self.table.itertuples():
             if row.verdict in ("unstable", "unsure"):
                 said.append(
-                    f"topic {row.name} is {row.verdict}: when a run has found it, another one has in {row.recall:.0%} of cases; "
+                    f"topic {row.name} is {row.verdict}: {row.recall:.0%} of pairs of runs agree on it; "
                     f"its margin is {row.margin:.2f}"
                 )
             elif row.verdict == "empty":
@@ -327,7 +328,7 @@ def stability(
     checkpoint: str | os.PathLike[str] | None = None,
     verbose: bool = False,
 ) -> Stability:
-    """Which of the topics of a model would be found again in other data of the same kind.
+    """Which of the topics of a model would be recovered in other data of the same kind.
 
     The counts are divided at random into two halves, again and again, and each half is fitted from scratch. Ctrl-C keeps the
     runs that are finished.
@@ -343,7 +344,7 @@ def stability(
     noise : str, default="halves"
         Counts of each fit: halves, bootstrap or none. "halves": each pair of runs has a half of the counts each, as two
         independent data sets of half the depth would be.
-        "bootstrap": each run has counts drawn anew, x ~ Poisson(x), which given their total is the multinomial of other
+        "bootstrap": each run has counts resampled, x ~ Poisson(x), which given their total is the multinomial of other
         programs. "none": all counts as they are, so that runs differ in their starts only.
     estimator : estimator, default=None
         What to fit; None is `TopicModel()`.
@@ -354,15 +355,15 @@ def stability(
     n_jobs : int, default=None
         Threads of each fit. The result does not depend on it.
     checkpoint : str or PathLike, default=None
-        A file for the runs that are finished, so that the same call, or one with more runs, goes on with the rest; `consensus`
-        uses the same runs.
+        A file for the runs that are finished, so that the same call, or one with more runs, continues with the rest;
+        `consensus` uses the same runs.
     verbose : bool, default=False
         Whether to write to stderr how many fits are finished, and about how long the others will take.
 
     Returns
     -------
     Stability
-        Its `table` has a row a topic, with a verdict.
+        Its `table` has one row per topic, with a verdict.
 
     Raises
     ------
@@ -371,8 +372,8 @@ def stability(
 
     See Also
     --------
-    consensus : A fit of the topics that hold.
-    plot.stability : The picture.
+    consensus : A fit of the topics that are stable.
+    plot.stability : The figure.
     choose_topics : How many topics there are.
 
     Examples
@@ -442,7 +443,8 @@ def recalls(distances: Floats, K: int) -> Floats:
 
 
 def unrelated(reference: Fit, found: list[Topics]) -> Floats:
-    """What `likeness` would be, on average, if runs had nothing but the frequencies of features in common with the reference."""
+    """What `likeness` would be, on average, if runs had nothing but the frequencies of features in common with the
+    reference."""
     rng = np.random.default_rng(0)
     pooled = reference.topics @ reference.shares
     ranks = np.argsort(-pooled, kind="stable")
@@ -495,7 +497,7 @@ def consensus(
     checkpoint: str | os.PathLike[str] | None = None,
     verbose: bool = False,
 ) -> Fit:
-    """A fit of topics that were found again and again, in halves of the counts.
+    """A fit of topics that were recovered and again, in halves of the counts.
 
     Ctrl-C keeps the runs that are finished.
 
@@ -519,7 +521,7 @@ def consensus(
     n_jobs : int, default=None
         Threads of each fit. The result does not depend on it.
     checkpoint : str or PathLike, default=None
-        A file for the runs that are finished, so that the same call goes on with the rest; `stability` uses the same runs.
+        A file for the runs that are finished, so that the same call continues with the rest; `stability` uses the same runs.
     verbose : bool, default=False
         Whether to write to stderr how many fits are finished, and about how long the others will take.
 
@@ -536,7 +538,7 @@ def consensus(
 
     See Also
     --------
-    stability : Which topics hold.
+    stability : Which topics are stable.
 
     Examples
     --------

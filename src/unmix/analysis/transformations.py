@@ -212,7 +212,8 @@ class Region:
 
 
 def explored(region: Region, targets: list[Target], found: list[Point]) -> list[Point]:
-    """Transformations among which every target has one that is a local optimum of it; each starts from the best found so far."""
+    """Transformations among which every target has one that is a local optimum of it; each starts from the best found so
+    far."""
     found = list(found)
     for target in targets:
         best = max(found, key=lambda point: region.value(point, target))
@@ -235,7 +236,7 @@ def spread_rows(shares: Floats, most: int) -> Integers:
 
 
 def _closest(shares: Floats) -> set[tuple[int, int]]:
-    """For each pair of topics the row that has least of one beside the other: what binds first, as a rule."""
+    """For each pair of topics the row that has least of one next to the other: what binds first, as a rule."""
     names = set()
     for k in range(shares.shape[1]):
         for other in range(shares.shape[1]):

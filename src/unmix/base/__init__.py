@@ -1,1 +1,1 @@
-"""What everything else stands on: names of types, threads, memory and words. No numerics, no data."""
+"""What everything else is on: names of types, threads, memory and words. No numerics, no data."""

@@ -1,10 +1,10 @@
-"""Checks of values that a user gives, the error that names the parameter, its value and the remedy, and words for people.
+"""Checks of values that a user gives, the error that names the parameter, its value and the remedy, and words for users.
 
-    folds=0; give a whole number >= 1          in Python
-    --folds 0; give a whole number >= 1        on the command line
+    folds=0; use a whole number >= 1          in Python
+    --folds 0; use a whole number >= 1        on the command line
 
-Each check returns the value as a plain int, float or str. `parameter` names a parameter inside any other text: a message, a note,
-an advice.
+Each check returns the value as a plain int, float or str. `parameter` names a parameter inside any other text: a message, a
+note, an advice.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ def parameter(name: str, value: Any = NAME_ONLY) -> str:
     return _form(name, value)
 
 
-def analysis(name: str) -> str:
-    """A further question about a fit, as the user would ask it: "unmix.freedom(fit)", or "unmix freedom"."""
-    return f"unmix.{name}(fit)" if _form is in_python else f"unmix {name}"
+def analysis(name: str, **options: Any) -> str:
+    """An analysis of a fit, as the user would request it: "unmix.freedom(fit)", or "unmix freedom"."""
+    if _form is in_python:
+        return f"unmix.{name}({', '.join(['fit', *('X' for _ in options), *(in_python(*one) for one in options.items())])})"
+    return " ".join([f"unmix {name}", *(f"--{key.replace('_', '-')} {value}" for key, value in options.items())])
 
 
 @contextmanager
@@ -74,21 +76,21 @@ class ParameterError(ValueError):
 def whole(name: str, value: Any, least: int, remedy: str = "") -> int:
     """A whole number >= least; True and False are none."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ParameterError(name, value, remedy or f"give a whole number >= {least}")
+        raise ParameterError(name, value, remedy or f"use a whole number >= {least}")
     return int(value)
 
 
 def real(name: str, value: Any, least: float, remedy: str = "") -> float:
     """A finite number >= least."""
     if not _is_finite(value) or value < least:
-        raise ParameterError(name, value, remedy or f"give a number >= {least:g}")
+        raise ParameterError(name, value, remedy or f"use a number >= {least:g}")
     return float(value)
 
 
 def positive(name: str, value: Any, remedy: str = "") -> float:
     """A finite number > 0."""
     if not _is_finite(value) or value <= 0:
-        raise ParameterError(name, value, remedy or "give a positive number")
+        raise ParameterError(name, value, remedy or "use a positive number")
     return float(value)
 
 
@@ -96,7 +98,7 @@ def share(name: str, value: Any, remedy: str = "", *, zero: bool = False) -> flo
     """A number > 0, or >= 0 where zero is allowed, and < 1."""
     if not _is_finite(value) or not (0 < value < 1 or (zero and value == 0)):
         raise ParameterError(
-            name, value, remedy or f"give a {'number >= 0 and < 1' if zero else 'probability between 0 and 1'}"
+            name, value, remedy or f"use a {'number >= 0 and < 1' if zero else 'probability between 0 and 1'}"
         )
     return float(value)
 
@@ -112,7 +114,7 @@ def _is_finite(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
 
 
-# Figures and words for people, made in one place, so that terminal, page and `repr` say the same.
+# Figures and words for users, made in one place, so that terminal, page and `repr` say the same.
 
 ENDS = {"converged": "converged", "max_iter": "not converged", "interrupted": "interrupted"}
 

@@ -21,7 +21,7 @@ from unmix.base.checks import ParameterError
 BYTES_PER_NONZERO = 48  # at most at a time, from reading counts to the end of a fit in memory
 IN_MEMORY = 16 << 30  # bytes: a fit that needs more goes over shards, unless the user says otherwise
 LEAST = 1 << 20  # bytes that may be asked for: less is a missing unit
-LARGE = 1 << 30  # bytes, beyond which an array lies in a file
+LARGE = 1 << 30  # bytes, beyond which an array is in a file
 ROWS = 1 << 16  # of such an array that are in memory at a time
 BLOCK = 1 << 20  # bytes
 UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # by the file system
@@ -32,7 +32,8 @@ _limit: ContextVar[tuple[float, int] | None] = ContextVar("memory", default=None
 
 @contextmanager
 def limited(most: float | str | None) -> Iterator[None]:
-    """In this block, no more than so many bytes ("1GB") are available, beyond those in use when it begins. None is no limit."""
+    """In this block, no more than this many bytes ("1GB") are available, beyond those in use when it begins. None is no
+    limit."""
     most = parsed(most) if isinstance(most, str) else most
     token = _limit.set(None if most is None else (most, _in_use()))
     try:
@@ -42,7 +43,7 @@ def limited(most: float | str | None) -> Iterator[None]:
 
 
 def besides(size: float) -> None:
-    """So many bytes, which a caller has to keep, do not count among those that `limited` allows."""
+    """This many bytes, which a caller has to keep, do not count among those that `limited` allows."""
     if (limit := _limit.get()) is not None:
         _limit.set((limit[0] + size, limit[1]))
 
@@ -74,7 +75,7 @@ def parsed(text: str) -> float:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\s*", text, re.IGNORECASE)
     size = float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " ") if match else 0
     if size < LEAST:
-        raise ParameterError("memory", text, "give an amount such as 4GB or 500MB, at least 1MB")
+        raise ParameterError("memory", text, "use an amount such as 4GB or 500MB, at least 1MB")
     return size
 
 
@@ -83,7 +84,7 @@ def gigabytes(size: float) -> str:
 
 
 def room(shape: tuple[int, int], dtype: DTypeLike) -> NDArray[Any]:
-    """An empty array; a large one lies in a temporary file, which goes when the array does."""
+    """An empty array; a large one is in a temporary file, which goes when the array does."""
     size = np.dtype(dtype).itemsize * shape[0] * shape[1]
     if size <= LARGE:
         return np.empty(shape, dtype)
@@ -147,14 +148,14 @@ def errors_about(name: str) -> Iterator[None]:
 
 
 def closed(array: NDArray[Any]) -> NDArray[Any]:
-    """If it lies in a file: the same array, which can no longer be written to."""
+    """If it is in a file: the same array, which can no longer be written to."""
     if isinstance(array, np.memmap):
         array.flags.writeable = False
     return array
 
 
 def reordered(array: NDArray[Any], order: NDArray[np.intp]) -> NDArray[Any]:
-    """Columns in another order: another array, or for one that lies in a file the same."""
+    """Columns in a different order: another array, or for one that is in a file the same."""
     if not isinstance(array, np.memmap):
         return np.ascontiguousarray(array[..., order])
     array.flags.writeable = True

@@ -28,7 +28,7 @@ class Step(NamedTuple):
     of: int | None
     seconds: float
     remaining: float | None = None
-    figures: str = ""  # further ones, in words
+    figures: str = ""  # further ones, as text
 
     def __str__(self) -> str:
         amount = "" if self.done is None else f"{self.done:,} " if self.of is None else f"{self.done:,} of {self.of:,} "

@@ -1,5 +1,5 @@
 """How many threads the kernels use. It changes how long a result takes and never the result, so it is no parameter of anything
-below the estimators: whoever knows the number says it once, around all that follows.
+below the estimators: anyone who knows the number says it once, around all that follows.
 
     with use_threads(4):
         ...
@@ -35,7 +35,7 @@ def available() -> int:
 @contextmanager
 def use_threads(n_jobs: int | None) -> Iterator[None]:
     """None or −1 are all cores."""
-    remedy = "give a number of threads >= 1, or None or -1 for all cores"
+    remedy = "use a number of threads >= 1, or None or -1 for all cores"
     token = _chosen.set(None if n_jobs is None or n_jobs == -1 else whole("n_jobs", n_jobs, 1, remedy))
     try:
         yield

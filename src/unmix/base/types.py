@@ -27,8 +27,8 @@ ROOM_FOR_NAMES = 1 << 24  # bytes that names may take in any case
 
 
 def as_names(texts: Sequence[str]) -> Names:
-    """An array of names. In an array of numpy's own text each takes as much room as the longest: where that would be many times
-    what they need, they stay Python's.
+    """An array of names. In an array of numpy's own text each takes as much space as the longest: where that would be many
+    times what they need, they stay Python's.
 
     >>> as_names(["ant", "bee"])
     array(['ant', 'bee'], dtype='<U3')
@@ -128,7 +128,7 @@ def in_place(what: str, known: Named, given: Named, *, where: str = "X", model: 
     (names, n), (others, size) = known, given
     unnamed = names is None or others is None
     if unnamed and n != size:
-        raise ValueError(f"{where} has {size:,} {what}s and {model} has {n:,}; give the same {what}s")
+        raise ValueError(f"{where} has {size:,} {what}s and {model} has {n:,}; use the same {what}s")
     return unnamed or names is others or np.array_equal(names, others)  # type: ignore[arg-type]
 
 
@@ -152,7 +152,7 @@ def order_by_name(
     where, model
         What the counts and the fit are called in errors.
     reorder
-        Whether the same names may stand in another order.
+        Whether the same names may stand in a different order.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def order_by_name(
     Raises
     ------
     ValueError
-        If they are others, or in another order that is not allowed, or in which names that several share are not clear.
+        If they are others, or in a different order that is not allowed, or in which names that several share are not clear.
     """
     (names, n), (others, size) = known, given
     in_place(what, (None, n), (None, size), where=where, model=model)  # there are as many
@@ -174,11 +174,11 @@ def order_by_name(
     found = f"{where}: {what} {place + 1} is {str(others[place])!r}, {model} has {str(names[place])!r} there"
     position = {name: i for i, name in enumerate(others.tolist())}
     if position.keys() != set(names.tolist()):
-        raise ValueError(f"{found}: the names differ; give the same {what}s")
+        raise ValueError(f"{found}: the names differ; use the same {what}s")
     if len(position) < size:
-        raise ValueError(f"{found}: the names are in another order, and some occur twice; reorder them")
+        raise ValueError(f"{found}: the names are in a different order, and some occur twice; reorder them")
     if not reorder:
-        raise ValueError(f"{found}: the names are in another order; reorder them")
+        raise ValueError(f"{found}: the names are in a different order; reorder them")
     return np.array([position[name] for name in names.tolist()], dtype=np.intp)
 
 

@@ -12,6 +12,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -27,6 +28,16 @@ from unmix.cli.show import Invocation, complain, mute, note, write_any_text
 
 BAD_INPUT = 2
 OTHER_WORDS = {"predict": "transform", "project": "transform", "train": "fit", "plot": "report", "select": "choose"}
+OTHER_OPTIONS = {  # of other programs and of earlier versions
+    **dict.fromkeys(("--n-topics", "--num-topics", "--topics", "--K", "--k", "--components"), "-k"),
+    **dict.fromkeys(("--iterations", "--n-iter", "--iter", "--passes"), "--max-iter"),
+    **dict.fromkeys(("--jobs", "--cores", "--n-threads", "--num-threads"), "--threads"),
+    **dict.fromkeys(("--alpha", "--eta", "--param", "--params"), "--set NAME=VALUE"),
+    **dict.fromkeys(("--starts", "--restarts", "--n-starts"), "--n-init"),
+    **dict.fromkeys(("--out", "--outdir", "--out-dir", "--dir"), "-o"),
+    "--tolerance": "--tol",
+    "--algorithm": "--solver",
+}
 # Typer does not export the base of its usage errors, and where it lives depends on the version.
 UsageError: Any = typer.BadParameter.__bases__[0]
 
@@ -35,15 +46,17 @@ __all__ = ["main", "program"]
 
 @cache
 def _options(name: str) -> dict[str, str]:
-    """The options by parameter: those of a command, and of `fit` those that it has not."""
-    known = {one: program(one).commands[one] for one in ("fit", name) if one in COMMANDS}
-    several = known.values()
-    return {param.name: param.opts[0] for one in several for param in one.params if param.opts[0].startswith("-")}
+    """The options of a command, by parameter."""
+    params = program(name).commands[name].params if name in COMMANDS else []
+    return {param.name: param.opts[0] for param in params if param.opts[0].startswith("-")}
 
 
 def option(name: str, value: Any = NAME_ONLY) -> str:
     """A parameter by its option, with its value as it would be typed; as in Python where it has none, as --set takes it."""
-    found = _options(next(iter(Invocation.arguments), "")).get(name)
+    options = _options(next(iter(Invocation.arguments), ""))
+    found = options.get(name)
+    if found is None and value is NAME_ONLY and name in _options("fit"):
+        return f"--set {name}" if "settings" in options else f"{_options('fit')[name]} of unmix fit"
     if found is None:
         return in_python(name, value)
     if value is NAME_ONLY or value is True:
@@ -75,9 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _usage(text: str, arguments: list[str]) -> str:
     """What was typed wrongly, with the value and a remedy."""
     if found := re.match(r"Invalid value for (.*?): .*valid (int|float|number)", text):
-        typed = next((value for name, value in pairwise(arguments) if repr(name) in found[1]), "")
+        typed = _typed(found[1], arguments)
         several = "; unmix choose compares several" if re.fullmatch(r"\d+[-,]\d+", typed) else ""
-        return f"{typed!r} for {found[1]}: give a {'whole ' if found[2] == 'int' else ''}number{several}"
+        return f"{typed!r} for {found[1]}: use a {'whole ' if found[2] == 'int' else ''}number{several}"
     if text.startswith("Missing option '-k'"):
         fit = "; about a fit: unmix stability INPUT -k K --reference MODEL" if arguments[0] == "stability" else ""
         return f"{text.rstrip('.')}; unmix choose INPUT suggests a number{fit}"
@@ -85,7 +98,29 @@ def _usage(text: str, arguments: list[str]) -> str:
         return f"{text.rstrip('.')}; --set takes NAME=VALUE, such as --set alpha=0.1"
     if (found := re.match(r"No such command '(\w+)'", text)) and found[1] in OTHER_WORDS:
         return f"No such command {found[1]!r}. Did you mean {OTHER_WORDS[found[1]]!r}?"
+    if found := re.match(r"No such option:? '?(--?[\w-]+)", text):
+        return _no_such_option(found[1], arguments)
+    if found := re.match(r"Invalid value for (.*?): Input should be (.*)", text):
+        return f"{_typed(found[1], arguments)!r} for {found[1]} should be {found[2]}"
+    if text.startswith("Missing option '-o'"):
+        return f"{text.rstrip('.')}; name a file for the results"
     return text
+
+
+def _typed(names: str, arguments: list[str]) -> str:
+    """The value that was typed for an option."""
+    return next((value for name, value in pairwise(arguments) if repr(name) in names), "")
+
+
+def _no_such_option(name: str, arguments: list[str]) -> str:
+    """With the option of this command that was probably meant."""
+    named = next((word for word in arguments if not word.startswith("-")), "")
+    known = [one for param in program(named).commands[named].params for one in param.opts] if named in COMMANDS else []
+    meant = OTHER_OPTIONS.get(name, "")
+    if meant.partition(" ")[0] not in known:
+        close = get_close_matches(name, [one for one in known if one.startswith("--")], 2, 0.75)
+        meant = " or ".join(close)
+    return f"No such option: {name}{f'. Did you mean {meant}?' if meant else ''}"
 
 
 def _run(arguments: list[str]) -> int:

@@ -28,7 +28,7 @@ INTERRUPTED, INCOMPLETE = 130, 1
 BESIDE_THE_FIT = (
     ("fit",),
     ("fit", "X"),
-)  # arguments of commands that write into the folder of MODEL unless told otherwise
+)  # arguments of commands that write into the folder of MODEL by default
 MODELS = ("fit", "other", "reference")  # parameters that are fits
 ARGUMENTS = {
     "fit": options.ModelPath,
@@ -160,10 +160,12 @@ def run(row: Analysis, given: dict[str, Any]) -> None:
         raise ValueError(
             f"{given['fit']}: not a fit; the model comes first: unmix {row.name} {given['X']} {given['fit']}"
         )
+    if row.needs == ("fit",) and given["fit"].is_file() and not is_model(given["fit"]):
+        raise ValueError(f"{given['fit']}: not a fit; unmix {row.name} needs a fit's folder or its model.safetensors")
     table_options = {name: given.pop(name) for method in _methods(row) for name in documented(method)}
     folder, files = _places(row, given, outputs)
     if folder is not None and (folder / writing.MODEL_FILE).is_file() and given.get("reference", folder) is None:
-        given["reference"] = folder  # results beside a fit are about that fit
+        given["reference"] = folder  # results next to a fit are about that fit
     for file in files:
         check_file(file, *ENDINGS)
     stem, kept = row.stem, None
@@ -262,10 +264,10 @@ def numbers_in(text: str) -> list[int]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()) or int(first) > int(last or first):
-            raise ParameterError("topics", text, "give numbers and ranges such as 1-12,16,20")
+            raise ParameterError("topics", text, "use numbers and ranges such as 1-12,16,20")
         numbers += range(int(first), int(last or first) + 1)
     if len(numbers) < 2:
-        raise ParameterError("topics", text, "give several numbers to choose from, such as 2-12")
+        raise ParameterError("topics", text, "use several numbers to choose from, such as 2-12")
     return numbers
 
 
@@ -292,7 +294,7 @@ def read_counts(path: Path, *, say: bool = True, **reading: Any) -> Any:
     with show.working(f"reading {path}"):
         counts = um.read(path, **reading)
     if not counts.in_memory:
-        raise ValueError(f"{path}: a folder of shards, which this command does not take; give a file of some samples")
+        raise ValueError(f"{path}: a folder of shards, which this command does not take; use a file of some samples")
     if say:
         show.say(f"read {path}: {show.described(counts)}")
         show.say_reading(counts)
@@ -308,9 +310,9 @@ def _places(row: Analysis, given: Mapping[str, Any], outputs: list[Path]) -> tup
     folders = [path for path in outputs if path not in files]
     for path in folders:
         if path.suffix.lower() in OTHER_ENDINGS and not path.is_dir():
-            raise ParameterError("output", str(path), f"give a folder, or a file that ends in {', '.join(ENDINGS)}")
+            raise ParameterError("output", str(path), f"use a folder, or a file that ends in {', '.join(ENDINGS)}")
     if len(folders) > 1:
-        raise ParameterError("output", str(folders[1]), "give one folder")
+        raise ParameterError("output", str(folders[1]), "use one folder")
     if outputs:
         return (folders[0] if folders else None), files
     if row.needs in BESIDE_THE_FIT:
@@ -347,13 +349,13 @@ def _made(folder: Path) -> Iterator[None]:
 def check_file(path: Path, *endings: str) -> None:
     """Whether a result may be written there is known before the work begins."""
     if path.suffix.lower() not in endings:
-        raise ParameterError("output", str(path), f"give a name that ends in {' or '.join(endings)}")
+        raise ParameterError("output", str(path), f"use a name that ends in {' or '.join(endings)}")
     if path.is_dir():
-        raise ParameterError("output", str(path), "that is a folder: give the name of a file")
+        raise ParameterError("output", str(path), "that is a folder: use a file name")
     if not path.parent.is_dir():
-        raise ParameterError("output", str(path), f"there is no folder {path.parent}: make it first")
+        raise ParameterError("output", str(path), f"the folder {path.parent} does not exist; create it first")
     if not os.access(path.parent, os.W_OK):
-        raise ParameterError("output", str(path), f"no permission to write in {path.parent}: give another place")
+        raise ParameterError("output", str(path), f"no permission to write in {path.parent}: use a different folder")
 
 
 # Files of a result
@@ -368,7 +370,7 @@ def files_of(
     table_options: Mapping[str, Any] | None = None,
     each: bool = True,
 ) -> dict[str, Write]:
-    """Names of files, and what writes them: the result, its tables, its pictures. With `each`, those of every topic too."""
+    """Names of files, and what writes them: the result, its tables, its figures. With `each`, those of every topic too."""
     stem = type(result).__name__.lower()
     files: dict[str, Write] = {f"{stem}.safetensors": result.save}
     for name in row.tables:
@@ -391,7 +393,7 @@ def _write_table(result: Result, name: str, table_options: Mapping[str, Any], pa
 
 
 def draw(name: str, result: Any, pool: Mapping[str, Any], path: Path) -> None:
-    """A picture of `unmix.plot`, of the result or, where it asks for them, of the fits it came from."""
+    """A figure of `unmix.plot`, of the result or, where it asks for them, of the fits it came from."""
     function = public(f"plot.{name}")
     known = inspect.signature(function).parameters
     given = {one: pool[one] for one in ("fit", "other", "topic") if one in known and one in pool}
@@ -406,7 +408,7 @@ def picture(drawn: Any, path: Path) -> None:
     figure = np.ravel(drawn)[0].figure.canvas.figure
     if letters := use_fonts(figure):
         show.note(
-            f"no font of this machine has {letters[:3]!r}: pictures show boxes instead; install one that has, such as Noto "
+            f"no font of this machine has {letters[:3]!r}: figures show boxes instead; install one that has, such as Noto "
             "Sans of their script. report.html needs none"
         )
     with letters_missing():
@@ -422,7 +424,7 @@ def _single(file: Path, written: Mapping[str, Write], row: Analysis, result: Res
     ending = {".svg": ".png", ".pdf": ".png"}.get(file.suffix.lower(), file.suffix.lower())
     found = next((write for name, write in written.items() if name.endswith(ending)), None)
     if found is None:
-        raise ValueError(f"{file}: there is no such file of a {type(result).__name__}; leave it out")
+        raise ValueError(f"{file}: a {type(result).__name__} has no such file; remove it")
     return found
 
 

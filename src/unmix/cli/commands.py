@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from functools import partial
@@ -15,7 +16,15 @@ from unmix.base.checks import ParameterError
 from unmix.base.memory import IN_MEMORY, gigabytes
 from unmix.base.memory import parsed as parsed_memory
 from unmix.cli import fitting, options, show
-from unmix.cli.analyses import INCOMPLETE, INTERRUPTED, check_file, is_model, read_counts, results_in
+from unmix.cli.analyses import (
+    INCOMPLETE,
+    INTERRUPTED,
+    check_file,
+    is_model,
+    numbers_in,
+    read_counts,
+    results_in,
+)
 from unmix.cli.options import PREPARE, START, USE, WORD_OPTIONS, InputPath, Json, Quiet, command, results
 from unmix.cli.show import matching, readers, writing
 from unmix.registry import ANALYSES, STARTS
@@ -31,8 +40,10 @@ if TYPE_CHECKING:
 
 LOADINGS = ".loadings"  # in the folder of results, what a fit of shards keeps on disk while it runs
 ASKABLE = {row.name: row for row in ANALYSES.values() if row.asks_fit}
+USUAL = ("differences", "stability")  # of these, what --help shows
 FURTHER = {
-    name: options.option_of(name, False, "bool", row.summary, options.QUESTIONS) for name, row in ASKABLE.items()
+    name: options.option_of(name, False, "bool", row.summary, options.QUESTIONS, hidden=name not in USUAL)
+    for name, row in ASKABLE.items()
 }
 
 
@@ -42,7 +53,7 @@ def demo(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Fit the State of the Union addresses that come with unmix.
+    """Fit the included State of the Union addresses.
 
     Eight topics of the addresses from 1790 to 2021.
     """
@@ -96,7 +107,7 @@ def fit(
 ) -> None:
     """Fit topics to counts or text, and write a folder of results.
 
-    The folder has report.html, a page to explore and to share, a picture, tables and the model. Ctrl-C keeps the best fit so
+    The folder has report.html (an interactive report), a figure, tables and the model. Ctrl-C keeps the best fit so
     far; --resume continues it.
     """
     from unmix.analysis.application import fit_of
@@ -141,6 +152,59 @@ def fit(
 
 
 @command(
+    START,
+    "unmix path counts.npz -k 2-12",
+    "unmix path cells.h5ad -k 5,10,20 --layer counts -o cells-path",
+    "unmix align cells-path/k5 cells-path/k10 cells-path/k20",
+    reads=(),
+)
+def path(
+    input: InputPath,
+    topics: options.Numbers = "1-10",
+    model: options.Model = "topics",
+    settings: options.Settings = None,
+    random_state: options.Seed = 0,
+    n_jobs: options.Jobs = None,
+    resume: options.Resume = False,
+    output: Annotated[
+        Path | None, results("-o", "--output", metavar="DIR", help="Folder of the fits.", default="INPUT-path")
+    ] = None,
+    force: options.Force = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    *,
+    reading: dict[str, Any],
+) -> None:
+    """Fit several numbers of topics, for little more than one.
+
+    The largest fit is made first; each of the others starts from the next larger one, with its closest topics merged. DIR has
+    a folder for each (k2, k3, …), as unmix fit writes it, and a table, path.csv. unmix align shows how their topics are
+    related; unmix choose compares their predictions. Ctrl-C keeps finished fits; --resume continues.
+    """
+    from unmix.io.read.names import writable_name
+
+    show.speak(quiet=quiet, json=json)
+    numbers = numbers_in(topics)
+    parameters = fitting.parameters_in(settings or []) | {"n_jobs": n_jobs, "random_state": random_state}
+    estimator = fitting.estimator_of(model, **parameters)
+    folder = output or Path(f"{readers.name_of(input)}-path")
+    kept = (fitting.PATH_FILE, *(f"k{K}/{writing.MODEL_FILE}" for K in numbers))
+    writing.check_folder(folder, force=force, files=kept)
+    counts = read_counts(input, **reading)
+    fitting.require_counts(counts, input, force=force)
+    python = in_python("um.read", [input], reading)
+    about = {"source": writable_name(input.name), "title": readers.name_of(input), "python": python}
+    with writing.claim(folder), show.errors_about(input):
+        folder.mkdir(parents=True, exist_ok=True)
+        if resume and not any((folder / name).is_file() for name in kept):
+            show.note(f"nothing to resume in {folder}; starting again")
+        table = fitting.write_path(estimator, counts, numbers, folder, resume=resume, **about)
+    show.table(table)
+    show.say(f"wrote {folder}{os.sep}")
+    show.answer({"output": str(folder), "fits": show.rows(table)})
+
+
+@command(
     USE,
     "unmix transform counts-k10 new.npz -o proportions.csv",
     "unmix transform speeches-k8 new_speeches/ -o new.csv",
@@ -160,10 +224,10 @@ def transform(
 ) -> None:
     """Proportions of the topics of a model in new samples.
 
-    Features are found by name, in any order: those unknown to the model are
-    left out. Those that INPUT lacks count as 0 if the model is of texts, and
+    Features are matched by name, in any order: those unknown to the model are
+    ignored. Those that INPUT lacks count as 0 if the model is of texts, and
     as not measured otherwise. Text is treated as the model's was. How well
-    each sample fits the model is written beside, to NAME-fit.csv.
+    each sample fits the model is written to NAME-fit.csv.
     """
     from unmix.analysis.application import fit_of
     from unmix.estimators import from_fit
@@ -230,9 +294,9 @@ def shard(
         int | None, results(min=1, metavar="N", help="Samples that fits start from, in memory.", default="16384")
     ] = None,
     sample_by: Annotated[
-        str | None, results(metavar="COLUMN", help="Metadata whose labels are equally frequent among them.")
+        str | None, results(metavar="COLUMN", help="Metadata column; draw the same number of samples per label.")
     ] = None,
-    memory: Annotated[str | None, results(metavar="SIZE", help="Memory that reading may take, such as 1GB.")] = None,
+    memory: Annotated[str | None, results(metavar="SIZE", help="Memory limit while reading, such as 1GB.")] = None,
     quiet: Quiet = False,
     json: Json = False,
     *,
@@ -240,7 +304,7 @@ def shard(
 ) -> None:
     """Write counts as shards, which need not fit into memory.
 
-    Broken off, by Ctrl-C, a kill or a full disk, the same command goes on
+    After an interruption (Ctrl-C, a kill or a full disk) the same command continues
     after the last finished shard.
     """
     show.speak(quiet=quiet, json=json)
@@ -250,7 +314,7 @@ def shard(
     try:
         shards = um.shard(input, output, **reading, **how)
     except KeyboardInterrupt:
-        show.note(f"interrupted; the same command goes on with what is finished in {output}")
+        show.note(f"interrupted; the same command continues after the finished shards in {output}")
         sys.exit(INTERRUPTED)
     show.say(f"wrote {output}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
     show.say_reading(shards)
@@ -276,7 +340,7 @@ def info(
 ) -> None:
     """Describe counts, text, shards or a model.
 
-    Of data it also says whether they look like counts.
+    For data it also reports whether they look like counts.
     """
     from unmix.analysis.application import fit_of
 
@@ -288,7 +352,7 @@ def info(
         show.answer(show.fit_as_json(known))
         return
     if verify and not readers.is_shards(file):
-        raise ParameterError("verify", True, f"{file} is no folder of shards: leave it out")
+        raise ParameterError("verify", True, f"{file} is not a folder of shards; remove it")
     if readers.is_shards(file):
         shards = um.Shards(file)
         if verify:
@@ -327,19 +391,19 @@ def report(
         Path | None,
         results("-o", "--output", metavar="FILE", help="An .html file.", default="DIR/report.html"),
     ] = None,
-    title: Annotated[str | None, results(metavar="TEXT", help="Title of the page.", default="as before")] = None,
+    title: Annotated[str | None, results(metavar="TEXT", help="Title of the report.", default="as before")] = None,
     names: Annotated[
         str | None,
         results(
             metavar="NAMES",
-            help="Of the topics, for all results in DIR: clock,sun or 2=sun, or a .json or .csv file.",
+            help="Topic names: a list (clock,sun), pairs (2=sun), or a .json or .csv file.",
             default="as before",
         ),
     ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write the page of a fit again, from its folder."""
+    """Rebuild report.html from the folder of a fit."""
     from unmix.analysis.application import fit_of
 
     show.speak(quiet=quiet, json=json)
@@ -392,9 +456,9 @@ def contents_of(path: Path) -> tuple[dict[str, str], list[str]]:
 
 
 def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None) -> tuple[str, Counts | Shards]:
-    """What to fit, and the call in Python that reads it: a folder of shards as it is, and a file whose fit would need more memory
-    than `allowed` (16 GB by default) as shards of it, made in the current folder. Free memory has no say: fits of counts and of
-    shards are two algorithms."""
+    """What to fit, and the call in Python that reads it: a folder of shards as it is, and a file whose fit would need more
+    memory than `allowed` (16 GB by default) as shards of it, made in the current folder. Free memory has no say: fits of
+    counts and of shards are two algorithms."""
     if readers.is_shards(path):
         shards = cast("Shards", um.read(path, **reading))
         show.say(f"opened {path}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
@@ -409,7 +473,7 @@ def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None)
         f"a fit of {path} in memory would need {gigabytes(needed)}, more than {gigabytes(most)}: making shards of it, {folder}"
     )
     if reading["snippets"]:
-        show.note("shards keep no beginnings of texts: --snippets is left aside")
+        show.note("shards keep no beginnings of texts: --snippets is ignored")
     shards = um.shard(path, folder, memory=allowed, verbose=show.reports(), **options)
     show.say(f"wrote {folder}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
     show.say_reading(shards)
@@ -417,7 +481,7 @@ def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None)
 
 
 def in_python(function: str, paths: list[Path], reading: dict[str, Any]) -> str:
-    """The call that gives the same counts; options at their defaults are left out."""
+    """The call that gives the same counts; options at their defaults are omitted."""
     words = {name: str(value) if isinstance(value, Path) else value for name, value in reading.items()}
     given = [f"{name}={value!r}" for name, value in words.items() if value != getattr(um.ReadOptions, name, None)]
     return f"{function}({', '.join([*(repr(str(path)) for path in paths), *given])})"

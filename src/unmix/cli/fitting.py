@@ -40,7 +40,7 @@ def parameters_in(settings: list[str]) -> dict[str, Any]:
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals or not name.isidentifier():
-            raise ParameterError("settings", setting, "give a parameter and its value, such as alpha=0.1")
+            raise ParameterError("settings", setting, "use a parameter and its value, such as alpha=0.1")
         parameters[name] = parsed(text)
     return parameters
 
@@ -73,7 +73,7 @@ def check_cluster(word: str) -> None:
 
 @contextmanager
 def on_cluster(address: str | None, counts: Counts | Shards) -> Iterator[Dask | None]:
-    """The Dask cluster at an address, for a fit of these shards. What it keeps lies beside them, where all workers see it."""
+    """The Dask cluster at an address, for a fit of these shards. What it keeps is next to them, where all workers see it."""
     if address is None:
         yield None
         return
@@ -91,13 +91,13 @@ def fitted(
     checkpoint_seconds: float,
     resume_from: Fit | None = None,
 ) -> Fit:
-    """The fit, from the start or from an earlier one, with a checkpoint every so many seconds."""
+    """The fit, from the start or from an earlier one, with a checkpoint every this many seconds."""
     from unmix.estimators.base import NO_COUNTS
     from unmix.fit import quietly
 
     # of shards a residual costs a pass: that of the end will do
     measuring = [um.solvers.MeasureKKT()] if counts.in_memory else []
-    # in the end there is the model itself; one of several starts cannot be gone on with
+    # in the end there is the model itself; one of several starts cannot be resumed
     on_the_way = [] if estimator.n_init > 1 else [um.solvers.Checkpoint(checkpoint, checkpoint_seconds).__call__]
     estimator.set_params(callbacks=[*measuring, *on_the_way], verbose=show.reports())
     with quietly():  # among the advice, as is what the next line is of
@@ -128,7 +128,7 @@ def write_proportions_of_shards(
 
 
 def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts | Shards) -> Fit | None:
-    """The latest fit in the folder that this command can go on with, which is said. None if there is no fit at all; if none of
+    """The latest fit in the folder that this command can resume, which is said. None if there is no fit at all; if none of
     them is of this model and these data, the error says what differs."""
     files = [file for name in (writing.CHECKPOINT_FILE, writing.MODEL_FILE) if (file := folder / name).is_file()]
     problems = []
@@ -139,11 +139,11 @@ def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts | Shar
         except ValueError as problem:
             problems.append(f"{file}: {problem}")
         else:
-            show.say(f"going on after {show.plural(fit.trace['iteration'].iloc[-1], 'iteration')}")
+            show.say(f"resuming after {show.plural(fit.trace['iteration'].iloc[-1], 'iteration')}")
             return fit
     if problems:
         raise ValueError(problems[0])
-    show.note(f"nothing to resume in {folder}; starting anew")
+    show.note(f"nothing to resume in {folder}; starting again")
     return None
 
 
@@ -156,7 +156,7 @@ def write_and_tell(
     ask: Callable[[Fit], tuple[dict[str, Result], Failures]] = lambda fit: ({}, {}),
     **about: str,
 ) -> None:
-    """Write the model and its tables, show the topics, then add the analyses to `ask` for, pictures and the report.
+    """Write the model and its tables, show the topics, then add the analyses to `ask` for, figures and the report.
     after the model is said, and leaves with 1. A fit ended by Ctrl-C is written too, and leaves with 130."""
     from unmix.analysis.advice import outcome
 
@@ -189,7 +189,7 @@ def write_and_tell(
         show.answer(show.fit_as_json(result) | {"output": str(output), "failed": sorted(failed | unanswered)})
     if result.status == "interrupted":
         several = "starts" in result.data
-        show.note("kept the best fit so far" + ("" if several else "; the same command with --resume goes on from it"))
+        show.note("kept the best fit so far" + ("" if several else "; the same command with --resume continues it"))
     problems = [*failed.values(), *unanswered.values()]
     if result.status == "interrupted" or any(isinstance(problem, KeyboardInterrupt) for problem in problems):
         sys.exit(INTERRUPTED)
@@ -198,7 +198,7 @@ def write_and_tell(
 
 
 def tell_failures(failed: Failures, folder: Path) -> None:
-    """What could not be written beside a fit, one note for each, and one for all that Ctrl-C prevented."""
+    """What could not be written next to a fit, one note for each, and one for all that Ctrl-C prevented."""
     left = [name for name, error in failed.items() if isinstance(error, KeyboardInterrupt)]
     for name, error in failed.items():
         if name not in left:
@@ -229,14 +229,81 @@ def _rescued(result: Fit, checkpoint: Path) -> str:
         result.save(checkpoint, resumable=True)
     except OSError:
         return "nothing was written, earlier results are as they were"
-    return f"the fit is kept in {checkpoint}: make room, and run the same command with --resume"
+    return f"the fit is kept in {checkpoint}: free some space, and run the same command with --resume"
 
 
 def draw_structure(fit: Fit, path: Path) -> None:
-    """The picture that the page shows first."""
+    """The figure that the report shows first."""
     from unmix.analysis.samples import first_view
 
     picture(um.plot.structure(fit, **first_view(fit.metadata)), path)
+
+
+# Fits of several numbers of topics, `unmix path`
+
+PATH_FILE = "path.csv"
+
+
+def write_path(
+    estimator: CountsEstimator, counts: Counts, numbers: list[int], folder: Path, *, resume: bool, **about: str
+) -> pd.DataFrame:
+    """A folder for each fit, and a table of all, written again after each. Ctrl-C leaves with 130; what is finished is kept."""
+    import pandas as pd
+
+    from unmix.estimators.path import fits_downwards
+
+    about["command"] = show.command_line()
+    table = pd.DataFrame({"topics": [], "folder": []})
+    estimator.set_params(callbacks=[um.solvers.MeasureKKT()], verbose=show.reports())
+    reused: set[int] = set()
+
+    def finished(one: CountsEstimator) -> Fit | None:
+        file = folder / f"k{one.n_components}" / writing.MODEL_FILE
+        if not resume or not file.is_file():
+            return None
+        fit, wanted = um.load(file), one.get_params()
+        if fit.params.get("model") != type(one).__name__ or fit.params.get("prefit") != wanted.get("prefit"):
+            return None  # the start of a different model, or it was the largest fit of a path that is longer now
+        try:
+            one.check_resumable(counts, fit)
+        except ValueError as problem:
+            raise ValueError(f"{file}: {problem}") from None
+        if fit.status == "interrupted" or (fit.status == "max_iter" and fit.params["max_iter"] != wanted["max_iter"]):
+            return None
+        reused.add(fit.n_topics)
+        return fit
+
+    try:
+        for K, fit in fits_downwards(counts, numbers, estimator, finished):
+            place = folder / f"k{K}"
+            if K not in reused:
+                fit = replace(fit, data=fit.data | about)
+                failed = writing.write_fit(fit, place, force=True)
+                failed |= writing.write_each(
+                    place,
+                    {
+                        "structure.png": partial(draw_structure, fit),
+                        "report.html": partial(um.write_report, fit),
+                    },
+                )
+                tell_failures(failed, place)
+            last = fit.trace.iloc[-1]
+            row = {
+                "topics": K,
+                "folder": place.name,
+                "status": fit.status,
+                "iterations": int(last["iteration"]),
+                "loglik": fit.loglik,
+                "remaining_gain": fit.remaining_gain,
+                "smallest_share": float(fit.shares.min()),
+            }
+            table = pd.DataFrame([row, *table.to_dict("records")], columns=list(row))
+            writing.write_csv(table, folder / PATH_FILE, float_format="%.10g")
+    except KeyboardInterrupt:
+        done = f"interrupted; kept {len(table)} of {show.plural(len(numbers), 'fit')} in {folder}"
+        show.note(f"{done}; the same command with --resume continues")
+        sys.exit(INTERRUPTED)
+    return table
 
 
 # Names of topics from the command line, and into all of a fit's folder.
@@ -265,7 +332,7 @@ def names_of(text: str, known: Fit) -> list[str]:
 
 
 def keep_names(known: Fit, path: Path) -> Failures:
-    """A fit whose topics have new names, in place of the old one: its file, or all tables and pictures of its folder. Analyses
+    """A fit whose topics have new names, in place of the old one: its file, or all tables and figures of its folder. Analyses
     stay: they are of the same topics. What could not be written is returned."""
     if not path.is_dir():
         known.save(path, resumable=True)
@@ -287,24 +354,26 @@ def require_counts(counts: Counts | Shards, input: Path, *, force: bool) -> None
 
 
 def check_replaced(folder: Path, counts: Counts | Shards, python: str, *, force: bool) -> None:
-    """A fit of other counts, such as of another layer, is not replaced unasked."""
+    """A fit of other counts, such as of a different layer, is not replaced unasked."""
     file = folder / writing.MODEL_FILE
     if force or not file.is_file():
         return
     earlier = um.load(file).data
     if earlier.get("checksum", known := counts.facts["checksum"]) != known:
         of = f", {earlier['python']}" if earlier.get("python", python) != python else ""
-        raise ValueError(f"{folder}: holds a fit of other counts{of}; give another folder, or replace it with --force")
+        raise ValueError(
+            f"{folder}: holds a fit of other counts{of}; use a different folder, or replace it with --force"
+        )
 
 
 def check_askable(rows: list[Analysis], counts: Counts | Shards, n_components: int) -> None:
     """What cannot be answered is best said before the fit."""
     for row in rows:
         if "X" in inspect.signature(public(row.function)).parameters and not counts.in_memory and not row.shards:
-            raise ParameterError(row.name, True, "it is for counts in memory, and these are shards; leave it out")
+            raise ParameterError(row.name, True, "it is for counts in memory, and these are shards; remove it")
         if row.name == "differences" and n_components < 2:
             raise ParameterError(
-                row.name, True, "it compares topics, and there is one only; leave it out, or fit at least 2"
+                row.name, True, "it compares topics, and there is one only; remove it, or fit at least 2"
             )
 
 
@@ -319,7 +388,7 @@ def answers_to(
     failed: Failures = {}
     for row in rows:
         try:
-            with quietly():  # its advice says so
+            with quietly():  # its advice reports this
                 found[row.stem] = asked(row, pool, **given.get(row.name, {}))
         except KeyboardInterrupt as error:
             missing = [row.name for row in rows if row.stem not in found]

@@ -23,12 +23,12 @@ from unmix.base.checks import ParameterError
 from unmix.registry import SOLVERS, STARTS, WORDS
 
 Options = dict[str, inspect.Parameter]
-rich_utils.RANGE_STRING = ""  # errors say it, and the help of an option has room for words
-PANELS = START, ASK, USE, PREPARE = "Start here", "Analyses", "Use a fit", "Prepare data"
+rich_utils.RANGE_STRING = ""  # errors say it, and the help of an option has space for words
+PANELS = START, ASK, USE, PREPARE = "Get started", "Analyse", "Use a fit", "Prepare data"
 
-# Options stand in these panels of the help, a line each where there is room; those that few people need are in --help-all.
-FITTING, ASKING, RESULTS = "What to fit", "How to ask", "Running and results"
-QUESTIONS, READING, TEXTS = "Further analyses", "How to read INPUT", "If INPUT is text"
+# Options stand in these panels of the help, a line each where space permits; those that few users need are in --help-all.
+FITTING, ASKING, RESULTS = "Model", "Analysis", "Running and results"
+QUESTIONS, READING, TEXTS = "Additional analyses", "Reading INPUT", "Text input"
 
 
 def _option(panel: str, *names: str, help: str, default: str = "", metavar: str = "", **how: Any) -> Any:
@@ -43,9 +43,9 @@ questions, results = partial(_option, QUESTIONS), partial(_option, RESULTS)
 NAMES = {
     "n_components": ("-k", "--n-components"),
     "topics": ("-k", "--topics"),
-    "n_jobs": ("--jobs", "--threads"),
-    "random_state": ("--seed",),
-    "n_init": ("--starts",),
+    "n_jobs": ("--n-jobs", "--threads"),
+    "random_state": ("--seed", "--random-state"),
+    "n_init": ("--n-init",),
     "checkpoint": ("--resume",),
     "output": ("-o", "--output"),
     "quiet": ("-q", "--quiet"),
@@ -76,19 +76,29 @@ Settings = Annotated[
 Solver = Annotated[
     str | None, fitting(metavar="NAME", help=f"Algorithm: {', '.join(SOLVERS)}.", default="newton", hidden=True)
 ]
-Init = Annotated[str, fitting(metavar="START", help=f"{', '.join(STARTS)} or a model.")]
+Init = Annotated[str, fitting(metavar="START", help=f"{', '.join(STARTS)} or a model.", hidden=True)]
 Starts = Annotated[
     int | None,
-    fitting(*NAMES["n_init"], metavar="N", min=1, help="Fits to choose the best of.", default="1", hidden=True),
+    fitting(
+        *NAMES["n_init"],
+        metavar="N",
+        min=1,
+        help="Number of initialisations; the best fit is kept.",
+        default="1",
+        hidden=True,
+    ),
 ]
-Refine = Annotated[int | None, fitting(metavar="N", min=0, help="Moves to leave a poor optimum.", default="0")]
+Refine = Annotated[
+    int | None,
+    fitting(metavar="N", min=0, help="Split-merge moves to try after convergence.", default="0", hidden=True),
+]
 Seed = Annotated[
-    int, fitting(*NAMES["random_state"], metavar="N", min=0, help="Seed of all random numbers.", default="0")
+    int, fitting(*NAMES["random_state"], metavar="N", min=0, help="Seed of the random numbers.", default="0")
 ]
 MaxIter = Annotated[int | None, results(metavar="N", min=1, help="Maximum number of iterations.")]
 Tol = Annotated[
     float | None,
-    results(metavar="GAIN", min=0, help="Remaining gain per count at which to stop.", hidden=True),
+    results(metavar="GAIN", min=0, help="Remaining gain per count below which to stop.", hidden=True),
 ]
 Resume = Annotated[bool, results(*NAMES["checkpoint"], help="Resume an interrupted run.")]
 CheckpointInterval = Annotated[
@@ -99,7 +109,7 @@ Jobs = Annotated[
 ]
 Memory = Annotated[
     str | None,
-    results(metavar="SIZE", help="Memory; larger counts become shards.", default="16GB"),
+    results(metavar="SIZE", help="Memory limit; larger data become shards.", default="16GB"),
 ]
 DaskCluster = Annotated[
     str | None,
@@ -113,7 +123,7 @@ DaskCluster = Annotated[
 ]
 Missing = Annotated[
     Literal["unmeasured", "zero"] | None,
-    asking(help="What features are that INPUT lacks.", default="zero for texts, else unmeasured"),
+    asking(help="How features missing from INPUT are treated.", default="zero for texts, else unmeasured"),
 ]
 FitFolder = Annotated[
     Path | None, results(*NAMES["output"], metavar="DIR", help="Folder of the results.", default="INPUT-kK")
@@ -127,9 +137,9 @@ Outputs = Annotated[
     ),
 ]
 Title = Annotated[str | None, results(metavar="TEXT", help="Title of the report.", default="INPUT", hidden=True)]
-Force = Annotated[bool, results("--force", help="Replace another fit; fit what is not counts.")]
+Force = Annotated[bool, results("--force", help="Replace another fit; fit values that are not counts.")]
 Json = Annotated[bool, results("--json", help="Print one JSON object, and progress as JSON.")]
-Quiet = Annotated[bool, results("--quiet", "-q", help="Print nothing but notes and errors.")]
+Quiet = Annotated[bool, results("--quiet", "-q", help="Print only warnings and errors.")]
 
 
 # From signatures and docstrings to options
@@ -176,7 +186,7 @@ def value_of(name: str, text: Any, kind: str) -> Any:
         return text
     value = parsed(text) if not {"str", "PathLike"} & words or "," not in text else text
     if words <= {"int", "float", "or"} and not isinstance(value, int | float):
-        raise ParameterError(name, text, f"give {'a whole number' if 'float' not in words else 'a number'}")
+        raise ParameterError(name, text, f"use {'a whole number' if 'float' not in words else 'a number'}")
     return tuple(value) if isinstance(value, list) and "tuple" in words else value
 
 
@@ -277,7 +287,7 @@ def with_options(function: Callable[..., None], reading: Options, more: Options)
 
 
 class Documented(TyperCommand):
-    """A command whose --help shows what most people need, and --help-all everything."""
+    """A command whose --help shows what most users need, and --help-all everything."""
 
     def get_help_option(self, ctx: Any) -> Any:
         option = super().get_help_option(ctx)

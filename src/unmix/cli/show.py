@@ -1,4 +1,4 @@
-"""What a person sees in the terminal: one-line notes and complaints, the table of topics, descriptions. Or, with --json, what
+"""What a user sees in the command line: one-line notes and complaints, the table of topics, descriptions. Or, with --json, what
 a machine reads."""
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ def facts(named: Mapping[str, str]) -> None:
 
 
 def table(rows: pd.DataFrame) -> None:
-    """A table as it is, its columns in words and its numbers short."""
+    """A table as it is, its columns as text and its numbers short."""
     if silent():
         return
     shown = Table(box=None, pad_edge=False)

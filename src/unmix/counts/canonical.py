@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from unmix.kernels import CSR
 
 SMALLEST = np.finfo(float).tiny  # below it, numbers lose their digits
-LARGEST = 1e150  # beyond it, squares are no numbers any more
+LARGEST = 1e150  # beyond it, squares are not numbers any more
 
 
 class NotACountError(ValueError):
@@ -51,8 +51,8 @@ def narrowed(data: NDArray[Any]) -> NDArray[Any]:
 
 
 def canonical(matrix: Any, first: int = 0) -> sp.csr_array:
-    """CSR of positive finite float64, sorted, duplicates summed, explicit zeros dropped. The input is left as it was. If it is a
-    part of a whole, from row `first` on, errors speak of the rows of the whole."""
+    """CSR of positive finite float64, sorted, duplicates summed, explicit zeros dropped. The input is unchanged. If it is
+    a part of a whole, from row `first` on, errors speak of the rows of the whole."""
     csr = _to_csr(matrix)
     n, m = csr.shape
     if n == 0 or m == 0:
@@ -96,7 +96,7 @@ def _to_csr(matrix: Any) -> sp.csr_array:
     if hasattr(matrix, "toarray") and not isinstance(matrix, np.ndarray):
         matrix = matrix.toarray()
     if isinstance(matrix, Iterator | Mapping | Set):
-        raise ValueError(f"the matrix is a {type(matrix).__name__}; give an array, a sparse matrix or a DataFrame")
+        raise ValueError(f"the matrix is a {type(matrix).__name__}; use an array, a sparse matrix or a DataFrame")
     if isinstance(matrix, str | os.PathLike):
         raise ValueError(f"{str(matrix)!r} is a name, not counts; unmix.read reads files")
     dense = np.asarray(matrix)
@@ -147,7 +147,7 @@ def sparse_to_csr(matrix: Any) -> sp.csr_array:
     """CSR of a sparse matrix of any format. SciPy's conversions trust the arrays of a matrix and read beyond them where they
     point outside, so the arrays are checked first, and SciPy converts what was checked."""
     if matrix.format not in PARTS:
-        raise ValueError(f"the sparse matrix has the format {matrix.format!r}; give one of {', '.join(PARTS)}")
+        raise ValueError(f"the sparse matrix has the format {matrix.format!r}; use one of {', '.join(PARTS)}")
     try:
         _check_dtype(np.dtype(matrix.dtype))
         _check_dimensions(matrix.shape)

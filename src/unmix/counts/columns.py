@@ -1,10 +1,10 @@
 """Columns of metadata: numbers, dates and texts, and bins of equal width.
 
-Dates as people write them: the one place that says which texts and numbers are times, for tables, formulas and pictures.
+Dates as users write them: the one place that says which texts and numbers are times, for tables, formulas and figures.
 
 A column is understood as a whole, in one form: 2017-02-07, 2017/2/7, 20170207, 7.2.2017, 7 Feb 2017, February 7, 2017, 2017-02
-and February 2017, with or without a time of day, and what mail and Twitter write. 2/7/2017 is read only where other dates of the
-column, such as 25/7/2017, say whether the day or the month stands first: a guess would move half of them by months.
+and February 2017, with or without a time of day, and what mail and Twitter write. 2/7/2017 is read only where other dates of
+the column, such as 25/7/2017, say whether the day or the month stands first: a guess would move half of them by months.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Column:
 
 
 def columns_of(table: pd.DataFrame | None) -> list[Column]:
-    """All columns of a table that hold anything."""
+    """All columns of a table that are stable anything."""
     if table is None:
         return []
     columns = [column_of(clean(name), table.iloc[:, place]) for place, name in enumerate(table.columns)]
@@ -177,7 +177,7 @@ def column_of(name: str, values: pd.Series) -> Column:
 
 
 def bins_of(column: Column, most: int) -> tuple[Integers, list[str]]:
-    """At most so many bins of equal and round width: the number of the bin of each known value, and what bins are called."""
+    """At most this many bins of equal and round width: the number of the bin of each known value, and what bins are called."""
     return (_dates if column.kind == "date" else _numbers)(column.known, most)
 
 

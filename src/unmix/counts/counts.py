@@ -46,7 +46,7 @@ class Counts(Part):
         A table with one row per sample, carried along. Columns that share a name get a number after it.
     text : dict, default=None
         If the counts are of words in texts: how they were counted (as `unmix.read` says it), so that new texts can be
-        treated alike.
+        treated equally.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Counts(Part):
     samples, features : array of str, or None
         Names.
     metadata : DataFrame or None
-        A row a sample.
+        One row per sample.
     text : dict or None
         How words were counted.
     reading : str
@@ -113,9 +113,9 @@ class Counts(Part):
         self.samples = _names(samples, n, "samples")
         self.features = _names(features, m, "features")
         if metadata is not None and not hasattr(metadata, "columns"):
-            raise ValueError(f"metadata is a {type(metadata).__name__}; give a DataFrame with one row per sample")
+            raise ValueError(f"metadata is a {type(metadata).__name__}; use a DataFrame with one row per sample")
         if metadata is not None and len(metadata) != n:
-            raise ValueError(f"metadata has {len(metadata)} rows for {n} samples; give one row per sample")
+            raise ValueError(f"metadata has {len(metadata)} rows for {n} samples; use one row per sample")
         self.metadata = with_unique_columns(metadata)
         self.text = text
 
@@ -186,13 +186,13 @@ class Counts(Part):
         if wanted.ndim == 1 and wanted.dtype.kind in "iu":
             if wanted.size and not (wanted.min() >= -m and wanted.max() < m):
                 raise ValueError(
-                    f"features: {wanted[(wanted < -m) | (wanted >= m)][0]} is no place among {m:,}; give 0 to {m - 1}"
+                    f"features: {wanted[(wanted < -m) | (wanted >= m)][0]} is out of range: use 0 to {m - 1}"
                 )
             return wanted % m
         if wanted.ndim != 1 or wanted.dtype.kind not in "UO":
-            raise ValueError(f"features: give their names, their places, or {m:,} truth values")
+            raise ValueError(f"features: use their names, their places, or {m:,} truth values")
         if self.features is None:
-            raise ValueError("features: these counts have no names of features; give places")
+            raise ValueError("features: these counts have no names of features; use places")
         place = {name: j for j, name in enumerate(self.features.tolist())}
         if unknown := [str(name) for name in wanted.tolist() if str(name) not in place]:
             more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
@@ -200,7 +200,7 @@ class Counts(Part):
         if len(place) < m:
             twice = next((name for name in map(str, wanted.tolist()) if (self.features == name).sum() > 1), None)
             if twice is not None:
-                raise ValueError(f"features: several are called {twice!r}; give places")
+                raise ValueError(f"features: several are called {twice!r}; use places")
         return np.array([place[str(name)] for name in wanted.tolist()], dtype=np.int64)
 
     def with_values(self, values: Floats) -> Self:
@@ -229,7 +229,7 @@ class Counts(Part):
         Returns
         -------
         list of Self
-            One a part, with the same names.
+            One per part, with the same names.
 
         Raises
         ------
@@ -245,11 +245,11 @@ class Counts(Part):
         self.require_whole("thinning")
         weights = np.ones(shares) if isinstance(shares, int) else np.asarray(shares, dtype=float)
         if weights.ndim != 1 or len(weights) < 1 or not np.isfinite(weights).all() or (weights <= 0).any():
-            raise ValueError(f"shares={shares!r}; give a number of parts >= 1, or their probabilities > 0")
+            raise ValueError(f"shares={shares!r}; use a number of parts >= 1, or their probabilities > 0")
         weights = weights / weights.sum()
         b = None if overdispersion is None else np.asarray(overdispersion, dtype=float)
         if b is not None and (b.shape not in ((), (self.shape[1],)) or not (b > 0).all()):
-            raise ValueError(f"overdispersion={overdispersion!r}; give numbers > 0, one or one for each feature")
+            raise ValueError(f"overdispersion={overdispersion!r}; use numbers > 0, one or one for each feature")
         if b is not None and b.ndim:
             b = b[self.rows.indices]
         if self.nnz and (most := self.rows.data.max()) >= 2.0**63:
@@ -265,7 +265,8 @@ class Counts(Part):
         return [*parts, self.with_values(rest.astype(np.float64))]
 
     def with_features(self, places: Integers, features: Names) -> Self:
-        """Columns moved to their `places` among other features, those with a place of −1 left out, those that share one added."""
+        """Columns moved to their `places` among other features, those with a place of −1 omitted, those that share one
+        added."""
         known = np.flatnonzero(places >= 0)
         move = sp.csr_array((np.ones(known.size), (known, places[known])), shape=(self.shape[1], len(features)))
         csr = self.csr @ move
@@ -284,7 +285,7 @@ class Counts(Part):
         return self
 
     def some(self, most: int) -> tuple[Integers, Self]:
-        """Up to so many samples, evenly spaced: their numbers, and they themselves."""
+        """Up to this many samples, evenly spaced: their numbers, and they themselves."""
         rows = evenly(self.shape[0], most)
         return rows, self.take(rows)
 
@@ -363,7 +364,7 @@ class Counts(Part):
             row, column = self.sides().left.place(bad[0])
             raise ValueError(
                 f"{purpose} needs whole numbers: the entry at row {row}, column {column} "
-                f"is {self.rows.data[bad[0]]:.10g}; give raw counts, or round them first{', ' if remedy else ''}{remedy}"
+                f"is {self.rows.data[bad[0]]:.10g}; use raw counts, or round them first{', ' if remedy else ''}{remedy}"
             )
 
     @cached_property
@@ -387,7 +388,7 @@ def checksum(shape: tuple[int, int], rows: CSR) -> str:
 
 
 def amount(total: float) -> str:
-    """A sum of counts for people: whole, but for a small one that is not.
+    """A sum of counts for users: whole, but for a small one that is not.
 
     >>> amount(319_044.2382), amount(1234.0), amount(12.3456)
     ('319,044', '1,234', '12.3')
@@ -409,12 +410,12 @@ def _names(names: ArrayLike | None, expected: int, what: str) -> Names | None:
     plain = names if isinstance(names, list) else np.asarray(names, dtype=object).ravel().tolist()
     texts = list(map(str, plain))
     if len(texts) != expected:
-        raise ValueError(f"{len(texts)} names for {expected} {what}; give one name each")
+        raise ValueError(f"{len(texts)} names for {expected} {what}; use one name each")
     check_names(texts, what)
     return as_names(texts)
 
 
-# Counts that are not in memory yet: an AnnData whose matrix lies in a file, or a dask array. And which matrix of an AnnData to
+# Counts that are not in memory yet: an AnnData whose matrix is in a file, or a dask array. And which matrix of an AnnData to
 # take, in memory or in a file.
 #
 # They are read whole if a fit needs at most 16 GB, and otherwise fitted as shards in a temporary folder. Fits of counts and of
@@ -432,7 +433,7 @@ def fitting(X: Any) -> Iterator[Any]:
 
 
 def fits_in_memory(needed: float) -> bool:
-    """Whether a fit of so many bytes is one in memory; an error if it is, and the memory is not free."""
+    """Whether a fit of this many bytes is one in memory; an error if it is, and the memory is not free."""
     if needed > IN_MEMORY:
         return False
     require(needed, "a fit of these counts in memory", "write them with unmix.shard, and fit the shards")
@@ -475,7 +476,7 @@ def from_anndata(X: Any) -> Any:
     if not is_anndata(X):
         return X
     if X.X is None:
-        raise ValueError("this AnnData has no X; give one of its layers, such as adata.layers['counts']")
+        raise ValueError("this AnnData has no X; use one of its layers, such as adata.layers['counts']")
     return Counts(in_memory(X.X), samples=X.obs_names, features=X.var_names, metadata=X.obs)
 
 
@@ -495,7 +496,7 @@ def matrices_of(adata: Any) -> dict[str, Any]:
 def chosen(matrices: Mapping[str, Any], layer: str | None, raw: bool, option: str = "raw") -> str:
     """The word for the matrix that is asked for, if it is there. `option` is what the caller calls `raw`."""
     if raw and layer is not None:
-        raise ValueError(f"give {parameter('layer')} or {parameter(option, True)}, not both")
+        raise ValueError(f"use {parameter('layer')} or {parameter(option, True)}, not both")
     name = "raw" if raw else "X" if layer is None else f"layer {layer!r}"
     if name not in matrices:
         raise ValueError(f"there is no {name} in it; it has {', '.join(matrices) or 'no matrix at all'}")

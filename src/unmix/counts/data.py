@@ -1,9 +1,9 @@
 """Data of any size: what may be asked of it, visits to its parts, and how the sums of visits are added up.
 
-A visit is a pure function of the counts of a part, of what all visits of a pass share, and of what the visit before left for this
-part. It leaves arrays for the next one, and returns sums. Sums are added in a tree whose shape follows from the number of parts
-alone, so they are the same to the last bit on every engine, in whatever order the visits are made. Counts in memory are one part
-(`Memory`); shards have one part per shard, and the engines of `unmix.engines` visit them.
+A visit is a pure function of the counts of a part, of what all visits of a pass share, and of what the visit before left for
+this part. It leaves arrays for the next one, and returns sums. Sums are added in a tree whose shape follows from the number of
+parts alone, so they are the same bit for bit on every engine, in whatever order the visits are made. Counts in memory are one
+part (`Memory`); shards have one part per shard, and the engines of `unmix.engines` visit them.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ MANY = 100  # features of a sample, on average, or nonzeros
 
 
 class Facts(UserDict[str, Any]):
-    """What a fit remembers of its data. Values that cost a pass over them, as a checksum does, are functions, each called when it
-    is first asked for."""
+    """What a fit remembers of its data. Values that cost a pass over them, as a checksum does, are functions, each called when
+    it is first asked for."""
 
     @classmethod
     def of(cls, data: Data, empty_samples: int, checksum: Callable[[], str]) -> Facts:
@@ -74,8 +74,9 @@ class Facts(UserDict[str, Any]):
 
 
 def pattern_of(counts: Part) -> str:
-    """What values that no count process leaves are like: "binary" if all are 1, though samples have many features; "even" if even
-    ones are more frequent than the odd ones before them, as reads of ATAC are, which come in pairs. Empty for all others."""
+    """What values that no count process leaves are like: "binary" if all are 1, though samples have many features; "even" if
+    even ones are more frequent than the odd ones before them, as reads of ATAC are, which come in pairs. Empty for all
+    others."""
     values = counts.rows.data[:LOOKED_AT]
     if len(values) >= MANY * max(1, counts.shape[0]) and (values == 1).all():
         return "binary"
@@ -132,7 +133,7 @@ class Data(Protocol):
 
     def take(self, rows: Integers) -> Counts: ...
     def some(self, most: int) -> tuple[Integers, Counts]:
-        """Up to so many samples, evenly spaced among those that a fit starts from: their numbers, and they themselves."""
+        """Up to this many samples, evenly spaced among those that a fit starts from: their numbers, and they themselves."""
         ...
 
     # In memory alone
@@ -146,7 +147,7 @@ class Data(Protocol):
 
 
 def evenly(n: int, most: int) -> Integers:
-    """Up to so many of n places, evenly spaced."""
+    """Up to this many of n places, evenly spaced."""
     return np.arange(n) if n <= most else np.arange(most) * n // most
 
 
@@ -175,7 +176,7 @@ class Part:
 
     @cached_property
     def column_order(self) -> NDArray[np.int64]:
-        """Where each entry of `transposed` stands in `rows`."""
+        """Where each entry of `transposed` is in `rows`."""
         return self.with_data(np.arange(len(self.rows.data), dtype=np.int64)).tocsc().data
 
     @cached_property
@@ -226,7 +227,7 @@ class Visit(ABC):
         Parameters
         ----------
         tiles : iterable of Part
-            The samples of the part, some thousand at a time.
+            The samples of the part, thousands at a time.
         shared : dict of str to array
             What all visits of this pass share.
         before : dict of str to array
@@ -240,7 +241,7 @@ class Visit(ABC):
 
 
 class Engine(ABC):
-    """Who makes visits, and keeps what they leave: under a number a pass, until it is let go.
+    """Who makes visits, and keeps what they leave: under a number per pass, until it is let go.
 
     Examples
     --------
@@ -296,7 +297,7 @@ class Engine(ABC):
         Returns
         -------
         dict of str to array
-            Added up in a fixed order, so that they are the same to the last bit on every engine.
+            Added up in a fixed order, so that they are the same bit for bit on every engine.
         """
 
     @abstractmethod
@@ -313,7 +314,7 @@ class Engine(ABC):
         Yields
         ------
         dict of str to array
-            One a shard, in their order.
+            One per shard, in their order.
         """
 
     @abstractmethod
@@ -356,7 +357,7 @@ class Engine(ABC):
         """
 
     def _numbered(self, X: Data, before: Before) -> int | None:
-        """The pass that visits go on from; arrays of all samples become one."""
+        """The pass that visits continue from; arrays of all samples become one."""
         if not isinstance(before, dict):
             return before
         self.restore(X, {"-1": before})

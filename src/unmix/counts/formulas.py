@@ -6,9 +6,9 @@
 
 Names that are not words stand in backquotes. Nothing in a formula is ever evaluated: there are no other functions.
 
-Numbers are one column, dates numbers of years. Texts (and numbers in `C`) have one column for each level but the first, unless no
-simpler term spans their sum. `s` is a natural cubic spline with knots at quantiles: with u = (x − first) / (last − first) and
-knots 0 = κ_0 < … < κ_df = 1 its columns are u and d_j(u) − d_{df−1}(u), where
+Numbers are one column, dates numbers of years. Texts (and numbers in `C`) have one column for each level but the first, unless
+no simpler term spans their sum. `s` is a natural cubic spline with knots at quantiles: with u = (x − first) / (last − first)
+and knots 0 = κ_0 < … < κ_df = 1 its columns are u and d_j(u) − d_{df−1}(u), where
 
     d_j(u) = ((u − κ_j)³₊ − (u − κ_df)³₊) / (κ_df − κ_j),    j = 0, …, df − 2.
 """
@@ -55,7 +55,7 @@ Term = tuple[Factor, ...]
 
 @dataclass(frozen=True)
 class Code:
-    """How a factor becomes columns: by levels (the first of which is left out, or not), by knots, or as a number."""
+    """How a factor becomes columns: by levels (the first of which is omitted, or not), by knots, or as a number."""
 
     factor: Factor
     levels: tuple[str, ...] = ()
@@ -277,7 +277,7 @@ def _table_of(given: Any, n: int, name: str) -> pd.DataFrame:
             values = values[:, None]
         if values.ndim != 2 or values.dtype.kind not in "biuf":
             raise ParameterError(
-                name, given, "give a text such as '~ party + s(year)', a DataFrame, or an array of numbers"
+                name, given, "use a text such as '~ party + s(year)', a DataFrame, or an array of numbers"
             )
         given = pd.DataFrame(values.astype(np.float64), columns=[f"x{j + 1}" for j in range(values.shape[1])])
     if len(given) != n:
@@ -313,7 +313,7 @@ def _codes(
                 column = variables[factor.column]
                 levels = _levels(column)
                 if len(levels) < 2:
-                    raise ParameterError(name, formula, f"{factor.column} is {levels[0]} in all samples; leave it out")
+                    raise ParameterError(name, formula, f"{factor.column} is {levels[0]} in all samples; remove it")
                 if full := rest not in spanned:
                     spanned.add(rest)
             coded.append(Code(factor, levels, full, knots))
@@ -335,7 +335,7 @@ def _knots(factor: Factor, column: Column, formula: str, name: str) -> Floats:
         raise ParameterError(
             name,
             formula,
-            f"{factor.label}: {plural(column.distinct, 'different value')} are too few; give a smaller df",
+            f"{factor.label}: {plural(column.distinct, 'different value')} are too few; use a smaller df",
         )
     return knots
 

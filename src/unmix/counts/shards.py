@@ -1,4 +1,4 @@
-"""Shards: counts of any size, some thousand samples at a time, from a folder or from memory.
+"""Shards: counts of any size, thousands samples at a time, from a folder or from memory.
 
 A fit on shards goes through tiles of 4,096 samples, in shards of 16,384, and adds up what they say in their order. So what it
 ends with depends on the counts alone: not on where they lie, on how much memory there is, nor on who adds them up.
@@ -35,7 +35,7 @@ class Shards:
     """Counts of any size, in a folder made by `unmix.shard` or in memory.
 
     Sizes of files are checked at once, each file's checksum when it is first read. `Shards.of` takes `Counts`: a fit of them
-    and a fit of their shards on disk are equal to the last bit.
+    and a fit of their shards on disk are equal bit for bit.
 
     Parameters
     ----------
@@ -132,9 +132,9 @@ class Shards:
         return self.shape[0]
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        """Whoever takes counts in memory alone asks for this."""
+        """Anyone who takes counts in memory alone asks for this."""
         raise ValueError(
-            "these are shards, and counts are needed in memory; give shards.sample, the samples that fits start from, or "
+            "these are shards, and counts are needed in memory; use shards.sample, the samples that fits start from, or "
             "shards.take(rows), and where a fit of the same samples is needed, a fit of those"
         )
 
@@ -266,13 +266,13 @@ class Shards:
 
     @cached_property
     def metadata(self) -> pd.DataFrame | None:
-        """A table with a row a sample, if there is one, read when first asked for."""
+        """A table with one row per sample, if there is one, read when first asked for."""
         return self._store.metadata
 
     def with_metadata(self, table: pd.DataFrame | None) -> Shards:
         """The same counts with another table."""
         if table is not None and len(table) != len(self):
-            raise ValueError(f"metadata has {len(table):,} rows for {len(self):,} samples; give one row per sample")
+            raise ValueError(f"metadata has {len(table):,} rows for {len(self):,} samples; use one row per sample")
         other = copy.copy(self)
         other.metadata = with_unique_columns(table)
         return other
@@ -291,7 +291,8 @@ class Shards:
 
     @cached_property
     def sample(self) -> Counts:
-        """Counts: the samples that a fit starts from, in memory: those whose numbers have the smallest hashes, in their order."""
+        """Counts: the samples that a fit starts from, in memory: those whose numbers have the smallest hashes, in their
+        order."""
         return self._sampled[1]
 
     @cached_property
@@ -300,7 +301,7 @@ class Shards:
         return rows, self._described(counts, rows)
 
     def some(self, most: int) -> tuple[Integers, Counts]:
-        """Up to so many samples, evenly spaced among those that a fit starts from.
+        """Up to this many samples, evenly spaced among those that a fit starts from.
 
         Parameters
         ----------
@@ -378,7 +379,7 @@ class Shards:
         return self._described(Counts.trusted(rows, names, self.features, None, self.text), slice(first, last))
 
     def take(self, rows: Integers) -> Counts:
-        """These samples, in this order, in memory; only the shards that hold them are read.
+        """These samples, in this order, in memory; only the shards that contain them are read.
 
         Parameters
         ----------
@@ -443,8 +444,8 @@ class Shards:
 
 
 def rows_per_shard(first: int, nonzeros: int) -> int:
-    """Of counts whose `first` samples (a tile of them) have so many nonzeros: fewer where they are so many that a shard would be
-    large. It follows from the counts alone."""
+    """Of counts whose `first` samples (a tile of them) have this many nonzeros: fewer where they are this many that a shard
+    would be large. It follows from the counts alone."""
     rows = SHARD
     while nonzeros > MOST_IN_TILE and rows * nonzeros > MOST_IN_SHARD * first and rows > 1:
         rows //= 2
@@ -452,12 +453,13 @@ def rows_per_shard(first: int, nonzeros: int) -> int:
 
 
 def start_sample(n: int, size: int | None = None, by: ArrayLike | None = None) -> Integers:
-    """The numbers of the samples to start from, in order: those with the smallest hashes, of all or of every label `by` alike."""
+    """The numbers of the samples to start from, in order: those with the smallest hashes, of all or of every label `by`
+    alike."""
     size = START if size is None else size
     if size < 1:
-        raise ValueError(f"sample={size}; give a number of samples, 1 or more")
+        raise ValueError(f"sample={size}; use a number of samples, 1 or more")
     if by is not None and len(np.asarray(by)) != n:
-        raise ValueError(f"sample_by has {len(np.asarray(by)):,} labels for {n:,} samples; give one label each")
+        raise ValueError(f"sample_by has {len(np.asarray(by)):,} labels for {n:,} samples; use one label each")
     if size >= n:
         return np.arange(n)
     order = np.argsort(splitmix64(np.arange(n, dtype=np.uint64)), kind="stable")

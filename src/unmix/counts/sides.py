@@ -20,12 +20,13 @@ from unmix.counts.data import Part
 from unmix.kernels import CSR, Hierarchy, Posteriors, Spread
 
 BLOCK = 1 << 16  # nonzeros × K taken together, for memory
-FEW = 8  # counts are few if there are so many times as many rows of the fixed factor
+FEW = 8  # counts are few if there are this many times as many rows of the fixed factor
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One side of the data: X ≈ moving fixedᵀ, a row of `moving` for each row of X (or of its transpose), and its prior, if any.
+    """One side of the data: X ≈ moving fixedᵀ, a row of `moving` for each row of X (or of its transpose), and its prior, if
+    any.
 
     Parameters
     ----------
@@ -114,7 +115,7 @@ class Side:
         tolerance: float,
         hierarchy: Hierarchy | None = None,
     ) -> Floats:
-        """Shapes g_ik of the loadings' Gammas (or parameters of their Dirichlets), each row until it stands still."""
+        """Shapes g_ik of the loadings' Gammas (or parameters of their Dirichlets), each row until it converges."""
         rows, fixed = self._used(fixed)
         return kernels.infer(
             rows,
@@ -129,7 +130,8 @@ class Side:
         )
 
     def _used(self, fixed: Factor) -> tuple[CSR, Any]:
-        """The counts, and the fixed factor, which kernels copy: where counts are few, without the rows that none of them uses."""
+        """The counts, and the fixed factor, which kernels copy: where counts are few, without the rows that none of them
+        uses."""
         if not 0 < FEW * len(self.rows.data) < len(fixed):
             return self.rows, fixed
         rows, places = self._occurring
@@ -155,12 +157,13 @@ class Side:
         start: float,
         spread: Spread | None,
     ) -> Posteriors:
-        """As the side of features, of those from `begin` on, one per rate: what their counts say of their rates in each topic."""
+        """As the side of features, of those from `begin` on, one per rate: what their counts say of their rates in each
+        topic."""
         data = (self.rows, weights, sums, rates)
         return kernels.posteriors(*data, shape=shape, start=start, begin=begin, spread=spread, workspace=self.workspace)
 
     def some(self, most: int) -> tuple[Integers, Integers, Floats]:
-        """Rows, columns and counts of up to so many nonzeros, evenly spaced."""
+        """Rows, columns and counts of up to this many nonzeros, evenly spaced."""
         nnz = len(self.rows.data)
         places = np.arange(nnz) if nnz <= most else np.arange(most) * nnz // most
         rows = np.searchsorted(self.rows.indptr, places, side="right") - 1
@@ -195,7 +198,8 @@ class FeatureSums(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """Both sides of a matrix, and what takes both at once. Whoever asked for them owns them, and the scratch space they share."""
+    """Both sides of a matrix, and what takes both at once. Anyone who asked for them owns them, and the scratch space they
+    share."""
 
     matrix: Part
     workspace: kernels.Workspace = field(default_factory=kernels.Workspace, repr=False)

@@ -1,7 +1,7 @@
 """Where shards lie: in a folder, whose files are checked against its manifest, or in memory, as counts cut into pieces.
 
 A shard is known by what the manifest says of it (`Part`), which is measured tile by tile, in their order, wherever it is made.
-Files hold some thousand samples each, as safetensors, in about three bytes a nonzero:
+Files hold thousands samples each, as safetensors, in about three bytes a nonzero:
 
     indptr          u32, where each row begins
     indices         u16 where there are at most 2^16 features, otherwise u32
@@ -68,7 +68,7 @@ class Shard(ABC):
         """Rows from `first` up to `last`; counts as two bytes each if all are whole and below 2^16, as in memory."""
 
     def tiles(self, size: int) -> Iterator[tuple[int, CSR]]:
-        """So many rows at a time, and which is the first of them."""
+        """This many rows at a time, and which is the first of them."""
         for first in range(0, self.length, size):
             yield first, self.rows(first, min(first + size, self.length))
 
@@ -81,7 +81,7 @@ class Encoded(Shard):
 
     @classmethod
     def checked(cls, arrays: Arrays, rows: int, nonzeros: int, features: int, *, thoroughly: bool) -> Encoded:
-        """Once no row begins before another and no index lies outside: a kernel would read beyond its arrays. `thoroughly`
+        """Once no row begins before another and no index is outside: a kernel would read beyond its arrays. `thoroughly`
         also looks for what would only be wrong: zeros, and features that are out of order or twice in a row."""
         given = {name: (array.dtype, len(array)) for name, array in arrays.items() if name not in ("names", "rows")}
         known = {"indptr": ("<u4", rows + 1), "indices": (index_type(features).str, nonzeros)}
@@ -100,7 +100,7 @@ class Encoded(Shard):
             raise ValueError("its exceptions are out of place")
         counts = values if values.dtype.kind == "f" else exception
         if len(counts) and not (counts.min() > 0 and counts.max() < np.inf):
-            raise ValueError("it holds what is no count")
+            raise ValueError("it contains a value that is not a count")
         if thoroughly:
             if values.dtype.kind == "u" and np.count_nonzero(values) + len(at) != nonzeros:
                 raise ValueError("it holds zeros")
@@ -189,8 +189,8 @@ class Manifest(Struct):
 
 
 class Encoder:
-    """A shard in the making, tile by tile: its arrays never lie in memory as kernels take them, and sums are taken in this order
-    wherever it is made, so that fractions add up to the same bits."""
+    """A shard in the making, tile by tile: its arrays never lie in memory as kernels take them, and sums are taken in this
+    order wherever it is made, so that fractions add up to the same bits."""
 
     def __init__(self, features: int) -> None:
         self.features = features
@@ -427,7 +427,7 @@ def _near(one: float, other: float, size: float = 0.0) -> bool:
 
 
 def _agrees(shard: Encoded, part: Part) -> bool:
-    """Whether a shard has the sums that a manifest says; sums in another order differ in their last digits."""
+    """Whether a shard has the sums that a manifest says; sums in a different order differ in their last digits."""
     arrays = shard.arrays
     total, logs, fractional = 0.0, 0.0, 0
     for name in ("values", "exception"):
@@ -453,7 +453,9 @@ def read_manifest(folder: Path) -> Manifest:
         raise FileNotFoundError(f"{folder}: no such folder; make shards with um.shard or `unmix shard`")
     if not (folder / MANIFEST).is_file():
         if (folder / JOURNAL).is_file():
-            raise ValueError(f"{folder}: its shards are not finished; the command that began them goes on")
+            raise ValueError(
+                f"{folder}: its shards are not finished; run the command that began them again to continue"
+            )
         raise ValueError(f"{folder}: no folder of shards: there is no {MANIFEST} in it")
     try:
         content = (folder / MANIFEST).read_bytes()
@@ -489,7 +491,7 @@ def checked_manifest(told: Any) -> Manifest:
     return manifest
 
 
-# A table with a row a sample in a file of shards, column by column: numbers as they are, all else as codes of its values.
+# A table with one row per sample in a file of shards, column by column: numbers as they are, all else as codes of its values.
 #
 # 0000            f8, i8 or u1 (truth values); or i4, the places of a column's values in its list, -1 for none
 # 0000.values     that list, JSON as bytes
@@ -540,7 +542,7 @@ def _codes(column: pd.Series) -> tuple[Any, list[Any]]:
 
 
 def decoded(arrays: Arrays, rows: int) -> pd.DataFrame:
-    """Raises ValueError if the arrays are not those of a table of so many rows."""
+    """Raises ValueError if the arrays are not those of a table of this many rows."""
     try:
         columns = checked(from_json(arrays["columns"]), list[tuple[str, str]], "the list of its columns")
         found = [_decoded(arrays, f"{place:04d}", kind, rows) for place, (_, kind) in enumerate(columns)]

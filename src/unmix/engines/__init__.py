@@ -1,9 +1,10 @@
-"""Who goes over shards: this machine (`Local`), or the workers of a Dask cluster (`Dask`). A fit uses the one that was said last:
+"""Who goes over shards: this machine (`Local`), or the workers of a Dask cluster (`Dask`). A fit uses the one that was said
+last:
 
     with um.engines.Local(memory="4GB"):
         model.fit(shards)
 
-The result is the same to the last bit.
+The result is the same bit for bit.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ CALM = {
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 28,
     "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 1 << 25,
 }
-# A cluster of our own has no pages: whoever reached them could read what runs there.
+# A cluster of our own has no pages: anyone who reached them could read what runs there.
 WITHOUT_PAGES: dict[str, Any] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 ADDRESS = re.compile(r"(tcp|tls|ucx|ws|wss|inproc)://\S+")
 
@@ -55,14 +56,14 @@ def check_address(address: str) -> None:
     """Raises if this is not the address of a cluster."""
     if not (LOCAL.fullmatch(address) or ADDRESS.fullmatch(address) or _is_file(address)):
         raise ValueError(
-            f"{address!r} is not the address of a Dask cluster; give that of its scheduler (tcp://host:8786, tls://…), its "
+            f"{address!r} is not the address of a Dask cluster; use that of its scheduler (tcp://host:8786, tls://…), its "
             "scheduler file (.json), or local:2 for two processes here"
         )
 
 
 def is_open(word: str) -> bool:
-    """Whether everyone who reaches this scheduler can run code there as its owner: it asks for no certificate. The other users of
-    its machine reach it even on the loopback address."""
+    """Whether everyone who reaches this scheduler can run code there as its owner: it asks for no certificate. The other users
+    of its machine reach it even on the loopback address."""
     if _is_file(word):
         with suppress(OSError, ValueError, AttributeError):
             word = str(json.loads(Path(word).read_text(encoding="utf-8")).get("address"))
@@ -76,8 +77,8 @@ def connect(address: str, folder: str | os.PathLike[str]) -> Iterator[Dask]:
     Parameters
     ----------
     address : str
-        Address of a scheduler ("tcp://host:8786", "tls://…"), its scheduler file (.json), or "local:2" for two processes of this
-        machine.
+        Address of a scheduler ("tcp://host:8786", "tls://…"), its scheduler file (.json), or "local:2" for two processes of
+        this machine.
     folder : str or PathLike
         For what visits leave, as for `Dask`; it is removed in the end if nothing in it is needed.
 

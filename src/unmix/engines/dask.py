@@ -134,7 +134,7 @@ class Dask(Engine):
         source, numbers = Kept(Path(saved["folder"])), saved["numbers"]
         paths = [source.path(number, i) for number in numbers for i in range(shards.n_shards)]
         if missing := [path for path in paths if not path.is_file()]:
-            raise ValueError(f"{missing[0]}: loadings of the fit are gone; start anew")
+            raise ValueError(f"{missing[0]}: loadings of the fit are gone; start again")
         kept = source
         if source.folder.parent == self.folder:
             source.saved = set(numbers)

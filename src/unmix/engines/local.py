@@ -1,7 +1,7 @@
 """This machine: shards in order, those to come read ahead in a thread, on as many threads as there are.
 
-Memory is bounded: a few tiles at a time, unless all of them fit into `cache` bytes, in which case they are read once. What visits
-leave is kept in memory, or beyond `room` bytes in a folder.
+Memory is bounded: a few tiles at a time, unless all of them fit into `cache` bytes, in which case they are read once. What
+visits leave is kept in memory, or beyond `room` bytes in a folder.
 """
 
 from __future__ import annotations
@@ -57,9 +57,7 @@ class Kept:
             with replacing(self.path(number, i)) as temporary:
                 temporary.write_bytes(content)
         except OSError as error:
-            problem = (
-                f"{error.strerror}: loadings are kept here between passes; give the engine a larger folder, or TMPDIR"
-            )
+            problem = f"{error.strerror}: loadings are kept here between passes; set a larger folder for the engine, or TMPDIR"
             raise OSError(error.errno, problem, str(self.folder)) from error
 
     def read(self, number: int, i: int) -> Arrays:
@@ -67,7 +65,7 @@ class Kept:
         try:
             return tensors.parsed(tensors.read_bytes(path))
         except (OSError, ValueError) as error:
-            raise ValueError(f"{path}: loadings of pass {number} cannot be read ({error}); start anew") from None
+            raise ValueError(f"{path}: loadings of pass {number} cannot be read ({error}); start again") from None
 
     def about(self, number: int, i: int) -> dict[str, str]:
         """What was said of a file when it was written; nothing if there is none."""
@@ -78,7 +76,7 @@ class Kept:
             return {}
 
     def take(self, other: Kept, number: int, i: int) -> None:
-        """A file of another folder: the same one under two names where the file system can, otherwise a copy."""
+        """A file of a different folder: the same one under two names where the file system can, otherwise a copy."""
         source = other.path(number, i)
         try:
             with replacing(self.path(number, i)) as temporary:
@@ -87,7 +85,7 @@ class Kept:
                 except OSError:
                     shutil.copyfile(source, temporary)
         except OSError as error:
-            raise ValueError(f"{source}: loadings of pass {number} cannot be read ({error}); start anew") from None
+            raise ValueError(f"{source}: loadings of pass {number} cannot be read ({error}); start again") from None
 
     def keep_only(self, numbers: set[int]) -> None:
         """Of these passes, and of those of the last checkpoint."""
@@ -106,7 +104,7 @@ def cut(shards: Shards, arrays: Arrays, i: int) -> Arrays:
 
 
 class Local(Engine):
-    """This machine: the engine that fits use unless told otherwise.
+    """This machine: the engine that fits use by default.
 
     Parameters
     ----------
@@ -167,7 +165,7 @@ class Local(Engine):
         if (need := needed(shards, n_topics)) > self.memory:
             raise ValueError(
                 f"{n_topics} topics of {shards.shape[1]:,} features need {gigabytes(need)} of memory, {gigabytes(self.memory)} "
-                "may be taken; give more, or fewer topics, or build the shards with a smaller sample to start from"
+                "are available; allow more, use fewer topics, or build the shards with a smaller sample to start from"
             )
 
     def over(
@@ -236,7 +234,7 @@ class Local(Engine):
         return available() / 2 if self.memory is None else self.memory
 
     def _tiles(self, shards: Shards) -> Iterator[Iterator[Part]]:
-        """The tiles of every shard. Whoever asks for a shard has been through the one before."""
+        """The tiles of every shard. Anyone who asks for a shard has been through the one before."""
         if BYTES_A_NONZERO * shards.nnz <= self._budget / 4:
             if self._cache is None or self._cache[0] is not shards:
                 self._cache = shards, {}

@@ -1,4 +1,4 @@
-"""Passes on a Dask cluster: its workers, whether they live and are alike, and how a pass survives their loss."""
+"""Passes on a Dask cluster: its workers, whether they live and are equal, and how a pass survives their loss."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Cluster:
         return wanted
 
     def _wait(self, told: dict[str, Future]) -> None:
-        """For those that live, and not for ever."""
+        """For those that live, and not forever."""
         now = time.monotonic()
         end, look = now + max(self.patience, 10), now + 1
         waiting = list(told)
@@ -126,7 +126,7 @@ class Cluster:
 TRIES = 5  # in each of which Dask itself gives a task to several workers
 LOOK = 5.0  # seconds between two looks at the workers, at most
 BACK_OFF = 1.0  # seconds before the second try, twice that before the third, and so on
-LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)  # errors that another try would not mend
+LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)  # errors that another try would not fix
 
 
 @dataclass
@@ -240,7 +240,7 @@ class Run:
                 raise ConnectionError("the Dask cluster has lost all its workers; resume from the last checkpoint")
 
     def _forgotten(self) -> bool:
-        """Whether nobody works at this pass although somebody could. A task with a preferred worker that becomes due while all
+        """Whether no one works at this pass although someone could. A task with a preferred worker that becomes due while all
         workers are dead is not given to those that come later."""
         works = self.client.processing()
         ours = any(self.about.token in str(key) for keys in works.values() for key in keys)
@@ -258,7 +258,7 @@ class Run:
                 last = getattr(problem.last_worker, "address", problem.last_worker)
                 raise ConnectionError(
                     f"{name} ended {self.ended[name]} workers, the last one {last}: too little memory? See the workers' logs, "
-                    "give them more memory, and resume from the last checkpoint"
+                    "allow them more memory, and resume from the last checkpoint"
                 )
         elif isinstance(problem, FutureCancelledError):
             self.cluster.check_scheduler()
@@ -277,8 +277,8 @@ class Run:
         return {future.key for future in futures if set(who.get(future.key, ())) <= self.cluster.silent}
 
     def _release(self) -> None:
-        """At once, where callbacks and errors hold on to futures; or Dask would do again what a dead worker had, for a pass whose
-        files are gone."""
+        """At once, where callbacks and errors hold on to futures; or Dask would do again what a dead worker had, for a pass
+        whose files are gone."""
         for future in self._futures():
             future.release()
 
@@ -296,6 +296,6 @@ class _StuckError(Exception):
 
 
 def _task(key: Any) -> str:
-    """A key in words."""
+    """A key as text."""
     parts = str(key).split("-")
     return f"the visit to shards from {parts[2]} on" if "visit" in parts else "the sum of parts"

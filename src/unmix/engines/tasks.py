@@ -1,7 +1,7 @@
 """Tasks that workers do, and what must agree wherever a fit runs, so that its bits do.
 
-What must be alike wherever a fit runs, for its bits to be: the library, the instruction set, the shards. And a canary, which
-catches what nobody thought of: a small problem whose result is compared bit by bit.
+What must be equal wherever a fit runs, for its bits to be: the library, the instruction set, the shards. And a canary, which
+catches what no one thought of: a small problem whose result is compared bit by bit.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def facts_of(shards: str) -> Facts:
 
 
 def difference(here: Facts, wanted: Facts) -> str:
-    """In words, and what to do."""
+    """As text, and what to do."""
     if here.version != wanted.version:
         return f"has unmix {here.version}, not {wanted.version}; install the same version everywhere"
     if here.manifest != wanted.manifest:
-        return "sees other shards in this folder; give one that all machines share"
+        return "sees other shards in this folder; use one that all machines share"
     if here.isa != wanted.isa:
         least = min(here.isa, wanted.isa, key=["baseline", "avx2", "avx512"].index)
         return f"computes with {here.isa}, not {wanted.isa}; use machines of one kind, or set UNMIX_ISA={least} on all"
@@ -86,7 +86,7 @@ def _positive(rows: int, columns: int, seed: int) -> Floats:
     return ((splitmix64(numbers) >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 0.01).reshape(rows, columns)
 
 
-# What workers do: functions of files and plain values that leave files. Whoever does them, and however often, leaves the same.
+# What workers do: functions of files and plain values that leave files. Anyone who does them, and however often, leaves the same.
 #
 # Names and checksums travel, and sums between workers; counts and loadings never do.
 
@@ -232,7 +232,7 @@ def _patiently(read: Callable[[], T], folder: Path, wait: float | None = None) -
 
 
 def _leave(kept: Kept, about: Pass, i: int, left: Arrays, sums: Arrays) -> str:
-    """Written, unless an earlier attempt at this task did so; then the two must agree to the last bit."""
+    """Written, unless an earlier attempt at this task did so; then the two must agree bit for bit."""
     assert about.after is not None
     checksum = digest(left)
     mine = {"token": about.token, "left": checksum, "sums": _quick(sums), "worker": worker_name()}
@@ -248,7 +248,7 @@ def _leave(kept: Kept, about: Pass, i: int, left: Arrays, sums: Arrays) -> str:
 
 
 def _quick(sums: Arrays) -> str:
-    """Enough to tell whether bits are the same; sums are large, and made for every shard."""
+    """Enough to determine whether bits are the same; sums are large, and made for every shard."""
     told = []
     for name in sorted(sums):
         data = np.ascontiguousarray(sums[name]).reshape(-1).view(np.uint8)

@@ -68,9 +68,9 @@ class AllocationModel(PosteriorEstimator):
     b : float, default=None
         Rate of the sizes of samples. None: such that the prior expects samples of the size they have.
     alpha : float or array-like, default=1.0
-        Prior of topics: a number, or one a feature. Below 1 it favours topics of few features. (LDA calls this eta.)
+        Prior of topics: a number, or one per feature. Below 1 it favours topics of few features. (LDA calls this eta.)
     beta : float or array-like, default=1.0
-        Prior of proportions: a number, or one a topic; then topics keep their place. (LDA calls this alpha.)
+        Prior of proportions: a number, or one per topic; then topics keep their place. (LDA calls this alpha.)
     method : str, default="bld"
         "bld": the S of the highest probability (best latent decomposition), as real numbers, by multiplicative ascent; needs
         beta >= 1. "factored-bld": the same with shares of topics that are products of two factors, as in the paper; takes
@@ -80,21 +80,21 @@ class AllocationModel(PosteriorEstimator):
     burn_in : int, default=200
         For "gibbs": sweeps of each chain before any is averaged.
     thin : int, default=5
-        For "gibbs": every so many sweeps, one is averaged.
+        For "gibbs": every this many sweeps, one is averaged.
     chains : int, default=2
-        For "gibbs": how many; with two or more, `diagnostics_` tells whether they agree.
+        For "gibbs": how many; with two or more, `diagnostics_` shows whether they agree.
     init : str, pair of arrays or Fit, default="auto"
         "auto": for "bld" and "icm" a maximum-likelihood fit, for "gibbs" random labels; "random", "topic-score",
-        a pair (L0, F0), or a `Fit` (one of the same method goes on where it stopped).
+        a pair (L0, F0), or a `Fit` (one of the same method continues where it stopped).
     max_iter : int, default=500
-        For "bld" and "icm": most iterations.
+        For "bld" and "icm": maximum number of iterations.
     tol : float, default=1e-5
-        For "bld": ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count. "icm" ends once no
+        For "bld": ends once what remains to be gained, `result_.remaining_gain`, is at most `tol` per count. "icm" ends once no
         count moves.
     n_jobs : int, default=None
         Threads; None or −1 for all available cores. The result does not depend on it.
     random_state : int, Generator or RandomState, default=None
-        Seed of all that is random; give a number for the same fit again.
+        Seed of the random numbers; use an integer for reproducible results.
     verbose : bool, default=False
         Show a progress bar.
     callbacks : sequence of callables, default=()
@@ -107,7 +107,7 @@ class AllocationModel(PosteriorEstimator):
     result_ : Fit
         F are the posterior mean topics, L the mean proportions times the mean sizes; `posterior` has the Dirichlet parameters
         of topics, "F" (m × K), and of proportions, "L" (n × K). For "gibbs" they are averages over sweeps, and over chains
-        once their topics are matched to the first chain's, beside standard deviations "F_sd" and "L_sd".
+        once their topics are matched to the first chain's, next to standard deviations "F_sd" and "L_sd".
     allocation_ : array, nonzeros × K
         S, the counts of each nonzero of X that are of each topic, in the order of `Counts.csr`; rows sum to the counts. Real
         numbers for "bld", whole ones for "icm", means over kept sweeps and chains for "gibbs".
@@ -207,7 +207,7 @@ class AllocationModel(PosteriorEstimator):
         """Topics W*, proportions H* and sizes L* given S: modes where there are any, posterior means elsewhere.
 
         A Dirichlet or Gamma distribution has a mode if its parameters are at least 1; features without counts in a topic have
-        the parameter alpha, so that below alpha = 1 hardly any topic has one. For "gibbs" all are means.
+        the parameter alpha, so that below alpha = 1 almost no topic has one. For "gibbs" all are means.
 
         Returns
         -------
@@ -265,7 +265,7 @@ class AllocationModel(PosteriorEstimator):
     def credible_intervals(
         self, of: Literal["loadings", "factors"] = "loadings", level: float = 0.9
     ) -> tuple[Floats, Floats]:
-        """Ends of central intervals that hold each entry with probability `level`.
+        """Limits of central intervals that cover each entry with probability `level`.
 
         Given S for "bld" and "icm", by Beta distributions with the sampled means and standard deviations for "gibbs".
 
@@ -346,7 +346,7 @@ class AllocationModel(PosteriorEstimator):
         Raises
         ------
         ValueError
-            If counts are not whole numbers, too many for "exact", or an option does not mean anything.
+            If counts are not whole numbers, too many for "exact", or an option is invalid.
 
         See Also
         --------
@@ -417,7 +417,7 @@ class AllocationModel(PosteriorEstimator):
         self._check_common(sweeps=1, burn_in=0, thin=1, chains=1)
         choice("method", self.method, (*MODES, "gibbs"))
         if self.method == "gibbs" and self.thin > self.sweeps:
-            raise ValueError(f"thin={self.thin} keeps none of the {self.sweeps} sweeps; give thin <= sweeps")
+            raise ValueError(f"thin={self.thin} keeps none of the {self.sweeps} sweeps; use thin <= sweeps")
 
     def _check_data(self, X: Counts, model: Allocation) -> None:
         if self._labels():
@@ -452,8 +452,8 @@ def _most_likely(problem: Problem, rng: np.random.Generator) -> Pair:
 
 
 def _promise(task: AllocationTask, solver: Any, L: Factor, F: Factor) -> float:
-    """The loss to which some iterations lead from here: fits that are equally likely may be far apart in log p(S), and those that
-    lead to poor optima are often ahead at first."""
+    """The loss to which some iterations lead from here: fits that are equally likely may be far apart in log p(S), and those
+    that lead to poor optima are often ahead at first."""
     start = solver.begin(task, *_with_prior(L, F, task.model))
     return run(task, solver, start, max_iter=JUDGED, tol=0, catch_interrupt=False)[0].loss
 

@@ -64,7 +64,7 @@ Q = TypeVar("Q")
 # The best of several fits, each from a start of its own, and how far apart they end.
 #
 # The first start is that of the fit without `n_init`, so that more starts are never worse; seeds of the others come from it.
-# They run one after the other, each with all threads. The spread says what the data leave open: with P_s the proportions of
+# They run one after the other, each with all threads. The spread says what the data do not identify: with P_s the proportions of
 # start s, its topics matched with those of the best, b,
 #
 #     difference_s = mean_ik |P_s,ik − P_b,ik|
@@ -128,12 +128,12 @@ Method = TypeVar("Method", bound=Callable[..., object])
 Numbers = TypeVar("Numbers", float, Floats)
 
 ALIKE = {"PoissonNMF", "TopicModel"}  # two ways to read one fit
-MOST_FRACTIONS = 0.5  # of the values; a matrix with more is no matrix of counts
+MOST_FRACTIONS = 0.5  # of the values; a matrix with more is not a matrix of counts
 NO_COUNTS = (
-    "of the values are not whole numbers, as after tf-idf, logarithms or normalisation; unmix models counts: give those"
+    "of the values are not whole numbers, as after tf-idf, logarithms or normalisation; unmix models counts: use those"
 )
 SMOOTHING = 1e-3  # of the overall frequencies of features, in predictions
-LEAST_TOL = 1e-5  # of the fit of a sample, whose optimum is another than that of all
+LEAST_TOL = 1e-5  # of the fit of a sample, whose optimum is a different than that of all
 MIXED = 0.01  # of the whole, in every topic of a sample: it may lack features
 LOOKED_AT, FEWEST = 200, 4  # samples of a part, to see whether they fit; and how many there must be to tell
 OTHER_NAMES = dict.fromkeys(("k", "n_topics", "num_topics", "topics", "rank", "n_clusters"), "n_components")
@@ -225,7 +225,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         out : str or PathLike, default=None
             For `Shards`: a .npy file for the answer, which is then read from there as needed.
         missing : {"unmeasured", "zero"}, default=None
-            Features of the fit that X, matched by name, does not have: "unmeasured" leaves them out, "zero" takes their counts
+            Features of the fit that X, matched by name, does not have: "unmeasured" omits them, "zero" takes their counts
             as 0. By default "zero" for a fit of texts and "unmeasured" for others; a warning says which.
 
         Returns
@@ -239,7 +239,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             return joined(list(parts))
         path = Path(out)
         if path.suffix != ".npy":
-            raise ValueError(f"out={str(out)!r}; give a file that ends in .npy")
+            raise ValueError(f"out={str(out)!r}; use a file that ends in .npy")
         shape = (X.shape[0] if hasattr(X, "shape") else len(X), self.result_.n_topics)  # type: ignore[arg-type]
         with replacing(path) as temporary, npy_rows(temporary, shape, str(path)) as append:
             for rows in parts:
@@ -265,8 +265,8 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             warn("; ".join(notes))
 
     def _named_counts(self, part: CountsLike) -> Counts | None:
-        """Counts whose features are found by name; None if a side has no names. After a fit of a DataFrame another one must have
-        the same columns, which is scikit-learn's rule."""
+        """Counts whose features are found by name; None if a side has no names. After a fit of a DataFrame another one must
+        have the same columns, which is scikit-learn's rule."""
         part = from_anndata(part)
         if isinstance(part, pd.DataFrame) and not hasattr(self, "feature_names_in_"):
             part = Counts(part)
@@ -331,7 +331,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         Raises
         ------
         ValueError
-            If the data are not finite numbers >= 0, most are no counts, or a parameter does not mean anything.
+            If the data are not finite numbers >= 0, most are not counts, or a parameter is invalid.
 
         See Also
         --------
@@ -347,7 +347,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             return self._fit(counts, None)
 
     def resume(self, X: CountsLike | Shards, fit: Fit) -> Self:
-        """Go on with a fit of the same data that was interrupted, and end where it would have ended: equal to the last bit.
+        """Go on with a fit of the same data that was interrupted, and end where it would have ended: equal bit for bit.
 
         Parameters
         ----------
@@ -411,14 +411,14 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         return self
 
     def _end(self, result: Fit) -> None:
-        """Tell the callbacks that want to know, and keep the result."""
+        """Notify the callbacks that want to know, and keep the result."""
         for callback in self.callbacks:
             if hasattr(callback, "end"):
                 callback.end(result)
         self._keep(result)
 
     def _starts(self) -> int:
-        """How many fits there are to choose from; where a start is given, or there is one topic, they would all be alike."""
+        """How many fits there are to choose from; where a start is given, or there is one topic, they would all be equal."""
         return self.n_init if isinstance(self.init, str) and self.n_components > 1 else 1
 
     def _fit_often(self, counts: Data) -> Self:
@@ -432,7 +432,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         return self
 
     def _begin(self, plan: Plan, session: Session) -> Iterate:
-        """The first iterate, which is recorded: one to go on from, or a new start."""
+        """The first iterate, which is recorded: one to continue from, or a new start."""
         session.heaviest_first = isinstance(self.init, str) and not self._topics_keep_their_place()
         state, note = None, "resumed"
         if isinstance(self.init, Fit) and self.init.n_topics == self.n_components:
@@ -467,8 +467,8 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         return Plan(task, [Phase("fit", solver, self.max_iter, self.tol)], first)
 
     def _sample_fit(self, sample: Counts, rng: np.random.Generator) -> Fit:
-        """The same estimator on the sample, in memory. How long it runs does not depend on how long the fit of all may, which can
-        be resumed with more iterations."""
+        """The same estimator on the sample, in memory. How long it runs does not depend on how long the fit of all may, which
+        can be resumed with more iterations."""
         most = signature(type(self)).parameters["max_iter"].default
         others = {"callbacks": (), "verbose": False, "random_state": rng, "max_iter": most}
         model = type(self)(**self.get_params(deep=False) | others | {"tol": max(self.tol, LEAST_TOL)})
@@ -530,7 +530,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         Raises
         ------
         NotFittedError
-            If there is no fit yet.
+            If it is not fitted yet.
 
         Examples
         --------
@@ -627,7 +627,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         Raises
         ------
         NotFittedError
-            If there is no fit yet.
+            If it is not fitted yet.
 
         Examples
         --------
@@ -672,7 +672,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             warn(
                 f"{parameter('n_components', self.n_components)} is more than the {counts.shape[0]} samples "
                 f"or {counts.shape[1]} features; "
-                "some topics will be empty or alike"
+                "some topics will be empty or almost equal"
             )
         return counts
 
@@ -689,7 +689,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             return counts
         warn(
             f"{impossible.sum()} features with counts have no weight in any topic (they had no counts in the fit); "
-            "their counts are left aside"
+            "their counts are ignored"
         )
         return counts.with_values(np.where(impossible[counts.rows.indices], 0, counts.rows.data))
 
@@ -715,7 +715,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         return about
 
     def check_resumable(self, X: Data, fit: Fit) -> None:
-        """Raises if `resume` could not go on with this fit.
+        """Raises if `resume` could not resume this fit.
 
         Parameters
         ----------
@@ -727,7 +727,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         Raises
         ------
         ValueError
-            If it is one of another model, of other data or parameters, or without its state.
+            If it is one of a different model, of other data or parameters, or without its state.
 
         Examples
         --------
@@ -745,21 +745,21 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             was, is_now = (params.get(name, defaults.get(name)) for params in (fit.params, here))
             if was != is_now:
                 raise ValueError(
-                    f"the fit to go on with had {parameter(name, was)}, this one has {parameter(name, is_now)}; "
-                    "give the same parameters, or start anew"
+                    f"the fit to resume had {parameter(name, was)}, this one has {parameter(name, is_now)}; "
+                    "use the same parameters, or start again"
                 )
         if X.facts["checksum"] != fit.data.get("checksum"):
-            raise ValueError("the fit to go on with is of other data; give the same data, or start again without it")
+            raise ValueError("the fit to resume is of other data; use the same data, or start again without it")
         order_by_name("sample", (fit.samples, len(fit.L)), (X.samples, X.shape[0]))
         order_by_name("feature", (fit.features, len(fit.F)), (X.features, X.shape[1]))
         if fit.status == "interrupted" and "starts" in fit.data:
             raise ValueError(
-                f"the fit to go on with is the best of {len(fit.starts)} of {parameter('n_init', self.n_init)} starts, "
-                f"and the others are not kept; start anew, or go on with it alone: {parameter('n_init', 1)} and init=fit"
+                f"the fit to resume is the best of {len(fit.starts)} of {parameter('n_init', self.n_init)} starts, "
+                f"and the others are not kept; start again, or continue it alone: {parameter('n_init', 1)} and init=fit"
             )
         if fit.status != "converged" and "session" not in (fit.state or {}):
             raise ValueError(
-                "the fit to go on with was saved without its solver's state; save it with resumable=True, or start anew "
+                "the fit to resume was saved without its solver's state; save it with resumable=True, or start again "
                 "with init=fit"
             )
 
@@ -771,7 +771,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         if result.status == "max_iter" and self.tol > 0:
             left = result.remaining_gain
             known = f"the last one gained {result.trace['objective'].diff().iloc[-1]:.3g}"
-            known += "" if np.isnan(left) else f", about {left:.2g} are left to gain"
+            known += "" if np.isnan(left) else f", remaining gain about {left:.2g}"
             message = f"not converged after {self.max_iter} iterations ({known}); raise max_iter or tol"
         elif result.status == "interrupted":
             message = f"fit stopped early, after {self.n_iter_} iterations; kept the best so far"
@@ -791,21 +791,21 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
 
     def _check_common(self, **whole: int) -> None:
         """The parameters that all estimators have; `whole` names others that are whole numbers, with their least values."""
-        checks.whole("n_components", self.n_components, 1, "give a whole number of topics >= 1")
+        checks.whole("n_components", self.n_components, 1, "use a whole number of topics >= 1")
         for name, least in {"max_iter": 1, "n_init": 1, **whole}.items():
             checks.whole(name, getattr(self, name), least)
         for name, value in self.get_params(deep=False).items():
             if isinstance(value, Integral) and abs(int(value)) >= WIDEST:
                 raise ValueError(
-                    f"{name} has more than 128 bits, which no file of a fit can hold; give a smaller number"
+                    f"{name} has more than 128 bits, which no file of a fit can hold; use a smaller number"
                 )
         if not isinstance(self.tol, Real) or not self.tol >= 0:
-            raise ParameterError("tol", self.tol, "give a number >= 0")
+            raise ParameterError("tol", self.tol, "use a number >= 0")
         is_pair = isinstance(self.init, tuple | list) and len(self.init) == 2
         if not (isinstance(self.init, Fit) or is_pair or (isinstance(self.init, str) and self.init in STARTS)):
             raise ParameterError("init", self.init, f"choose one of {', '.join(STARTS)}, a pair (L0, F0), or a Fit")
         if not isinstance(self.online, Online | None):
-            raise ParameterError("online", self.online, "give None or unmix.Online(batch_size=...)")
+            raise ParameterError("online", self.online, "use None or unmix.Online(batch_size=...)")
 
 
 def refining(
@@ -852,7 +852,7 @@ def parts_of(X: CountsLike | Data) -> Iterator[CountsLike]:
 
 
 def check_smoothing(smoothing: float) -> None:
-    checks.share("smoothing", smoothing, "give a share >= 0 and below 1", zero=True)
+    checks.share("smoothing", smoothing, "use a share >= 0 and below 1", zero=True)
 
 
 def generator(random_state: Seed) -> np.random.Generator:

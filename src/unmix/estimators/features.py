@@ -1,8 +1,8 @@
 """New counts and the features of a fit: found by name where both have names, and by position otherwise.
 
-A feature of the fit that new samples lack was not measured, such as a gene that another chip does not have; or it was counted and
-did not occur, such as a word of a text. Topics over the measured features M alone explain parts q_ik of the counts there. With
-u_k = Σ_j f_jk over all features and v_k that over M, only the part v_k / u_k of the counts of topic k falls on M, so that
+A feature of the fit that new samples lack was not measured, such as a gene that another chip does not have; or it was counted
+and did not occur, such as a word of a text. Topics over the measured features M alone explain parts q_ik of the counts there.
+With u_k = Σ_j f_jk over all features and v_k that over M, only the part v_k / u_k of the counts of topic k falls on M, so that
 
     p_ik ∝ q_ik u_k / v_k
 
@@ -36,7 +36,7 @@ Missing = Literal["unmeasured", "zero"]
 EXPLAINED = ("known", "misfit", "rank")  # how well a sample is explained
 POOR = (0.05, 0.15)  # of the samples of a fit are explained worse than half of the new ones, which is too few
 ENOUGH, PER_TOPIC = 100, 20  # samples of a fit, in all and per topic, to say what is unusual
-CHANCE = 1e-3  # that so many samples are poor where all is well
+CHANCE = 1e-3  # that this many samples are poor where all is well
 PROPORTIONS = ("TopicModel", "LDA", "AllocationModel")  # is what their `transform` gives; the others give loadings
 ROUNDING = 1e-9  # by which the sums of all factors of a topic may differ where nothing was lost
 
@@ -52,7 +52,7 @@ class Matched:
     missing : int
         Number of features of the fit that the counts did not have.
     unknown : int
-        Number of features that the fit does not have: they are left out.
+        Number of features that the fit does not have: they are omitted.
     measured : array, default=None
         Places of the columns among the features of the fit, where missing features were not measured; None if all are there.
     unknown_totals : array, default=None
@@ -78,20 +78,20 @@ class Matched:
         return "zero" if self.measured is None else "unmeasured"
 
     def some(self, proportions: Floats, most: int) -> tuple[Matched, Floats]:
-        """Up to so many samples, and their proportions."""
+        """Up to this many samples, and their proportions."""
         rows, few = self.counts.some(most)
         unknown = None if self.unknown_totals is None else self.unknown_totals[rows]
         return replace(self, counts=few, unknown_totals=unknown), proportions[rows]
 
     def notes(self, what: str = "feature", where: str = "X", model: str = "the fit") -> list[str]:
-        """What the user should know: features that are missing, and what that was taken for, and features left out."""
+        """What the user should know: features that are missing, and what that was taken for, and features omitted."""
         counted, taken, other = [], "taken as 0 in every sample", "unmeasured"
         if self.measured is not None:
             taken, other = "taken as not measured, topics are found by the others", "zero"
         remedy = f"{taken} ({parameter('missing', other)} changes that)"
         for n, of, problem in (
             (self.missing, model, f"not in {where}: {remedy}"),
-            (self.unknown, where, f"unknown to {model}: left out"),
+            (self.unknown, where, f"unknown to {model}: ignored"),
         ):
             if n:
                 counted.append(f"{plural(n, what)} of {of} {'is' if n == 1 else 'are'} {problem}")
@@ -99,7 +99,7 @@ class Matched:
 
 
 def match_features(counts: Counts, fit: Fit, missing: Missing | None = "zero") -> Matched:
-    """Counts brought to the features of a fit; unknown ones are left out.
+    """Counts brought to the features of a fit; unknown ones are omitted.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def match_features(counts: Counts, fit: Fit, missing: Missing | None = "zero") -
     fit : Fit
         Of any model.
     missing : {"zero", "unmeasured"}, default="zero"
-        Features of the fit that the counts lack: "zero" gives them columns of zeros; "unmeasured" leaves them out, and
+        Features of the fit that the counts lack: "zero" gives them columns of zeros; "unmeasured" omits them, and
         `Matched.measured` says which are there. None is "zero" for a fit of texts, as a word that is not in a text occurs zero
         times, and "unmeasured" for every other fit.
 
@@ -125,7 +125,7 @@ def match_features(counts: Counts, fit: Fit, missing: Missing | None = "zero") -
     assert counts.features is not None
     place = {name: j for j, name in enumerate(fit.feature_names)}
     if len(place) < len(fit.F):
-        raise ValueError("features of the model share a name; give counts with the same features in the same order")
+        raise ValueError("features of the model share a name; use counts with the same features in the same order")
     to = np.array([place.get(name, -1) for name in counts.features])
     if (to < 0).all():  # types of mutations have many spellings
         place = {name: j for j, name in enumerate(mutation_types(place))}
@@ -209,7 +209,7 @@ def doubts(fit: Fit, tables: Sequence[pd.DataFrame], model: str = "the fit") -> 
     expected, known = (fit.text or {}).get("known", 0.0), table["known"].mean()
     if known < expected / 2:
         found.append(
-            f"{model} knows {known:.0%} of the words of these texts, and {expected:.0%} of its own; another language?"
+            f"{model} knows {known:.0%} of the words of these texts, and {expected:.0%} of its own texts: a different language?"
         )
     return found
 

@@ -56,7 +56,8 @@ def make_solver(solver: SolverLike, extrapolate: bool) -> AnySolver:
     if isinstance(solver, str) and solver in SOLVERS:
         return make_solver(getattr(solvers, SOLVERS[solver])(), extrapolate)
     if isinstance(solver, type | str) or not (callable(solver) or isinstance(solver, FactorSolver)):
-        remedy = f"choose one of {', '.join(SOLVERS)}, or a solver object of unmix.solvers"
+        other = "" if isinstance(solver, str) else ", or a solver object of unmix.solvers"
+        remedy = f"choose one of {', '.join(SOLVERS)}{other}"
         raise ParameterError("solver", solver, remedy)
     if isinstance(solver, Extrapolate | Alternate):
         return solver
@@ -82,13 +83,14 @@ class LikelihoodEstimator(CountsEstimator):
 
     @classmethod
     def from_factors(cls, F: ArrayLike | pd.DataFrame, features: ArrayLike | None = None, **parameters: Any) -> Self:
-        """A model with known factors, such as mutational signatures or gene programs, ready to `transform` counts into loadings.
+        """A model with known factors, such as mutational signatures or gene programs, ready to `transform` counts into
+        loadings.
 
         Parameters
         ----------
         F : array-like or DataFrame, m × K
             One column per topic, on any scale. The rows of a DataFrame name the features, or its column of text does, such as
-            `Type` of COSMIC's tables. Its columns name the topics: "SBS1" is then "SBS1" in tables and pictures too.
+            `Type` of COSMIC's tables. Its columns name the topics: "SBS1" is then "SBS1" in tables and figures too.
         features : array-like of str, default=None
             Names of the features. Counts that have names are matched by them, in any order.
         **parameters : dict
@@ -127,13 +129,13 @@ class LikelihoodEstimator(CountsEstimator):
             topics = None if pd.api.types.is_numeric_dtype(F.columns) else [str(name) for name in F.columns]
         F = np.asarray(F, dtype=np.float64)
         if F.ndim != 2 or 0 in F.shape:
-            raise ValueError(f"F has shape {F.shape}; give features × topics, at least one of each")
+            raise ValueError(f"F has shape {F.shape}; use features × topics, at least one of each")
         nobody, F = check_factors((0, len(F)), np.empty((0, F.shape[1])), F)
         if (dead := np.flatnonzero(F.sum(axis=0) == 0)).size:
             raise ValueError(f"column {dead[0]} of F is all zero; a topic needs some weight")
         names = None if features is None else as_names([str(name) for name in np.asarray(features, dtype=object)])
         if names is not None and len(names) != len(F):
-            raise ValueError(f"{len(names)} names for {len(F)} features; give one name each")
+            raise ValueError(f"{len(names)} names for {len(F)} features; use one name each")
         model = cls(n_components=F.shape[1], **parameters)
         model._check_parameters()
         F = model._normalised(F)
@@ -155,7 +157,7 @@ class LikelihoodEstimator(CountsEstimator):
         out : str or PathLike, default=None
             For `Shards`, which are gone through shard by shard: a .npy file for the answer.
         missing : {"unmeasured", "zero"}, default=None
-            Features of the fit that X, matched by name, does not have: "unmeasured" leaves them out, "zero" takes their counts
+            Features of the fit that X, matched by name, does not have: "unmeasured" omits them, "zero" takes their counts
             as 0. By default "zero" for a fit of texts and "unmeasured" for others; a warning says which.
 
         Returns
@@ -287,7 +289,7 @@ class LikelihoodEstimator(CountsEstimator):
         searches, search = (
             self.init == "auto" and self.n_components > 1,
             Search.of(problem),
-        )  # else all starts are alike
+        )  # else all starts are equal
         fit = partial(Phase, solver=solver, max_iter=self.max_iter, tol=self.tol)
         if searches:
             phases = [Phase("search", search, search.steps, status=None, climbs=False)]
@@ -345,7 +347,7 @@ class LikelihoodEstimator(CountsEstimator):
         row, column = problem.left.place(int(np.flatnonzero(~np.isfinite(ratios))[0]))
         raise ValueError(
             f"init gives the count at row {row}, column {column} a rate of zero, so it is impossible; "
-            "give that sample or feature some weight"
+            "set a positive weight for that sample or feature"
         )
 
 
@@ -363,21 +365,22 @@ class PoissonNMF(LikelihoodEstimator):
     extrapolate : bool, default=True
         Whether to accelerate the solver by extrapolation with restarts.
     init : str, pair of arrays or Fit, default="auto"
-        "auto" (a search: several starts, whose topics are put together), "topic-score", "random", a pair of arrays (L0, F0),
+        "auto" (a search: several starts, whose topics are combined), "topic-score", "random", a pair of arrays (L0, F0),
         or a `Fit` (a warm start: 10 + 10 iterations equal 20).
     n_init : int, default=1
-        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far
-        apart they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not
+        Number of initialisations; the fit with the highest objective is kept. `result_.starts` shows how far
+        apart they ended, which is how much the data do not identify. Ctrl-C keeps the best so far; an interrupted run is not
         resumed. Has no effect where `init` gives the start.
     prefit : int, default=10
         EM iterations before the solver takes over, unless a search or another fit came before.
     max_iter : int, default=500
-        Most iterations, each of which updates L, then F.
+        Maximum number of iterations, each of which updates L, then F.
     tol : float, default=1e-6
-        The fit ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with the default, a unit
-        of log-likelihood per million counts. 0 runs exactly `max_iter` iterations.
+        The fit ends once what remains to be gained, `result_.remaining_gain`, is at most `tol` per count: with the default, a
+        unit of log-likelihood per million counts. 0 runs exactly `max_iter` iterations.
     refine : int, default=0
-        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of another fit.
+        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of a different
+        fit.
     prior : Gamma or Dirichlet, default=None
         `unmix.Gamma(shape, rate)` on F, or `unmix.Dirichlet(concentration)` on topics, which is the same: MAP instead of
         maximum likelihood.
@@ -392,7 +395,7 @@ class PoissonNMF(LikelihoodEstimator):
     dtype : str, default="float64"
         "float64", or "float32" to store the factors in half the memory (sums and objective stay in double precision).
     random_state : int, Generator or RandomState, default=None
-        Seed of all that is random; give a number for the same fit again.
+        Seed of the random numbers; use an integer for reproducible results.
     verbose : bool, default=False
         Show a progress bar.
     callbacks : sequence of callables, default=()
@@ -498,7 +501,7 @@ class PoissonNMF(LikelihoodEstimator):
         self._check_common(prefit=0, refine=0)
         choice("dtype", self.dtype, ("float64", "float32"))
         if not isinstance(self.prior, Gamma | Dirichlet | None):
-            remedy = "give None, unmix.Gamma(shape, rate) or unmix.Dirichlet(concentration)"
+            remedy = "use None, unmix.Gamma(shape, rate) or unmix.Dirichlet(concentration)"
             raise ParameterError("prior", self.prior, remedy)
         self._check_loadings_prior()
         self._solver()
@@ -506,7 +509,7 @@ class PoissonNMF(LikelihoodEstimator):
     def _check_loadings_prior(self) -> None:
         if not isinstance(self.loadings_prior, Gamma | None):
             raise ValueError(
-                f"loadings_prior={self.loadings_prior!r}; give None or unmix.Gamma(shape, rate) "
+                f"loadings_prior={self.loadings_prior!r}; use None or unmix.Gamma(shape, rate) "
                 "(a Dirichlet is for the proportions of TopicModel)"
             )
 
@@ -541,21 +544,22 @@ class TopicModel(PoissonNMF):
     extrapolate : bool, default=True
         Whether to accelerate the solver by extrapolation with restarts.
     init : str, pair of arrays or Fit, default="auto"
-        "auto" (a search: several starts, whose topics are put together), "topic-score", "random", a pair of arrays (L0, F0),
+        "auto" (a search: several starts, whose topics are combined), "topic-score", "random", a pair of arrays (L0, F0),
         or a `Fit` (a warm start: 10 + 10 iterations equal 20).
     n_init : int, default=1
-        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far
-        apart they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not
+        Number of initialisations; the fit with the highest objective is kept. `result_.starts` shows how far
+        apart they ended, which is how much the data do not identify. Ctrl-C keeps the best so far; an interrupted run is not
         resumed. Has no effect where `init` gives the start.
     prefit : int, default=10
         EM iterations before the solver takes over, unless a search or another fit came before.
     max_iter : int, default=500
-        Most iterations, each of which updates L, then F.
+        Maximum number of iterations, each of which updates L, then F.
     tol : float, default=1e-6
-        The fit ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with the default, a unit
-        of log-likelihood per million counts. 0 runs exactly `max_iter` iterations.
+        The fit ends once what remains to be gained, `result_.remaining_gain`, is at most `tol` per count: with the default, a
+        unit of log-likelihood per million counts. 0 runs exactly `max_iter` iterations.
     refine : int, default=0
-        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of another fit.
+        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of a different
+        fit.
     prior : Gamma or Dirichlet, default=None
         `unmix.Gamma(shape, rate)` on F, or `unmix.Dirichlet(concentration)` on topics, which is the same: MAP instead of
         maximum likelihood.
@@ -570,7 +574,7 @@ class TopicModel(PoissonNMF):
     dtype : str, default="float64"
         "float64", or "float32" to store the factors in half the memory (sums and objective stay in double precision).
     random_state : int, Generator or RandomState, default=None
-        Seed of all that is random; give a number for the same fit again.
+        Seed of the random numbers; use an integer for reproducible results.
     verbose : bool, default=False
         Show a progress bar.
     callbacks : sequence of callables, default=()
@@ -613,7 +617,7 @@ class TopicModel(PoissonNMF):
         out : str or PathLike, default=None
             For `Shards`, which are gone through shard by shard: a .npy file for the answer.
         missing : {"unmeasured", "zero"}, default=None
-            Features of the fit that X, matched by name, does not have: "unmeasured" leaves them out, "zero" takes their counts
+            Features of the fit that X, matched by name, does not have: "unmeasured" omits them, "zero" takes their counts
             as 0. By default "zero" for a fit of texts and "unmeasured" for others; a warning says which.
 
         Returns
@@ -659,7 +663,7 @@ class TopicModel(PoissonNMF):
         Raises
         ------
         NotFittedError
-            If there is no fit yet.
+            If it is not fitted yet.
 
         Examples
         --------
@@ -672,7 +676,7 @@ class TopicModel(PoissonNMF):
     def _check_loadings_prior(self) -> None:
         if not isinstance(self.loadings_prior, Dirichlet | None):
             raise ValueError(
-                f"loadings_prior={self.loadings_prior!r}; give None or unmix.Dirichlet(concentration) on proportions "
+                f"loadings_prior={self.loadings_prior!r}; use None or unmix.Dirichlet(concentration) on proportions "
                 "(a Gamma is for the loadings of PoissonNMF)"
             )
 
@@ -706,21 +710,21 @@ class SparsePoissonNMF(LikelihoodEstimator):
     norm : str, default="l2"
         "l2": columns of F have Euclidean norm one. Loadings become sparser as the penalty grows.
         "l1": columns of F sum to one. Then the penalty only divides the loadings by 1 + penalty: no topic leaves any sample
-        (Geiger and Park, lemma 6.1). It is here to show that, and says so when it is used.
+        (Geiger and Park, lemma 6.1). It is here to show that, and reports this when it is used.
     extrapolate : bool, default=True
         Whether to accelerate the solver by extrapolation with restarts.
     init : str, pair of arrays or Fit, default="auto"
-        "auto" (a search: several starts, whose topics are put together), "topic-score", "random", a pair of arrays (L0, F0),
+        "auto" (a search: several starts, whose topics are combined), "topic-score", "random", a pair of arrays (L0, F0),
         or a `Fit` (a warm start: 10 + 10 iterations equal 20).
     max_iter : int, default=500
-        Most iterations, each of which updates L, then F.
+        Maximum number of iterations, each of which updates L, then F.
     tol : float, default=1e-5
-        The fit ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count. 0 runs exactly `max_iter`
-        iterations.
+        The fit ends once what remains to be gained, `result_.remaining_gain`, is at most `tol` per count. 0 runs exactly
+        `max_iter` iterations.
     n_jobs : int, default=None
         Threads; None or −1 for all available cores. The result does not depend on it.
     random_state : int, Generator or RandomState, default=None
-        Seed of all that is random; give a number for the same fit again.
+        Seed of the random numbers; use an integer for reproducible results.
     verbose : bool, default=False
         Show a progress bar.
     callbacks : sequence of callables, default=()
@@ -771,7 +775,7 @@ class SparsePoissonNMF(LikelihoodEstimator):
         Raises
         ------
         ValueError
-            If the data are not finite numbers >= 0, most are no counts, or a parameter does not mean anything.
+            If the data are not finite numbers >= 0, most are not counts, or a parameter is invalid.
 
         Examples
         --------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Integral
 from typing import Any
 
@@ -51,7 +51,7 @@ def fit_path(
     See Also
     --------
     align : What becomes of topics as there are more of them.
-    choose_topics : Which number foretells held-out counts best.
+    choose_topics : Which number predicts held-out counts best.
 
     Examples
     --------
@@ -76,10 +76,18 @@ def fit_path(
     return dict(sorted(fits.items()))
 
 
-def fits_downwards(X: Counts, numbers: Iterable[int], model: CountsEstimator) -> Iterator[tuple[int, Fit]]:
-    """The fits of a path, each when it is made, the largest first. Ctrl-C ends all of it, and not one of the fits."""
+def fits_downwards(
+    X: Counts,
+    numbers: Iterable[int],
+    model: CountsEstimator,
+    finished: Callable[[CountsEstimator], Fit | None] = lambda one: None,
+) -> Iterator[tuple[int, Fit]]:
+    """The fits of a path, each when it is made, the largest first. Ctrl-C ends all of it, and not one of the fits. `finished`
+    returns the fit of an estimator if an earlier run has made it."""
 
     def made(one: CountsEstimator) -> Fit:
+        if (earlier := finished(one)) is not None:
+            return earlier
         fit = one.fit(X).result_
         if fit.status == "interrupted" and not one.callbacks:  # which may end a fit, and not the path
             raise KeyboardInterrupt
@@ -101,9 +109,9 @@ def fits_downwards(X: Counts, numbers: Iterable[int], model: CountsEstimator) ->
 def numbers_of_topics(topics: Iterable[int]) -> list[int]:
     """Each once, in order."""
     if isinstance(topics, str) or not isinstance(topics, Iterable):
-        raise ParameterError("topics", topics, "give several numbers of topics, such as range(1, 21)")
+        raise ParameterError("topics", topics, "use several numbers of topics, such as range(1, 21)")
     numbers = list(topics)
     for K in numbers:
         if not isinstance(K, Integral) or isinstance(K, bool) or K < 1:
-            raise ParameterError("topics", K, "give whole numbers >= 1")
+            raise ParameterError("topics", K, "use whole numbers >= 1")
     return sorted({int(K) for K in numbers})

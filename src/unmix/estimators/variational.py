@@ -70,13 +70,13 @@ class PosteriorEstimator(CountsEstimator):
         out : str or PathLike, default=None
             For `Shards`, which are gone through shard by shard: a .npy file for the answer.
         missing : {"unmeasured", "zero"}, default=None
-            Features of the fit that X, matched by name, does not have: "unmeasured" leaves them out, "zero" takes their counts
+            Features of the fit that X, matched by name, does not have: "unmeasured" omits them, "zero" takes their counts
             as 0. By default "zero" for a fit of texts and "unmeasured" for others; a warning says which.
 
         Returns
         -------
         array, n × K
-            A row a sample; those of `LDA` and `AllocationModel` sum to one.
+            One row per sample; those of `LDA` and `AllocationModel` sum to one.
 
         Raises
         ------
@@ -142,7 +142,7 @@ class PosteriorEstimator(CountsEstimator):
         Returns
         -------
         array, n × K or m × K
-            A row a sample, or a feature.
+            One row per sample, or a feature.
 
         Raises
         ------
@@ -162,7 +162,7 @@ class PosteriorEstimator(CountsEstimator):
     def credible_intervals(
         self, of: Literal["loadings", "factors"] = "loadings", level: float = 0.9
     ) -> tuple[Floats, Floats]:
-        """Ends of central intervals that hold each entry with probability `level`, by the posterior.
+        """Limits of central intervals that cover each entry with probability `level`, by the posterior.
 
         Variational inference treats each number as if all others were known, so these are too short; `unmix.intervals` are not.
 
@@ -229,7 +229,7 @@ def _model_of(fit: Fit) -> tuple[Variational, Belief]:
 # What the Bayesian members of the family share: a bound on the evidence, raised by variational inference.
 
 TOLERANCE = 1e-4  # a row's inner iterations end once they change it by less than this part of its sum
-# most inner iterations where the user leaves it open: where topics are believed and move on anyway, loadings need not stand
+# most inner iterations where the user does not decide it: where topics are believed and move on anyway, loadings need not stand
 # still in between; topics that are estimated take Newton steps, which do not suit loadings that lag behind
 INNER, INNER_BELIEVED = 20, 2
 SHORT, TRIAL = (
@@ -425,38 +425,38 @@ class LDA(VariationalEstimator):
     n_components : int, default=10
         Number of topics K.
     alpha : float, array-like or "auto", default=1.0
-        Dirichlet parameter of the proportions: a number, one a topic, or "auto" to learn one a topic.
+        Dirichlet parameter of the proportions: a number, one per topic, or "auto" to learn one per topic.
     eta : float or array-like, default=None
-        None: topics are estimated by maximum likelihood. A number, or one a feature: topics ~ Dirichlet(eta).
+        None: topics are estimated by maximum likelihood. A number, or one per feature: topics ~ Dirichlet(eta).
     init : str, pair of arrays or Fit, default="auto"
         "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
         section 4); where samples have fewer than 20 counts on average, from there or from Gibbs sampling, whichever leads
         higher. Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of any model here, the best
         choice of all if it was fitted long: it starts from its factors.
     n_init : int, default=1
-        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far
-        apart they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not
+        Number of initialisations; the fit with the highest objective is kept. `result_.starts` shows how far
+        apart they ended, which is how much the data do not identify. Ctrl-C keeps the best so far; an interrupted run is not
         resumed. Has no effect where `init` gives the start.
     inner : int, default=None
-        Most updates of a sample's proportions before the topics move; a sample that stands still ends sooner. None: 20, or
+        Most updates of a sample's proportions before the topics move; a sample that converges ends earlier. None: 20, or
         2 with extrapolation and `eta`. 0: proportions and topics move together.
     extrapolate : bool, default=True
         Whether to accelerate by moving on along the last change; the bound never falls either way. Not where a prior is
         learned, or in mini-batches.
     max_iter : int, default=1000
-        Most iterations.
+        Maximum number of iterations.
     tol : float, default=1e-5
-        The fit ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with the default, ten
+        The fit ends once what remains to be gained, `result_.remaining_gain`, is at most `tol` per count: with the default, ten
         units of the bound per million counts. 0 runs exactly `max_iter` iterations.
     refine : int, default=0
-        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of another fit,
-        and is kept if the bound rises.
+        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of a different
+        fit, and is kept if the bound rises.
     online : Online, default=None
         `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
     n_jobs : int, default=None
         Threads; None or −1 for all available cores. The result does not depend on it.
     random_state : int, Generator or RandomState, default=None
-        Seed of all that is random; give a number for the same fit again.
+        Seed of the random numbers; use an integer for reproducible results.
     verbose : bool, default=False
         Show a progress bar.
     callbacks : sequence of callables, default=()
@@ -523,7 +523,7 @@ class LDA(VariationalEstimator):
 
     def _check_online(self) -> None:
         if self._learns_prior():
-            raise ValueError('alpha="auto" is learned from all samples; give a number for online learning')
+            raise ValueError('alpha="auto" is learned from all samples; use a number for online learning')
 
 
 # GammaPoisson: Gamma loadings, LDA that models the sizes of samples, too.
@@ -533,47 +533,47 @@ class LDA(VariationalEstimator):
 class GammaPoisson(VariationalEstimator):
     """Gamma–Poisson: l_ik ~ Gamma(shape, rate), x_ij ~ Poisson(Σ_k l_ik f*_jk), columns of F* sum to one.
 
-    LDA that also models how many counts a sample has: with one rate for all topics the two have the same iterates.
+    LDA that also models how many counts per sample has: with one rate for all topics the two have the same iterates.
 
     Parameters
     ----------
     n_components : int, default=10
         Number of topics K.
     shape : float or array-like, default=1.0
-        Shape of the Gamma prior of loadings: a number, or one a topic.
+        Shape of the Gamma prior of loadings: a number, or one per topic.
     rate : float or array-like, default=None
-        Its rate: a number, or one a topic. None makes the prior expect samples of the mean size.
+        Its rate: a number, or one per topic. None makes the prior expect samples of the mean size.
     eta : float or array-like, default=None
-        None: topics are estimated by maximum likelihood. A number, or one a feature: topics ~ Dirichlet(eta).
+        None: topics are estimated by maximum likelihood. A number, or one per feature: topics ~ Dirichlet(eta).
     init : str, pair of arrays or Fit, default="auto"
         "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
         section 4); where samples have fewer than 20 counts on average, from there or from Gibbs sampling, whichever leads
         higher. Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of any model here, the best
         choice of all if it was fitted long: it starts from its factors.
     n_init : int, default=1
-        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far
-        apart they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not
+        Number of initialisations; the fit with the highest objective is kept. `result_.starts` shows how far
+        apart they ended, which is how much the data do not identify. Ctrl-C keeps the best so far; an interrupted run is not
         resumed. Has no effect where `init` gives the start.
     inner : int, default=None
-        Most updates of a sample's proportions before the topics move; a sample that stands still ends sooner. None: 20, or
+        Most updates of a sample's proportions before the topics move; a sample that converges ends earlier. None: 20, or
         2 with extrapolation and `eta`. 0: proportions and topics move together.
     extrapolate : bool, default=True
         Whether to accelerate by moving on along the last change; the bound never falls either way. Not where a prior is
         learned, or in mini-batches.
     max_iter : int, default=1000
-        Most iterations.
+        Maximum number of iterations.
     tol : float, default=1e-5
-        The fit ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with the default, ten
+        The fit ends once what remains to be gained, `result_.remaining_gain`, is at most `tol` per count: with the default, ten
         units of the bound per million counts. 0 runs exactly `max_iter` iterations.
     refine : int, default=0
-        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of another fit,
-        and is kept if the bound rises.
+        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of a different
+        fit, and is kept if the bound rises.
     online : Online, default=None
         `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
     n_jobs : int, default=None
         Threads; None or −1 for all available cores. The result does not depend on it.
     random_state : int, Generator or RandomState, default=None
-        Seed of all that is random; give a number for the same fit again.
+        Seed of the random numbers; use an integer for reproducible results.
     verbose : bool, default=False
         Show a progress bar.
     callbacks : sequence of callables, default=()
@@ -664,29 +664,29 @@ class BayesianPoissonNMF(VariationalEstimator):
         higher. Or "random" (almost equal topics), "topic-score", a pair (L0, F0), or a `Fit` of any model here, the best
         choice of all if it was fitted long: it starts from its factors.
     n_init : int, default=1
-        Fits to choose from, each from a start of its own: the one that ends highest is kept. `result_.starts` tells how far
-        apart they ended, which is how much the data leave open. Ctrl-C keeps the best so far; what is broken off is not
+        Number of initialisations; the fit with the highest objective is kept. `result_.starts` shows how far
+        apart they ended, which is how much the data do not identify. Ctrl-C keeps the best so far; an interrupted run is not
         resumed. Has no effect where `init` gives the start.
     inner : int, default=0
-        Most updates of a sample's loadings before the factors move; a sample that stands still ends sooner. 0: both move
+        Most updates of a sample's loadings before the factors move; a sample that converges ends earlier. 0: both move
         together.
     extrapolate : bool, default=True
         Whether to accelerate by moving on along the last change; the bound never falls either way. Not where a prior is
         learned, or in mini-batches.
     max_iter : int, default=1000
-        Most iterations.
+        Maximum number of iterations.
     tol : float, default=1e-5
-        The fit ends once what is left to gain, `result_.remaining_gain`, is at most `tol` per count: with the default, ten
+        The fit ends once what remains to be gained, `result_.remaining_gain`, is at most `tol` per count: with the default, ten
         units of the bound per million counts. 0 runs exactly `max_iter` iterations.
     refine : int, default=0
-        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of another fit,
-        and is kept if the bound rises.
+        Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of a different
+        fit, and is kept if the bound rises.
     online : Online, default=None
         `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
     n_jobs : int, default=None
         Threads; None or −1 for all available cores. The result does not depend on it.
     random_state : int, Generator or RandomState, default=None
-        Seed of all that is random; give a number for the same fit again.
+        Seed of the random numbers; use an integer for reproducible results.
     verbose : bool, default=False
         Show a progress bar.
     callbacks : sequence of callables, default=()
@@ -747,7 +747,7 @@ class BayesianPoissonNMF(VariationalEstimator):
         prior, belief = self._belief_of(of)
         if not isinstance(prior, HierarchicalGammas):
             raise AttributeError(
-                "rates of samples and features are those of a fit with rate_shape; give it, such as 0.3"
+                "rates of samples and features are those of a fit with rate_shape; use it, such as 0.3"
             )
         return prior.mean_rates(belief)
 

@@ -1,6 +1,6 @@
 """A folder of shards in the making: who is at work there, what is finished, and what is left of it if nothing comes of it.
 
-What is finished stands in a journal, so that the same command goes on after a kill or a full disk. The manifest is written last:
+What is finished is in a journal, so that the same command continues after a kill or a full disk. The manifest is written last:
 without it there are no shards.
 """
 
@@ -54,7 +54,8 @@ class Done(Struct):
 
 @dataclass
 class Building:
-    """A folder in the making. `source` tells sources apart; None is one that cannot be asked for again, such as an iterator."""
+    """A folder in the making. `source` distinguishes sources; None is one that cannot be asked for again, such as an
+    iterator."""
 
     folder: Path
     source: Record | None
@@ -64,21 +65,21 @@ class Building:
     resumed: int = 0  # shards that an earlier process finished
 
     def errors(self) -> AbstractContextManager[None]:
-        """Names the file, if there is one, in what is said about its counts. A full disk or memory is another matter."""
+        """Names the file, if there is one, in what is said about its counts. A full disk or memory is a different matter."""
         return nullcontext() if self.about is None else errors_about(self.about, keep=(OSError, MemoryError))
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """While this lasts, no other process writes to the folder. A new folder in which nothing is left goes in the end."""
         if self.folder.exists() and not self.folder.is_dir():
-            raise ValueError(f"{self.folder}: is a file; give a folder for the shards")
+            raise ValueError(f"{self.folder}: is a file; use a folder for the shards")
         new = not self.folder.exists()
         try:
             with ExitStack() as stack:
                 try:
                     stack.enter_context(claimed(self.folder / JOURNAL, bool))
                 except FileExistsError:
-                    problem = "another process is writing shards there; wait for it, or give another folder"
+                    problem = "another process is writing shards there; wait for it, or use a different folder"
                     raise ValueError(f"{self.folder}: {problem}") from None
                 yield
         finally:
@@ -90,13 +91,13 @@ class Building:
         """Take what an earlier process of the same source finished in the folder."""
         if (self.folder / MANIFEST).exists():
             raise ValueError(
-                f"{self.folder}: holds shards of another source, or made with other options; give another folder, "
+                f"{self.folder}: holds shards of a different source, or made with other options; use another folder, "
                 "or remove this one first"
             )
         if (self.folder / JOURNAL).exists():
             self._go_on(self._journal())
         elif others := [name for name in self._names() if not _temporary(name)]:
-            raise ValueError(f"{self.folder}: holds other files, such as {min(others)!r}; give a new folder")
+            raise ValueError(f"{self.folder}: holds other files, such as {min(others)!r}; use a new folder")
         finished = {file_name(i) for i in range(len(self.parts))}
         self._remove(lambda name: _temporary(name) or (_ours(name) and name not in finished))
         self.keep_account()
@@ -121,11 +122,11 @@ class Building:
     def _go_on(self, journal: Record) -> None:
         if journal.get("source") != self.source:
             raise ValueError(
-                f"{self.folder}: holds unfinished shards of another source, or made with other options; repeat the command "
+                f"{self.folder}: holds unfinished shards of a different source, or made with other options; repeat the command "
                 "that began them, give another folder, or remove this one first"
             )
         if self.source is None or journal.get("format") != FORMAT:
-            return  # whether these are the same counts nobody can tell: from the beginning
+            return  # whether these are the same counts no one can tell: from the beginning
         try:
             done = checked(journal, Done, JOURNAL)
         except ValueError:
@@ -234,7 +235,8 @@ def _temporary(name: str) -> bool:
     return name.startswith(".") and known
 
 
-# Blocks of counts -> a folder of shards: cut anew, and written one by one. How a source was cut into blocks leaves no trace.
+# Blocks of counts -> a folder of shards: cut from scratch, and written one by one. How a source was cut into blocks leaves no
+# trace.
 
 BYTES_PER_FEATURE = 32  # in memory: its total, and a row of a dense block
 
@@ -280,7 +282,7 @@ def _fill(
         if building.source is None or not building.parts:
             building.abandon()
             raise
-        goes_on = f"{len(building.parts):,} shards are kept: make room, and the same command goes on from there"
+        goes_on = f"{len(building.parts):,} shards are kept: free some space, and the same command continues after them"
         if isinstance(error, MemoryError):
             raise ValueError(f"{folder}: not enough memory; {goes_on}") from error
         raise OSError(error.errno, f"{error.strerror or error}; {goes_on}", str(error.filename or folder)) from error
@@ -349,9 +351,9 @@ def _write_all(building: Building, raw: RawCounts, scratch: Path, progress: Prog
         raise ValueError(f"{written:,} samples came, {expected or 'at least one'} were announced")
     for names, size, what in ((raw.samples, written, "samples"), (raw.features, m, "features")):
         if names is not None and len(names) != size:
-            raise ValueError(f"{len(names):,} names for {size:,} {what}; give one name each")
+            raise ValueError(f"{len(names):,} names for {size:,} {what}; use one name each")
     if raw.metadata is not None and len(raw.metadata) != written:
-        raise ValueError(f"metadata has {len(raw.metadata):,} rows for {written:,} samples; give one row a sample")
+        raise ValueError(f"metadata has {len(raw.metadata):,} rows for {written:,} samples; use one row per sample")
     return m
 
 

@@ -60,12 +60,13 @@ def shard(
     memory: float | str | None = None,
     **options: Unpack[ReadKeywords],
 ) -> Shards:
-    """Write counts of any size as shards: a folder of files of about three bytes a nonzero, which a fit goes through one by one.
+    """Write counts of any size as shards: a folder of files of about three bytes a nonzero, which a fit goes through one by
+    one.
 
-    The source is read a part at a time, texts and tables more than once, and need not fit into memory. If the work is broken
-    off, by a full disk or a kill, the same call goes on after the last finished shard; if all is there and sound, it returns
-    it; if a shard was damaged since, it is written again. Counts that are not finite numbers >= 0 are refused with their row
-    and column, and leave nothing behind.
+    The source is read a part at a time, texts and tables more than once, and need not fit into memory. If the work is
+    interrupted by a full disk or a kill, the same call continues after the last finished shard; if all is there and sound, it
+    returns it; if a shard was damaged since, it is written again. Counts that are not finite numbers >= 0 are refused with
+    their row and column, and leave nothing behind.
 
     Parameters
     ----------
@@ -78,7 +79,8 @@ def shard(
     samples, features : array-like of str, default=None
         Names, if the source has none or others are wanted.
     metadata : DataFrame, str or PathLike, default=None
-        A table with a row a sample, or its file as in `unmix.read`, beside what the source itself says of them, such as obs.
+        A table with one row per sample, or its file as in `unmix.read`, next to what the source itself says of them, such as
+        obs.
     sample : int, default=None
         How many samples a fit shall start from, in memory: 16,384 unless given. More of them show rarer topics.
     sample_by : array-like or str, default=None
@@ -119,7 +121,7 @@ def shard(
     """
     settings = ShardOptions(**options)
     for name in settings.given("snippets"):
-        raise ParameterError(name, settings.snippets, "shards do not keep the beginnings of texts; leave it out")
+        raise ParameterError(name, settings.snippets, "shards do not keep the beginnings of texts; remove it")
     start_sample(0, sample)
     progress = Progress(f"samples in {folder}") if verbose else None
     if not isinstance(source, str | os.PathLike):
@@ -181,12 +183,12 @@ def _described(
 def _names(names: ArrayLike, expected: int | None, what: str) -> list[str]:
     given = [str(name) for name in np.asarray(names, dtype=object).ravel().tolist()]
     if expected is not None and len(given) != expected:
-        raise ValueError(f"{len(given):,} names for {expected:,} {what}; give one name each")
+        raise ValueError(f"{len(given):,} names for {expected:,} {what}; use one name each")
     return given
 
 
 def _of_path(path: Path) -> Record:
-    """By what to know a file again, or a folder and all that is in it, and the names beside a matrix."""
+    """By what to know a file again, or a folder and all that is in it, and the names next to a matrix."""
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     if not path.is_dir():
         files += [
@@ -198,7 +200,7 @@ def _of_path(path: Path) -> Record:
 
 
 def _plain(options: ReadOptions, given: Record) -> Record:
-    """The options as JSON, those that were left alone left out; what is long by its checksum."""
+    """The options as JSON, those that were left alone omitted; what is long by its checksum."""
     said = {name: getattr(options, name) for name in options.given(*(field.name for field in fields(options)))}
     said |= {name: value for name, value in given.items() if value is not None}
     if options.tokenizer is not None:
@@ -221,11 +223,11 @@ def _checksum(text: str) -> str:
 def _in_python(source: Any, options: ReadOptions) -> RawCounts:
     """An object with counts in it."""
     for name in options.given(*reading.TEXT, *reading.FOLDER, *reading.OF_TEXTS, "like"):
-        raise ValueError(f"{name} is for files of texts; leave it out")
+        raise ValueError(f"{name} is for files of texts; remove it")
     if is_anndata(source):
         return _of_anndata(source, options)
     for name in options.given("layer", "raw"):
-        raise ValueError(f"{name} is for AnnData; leave it out")
+        raise ValueError(f"{name} is for AnnData; remove it")
     raw = _of_object(source)
     return raw.transposed() if options.transpose else raw
 
@@ -270,7 +272,7 @@ def _of_iterable(blocks: Iterator[Any]) -> Blocks:
 def _of_dask(matrix: Any) -> Blocks:
     """Chunks of whole rows, computed one after the other."""
     if matrix.ndim != 2 or any(size != size for size in matrix.shape):
-        raise ValueError("give a dask array of two dimensions whose sizes are known (compute_chunk_sizes)")
+        raise ValueError("use a dask array of two dimensions whose sizes are known (compute_chunk_sizes)")
     whole = matrix.rechunk({1: -1}) if len(matrix.chunks[1]) > 1 else matrix
     chunks = (whole.blocks[i, 0].compute() for i in range(len(whole.chunks[0])))
     return _in_order((int(matrix.shape[0]), int(matrix.shape[1])), chunks)

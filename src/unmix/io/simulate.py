@@ -112,11 +112,11 @@ def simulate(
     ----------
     model : str
         "plsa" and "lda": `total` tokens per sample, each with a topic drawn from the proportions and a feature drawn from the
-        topic; the proportions are Dirichlet(alpha), the topics Dirichlet(eta). "gamma-poisson": loadings are Gamma(shape, rate),
-        topics Dirichlet(eta). "gamma-gamma": loadings are Gamma(a, b), factors Gamma(c, d); with `rate_shape`, of hierarchical
-        Poisson factorisation, each sample and each feature has a rate of its own, Gamma distributed with this shape and mean b or
-        d. "allocation": sizes are Gamma(a, b), topics Dirichlet(alpha), proportions Dirichlet(beta). The last three draw
-        S_ijk ~ Poisson(l_ik f_jk).
+        topic; the proportions are Dirichlet(alpha), the topics Dirichlet(eta). "gamma-poisson": loadings are Gamma(shape,
+        rate), topics Dirichlet(eta). "gamma-gamma": loadings are Gamma(a, b), factors Gamma(c, d); with `rate_shape`, of
+        hierarchical Poisson factorisation, each sample and each feature has a rate of its own, Gamma distributed with this
+        shape and mean b or d. "allocation": sizes are Gamma(a, b), topics Dirichlet(alpha), proportions Dirichlet(beta). The
+        last three draw S_ijk ~ Poisson(l_ik f_jk).
     n : int, default=100
         Number of samples.
     m : int, default=200
@@ -275,7 +275,7 @@ class Cells:
         Returns
         -------
         array, cells × programs
-            A row a cell.
+            One row per cell.
 
         Examples
         --------

@@ -33,6 +33,7 @@ from unmix.counts.counts import Counts
 from unmix.fit import Fit
 from unmix.registry import ANALYSES
 from unmix.storage.files import claimed, is_claimed, is_temporary, replacing, replacing_folder
+from unmix.storage.fit_file import MODEL_FILE
 
 FORMULA = re.compile(r"'*[=+\-@\t\r\n\0]")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -124,10 +125,10 @@ def _texts(table: pd.DataFrame, change: Any) -> pd.DataFrame:
 
 # Fits and tables -> files.
 #
-# A fit's model and tables are written beside the folder's place and then swapped in: a reader sees old or new results, never a
-# mixture. What may fail comes after what must not be lost: the model, then tables, then pictures and the report, each on its own.
+# A fit's model and tables are written next to the folder's place and then swapped in: a reader sees old or new results, never a
+# mixture. What may fail comes after what must not be lost: the model, then tables, then figures and the report, each on its own.
 
-MODEL_FILE, CHECKPOINT_FILE = "model.safetensors", "checkpoint.safetensors"
+CHECKPOINT_FILE = "checkpoint.safetensors"
 TABLES = ("proportions.csv", "exposures.csv", "topics.csv", "top_features.csv", "trace.csv")
 VIEWS = ("structure.png", "report.html")
 # All files of analyses that may lie in the folder of a fit
@@ -141,12 +142,12 @@ Failures = dict[str, BaseException]  # by the names of the files that could not 
 
 
 def write_fit(fit: Fit, folder: str | os.PathLike[str], *, force: bool = False, answers: bool = False) -> Failures:
-    """Write model.safetensors, proportions.csv, exposures.csv, topics.csv, top_features.csv and trace.csv to a folder. Exposures
-    are proportions times sizes: how many counts of a sample each topic accounts for.
+    """Write model.safetensors, proportions.csv, exposures.csv, topics.csv, top_features.csv and trace.csv to a folder.
+    Exposures are proportions times sizes: how many counts of a sample each topic accounts for.
 
     An earlier fit in that folder is replaced with all that belongs to it; with `answers` its analyses stay. Other files stay.
-    A folder that holds something else is refused unless `force` is set. Raises if the model cannot be written; tables that cannot
-    be written are returned.
+    A folder that holds something else is refused unless `force` is set. Raises if the model cannot be written; tables that
+    cannot be written are returned.
     """
     target = check_folder(folder, force=force)
     with replacing_folder(target, stays) as fresh:
@@ -182,7 +183,8 @@ def claim(folder: str | os.PathLike[str]) -> AbstractContextManager[None]:
 
 
 def adding_to(folder: str | os.PathLike[str]) -> AbstractContextManager[None]:
-    """The lock of a folder of results, for a command that adds a file to it; none for other folders, which are never replaced."""
+    """The lock of a folder of results, for a command that adds a file to it; none for other folders, which are never
+    replaced."""
     target = Path(folder).resolve()
     results = any((target / name).is_file() for name in (MODEL_FILE, CHECKPOINT_FILE)) or is_claimed(target)
     return claim(target) if results else nullcontext()
@@ -201,18 +203,18 @@ def check_folder(folder: str | os.PathLike[str], *, force: bool = False, files: 
     target = Path(folder).resolve()
     if target.is_dir():
         if not files and (Path.cwd().is_relative_to(target) or target.is_mount()):
-            raise FileExistsError(f"{folder}: cannot be replaced while it is in use; give a new folder inside it")
+            raise FileExistsError(f"{folder}: cannot be replaced while it is in use; use a new folder inside it")
         earlier = any((target / name).is_file() for name in files or (MODEL_FILE, CHECKPOINT_FILE))
         if not force and any(target.iterdir()) and not earlier:
             whose = "such results" if files else "a fit's"
             raise FileExistsError(
-                f"{folder}: holds files that are not {whose}; give another folder, or add to this one with --force"
+                f"{folder}: holds files that are not {whose}; use a different folder, or add to this one with --force"
             )
     elif target.exists():
-        raise FileExistsError(f"{folder}: is a file; give a folder for the results")
+        raise FileExistsError(f"{folder}: is a file; use a folder for the results")
     parent = next(parent for parent in target.parents if parent.exists())
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise PermissionError(f"{folder}: no permission to write in {parent}; give another folder")
+        raise PermissionError(f"{folder}: no permission to write in {parent}; use another folder")
     return target
 
 
@@ -250,7 +252,7 @@ def proportions_file(
 
 
 def fit_beside(path: Path) -> Path:
-    """The file that says how well each sample fits the model, beside that of its proportions."""
+    """The file that says how well each sample fits the model, in addition of its proportions."""
     return path.with_name(f"{path.stem}-fit.csv")
 
 

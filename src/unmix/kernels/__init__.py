@@ -10,9 +10,9 @@ prior, and `shape` = shape of the prior − 1, broadcast to the shape of `moving
 for each group if `groups` has the group of every row; a topic that costs nothing in a row becomes zero there. Results do not
 depend on the number of threads (`unmix.base.threads`), bit for bit.
 
-A matrix is a `CSR`, whose arrays are checked once, by the first kernel that takes it. Every kernel that walks the nonzeros works
-on a padded copy of the factor that stays. The copy lies in the memory of a `Workspace`, which the caller keeps from call to call,
-or in memory of this call's own.
+A matrix is a `CSR`, whose arrays are checked once, by the first kernel that takes it. Every kernel that walks the nonzeros
+works on a padded copy of the factor that stays. The copy is in the memory of a `Workspace`, which the caller keeps from call
+to call, or in memory of this call's own.
 """
 
 from __future__ import annotations
@@ -61,12 +61,13 @@ isa, _native = _pick()
 
 
 class CSR(NamedTuple("Arrays", [("indptr", NDArray[np.int64]), ("indices", NDArray[np.int32]), ("data", Floats)])):
-    """The arrays of a sparse matrix: int64 offsets, int32 indices, float64 values. Where memory counts and all are whole numbers
-    below 2^16, values may be uint16 (`Part.transposed`). Copies and pickles are of the arrays alone."""
+    """The arrays of a sparse matrix: int64 offsets, int32 indices, float64 values. Where memory counts and all are whole
+    numbers below 2^16, values may be uint16 (`Part.transposed`). Copies and pickles are of the arrays alone."""
 
     @cached_property
     def handle(self) -> Any:
-        """What kernels take (`Matrix` in native/arrays.hpp), made when the first one asks for it; the arrays are checked then."""
+        """What kernels take (`Matrix` in native/arrays.hpp), made when the first one asks for it; the arrays are checked
+        then."""
         return _native.Matrix(*self)
 
     def __reduce__(self) -> tuple[type[CSR], tuple[NDArray[Any], ...]]:
@@ -87,10 +88,10 @@ class Workspace:
         self._spare: list[Bytes] = []  # the array, unless it is lent
 
     def __reduce__(self) -> tuple[type[Workspace], tuple[()]]:
-        return Workspace, ()  # a copy starts with nothing: what is left in memory is nobody's data
+        return Workspace, ()  # a copy starts with nothing: what is left in memory is no one's data
 
     def borrow(self, size: int) -> Bytes:
-        """At least `size` bytes, nobody else's until they are given back."""
+        """At least `size` bytes, no one else's until they are given back."""
         try:
             spare = self._spare.pop()  # atomic, unlike a look before it
         except IndexError:
@@ -280,8 +281,8 @@ def add_sums(
     *,
     workspace: Workspace | None = None,
 ) -> None:
-    """Adds B_jk = Σ_i x_ij l_ik / λ_ij, and the curvature r_j² Σ_i x_ij l_ik l_il / λ_ij² with r_j = max_k f_jk, of samples whose
-    transpose is `columns`, to what other samples gave."""
+    """Adds B_jk = Σ_i x_ij l_ik / λ_ij, and the curvature r_j² Σ_i x_ij l_ik l_il / λ_ij² with r_j = max_k f_jk, of samples
+    whose transpose is `columns`, to what other samples gave."""
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
     _run(_native.add_sums, workspace, left, columns.handle, left, right, numerators, curvature, threads())
 

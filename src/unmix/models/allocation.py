@@ -110,7 +110,7 @@ def dirichlet_moments(parameters: Floats, axis: int, logs: bool) -> Floats:
 
 class Modes(NamedTuple):
     """W*, H* and L* of a best latent decomposition: the modes of topics, proportions and sizes given S, and for each topic and
-    each sample whether there is one. Where there is none (a parameter below 1), the posterior mean stands in its place."""
+    each sample whether there is one. Where there is none (a parameter below 1), the posterior mean is in its place."""
 
     topics: Floats  # m × K
     proportions: Floats  # n × K
@@ -121,7 +121,8 @@ class Modes(NamedTuple):
 
 
 def dirichlet_modes(parameters: Floats, axis: int) -> tuple[Floats, NDArray[np.bool_]]:
-    """Along an axis: the mode where all parameters are at least 1 and one is above, the mean elsewhere; and where it is which."""
+    """Along an axis: the mode where all parameters are at least 1 and one is above, the mean elsewhere; and where it is
+    which."""
     total = parameters.sum(axis=axis, keepdims=True)
     spare = total - parameters.shape[axis]
     exists = (parameters.min(axis=axis, keepdims=True) >= 1) & (spare > 0)
@@ -203,7 +204,7 @@ class Chains(Labelled):
     random: NDArray[np.uint64]
     # log p(S) of every chain after every sweep; one list, which grows with the last state
     history: list[tuple[float, ...]]
-    sweeps: int  # so many of them are of this state
+    sweeps: int  # this many of them are of this state
     burnt: int  # sweeps before the first that counts
     averages: Averages | None = None
 

@@ -78,8 +78,8 @@ def most_probable(prior: Floats, counts: NDArray[np.integer], same: bool = False
 
 
 def beta_quantile(mean: Floats, log_mean: Floats, probability: float) -> Floats:
-    """The quantile of the Beta distribution with this mean and mean logarithm: ψ(a) − ψ(a / mean) = log_mean, solved for log a by
-    Newton's method from the solution for a Gamma distribution (Minka)."""
+    """The quantile of the Beta distribution with this mean and mean logarithm: ψ(a) − ψ(a / mean) = log_mean, solved for log a
+    by Newton's method from the solution for a Gamma distribution (Minka)."""
     inside = (mean > 0) & (mean < 1)
     mu = np.where(inside, mean, 0.5)
     s = np.maximum(np.log(mu) - np.where(inside, log_mean, np.log(0.5) - 0.1), 1e-12)
@@ -101,7 +101,7 @@ def beta_quantile(mean: Floats, log_mean: Floats, probability: float) -> Floats:
 # where bound(q) = E log prior − E log q. It is maximal in q(L) if that is `update(counts, cost)`, counts being the expected
 # counts l̃_ik Σ_j x_ij f̃_jk / λ_ij of each topic, and cost the sums Σ_j E f_jk of the other factor. A model is a pair of priors.
 
-LEAST_SHARE = 1e-8  # of a feature in a topic to begin with: a zero would stay zero for ever
+LEAST_SHARE = 1e-8  # of a feature in a topic to begin with: a zero would stay zero forever
 # of an even share, for a feature that momentum moves out of a topic: from 2^-t it would take t steps to come back
 LEAST_MOVED = 1e-7
 
@@ -149,7 +149,7 @@ class Prior(ABC):
         """The best belief, given the expected counts of each topic and what a unit of it costs."""
 
     def printed(self, counts: Floats, cost: Floats, last: Belief) -> Belief:
-        """The update as its paper prints it, from the last belief, where that is another one."""
+        """The update as its paper prints it, from the last belief, where that is a different one."""
         return self.update(counts, cost)
 
     @abstractmethod
@@ -162,7 +162,7 @@ class Prior(ABC):
 
     def shape_and_rates(self, cost: Floats) -> tuple[Floats, Floats]:
         """As prior of loadings: its shape, and the rates of beliefs if a unit costs this, a number per topic each."""
-        raise ValueError(f"{type(self).__name__} is no prior of loadings")
+        raise ValueError(f"{type(self).__name__} cannot be a prior on loadings")
 
     def row_rates(self, rates: Floats) -> tuple[Floats, Hierarchy | None]:
         """As prior of loadings, where beliefs have these rates: what to multiply q of the factors by, and how rows differ."""
@@ -209,7 +209,7 @@ class Prior(ABC):
 
     def learned(self, n: int, statistics: Floats) -> Self:
         """With the hyper-parameters that make the bound highest at beliefs of n samples that have these statistics."""
-        raise ValueError(f"the parameters of {type(self).__name__} are not learned; give them")
+        raise ValueError(f"the parameters of {type(self).__name__} are not learned; use them")
 
     def scale_terms(self) -> ScaleTerms | None:
         """Where entries have a scale of their own, that of beliefs being 1 / rates: what the prior says of it."""
@@ -312,8 +312,9 @@ class Gammas(Prior):
 
 @dataclass(frozen=True, eq=False)
 class HierarchicalGammas(Gammas):
-    """Entries ~ Gamma(shape_k, rate of their row); rates of rows ~ Gamma(rate_shape, rate_shape / rate). `rate` and `rate_shape`
-    are one number, written for every topic. Rates of beliefs are the cost, to which the mean rate of the row is to be added."""
+    """Entries ~ Gamma(shape_k, rate of their row); rates of rows ~ Gamma(rate_shape, rate_shape / rate). `rate` and
+    `rate_shape` are one number, written for every topic. Rates of beliefs are the cost, to which the mean rate of the row is
+    to be added."""
 
     rate_shape: Floats
     rates_of_rows: ClassVar[bool] = True
@@ -329,8 +330,8 @@ class HierarchicalGammas(Gammas):
         return shape / (rate + self.mean(belief).sum(axis=1))
 
     def scale_sums(self, belief: Belief) -> Floats:
-        """Σ_i E ξ_i E l_ik of every topic; then, with M_i = Σ_k E l_ik, the curvature Σ_i p s M_i / (s + M_i)² along a scale that
-        all topics share, with which ξ moves."""
+        """Σ_i E ξ_i E l_ik of every topic; then, with M_i = Σ_k E l_ik, the curvature Σ_i p s M_i / (s + M_i)² along a scale
+        that all topics share, with which ξ moves."""
         means, (shape, rate) = self.mean(belief), self._of_rates
         sums = rate + means.sum(axis=1)
         return np.append((shape / sums) @ means, (shape * rate * (sums - rate) / sums**2).sum())
@@ -491,9 +492,7 @@ class PointTopics(Prior):
         return belief.parameters
 
     def standard_deviation(self, belief: Belief) -> Floats:
-        raise ValueError(
-            "the topics are estimated, not believed, and so have no spread; give eta=... to believe in them"
-        )
+        raise ValueError("topics are point estimates and have no spread; set eta to put a prior on them")
 
     def quantile(self, belief: Belief, probability: float) -> Floats:
         return self.standard_deviation(belief)
@@ -518,7 +517,7 @@ def _columns_of_one(weights: Floats) -> Floats:
 
 
 def point_topics(shares: Floats) -> Floats:
-    """F* with no share below the least that a multiplicative update can bring back."""
+    """F* with no share below the smallest that a multiplicative update can bring back."""
     topics = np.maximum(shares, LEAST_SHARE)
     return topics / topics.sum(axis=0)
 

@@ -50,7 +50,8 @@ class Changes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LogFactors:
-    """What is believed of log f: means, standard deviations, S and S' as K × K matrices for every feature, and the modes of f."""
+    """What is believed of log f: means, standard deviations, S and S' as K × K matrices for every feature, and the modes of
+    f."""
 
     mean: Floats
     sd: Floats
@@ -72,9 +73,9 @@ class LogFactors:
     def witnesses(self, alive: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Features × topics × other topics: whether the other one is known well enough to be compared with.
 
-        With f its rate, of an error σ, and f_k that of the topic: σ <= f / 2, as where four counts show it; or σ <= f_k / 100, so
-        that if it used the feature as the topic does, a hundred counts would show it; or σ is at most three times that of the
-        best known. One that is none of these has little but its prior to say, which is that it is like all others together.
+        With f its rate, of an error σ, and f_k that of the topic: σ <= f / 2, as where four counts show it; or σ <= f_k / 100,
+        so that if it used the feature as the topic does, a hundred counts would show it; or σ is at most three times that of
+        the best known. One that is none of these has little but its prior to say, which is that it is like all others together.
         """
         others = alive & ~np.eye(len(alive), dtype=bool)
         error = (self.modes * self.spread(lambda C: np.einsum("jkk->jk", C).copy()))[:, None, :]
@@ -191,7 +192,7 @@ WORDS = ("next", "least", "rest", "average")
 
 
 def features_at_once(topics: int) -> int:
-    """So many that their matrices are no burden to memory."""
+    """This many that their matrices are no burden to memory."""
     return max(1, NUMBERS_AT_ONCE // topics**2)
 
 
@@ -243,7 +244,7 @@ FULL_STEP = 0.6838  # root of z² + z + log(1 − z): no likelihood may fall by 
 RIDGE = 1e-10
 IN_CACHE = 1024
 MANY, COARSER = 4000, 8  # estimates, of which every eighth says where to begin
-# at most n₁ π_g is the part of component g in any posterior, as no slope is open; less than this is left out
+# at most n₁ π_g is the part of component g in any posterior, as no slope is open; less than this is omitted
 NEGLIGIBLE = 1e-9
 
 
@@ -298,7 +299,7 @@ def shrink(estimates: ArrayLike, errors: ArrayLike, point_mass: bool = True, nul
     """
     b, s = np.broadcast_arrays(np.asarray(estimates, dtype=float), np.asarray(errors, dtype=float))
     if not np.isfinite(null_weight) or null_weight < 1:
-        raise ValueError(f"null_weight={null_weight!r}; give a number >= 1, which is no weight")
+        raise ValueError(f"null_weight={null_weight!r}; use a number >= 1, which is no weight")
     known = np.isfinite(b) & np.isfinite(s) & (s > 0)
     mean, sd, lfsr = np.full(b.shape, np.nan), np.full(b.shape, np.nan), np.ones(b.shape)
     if not known.any():
@@ -314,8 +315,8 @@ def shrink(estimates: ArrayLike, errors: ArrayLike, point_mass: bool = True, nul
 
 
 def grid(b: Floats, s: Floats, point_mass: bool) -> Floats:
-    """Standard deviations of the components, the narrowest first: from a tenth of the smallest error, or a little less, to twice
-    what the largest estimate needs."""
+    """Standard deviations of the components, the narrowest first: from a tenth of the smallest error, or a little less, to
+    twice what the largest estimate needs."""
     finest = FINEST * s.min()
     excess = (b**2 - s**2).max()
     widest = 2 * np.sqrt(excess) if excess > 0 else 8 * finest
@@ -328,8 +329,8 @@ def mixture(A: Floats, extra: float) -> tuple[Floats, float]:
     """The weights of the components, and what they may lack, per estimate.
 
     Newton's method: a quadratic model over π ≥ 0 of the components that have weight or want some is minimised, and the step to
-    its minimiser taken as far as it surely does not lower the likelihood (see `native/newton.hpp`). Of many estimates every
-    eighth alone says where to begin.
+    its minimiser taken as far as it certainly does not lower the likelihood (see `native/newton.hpp`). Of many estimates
+    every eighth alone says where to begin.
     """
     n, n1 = len(A), len(A) + extra
     weights = mixture(A[::COARSER], extra)[0] if n > MANY else np.full(A.shape[1], 1 / A.shape[1])
@@ -350,11 +351,11 @@ def mixture(A: Floats, extra: float) -> tuple[Floats, float]:
 
 
 def _best(scaled: Floats, weights: Floats, slopes: Floats, extra: float, n1: float) -> Floats:
-    """The least of ½ pᵀHp − (2 slopes − n₁)·p over p ≥ 0, by least squares. H is the curvature, H · weights the slopes."""
+    """The smallest of ½ pᵀHp − (2 slopes − n₁)·p over p ≥ 0, by least squares. H is the curvature, H · weights the slopes."""
     H = scaled.T @ scaled
     if extra:
         H[0, 0] += extra / weights[0] ** 2
-    H += RIDGE * np.trace(H) * np.eye(len(H))  # components may be alike to the last digit
+    H += RIDGE * np.trace(H) * np.eye(len(H))  # components may be equal to the last digit
     root = cholesky(H)
     try:
         best, _ = nnls(root, solve_triangular(root, 2 * slopes - n1, trans="T"), maxiter=100 * len(H))
@@ -364,7 +365,8 @@ def _best(scaled: Floats, weights: Floats, slopes: Floats, extra: float, n1: flo
 
 
 def _likelihoods(b: Floats, s: Floats, scales: Floats) -> Floats:
-    """A_ig = N(b_i; 0, s_i² + σ_g²), each row divided by that of the widest component, under which no estimate is improbable."""
+    """A_ig = N(b_i; 0, s_i² + σ_g²), each row divided by that of the widest component, under which no estimate is
+    improbable."""
     A = np.empty((len(b), len(scales)))
     for some in _in_cache(len(b)):
         precision = 1 / (s[some, None] ** 2 + scales**2)

@@ -117,8 +117,8 @@ def frequencies(L: ArrayLike, F: ArrayLike) -> Floats:
 
 
 def with_background(L: Floats, F: Floats, totals: Floats, background: Floats, share: float) -> tuple[Floats, Floats]:
-    """One more topic, of which every sample has this share: what was impossible is rare, and all else hardly changes. Samples
-    keep their sizes; those without loadings have `totals`, all of it background."""
+    """One more topic, of which every sample has this share: what was impossible is rare, and all else is almost unchanged.
+    Samples keep their sizes; those without loadings have `totals`, all of it background."""
     if share == 0:
         return L, F
     sizes = L @ F.sum(axis=0)
@@ -178,7 +178,7 @@ def loglik(
     model : str, default="poisson"
         "poisson", or "multinomial": that of the topic model that L and F are equivalent to (sample totals taken as known).
     per_sample : bool, default=False
-        Whether to give one number a sample instead of their sum.
+        Whether to give one number per sample instead of their sum.
     n_jobs : int, default=None
         Threads; None or −1 for all available cores. The result does not depend on it.
 
@@ -339,10 +339,10 @@ def check_factors(
 #     misfit_i = Σ_j ((y_ij − π_ij)² − y_ij / t_i) / (π_ij + SPARE / d_i)
 #
 # For Poisson counts E[(x − λ)² − x] = 0, so that it is 0 on average where the model is right, and the squared distance of the
-# frequencies where it is not: of counts of other features, of bursts, of cells of another kind.
+# frequencies where it is not: of counts of other features, of bursts, of cells of a different kind.
 #
 # A sample of the fit had a part in its topics. As if it were new, its counts are taken out of them, by their responsibilities,
-# and its proportions are found again from the topics that are left, by a few steps of EM.
+# and its proportions are recovered from the topics that are left, by a few steps of EM.
 
 SPARE = 0.3  # counts, so that rare features do not decide
 REFERENCE = 400  # samples of a fit that others are compared with
@@ -397,7 +397,7 @@ def reference(X: Counts, L: Factor, F: Factor, weights: Floats) -> Record:
     return {"depth": depth, "misfits": [float(f"{value:.4g}") for value in np.sort(found[np.isfinite(found)])]}
 
 
-# Which topic is which: the columns of two matrices, paired one to one so that pairs are most alike.
+# Which topic is which: the columns of two matrices, paired one to one so that pairs are most similar.
 #
 # For columns f and g that each sum to one
 #
@@ -430,5 +430,6 @@ def match_columns(one: Floats, two: Floats) -> dict[int, int]:
 
 
 def match_to_first(matrices: Floats) -> list[Integers]:
-    """For each of several matrices of one shape the order of columns that puts them where the first has those most like them."""
+    """For each of several matrices of one shape the order of columns that puts them where the first has those most like
+    them."""
     return [linear_sum_assignment(affinities(matrices[0], matrix), maximize=True)[1] for matrix in matrices]

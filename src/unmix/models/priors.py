@@ -25,10 +25,10 @@ class Gamma:
     Parameters
     ----------
     shape : float or array-like
-        A number, or broadcastable to m × K (use (m, 1) for one a feature) or n × K. A posterior mode exists only if it is >= 1
-        everywhere and somewhere > 1.
+        A number, or broadcastable to m × K (use (m, 1) for one per feature) or n × K. A posterior mode exists only if it is >=
+        1 everywhere and somewhere > 1.
     rate : float or array-like, default=1.0
-        A number, or one a topic.
+        A number, or one per topic.
 
     Raises
     ------
@@ -60,7 +60,7 @@ class Gamma:
                 "use prior=None for maximum likelihood"
             )
         if not np.isfinite(rate).all() or (rate <= 0).any() or rate.ndim > 1:
-            raise ValueError(f"Gamma rate {_few(rate)}: give a positive number, or one a topic")
+            raise ValueError(f"Gamma rate {_few(rate)}: use a positive number, or one per topic")
 
     def broadcast(self, rows: int, n_topics: int) -> tuple[Floats, Floats]:
         """(shape − 1) as a read-only rows × K view, and the rate of each topic."""
@@ -70,7 +70,7 @@ class Gamma:
         except ValueError as error:
             raise ValueError(f"the rate of the prior does not fit {n_topics} topics: {error}") from None
         if (flat := np.flatnonzero(extra.sum(axis=0) <= 0)).size:
-            raise ValueError(f"Gamma shape is 1 everywhere in topic {flat[0]}: no posterior mode; give some shape > 1")
+            raise ValueError(f"Gamma shape is 1 everywhere in topic {flat[0]}: no posterior mode; use some shape > 1")
         return extra, rate
 
     @property
@@ -102,7 +102,7 @@ class Dirichlet:
     Parameters
     ----------
     concentration : float or array-like
-        On topics a number, or one a feature; on proportions a number, or one a topic. A mode inside the simplex exists only
+        On topics a number, or one per feature; on proportions a number, or one per topic. A mode inside the simplex exists only
         if it is >= 1 everywhere and somewhere > 1.
 
     Raises
@@ -172,11 +172,11 @@ def positive(name: str, value: ArrayLike, length: int, what: str) -> Floats:
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name}={value!r}; give a positive number, or one a {what}") from None
+        raise ValueError(f"{name}={value!r}; use a positive number, or one a {what}") from None
     if value is None:
-        raise ValueError(f"{name}=None; give a positive number, or one a {what}")
+        raise ValueError(f"{name}=None; use a positive number, or one a {what}")
     if array.ndim > 1 or (array.ndim == 1 and len(array) != length):
-        raise ValueError(f"{name} has shape {array.shape}; give a positive number, or one a {what} ({length})")
+        raise ValueError(f"{name} has shape {array.shape}; use a positive number, or one a {what} ({length})")
     if not np.isfinite(array).all() or (array <= 0).any():
         raise ValueError(f"{name}={_few(array)}; it must be positive and finite")
     return np.broadcast_to(array, (length,)).copy()

@@ -1,5 +1,5 @@
-"""What is optimised. What the loop needs to know of it, whatever it is; and maximum likelihood, or a posterior mode, for data of
-any size: loss, priors, scales, KKT residual, result."""
+"""What is optimised. What the loop needs to know of it, whatever it is; and maximum likelihood, or a posterior mode, for data
+of any size: loss, priors, scales, KKT residual, result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, kw_only=True)
 class Iterate:
-    """A point on the way. Each kind of task, and each solver, extends it by what it needs to go on."""
+    """A point on the way. Each kind of task, and each solver, extends it by what it needs to continue."""
 
     loss: float
     conclusive: bool = True  # False if a small gain says nothing, as after a rejected extrapolation
@@ -114,7 +114,8 @@ def bound_scales(
 
 
 def shared_scales(a: Floats, c: Floats, n: float, m: int, pulls: tuple[Floats, Floats], curvature: float) -> Floats:
-    """The same where rates of the priors belong to rows, whose beliefs follow. `pulls` are Σ_i E ξ_i E l_ik and Σ_j E η_j E f_jk.
+    """The same where rates of the priors belong to rows, whose beliefs follow. `pulls` are Σ_i E ξ_i E l_ik and Σ_j E η_j E
+    f_jk.
 
     All topics together by Newton's step, along which rates of rows move too; then apart, as if those stood still.
     """
@@ -145,7 +146,7 @@ def scaled_counts(
     A, B, xlog = sides.both_numerators(L, F)
     if not np.isfinite(xlog):
         raise ValueError(
-            "a count has a rate of zero, so it is impossible; give its sample and feature some weight in init"
+            "a count has a rate of zero, so it is impossible; use its sample and feature some weight in init"
         )
     return L * A, column_sums(F), F * B, column_sums(L)
 
@@ -198,9 +199,9 @@ NEGLIGIBLE = 1e-12  # a topic with a smaller share of a sample (or feature) is r
 
 @dataclass(frozen=True, kw_only=True)
 class State(Iterate):
-    """The best factors so far and their loss: what a solver goes on from.
+    """The best factors so far and their loss: what a solver continues from.
 
-    `paths` names the fields that hold many factors, along two axes in front; all other arrays have the shape of one, or a
+    `paths` names the fields that contain many factors, along two axes in front; all other arrays have the shape of one, or a
     number per topic.
 
     Parameters
@@ -390,7 +391,7 @@ class Problem:
         return reordered(L, order), reordered(F, order)
 
     def rescale(self, L: Factor, F: Factor) -> Pair:
-        """Scales topics alike on both sides, or as the priors like them best, in place. Rates stay the same."""
+        """Scales topics equally on both sides, or as the priors like them best, in place. Rates stay the same."""
         scale = self._scales(L, F)
         L /= scale.astype(L.dtype)
         F *= scale.astype(F.dtype)

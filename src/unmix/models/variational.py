@@ -43,8 +43,8 @@ class Variational:
         return self.left.proportions
 
     def terms(self, totals: Floats, left: Belief, xlog: float) -> Floats:
-        """What samples with these totals add to the bound, by its summands. `xlog` is Σ x log Σ_k l̃_ik f̃_jk for l̃, f̃ divided by
-        exp(shift)."""
+        """What samples with these totals add to the bound, by its summands. `xlog` is Σ x log Σ_k l̃_ik f̃_jk for l̃, f̃
+        divided by exp(shift)."""
         given = gammaln(totals + 1).sum() + len(totals) if self.totals_given else 0.0
         return np.array([xlog, totals @ left.shifts, left.bound, given])
 
@@ -170,7 +170,7 @@ def rowless(rates: Floats) -> Belief:
 
 
 def started(parameters: Factor, rates: Floats) -> Belief:
-    """A belief to go on from: its parameters and rates, and nothing else."""
+    """A belief to continue from: its parameters and rates, and nothing else."""
     none = np.empty(0)
     return Belief(parameters.astype(np.float64, copy=False), rates, none, none, none, np.nan)
 
@@ -253,8 +253,8 @@ class StreamedBeliefs(Iterate):
 
 @dataclass(frozen=True, eq=False)
 class Infer(Visit):
-    """q(L) of the samples, from what the last visit left or from counts spread evenly; and what the bound, q(F) and a prior that
-    is learned need of it."""
+    """q(L) of the samples, from what the last visit left or from counts spread evenly; and what the bound, q(F) and a prior
+    that is learned need of it."""
 
     model: Variational
     steps: int

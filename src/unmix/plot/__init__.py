@@ -1,6 +1,6 @@
-"""Fits -> matplotlib pictures. Each takes an Axes or makes one, and none needs a display.
+"""Fits -> matplotlib figures. Each takes an Axes or makes one, and none needs a display.
 
-Pictures of one panel return their Axes; those of several return an array of Axes, and one Axes where one is given.
+Figures of one panel return their Axes; those of several return an array of Axes, and one Axes where one is given.
 Topics are numbered from 1, as in every table. matplotlib itself is imported when something is drawn, so that the colours
 and the order of topics cost nothing.
 """

@@ -54,7 +54,7 @@ def convergence(
     what : str, default=None
         "gap": how far the log-likelihood is below the best that any of the fits reached. For models that maximise
         something else, such as a lower bound of the evidence, it is that. The best point itself has no gap, and no
-        place on a log scale. "kkt": the largest residual of the conditions that hold at an optimum, where it was
+        place on a log scale. "kkt": the largest residual of the conditions of an optimum, where it was
         computed. By default both, in two panels.
     ax : Axes, default=None
         Where to draw; by default a new figure.
@@ -105,7 +105,7 @@ def _named(fits: Fits, by: str) -> dict[str, Fit]:
         several = map(fit_of, fits if isinstance(fits, Sequence) and not isinstance(fits, str) else [fits])
         named = {f"{i}: {fit.params.get(by, 'fit')}": fit for i, fit in enumerate(several, 1)}
     if not named:
-        raise ValueError("there are no fits to compare; give at least one")
+        raise ValueError("there are no fits to compare; use at least one")
     return named
 
 
@@ -227,7 +227,7 @@ def entropies(fits: Fits, X: CountsLike, ax: Axes | None = None) -> Axes:
 # How many topics: what held-out counts say of every number tried, and how large the topics are.
 
 SEEN, CHOSEN = "#0072B2", "#D55E00"
-NEAR = 6.0  # the curve is drawn to scale within so many times the gap that decides, and logarithmically beyond
+NEAR = 6.0  # the curve is drawn to scale within this many times the gap that decides, and logarithmically beyond
 
 
 def choice(
@@ -294,7 +294,8 @@ def _curve(ax: Axes, choice: Choice) -> None:
 
 
 def _mark(ax: Axes, choice: Choice, numbers: list[int], delta: Any) -> None:
-    """A line at the suggested number with its text above the panel; rings around the best and the last worthwhile, if others."""
+    """A line at the suggested number with its text above the panel; rings around the best and the last worthwhile, if
+    others."""
 
     def write(text: str, x: float, y: float, points: float, above: bool = False, **look: Any) -> None:
         where: Any = ((x, y), (0, points), ("data", "axes fraction") if above else "data", "offset points")
@@ -388,7 +389,7 @@ def prevalence(
     groups = found.table["group"].unique().tolist()
     if found.over and len(groups) > MOST_LINES:
         raise ValueError(
-            f"{len(groups)} lines of {found.by} are too many to tell apart; give at most {MOST_LINES} groups"
+            f"{len(groups)} lines of {found.by} are too many to distinguish; use at most {MOST_LINES} groups"
         )
     height = 1.9 if found.over else 0.75 + 0.2 * len(groups)
     panels = panels_for(chosen, ax, 4 if found.over else 3, (2.9, height))

@@ -1,4 +1,4 @@
-"""Pictures of differences: volcano plots, heat maps, counts of features."""
+"""Figures of differences: volcano plots, heat maps, counts of features."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SURE = 0.05  # an lfsr below which a cell has its dot
 def differences(
     differences: Differences, n: int = 5, topics: int | Iterable[int] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """The features of each topic that it surely uses more and that change most, and what they do in all topics.
+    """The features of each topic that it uses significantly more and that change most, and what they do in all topics.
 
     Red is more, blue is less, by the shrunk log₂ fold change; a dot marks an lfsr below 0.05.
 
@@ -71,7 +71,7 @@ def differences(
     ax = new_axes(3 + 0.42 * len(columns), 1.6 + 0.19 * max(len(places), 2)) if ax is None else ax
     if not places:
         ax.set_axis_off()
-        sentence(ax, "nothing surely differs")
+        sentence(ax, "no significant difference")
         return ax
     shown = differences.lfc[np.ix_(places, columns)]
     largest = float(np.nanmax(np.abs(shown), initial=1.0))
@@ -119,8 +119,8 @@ def volcano(
         "z": how many errors the change is from none. "frequency": how frequent the feature is in all samples, on a log scale,
         which makes it an MA plot.
     n : int, default=20
-        So many features, those of the largest |change × z| among the surely different, get their names as far as there is room;
-        half of them, or more, are used more.
+        This many features, those of the largest |change × z| among the significantly different, get their names as far as there
+        is space; half of them, or more, are used more.
     ymax : float, default=None
         Points above are shown there, as triangles.
     ax : Axes, default=None
@@ -167,7 +167,7 @@ def volcano(
     tidy(ax)
     ax.set_xlabel(f"log₂ fold change, shrunk, against {differences.other}")
     used = "topics found in the same counts" if differences.used_twice else "topics found in other counts"
-    ax.set_title(f"topic {topic}: what sets it apart ({used})", loc="left", fontsize=11)
+    ax.set_title(f"topic {topic}: distinctive features ({used})", loc="left", fontsize=11)
     legend = ax.legend(title="lfsr", loc="best", frameon=False, fontsize=8, markerscale=1.6)
     literal(legend.get_texts())
     named = most_different(differences, k, n)
@@ -177,7 +177,8 @@ def volcano(
 
 
 def most_different(differences: Differences, k: int, n: int) -> Integers:
-    """Rows of the surely different features of a topic with the largest |change × z|: half of them, or more, used more."""
+    """Rows of the significantly different features of a topic with the largest |change × z|: half of them, or more, used
+    more."""
     scores = np.abs(differences.lfc[:, k] * differences.z[:, k])
     scores = np.where((differences.lfsr[:, k] < CLASSES[-1][0]) & np.isfinite(scores), scores, 0)
     order = np.argsort(-scores, kind="stable")[: int((scores > 0).sum())]
@@ -187,7 +188,7 @@ def most_different(differences: Differences, k: int, n: int) -> Integers:
 
 
 def _points(ax: Axes, across: Floats, up: Floats, lfsr: Floats, shown: Integers, highest: float) -> None:
-    """Class by class of the lfsr, the surest on top; triangles where they are too high."""
+    """Class by class of the lfsr, the most significant on top; triangles where they are too high."""
     bounds = [(1.1, UNSURE, f"≥ {CLASSES[-1][0]}"), *((bound, color, f"< {bound}") for bound, color in CLASSES[::-1])]
     for place, (bound, color, name) in enumerate(bounds):
         surer = bounds[place + 1][0] if place + 1 < len(bounds) else -1.0
@@ -206,8 +207,8 @@ def _points(ax: Axes, across: Floats, up: Floats, lfsr: Floats, shown: Integers,
 def held_out(naive: Differences, honest: Differences, ax: Axes | None = None) -> Axes:
     """One point per feature and topic: its z where counts are used twice, and where some were held out for the test.
 
-    What is real lies along the dashed line, which is less steep than the dotted one as there are fewer counts; what noise made
-    has no z left and lies along the axis.
+    What is real is along the dashed line, which is less steep than the dotted one as there are fewer counts; what noise made
+    has no z left and is along the axis.
 
     Parameters
     ----------
@@ -239,10 +240,10 @@ def held_out(naive: Differences, honest: Differences, ax: Axes | None = None) ->
     """
     if naive.z.shape != honest.z.shape:
         raise ValueError(
-            f"z of shapes {naive.z.shape} and {honest.z.shape}; give differences of the same features and topics"
+            f"z of shapes {naive.z.shape} and {honest.z.shape}; use differences of the same features and topics"
         )
     if honest.held_out is None:
-        raise ValueError("the second of the two was not held out; give one from differences(..., held_out=0.5)")
+        raise ValueError("the second of the two was not held out; use one from differences(..., held_out=0.5)")
     known = np.isfinite(naive.z) & np.isfinite(honest.z)
     across, up = naive.z[known], honest.z[known]
     ax = new_axes(5.5, 5.2) if ax is None else ax

@@ -1,4 +1,4 @@
-"""Pictures along samples: Structure plots, loadings, embeddings."""
+"""Figures along samples: Structure plots, loadings, embeddings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LONGEST_GROUP = 24  # letters of a name
 
 
 def label_groups(ax: Axes, names: Sequence[str], ends: Sequence[tuple[float, float]], *, above: bool = False) -> None:
-    """Names under their groups, or above: level where all have room, slanted otherwise, and of those too close the largest."""
+    """Names under their groups, or above: level where all have space, slanted otherwise, and of those too close the largest."""
     size, points = 9, _column_width(ax)
     centres = np.array([(left + right) / 2 for left, right in ends]) * points
     shown = [short(name, LONGEST_GROUP) for name in names]
@@ -81,7 +81,7 @@ def label_samples(ax: Axes, names: Sequence[str], ends: Sequence[tuple[float, fl
 
 
 def told(places: Scale, i: int) -> str:
-    """A number or a date in words."""
+    """A number or a date as text."""
     number = places.numbers[i]
     if not np.isfinite(number):
         return "(none)"
@@ -98,7 +98,7 @@ def _column_width(ax: Axes) -> float:
 
 
 def label_scale(ax: Axes, places: Scale) -> None:
-    """Round numbers or dates at the first sample that reaches them, as far as there is room."""
+    """Round numbers or dates at the first sample that reaches them, as space permits."""
     known = places.numbers[np.isfinite(places.numbers)]
     if not len(known):
         ax.set_xticks([])
@@ -138,8 +138,8 @@ def _round_dates(known: Floats) -> tuple[Floats, list[str]]:
 
 # The Structure plot: one thin column per sample, stacked by topic, the heaviest topic at the bottom.
 
-MOST_SAMPLES = 2000  # more columns than that do not show in a picture
-MOST_SINGLE, BARS = 500, 100  # of more samples along a scale means are drawn, in about so many bars
+MOST_SAMPLES = 2000  # more columns than that do not show in a figure
+MOST_SINGLE, BARS = 500, 100  # of more samples along a scale means are drawn, in about this many bars
 LEGEND_ROWS = 40
 
 
@@ -167,7 +167,7 @@ def structure(
         clusters of similar proportions, by k-means, the largest first.
     order : str or array-like, default=None
         Samples stand by this number or date (within their group): a column of `fit.metadata`, or one value per sample; dates
-        may be text, as "2021-03-01" or "1 March 2021". By default similar samples stand side by side.
+        may be text, as "2021-03-01" or "1 March 2021". By default similar samples are side by side.
     ax : Axes, default=None
         Where to draw; by default a new figure.
     colors : sequence of str, default=None
@@ -242,18 +242,18 @@ def clusters(proportions: Floats, n: int) -> Names:
 
 
 def scale_of(fit: Fit, order: str | ArrayLike | None) -> Scale | None:
-    """Where samples stand on a scale of numbers or dates, if there is one."""
+    """Where samples are on a scale of numbers or dates, if there is one."""
     places = None if order is None else scale(values_of(fit, order, "order"))
     if order is not None and places is None:
         what = repr(order) if isinstance(order, str) else "the given values"
         raise ValueError(
-            f"order: {what} does not hold numbers or dates; give a column of numbers or dates, or use it as group"
+            f"order: {what} does not hold numbers or dates; use a column of numbers or dates, or use it as group"
         )
     return places
 
 
 def ordered(fit: Fit, samples: Integers, places: Scale | None) -> Integers:
-    """By their places on a scale, or like beside like."""
+    """By their places on a scale, or like next to like."""
     by = similarity_order(fit.proportions[samples]) if places is None else None
     return samples[np.argsort(places.numbers[samples], kind="stable") if places is not None else by]
 
@@ -267,7 +267,7 @@ class Bars(NamedTuple):
 
 def _bars(proportions: Floats, places: Floats | None, size: int) -> Bars:
     """Every sample, or where their places on a scale are given means of at least `size`, and of all at the same place: else the
-    order among them, which means nothing, would show."""
+    order among them, which is arbitrary, would show."""
     if places is None:
         return Bars(proportions, np.ones(len(proportions), dtype=np.intp))
     starts = means_along(places, size)
@@ -276,7 +276,7 @@ def _bars(proportions: Floats, places: Floats | None, size: int) -> Bars:
 
 
 def _sample_labels(samples: NDArray[np.str_], members: Sequence[Integers], places: Scale | None) -> list[str]:
-    """Names in the order of the picture, with where they stand on its scale."""
+    """Names in the order of the figure, with where they are on its scale."""
     rows = np.concatenate(members)
     names = [short(str(name), 24) for name in samples[rows]]
     if places is None:
@@ -313,10 +313,10 @@ def _stack(ax: Axes, fit: Fit, blocks: list[Bars], colors: Sequence[str]) -> lis
 
 
 def axis_title(group: str | ArrayLike | None, order: str | ArrayLike | None) -> str:
-    """What the samples stand by."""
+    """What the samples are by."""
     by = order if isinstance(order, str) else "given order" if order is not None else None
     if group is None:
-        return by or "samples, like beside like"
+        return by or "samples, sorted by similarity"
     name = group if isinstance(group, str) else "group"
     return f"{name}, each by {by}" if by else name
 
@@ -331,7 +331,7 @@ def loadings_scatter(
 ) -> Axes | NDArray[np.object_]:
     """One point per sample: its proportion of a topic in fit one (across) and of the matching topic in fit two (up).
 
-    Topics are matched one to one so that the proportions of the samples agree best. What agrees lies on the diagonal; r is
+    Topics are matched one to one so that the proportions of the samples agree best. What agrees is on the diagonal; r is
     the correlation. Topics that have no match, because the other fit has fewer topics, are not shown. Of more than 2,000
     samples the density is shown.
 
@@ -410,7 +410,7 @@ def _frame(ax: Axes) -> None:
     tidy(ax)
 
 
-# Samples as points on a plane, like beside like: PCA or UMAP of the square roots of their proportions.
+# Samples as points on a plane, like next to like: PCA or UMAP of the square roots of their proportions.
 
 MOST_POINTS = 20_000  # more would not show
 MOST_GROUPS_OF_NUMBERS = 12  # a column of more different numbers is a scale of colours, not one colour per value
@@ -425,7 +425,7 @@ def embedding(
 ) -> Axes:
     """Draw each sample as a point, by the square roots of its proportions, between which distances are Hellinger's.
 
-    Groups are named at their middle, as far as there is room. Of more than 20,000 samples a fair part is shown: the same
+    Groups are named at their middle, as space permits. Of more than 20,000 samples a fair part is shown: the same
     share of each group, the same ones every time.
 
     Parameters
@@ -435,7 +435,7 @@ def embedding(
     method : str, default="pca"
         "pca": the two directions in which samples differ most, which keeps distances as far as a plane can. "umap": keeps
         neighbours together and shows clusters; distances between clusters mean little. It needs `umap-learn`,
-        which compiles itself when first used: the first picture of a session takes half a minute longer.
+        which compiles itself when first used: the first figure of a session takes half a minute longer.
     color : str, int or array-like, default=None
         None: the colour of the largest topic of each sample. A number: how much of that topic. A column of `fit.metadata`
         or one value per sample: numbers and dates of more than 12 different values as a scale, all else one colour per group.
@@ -467,7 +467,7 @@ def embedding(
     choice("method", method, ("pca", "umap"))
     meaning = _meaning(fit, color)
     labels = meaning.labels if isinstance(meaning, Groups) else np.zeros(len(fit.L), dtype=np.intp)
-    # In random order, so that no group lies on top of the others.
+    # In random order, so that no group is on top of the others.
     shown = np.random.default_rng(0).permutation(fair_sample(labels, MOST_POINTS))
     places, axis_names = (principal_axes if method == "pca" else _umap)(np.sqrt(fit.proportions[shown]))
     ax = new_axes(8, 6) if ax is None else ax
@@ -542,7 +542,7 @@ def usage(
     """
     fit, where = fit_of(fit), np.asarray(places, dtype=float)
     if where.shape != (len(fit.L), 2):
-        raise ValueError(f"places has the shape {where.shape} for {len(fit.L)} samples; give two numbers per sample")
+        raise ValueError(f"places has the shape {where.shape} for {len(fit.L)} samples; use two numbers per sample")
     chosen = topic_places(fit, topics)
     panels = panels_for(chosen, ax, 4, (2.6, 2.4))
     paint, names = topic_colors(fit) if colors is None else colors, topic_names(fit, 2)
@@ -618,7 +618,7 @@ def _umap(points: Floats) -> tuple[Floats, tuple[str, str]]:
     from sklearn.neighbors import NearestNeighbors
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it tells of other optional packages
+        warnings.simplefilter("ignore")  # it shows of other optional packages
         try:
             from umap import UMAP
         except ImportError:
@@ -658,13 +658,13 @@ def _name_groups(ax: Axes, places: Floats, labels: Integers, meaning: Groups) ->
     place_labels(ax, middles[:, 0], middles[:, 1], names, boxes=[meaning.colors[g] for g in order])
 
 
-# Ranges of proportions: a lane for every topic, in full colour as far as the data decide, pale where they leave it open.
+# Ranges of proportions: a lane for every topic, in full colour as far as the data decide, pale where they do not decide it.
 
 PALE = 0.3
 
 
 def _estimates(found: Freedom | Intervals) -> Fit:
-    """What a picture needs of the fit, from the ranges of its proportions and topics alone."""
+    """What a figure needs of the fit, from the ranges of its proportions and topics alone."""
     proportions = getattr(found, "proportions", None)  # those of intervals are means
     L = found.mean if proportions is None else proportions  # type: ignore[union-attr]
     F = (found.topics_low + found.topics_high) / 2
@@ -697,12 +697,12 @@ def freedom(
     Returns
     -------
     array of Axes
-        One panel a topic.
+        One panel per topic.
 
     Raises
     ------
     ValueError
-        If the ranges are of another fit, or the order is not of numbers or dates.
+        If the ranges are of a different fit, or the order is not of numbers or dates.
 
     See Also
     --------
@@ -718,7 +718,7 @@ def freedom(
     named, fit = fit is not None, _estimates(found) if fit is None else fit_of(fit)
     if fit.L.shape != found.low.shape:
         raise ValueError(
-            f"the fit has loadings of shape {fit.L.shape}, the ranges {found.low.shape}; give the fit they are of"
+            f"the fit has loadings of shape {fit.L.shape}, the ranges {found.low.shape}; use the fit they are of"
         )
     shown = fair_sample(np.zeros(len(fit.L), dtype=np.intp), MOST_SAMPLES)
     places = scale_of(fit, order)

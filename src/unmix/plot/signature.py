@@ -1,4 +1,4 @@
-"""Pictures of mutational signatures.
+"""Figures of mutational signatures.
 
 The types of mutations that signatures are made of, by the names, in the order and in the colours that the field gives them.
 
@@ -123,7 +123,7 @@ def _doublets() -> Layout:
     return Layout("doublet base substitutions", tuple(groups))
 
 
-# Of indels: what changes, in words, the ticks, colours of single bases C and T, and of 2, 3, 4 and more bases at repeats.
+# Of indels: what changes, as text, the ticks, colours of single bases C and T, and of 2, 3, 4 and more bases at repeats.
 INDELS = (
     ("Del", "deletion", "1 2 3 4 5 6+", ("#FDBE6F", "#FF8002"), ("#FDCAB5", "#FC8A6A", "#F14432", "#BC191A")),
     ("Ins", "insertion", "0 1 2 3 4 5+", ("#B0DD8B", "#36A12E"), ("#D0E1F2", "#94C4DF", "#4A98C9", "#1764AB")),
@@ -198,7 +198,7 @@ def _shades(color: str, n: int) -> tuple[str, ...]:
 
 # Mutational signatures as the field draws them: a bar a type of mutation, in its order and its colours.
 
-BAR = 0.104  # inches for a bar, so that what is written below it has room
+BAR = 0.104  # inches for a bar, so that what is written below it has space
 PANEL_HEIGHT = 1.35
 STRIP, ABOVE = 11.0, 3.0  # points: of the coloured boxes, and between them and the bars
 LONGEST_TITLE = 60
@@ -251,7 +251,7 @@ def signature(
     """
     fit = fit_of(fit)
     if fit.features is None:
-        raise ValueError("the features of this fit have no names; give them, such as A[C>A]A, to draw signatures")
+        raise ValueError("the features of this fit have no names; use them, such as A[C>A]A, to draw signatures")
     layout = layout_of(fit.features.tolist())
     places = topic_places(fit, topics)
     panels = panels_for(places, ax, 1, (0.8 + max(6.0, BAR * len(layout.features)), PANEL_HEIGHT))

@@ -1,4 +1,4 @@
-"""Which topics are found again: a bar for each, all topics of all runs side by side, and how densely they lie."""
+"""Which topics are recovered: a bar for each, all topics of all runs side by side, and how densely they lie."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def _topics(ax: Axes, found: Stability) -> None:
     ax.tick_params(axis="y", length=0)
     tidy(ax, grid="x")
     ax.spines["left"].set_visible(False)
-    again = {"halves": "half of the counts", "bootstrap": "counts drawn anew", "none": "another start"}[found.noise]
-    ax.set_xlabel(f"stability: likeness to the matched topic of each run, of {again}  ( | unrelated topics)")
+    again = {"halves": "half of the counts", "bootstrap": "resampled counts", "none": "another start"}[found.noise]
+    ax.set_xlabel(f"stability: similarity to the matched topic of each run, of {again}  ( | unrelated topics)")
 
 
 def _runs(ax: Axes, found: Stability) -> None:
@@ -111,7 +111,7 @@ def _runs(ax: Axes, found: Stability) -> None:
     centred = -found.similarity  # within a topic, the run most like the reference first
     order = np.concatenate([np.argsort(centred[:, k], kind="stable") * K + k for k in range(K)])
     shown = 1 - found.distances[np.ix_(order, order)]
-    others = shown[~np.eye(len(shown), dtype=bool)]  # a topic is like itself, which tells nothing
+    others = shown[~np.eye(len(shown), dtype=bool)]  # a topic is like itself, which shows nothing
     ends = {"vmin": others.min(initial=1), "vmax": others.max(initial=0)}
     image = ax.imshow(shown, cmap="Blues", interpolation="nearest", rasterized=True, **ends)
     edges = np.arange(1, K) * runs - 0.5
@@ -126,7 +126,7 @@ def _runs(ax: Axes, found: Stability) -> None:
     ax.tick_params(pad=1)
     bare(ax)
     ax.set(xlim=(-0.5 - 1.8 * wide, K * runs - 0.5), ylim=(K * runs - 0.5, -0.5))
-    ax.set_title(f"topics of {runs} runs beside each other", loc="left", fontsize=10)
+    ax.set_title(f"topics of {runs} runs side by side", loc="left", fontsize=10)
     color_bar(ax, image, "likeness")
 
 
@@ -152,12 +152,12 @@ def _density(ax: Axes, found: Stability) -> None:
     ax.set_xlabel("mean distance to the nearest topics of other runs", fontsize=9)
 
 
-# Topics from fit to fit: a column a fit, a box a topic, as high as its share, and ribbons as wide as what flows between.
+# Topics from fit to fit: a column per fit, a box a topic, as high as its share, and ribbons as wide as what flows between.
 
 BOX = 0.13  # width, where a column is 1 wide
 LONGEST_NODE = 40  # letters
 GAPS = 0.35  # of the height, in the column with most topics
-LOWEST_WITH_NUMBER = 0.022  # a share, below which there is no room for one
+LOWEST_WITH_NUMBER = 0.022  # a share, below which there is no space for one
 
 
 def alignment(aligned: Alignment, ax: Axes | None = None) -> Axes:

@@ -1,4 +1,4 @@
-"""The look that all pictures share, and the one place where figures are made."""
+"""The look that all figures share, and the one place where figures are made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unmix.analysis import topic_order
-from unmix.fit import Fit
+from unmix.analysis.application import FitLike
+from unmix.analysis.features import HasTopics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.text import Annotation, Text
 
 
-MANY_POINTS = 2000  # beyond that a vector picture would grow slow: points become pixels
+MANY_POINTS = 2000  # beyond that a vector figure would grow slow: points become pixels
 QUIET = "0.45"  # the grey of words that matter less
 
 
@@ -54,7 +55,7 @@ def panels_for(
     if ax is None:
         return new_grid(len(topics), most_columns, size)
     if len(topics) != 1:
-        raise ValueError(f"ax holds one topic, and {len(topics)} were asked for; give one, as topics=3, or no ax")
+        raise ValueError(f"ax holds one topic, and {len(topics)} were asked for; use one, as topics=3, or no ax")
     return np.array([ax], dtype=object)
 
 
@@ -110,14 +111,14 @@ def use_fonts(figure: Figure) -> str:
 
 @contextmanager
 def letters_missing() -> Iterator[None]:
-    """While text is measured, nothing is said of letters that the font lacks; it is when the picture is drawn."""
+    """While text is measured, nothing is said of letters that the font lacks; it is when the figure is drawn."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")
         yield
 
 
 def tidy(ax: Axes, grid: str = "") -> None:
-    """No frame but the two lines that are read; `grid` is "x", "y", "both" or none, and lies behind the picture."""
+    """No frame but the two lines that are read; `grid` is "x", "y", "both" or none, and is behind the figure."""
     ax.spines[["top", "right"]].set_visible(False)
     if grid:
         ax.grid(axis=grid, color="0.9", linewidth=0.8)  # type: ignore[arg-type]
@@ -143,7 +144,7 @@ def sentence(ax: Axes, text: str) -> None:
 
 
 def legend_beside(ax: Axes, *entries: Any, **options: Any) -> None:
-    """A legend to the right of the picture."""
+    """A legend to the right of the figure."""
     legend = ax.legend(*entries, loc="upper left", bbox_to_anchor=(1.0, 1.03), frameon=False, **options)
     literal(legend.get_texts())
 
@@ -200,12 +201,13 @@ def palette(n: int, *, dark: bool = False) -> list[str]:
     return colors + [GREYS[dark][place % 2] for place in range(n - len(colors))]
 
 
-def topic_colors(fit: Fit, *, dark: bool = False) -> list[str]:
-    """Colour of each topic, assigned in `topic_order`, so that the heaviest topics have colours and neighbours in a stack differ.
+def topic_colors(fit: HasTopics | FitLike, *, dark: bool = False) -> list[str]:
+    """Colour of each topic, assigned in `topic_order`, so that the heaviest topics have colours and neighbours in a stack
+    differ.
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Of any model.
     dark : bool, default=False
         Colours for dark backgrounds.
@@ -223,7 +225,8 @@ def topic_colors(fit: Fit, *, dark: bool = False) -> list[str]:
     >>> um.plot.topic_colors(fit)
     ['#0072B2', '#E69F00']
     """
-    return in_order(palette(fit.n_topics, dark=dark), topic_order(fit))
+    order = topic_order(fit)
+    return in_order(palette(len(order), dark=dark), order)
 
 
 def in_order(colors: Sequence[str], order: Iterable[int]) -> list[str]:
@@ -232,9 +235,9 @@ def in_order(colors: Sequence[str], order: Iterable[int]) -> list[str]:
     return [given[place] for place in sorted(given)]
 
 
-# Words beside points, none over another: each takes the nearest free place, the first ones first.
+# Words next to points, none over another: each takes the nearest free place, the first ones first.
 #
-# A word that is not beside its point has a line to it, which crosses no other word.
+# A word that is not next to its point has a line to it, which crosses no other word.
 
 # Right, left, above, below, then between; the same further away, where a line leads back to the point.
 DIRECTIONS = [(cos(radians(a)), sin(radians(a))) for a in (0, 180, 90, 270, 30, 150, 330, 210, 60, 120, 300, 240)]
@@ -242,7 +245,7 @@ NEAR = 3
 DISTANCES = (NEAR, 9, 17, 27, 39, 53)  # this and all lengths below in points of 1/72 inch
 LEADER: dict[str, Any] = {"arrowstyle": "-", "color": QUIET, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2}
 LETTER_SIZE, POINT_SIZE = 8, 4  # no label may hide a point
-BETWEEN, PADDING = 1.0, 2.0  # room around a label, and inside its box
+BETWEEN, PADDING = 1.0, 2.0  # space around a label, and inside its box
 BOX_STYLE = f"round,pad={PADDING / LETTER_SIZE}"
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
@@ -257,7 +260,7 @@ def place_labels(
     boxes: Sequence[str] | None = None,
     sizes: ArrayLike | None = None,
 ) -> list[Annotation]:
-    """Write each name near its point, inside the Axes; those that find no free place are left out.
+    """Write each name near its point, inside the Axes; those that find no free place are omitted.
 
     `boxes` are the colours of frames around the names, which then may lie on the points, and best on their own. `sizes` are the
     diameters of points that are larger than usual, in points of 1/72 inch.

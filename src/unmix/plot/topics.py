@@ -1,4 +1,4 @@
-"""Pictures of topics: top features, one topic against the others, similarity."""
+"""Figures of topics: top features, one topic against the others, similarity."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def top_features(
 # What sets a topic apart: how much more it uses each feature than other topics do, against how frequent it is.
 
 LONGEST_FEATURE = 20  # letters
-LOWEST_FREQUENCY = 1e-3  # of the average one, where the picture ends
+LOWEST_FREQUENCY = 1e-3  # of the average one, where the figure ends
 RAREST = 1e-6  # frequency on the axes of Carbonetto et al.
 COMPARED = {"rest": "the others", "next": "the next"}
 
@@ -146,7 +146,7 @@ def topic_features(
         "rest": compared with the other topics, weighted by their shares. "next": with that one of them that uses the
         feature most, which only features of this topic alone survive.
     n : int, default=20
-        The most distinctive features, by √share × log lift, get their names, as far as there is room.
+        The most distinctive features, by √share × log lift, get their names, as space permits.
     pseudocount : float, default=1.0
         Counts added to both sides of the comparison. The larger, the closer to zero are features with few counts, whose
         frequencies are mostly noise. See `unmix.analysis.log_fold_change`.
@@ -278,7 +278,7 @@ def similarity(fit: FitLike, other: FitLike | None = None, ax: Axes | None = Non
 
 
 def matches(found: Comparison | CatalogueMatch, ax: Axes | None = None) -> Axes:
-    """One bar per topic: the cosine similarity to its match in another fit or in a catalogue.
+    """One bar per topic: the cosine similarity to its match in a different fit or in a catalogue.
 
     Parameters
     ----------

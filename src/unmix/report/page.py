@@ -1,4 +1,4 @@
-"""The page: a template, a style, a script and the data of a fit, put together in one file that asks nothing of a network.
+"""The report: a template, a style, a script and the data of a fit, combined in one file that asks nothing of a network.
 
 The script and the style are admitted by their hash, and nothing else is: even if a name from the data were ever taken for
 markup, a browser would neither run it nor fetch anything for it.
@@ -63,8 +63,8 @@ def write_report(
     """Write one HTML file that shows a fit: who has which topics, what is in them, how they were found.
 
     The file works offline and from disk, and holds all it needs, in at most 15 MB: of more than 20,000 samples a fair part,
-    and of the topics all weights above 1e-6 (more, where that would be too much; the page says so). Proportions are rounded
-    to 1/65535, weights of features to 0.03 %.
+    and of the topics all weights above 1e-6 (more, where that would be too much; the report shows this). Proportions are
+    rounded to 1/65535, weights of features to 0.03 %.
 
     Parameters
     ----------
@@ -73,19 +73,19 @@ def write_report(
     path : str or PathLike
         Where to, such as "report.html".
     title : str, default=None
-        What the page is called.
+        What the report is called.
     names : list of str, or mapping of int to str, default=None
-        What topics are called: one for each, or those of some by their numbers, from 1. Names that are given on the page are
+        What topics are called: one for each, or those of some by their numbers, from 1. Names that are given on the report are
         kept in the copy that it saves.
     **results : Result
-        Further analyses of this fit, each with a section: `differences`, which also marks the features that are surely
+        Further analyses of this fit, each with a section: `differences`, which also marks the features that are significantly
         different, `stability`, with this fit as `reference`, and `freedom`, which mark the cards of topics, `intervals`,
         `quality` and `choice`.
 
     Raises
     ------
     ValueError
-        If there is no section of that name, an analysis is of another fit, or names do not fit.
+        If there is no section of that name, an analysis is of a different fit, or names do not fit.
     OSError
         If it cannot be written; what was there is then as it was.
 
@@ -102,7 +102,10 @@ def write_report(
     ...     pathlib.Path(folder, "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     True
     """
-    text = page(fit_of(fit), title, names=names, results=results)
+    fit = fit_of(fit)
+    if not len(fit.L):
+        raise ValueError("this fit has no samples, only topics; a report needs the fit of some counts")
+    text = page(fit, title, names=names, results=results)
     with replacing(path) as temporary:
         temporary.write_bytes(text.encode("utf-8", errors="replace"))
 
@@ -138,7 +141,7 @@ def page(
     results: Mapping[str, Result | None] | None = None,
     names: Sequence[str] | Mapping[int, str] | None = None,
 ) -> str:
-    """The text of the page; `results` are those of further analyses, by the names of their sections."""
+    """The text of the report; `results` are those of further analyses, by the names of their sections."""
     title = title_of(fit, title)
     names = fit.names.tolist() if names is None and fit.names is not None else names
     style = _static("page.css")
@@ -174,13 +177,13 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-# The page of one result, where there is no fit to show: its advice, its picture, its table. One file, without a script.
+# The report of one result, where there is no fit to show: its advice, its figure, its table. One file, without a script.
 
 
 def write_result(
     result: Result, path: str | os.PathLike[str], *, title: str | None = None, command: str | None = None
 ) -> None:
-    """Write one HTML file that shows what an analysis found, in words, as a picture and as a table.
+    """Write one HTML file that shows what an analysis found, as text, as a figure and as a table.
 
     It works offline and from disk, and runs nothing.
 
@@ -191,7 +194,7 @@ def write_result(
     path : str or PathLike
         Where to write, such as "choice.html".
     title : str, default=None
-        Title of the page; by default what the analysis answers.
+        Title of the report; by default what the analysis answers.
     command : str, default=None
         What made it, if there is something to show.
 

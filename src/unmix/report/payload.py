@@ -50,7 +50,7 @@ from unmix.report.sections import (
     timeline,
 )
 
-LONGEST = 80  # letters of a topic's name, as in the fields of the page
+LONGEST = 80  # letters of a topic's name, as in the fields of the report
 
 
 def named_topics(names: Sequence[str] | Mapping[int, str] | None, n_topics: int) -> dict[str, str]:
@@ -59,7 +59,7 @@ def named_topics(names: Sequence[str] | Mapping[int, str] | None, n_topics: int)
         return {}
     if not isinstance(names, Mapping):
         if isinstance(names, str) or len(names) != n_topics:
-            raise ValueError(f"{len(names)} names for {n_topics} topics; give one each, or a mapping for some")
+            raise ValueError(f"{len(names)} names for {n_topics} topics; use one each, or a mapping for some")
         names = dict(enumerate(names, start=1))
     if unknown := [number for number in names if number not in range(1, n_topics + 1)]:
         raise ValueError(f"names: there is no topic {unknown[0]!r}; this fit has topics 1 to {n_topics}")
@@ -68,7 +68,8 @@ def named_topics(names: Sequence[str] | Mapping[int, str] | None, n_topics: int)
 
 
 def read_names(path: Path) -> Sequence[str] | dict[int, str]:
-    """From .json, a list of names or an object of them by number as the page saves it, or .csv, a number and a name a row."""
+    """From .json, a list of names or an object of them by number as the report saves it, or .csv, a number and a name per
+    row."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         if path.suffix.lower() == ".csv":
@@ -79,16 +80,16 @@ def read_names(path: Path) -> Sequence[str] | dict[int, str]:
         if wrong := [
             name for name in (given if isinstance(given, list) else given.values()) if not isinstance(name, str)
         ]:
-            raise ValueError(f"{wrong[0]!r} is not a name")
+            raise ValueError(f"{wrong[0]!r} is not a valid name")
         return given if isinstance(given, list) else {int(number): name for number, name in given.items()}
     except (ValueError, IndexError, AttributeError) as error:
-        remedy = 'give .json such as {"1": "economy"}, or .csv with a number and a name a row'
+        remedy = 'use .json such as {"1": "economy"}, or .csv with a number and a name per row'
         raise ValueError(f"{path}: holds no names of topics ({error}); {remedy}") from None
 
 
-# Topics as the page takes them: of each its most distinctive and heaviest features and all above a threshold, names once.
+# Topics as the report takes them: of each its most distinctive and heaviest features and all above a threshold, names once.
 
-DISTINCTIVE = 30  # features of each topic that the page lists, in the order of `Fit.top_features`
+DISTINCTIVE = 30  # features of each topic that the report lists, in the order of `Fit.top_features`
 HEAVIEST = 300  # features of each topic that are sent whatever their weight
 SMALLEST_WEIGHT = 1e-6
 BYTES_OF_ENTRY = 32 / 3  # two uint16 and a float32 as base64
@@ -136,7 +137,7 @@ def topics_payload(fit: Fit, room: float) -> Json:
     }
 
 
-# How a fit was made, so that it can be made again: command, Python, parameters, versions, data.
+# How a fit was made, so that it can be recomputed: command, Python, parameters, versions, data.
 
 FACTS = {
     "source": "source",
@@ -187,13 +188,13 @@ def _shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) and value > 9999 else clean(value)
 
 
-# A fit -> everything the page shows, as one object that JSON can hold.
+# A fit -> everything the report shows, as one object that JSON can hold.
 
 MOST_SAMPLES = 20_000
 MOST_BYTES = 14_500_000  # of data in a page of at most 15 MB
 BYTES_FOR_TOPICS = 2_000_000  # which metadata may not take from the topics
 BYTES_OF_PROPORTION = 8 / 3  # a uint16 as base64
-MOST_TRACE_ROWS = 1_500  # more do not show in a picture
+MOST_TRACE_ROWS = 1_500  # more do not show in a figure
 
 
 def payload(
@@ -203,7 +204,7 @@ def payload(
     most_samples: int = MOST_SAMPLES,
     results: Mapping[str, Result | None] | None = None,
 ) -> Json:
-    """All of the page in at most about `largest` bytes; what was left out for that is said in `notes`. `results` are those of
+    """All of the report in at most about `largest` bytes; what was omitted for that is said in `notes`. `results` are those of
     further analyses, each of which has a section of its own."""
     typical = typical_samples(fit)
     with_room = max(1, int(largest / 2 / (BYTES_OF_PROPORTION * fit.n_topics)))
@@ -213,7 +214,7 @@ def payload(
     notes = []
     if len(shown) < len(fit.L):
         notes.append(
-            f"The page holds {len(shown):,} of the {len(fit.L):,} samples: a fair part of those of each largest topic, and "
+            f"The report shows {len(shown):,} of the {len(fit.L):,} samples: a fair part of those of each largest topic, and "
             "the most typical ones of each. Typical samples, shares and means over time come from all of them."
         )
     page = {
@@ -243,13 +244,13 @@ def payload(
     room = largest - size_of(page) - BYTES_FOR_TOPICS
     page["columns"], dropped = _within([taken(column, shown) for column in columns], room)
     if dropped:
-        notes.append(f"For size, the page does without these columns of metadata: {', '.join(dropped)}.")
+        notes.append(f"To limit its size, the report omits these columns of metadata: {', '.join(dropped)}.")
     page["features"] = features = topics_payload(fit, largest - size_of(page))
     if isinstance(differences := given.get("differences"), Differences):
         page["differences"]["marks"] = marked(differences, features["names"])
     if features["left_out"]:
         notes.append(
-            f"Weights of features below {features['smallest']:g} in a topic are left out of the page, except for the "
+            f"Weights of features below {features['smallest']:g} in a topic are omitted from the report, except for the "
             f"{HEAVIEST} largest of each topic: {features['left_out']:,} in all."
         )
     named = [names for names in (fit.samples, fit.features) if names is not None]
@@ -307,7 +308,8 @@ def _signature(fit: Fit) -> Json | None:
 
 
 def _glance(fit: Fit) -> list[str]:
-    """What the head of the page says: size, topics, how the fit ended; where samples have times, `payload` adds their span."""
+    """What the head of the report says: size, topics, how the fit ended; where samples have times, `payload` adds their
+    span."""
     return [shape_of(fit), plural(fit.n_topics, "topic"), ENDS[fit.status]]
 
 
@@ -368,7 +370,8 @@ LEAST_EXPLAINED = 0.25  # of the variance, for principal components to show more
 
 
 def _scatter(fit: Fit, shown: Integers) -> Json:
-    """Places of samples on their two principal components, or among topics where these explain little; and the extent of both."""
+    """Places of samples on their two principal components, or among topics where these explain little; and the extent of
+    both."""
     proportions = fit.proportions[shown]
     if fit.n_topics < 3 or len(shown) < 4:
         return {}
@@ -429,7 +432,7 @@ def _texts(table: pd.DataFrame, column: str) -> list[str]:
 
 
 def _within(columns: list[Json], room: float) -> tuple[list[Json], list[str]]:
-    """The columns without the largest, until they have room; and the names of those left out."""
+    """The columns without the largest, until they have space; and the names of those omitted."""
     sizes = [size_of(column) for column in columns]
     dropped: list[int] = []
     for place in sorted(range(len(columns)), key=lambda place: -sizes[place]):

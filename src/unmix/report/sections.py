@@ -1,8 +1,8 @@
-"""Sections that the report has where further analyses were made, and numbers encoded for the page.
+"""Sections that the report has where further analyses were made, and numbers encoded for the report.
 
-A section follows from the row of its analysis: title, table and advice. `BUILDERS` gives those more that draw more: the script of
-the same name in `static/` says `sections.name = (content, card) => …`, and the markup in the template of id `section-name` of
-`template.html`, if there is one, takes its place in the page.
+A section follows from the row of its analysis: title, table and advice. `BUILDERS` gives those more that draw more: the script
+of the same name in `static/` says `sections.name = (content, card) => …`, and the markup in the template of id `section-name`
+of `template.html`, if there is one, takes its place in the report.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from unmix.registry import ANALYSES
 
 SURE = CLASSES[-1][0]  # the lfsr below which features are marked
 MOST_POINTS = 30_000  # of all topics together
-FEWEST_POINTS = 300  # of a topic, where there are so many
+FEWEST_POINTS = 300  # of a topic, where there are this many
 MOST_RANGES = 200  # of a topic, evenly by proportion
 
 
@@ -46,7 +46,7 @@ def section(name: str, fit: Fit, result: Result) -> Json:
 
 
 def cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of a table, as texts for people."""
+    """Heads and rows of a table, as texts for users."""
     return [clean(str(name).replace("_", " ")) for name in table], [
         [_cell(value) for value in row] for row in table.to_numpy(object)
     ]
@@ -68,7 +68,7 @@ def differences(fit: Fit, found: Differences) -> Json:
     """Of each topic the most different features and an even part of the others: change, interval, z, lfsr and frequency."""
     if found.n_topics != fit.n_topics:
         raise ValueError(
-            f"differences of {found.n_topics} topics do not go with a fit of {fit.n_topics}; give those of this fit"
+            f"differences of {found.n_topics} topics do not go with a fit of {fit.n_topics}; use those of this fit"
         )
     most = max(FEWEST_POINTS, MOST_POINTS // found.n_topics)
     shown = [_shown(found, k, most) for k in range(found.n_topics)]
@@ -94,7 +94,7 @@ def differences(fit: Fit, found: Differences) -> Json:
 
 
 def marked(found: Differences, names: Sequence[str]) -> list[str]:
-    """A bit for each of the page's features: whether the topic surely uses it more."""
+    """A bit for each of the report's features: whether the topic significantly uses it more."""
     place = {clean(name): j for j, name in enumerate(found.names)}
     rows = np.array([place.get(name, -1) for name in names], dtype=np.intp)
     sure = (found.lfsr < SURE) & (found.lfc > 0)
@@ -102,7 +102,8 @@ def marked(found: Differences, names: Sequence[str]) -> list[str]:
 
 
 def _shown(found: Differences, k: int, most: int) -> Integers:
-    """Rows of at most so many features: half of them the most different, the others evenly from the rest, by how different."""
+    """Rows of at most this many features: half of them the most different, the others evenly from the rest, by how
+    different."""
     scores = np.abs(found.lfc[:, k] * found.z[:, k])
     order = np.argsort(-np.where(np.isfinite(scores), scores, -1), kind="stable")[: int(np.isfinite(scores).sum())]
     if len(order) <= most:
@@ -120,7 +121,7 @@ def stability(fit: Fit, found: Stability) -> Json:
     """The table, topic by topic."""
     shares = found.table["share"].to_numpy()
     if len(shares) != fit.n_topics or not np.allclose(shares, fit.shares, atol=1e-6):
-        raise ValueError("stability is of the topics of another fit; give unmix.stability this one as reference")
+        raise ValueError("stability is of the topics of a different fit; pass unmix.stability this one as reference")
     numbers = {name: rounded(found.table[name], 4) for name in ("stability", "margin", "recall", "floor")}
     return {
         "noise": found.noise,
@@ -133,9 +134,9 @@ def stability(fit: Fit, found: Stability) -> Json:
 
 
 def freedom(fit: Fit, found: Freedom) -> Json:
-    """Of each topic its widths, and the ranges in some samples, evenly from the least proportion to the largest."""
+    """Of each topic its widths, and the ranges in some samples, evenly from the smallest proportion to the largest."""
     if found.low.shape != fit.proportions.shape or not np.allclose(found.proportions, fit.proportions, atol=1e-6):
-        raise ValueError("freedom is of the proportions of another fit; give unmix.freedom this one")
+        raise ValueError("freedom is of the proportions of a different fit; pass unmix.freedom this one")
     n, table = len(fit.L), found.table
     places = np.unique(np.linspace(0, n - 1, min(n, MOST_RANGES)).astype(np.intp))
     shown = np.argsort(fit.proportions, axis=0, kind="stable")[places]
@@ -162,7 +163,7 @@ def freedom(fit: Fit, found: Freedom) -> Json:
 def prevalence(fit: Fit, found: Prevalence) -> Json:
     """Of each topic its means, and its most typical samples."""
     if found.n_topics != fit.n_topics or not np.allclose(found.shares, fit.shares, atol=1e-6):
-        raise ValueError("prevalence is of the topics of another fit; give unmix.prevalence this one")
+        raise ValueError("prevalence is of the topics of a different fit; pass unmix.prevalence this one")
     names = found.table["group"].unique().tolist()
     table = found.table.assign(group=found.table["group"].map(names.index))
     numbers = {name: rounded(table[name], 5) for name in ("at", "mean", "low", "high")}
@@ -183,7 +184,7 @@ def prevalence(fit: Fit, found: Prevalence) -> Json:
 def effects(fit: Fit, found: Effects) -> Json:
     """A view for each variable, in the form of `prevalence`: means by level, or a curve."""
     if found.n_topics != fit.n_topics or found.names.tolist() != topic_names(fit):
-        raise ValueError("effects is of the topics of another fit; give unmix.effects this one")
+        raise ValueError("effects is of the topics of a different fit; pass unmix.effects this one")
     views = []
     for variable, rows in found.predictions.groupby("variable", sort=False):
         levels = rows["value"].unique().tolist()
@@ -224,7 +225,7 @@ BUILDERS: dict[str, Callable[[Fit, Any], Json]] = {
 }
 
 
-# Numbers, columns of metadata and the timeline, encoded for the page
+# Numbers, columns of metadata and the timeline, encoded for the report
 
 Json = dict[str, Any]  # an object of JSON
 PARTS = 65535  # proportions are sent as whole multiples of 1/PARTS
@@ -250,7 +251,7 @@ def quantised_weights(weights: Floats) -> NDArray[np.uint16]:
 
 
 def rounded(values: ArrayLike, digits: int = 6) -> list[float | None]:
-    """Numbers with so many significant digits; None where they are not finite, for which JSON has no word."""
+    """Numbers with this many significant digits; None where they are not finite, for which JSON has no word."""
     return [float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in np.asarray(values, dtype=float)]
 
 
@@ -263,11 +264,11 @@ def embeddable_json(value: object) -> str:
 
 
 def size_of(value: object) -> int:
-    """Bytes that it takes in the page."""
+    """Bytes that it takes in the report."""
     return len(embeddable_json(value).encode(errors="replace"))
 
 
-# How topics change over time: mean proportions in bins of a column of dates or numbers, every sample counting alike.
+# How topics change over time: mean proportions in bins of a column of dates or numbers, every sample counting equally.
 
 MOST_BINS = 60
 MISSING = 65535  # the code of a text that is not there
@@ -291,7 +292,7 @@ def timeline(column: Column, proportions: Floats) -> Json | None:
 
 
 def taken(column: Column, rows: Integers) -> Json:
-    """For the page, these rows alone."""
+    """For the report, these rows alone."""
     about: Json = {"name": column.name, "kind": column.kind, "groups": column.can_group}
     values = column.values[rows]  # noqa: PD011 - no Series
     if column.kind != "text":

@@ -5,7 +5,7 @@
     um.sc.tl.topics(adata, n_topics=10, layer="counts")     # fit
     um.sc.pl.structure(adata, groupby="cell_type")          # look
     um.sc.tl.project(other, adata, layer="counts")          # the same topics in other cells
-    um.sc.tl.differences(adata)                             # what sets topics apart, as rank_genes_groups keeps it
+    um.sc.tl.differences(adata)                             # what distinguishes topics, as rank_genes_groups keeps it
     um.sc.to_fit(adata)                                     # the `Fit`, with all that unmix can tell of it
     um.sc.from_fit(fit)                                     # an AnnData that holds a fit
 

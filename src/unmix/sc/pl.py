@@ -1,6 +1,6 @@
-"""Pictures of the topics in an AnnData: `unmix.plot`, with groups by columns of `obs`.
+"""Figures of the topics in an AnnData: `unmix.plot`, with groups by columns of `obs`.
 
-Each returns its Axes. A picture without an `ax` of its own is a figure of pyplot, as scanpy's are: notebooks show it,
+Each returns its Axes. A figure without an `ax` of its own is a figure of pyplot, as scanpy's are: notebooks show it,
 `plt.savefig` saves it, and with `show=True` it is shown at once.
 """
 
@@ -54,7 +54,7 @@ def structure(
     Returns
     -------
     Axes
-        With the picture.
+        With the figure.
 
     Raises
     ------
@@ -267,7 +267,7 @@ def prevalence(
     over : str or array-like, default=None
         Numbers or dates along which means are a trend: a column of `adata.obs`, or one value per cell.
     groups : str or array-like, default=None
-        What makes cells alike, such as "donor", as in `tl.prevalence`.
+        What makes cells dependent, such as "donor", as in `tl.prevalence`.
     key : str, default="topics"
         Under which name `tl.topics` or `tl.project` kept the topics.
     ax : Axes, default=None

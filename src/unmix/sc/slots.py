@@ -12,6 +12,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from unmix.analysis.application import FitLike, fit_of
 from unmix.base.checks import warn
 from unmix.base.types import Factor, Floats, Integers, as_names
 from unmix.counts import counts as any_counts
@@ -25,7 +26,7 @@ from unmix.plot import topic_colors
 if TYPE_CHECKING:
     from anndata import AnnData
 
-# What uns[key]["params"] says beside the parameters of the model
+# What uns[key]["params"] says next to the parameters of the model
 SOURCE = ("layer", "use_raw", "mask_var", "projected", "missing_genes", "unknown_genes", "missing")
 
 
@@ -55,7 +56,7 @@ def write(
             adata.obsm[f"{key}_posterior_{name}"] = array.copy()
         else:
             adata.varm[f"{key}_posterior_{name}"] = _by_gene(array, places, adata.n_vars)
-    largest = np.where(fit.sizes > 0, fit.proportions.argmax(axis=1), -1)  # missing where there are no counts to tell
+    largest = np.where(fit.sizes > 0, fit.proportions.argmax(axis=1), -1)  # missing where there are not counts
     adata.obs[key] = pd.Categorical.from_codes(largest, [str(k + 1) for k in range(fit.n_topics)])
     fitted = np.isin(np.arange(adata.n_vars), places)
     if not fitted.all():
@@ -154,12 +155,12 @@ def to_fit(adata: AnnData, key: str = "topics") -> Fit:
     return rescaled(fit, record["scales"])
 
 
-def from_fit(fit: Fit, key: str = "topics") -> AnnData:
+def from_fit(fit: FitLike, key: str = "topics") -> AnnData:
     """An AnnData without X that holds a fit: its samples are the cells, its features the genes, its metadata `obs`.
 
     Parameters
     ----------
-    fit : Fit
+    fit : Fit, estimator or path
         Of any model.
     key : str, default="topics"
         Under which name to keep it.
@@ -178,6 +179,7 @@ def from_fit(fit: Fit, key: str = "topics") -> AnnData:
     """
     from anndata import AnnData
 
+    fit = fit_of(fit)
     table = pd.DataFrame(index=range(len(fit.L))) if fit.metadata is None else fit.metadata
     obs = table.set_axis(pd.Index(fit.sample_names.tolist(), dtype=object), axis=0).rename(columns=str)
     adata = AnnData(obs=obs, var=pd.DataFrame(index=pd.Index(fit.feature_names.tolist(), dtype=object)))
@@ -197,7 +199,7 @@ def colors_of(adata: AnnData, key: str) -> list[str]:
 
 
 def _clear(adata: AnnData, key: str) -> None:
-    """What an earlier fit of another kind left under the same key would not be overwritten."""
+    """What an earlier fit of a different kind left under the same key would not be overwritten."""
     for axis in ("obsm", "varm"):
         for name in [name for name in getattr(adata, axis) if name.startswith(f"{key}_posterior_")]:
             del getattr(adata, axis)[name]  # looked up again: a view is replaced when it is changed
@@ -236,7 +238,7 @@ PLAIN = (np.generic, np.ndarray)
 # Counts: one of the matrices of an AnnData and nothing else, with the names and `obs`; or shards of it.
 
 CELLS_AT_A_TIME = 8192  # of a file
-CELLS_LOOKED_AT = 100  # to tell whether another matrix holds counts
+CELLS_LOOKED_AT = 100  # to determine whether another matrix holds counts
 
 
 def counts_of(adata: AnnData, layer: str | None = None, use_raw: bool = False, genes: Integers | None = None) -> Counts:
@@ -295,10 +297,10 @@ def _columns(adata: AnnData, use_raw: bool, genes: Integers | None) -> tuple[Int
     if not use_raw:
         return genes, names
     if not adata.raw.var_names.is_unique:
-        raise ValueError("adata.raw: its var_names are not unique; give a layer instead")
+        raise ValueError("adata.raw: its var_names are not unique; use a layer instead")
     places = adata.raw.var_names.get_indexer(adata.var_names)
     if absent := int((places < 0).sum()):
-        raise ValueError(f"adata.raw: {absent:,} genes of adata are not in it; give a layer instead")
+        raise ValueError(f"adata.raw: {absent:,} genes of adata are not in it; use a layer instead")
     return (places if genes is None else places[genes]), names
 
 

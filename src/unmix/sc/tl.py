@@ -1,4 +1,4 @@
-"""Tools: fit topics to the counts of an AnnData, find the same topics in others, and what sets them apart."""
+"""Tools: fit topics to the counts of an AnnData, find the same topics in others, and what distinguishes them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def topics(
         Whether they are in `adata.raw` (of which the genes of `adata` are taken).
     mask_var : str or array of bool, default=None
         Fit some of the genes only: a column of `adata.var`, such as "highly_variable", or True and False for each gene.
-        Unlike PCA in scanpy, all genes are taken unless told otherwise.
+        Unlike PCA in scanpy, all genes are taken by default.
     key_added : str, default="topics"
         Under which name to keep the results.
     random_state : int, Generator or RandomState, default=0
@@ -86,12 +86,12 @@ def topics(
     Raises
     ------
     ValueError
-        If what is there are no counts, genes share names, or an option does not mean anything.
+        If what is there are not counts, genes share names, or an option is invalid.
 
     See Also
     --------
     sc.tl.project : The same topics in other cells.
-    sc.tl.differences : What sets topics apart.
+    sc.tl.differences : What distinguishes topics.
     sc.to_fit : The `Fit`.
 
     Notes
@@ -100,8 +100,9 @@ def topics(
 
     - `obsm["X_topics"]`, `varm["topics"]`: proportions, cells × topics, rows sum to one, as for
       `sc.pp.neighbors(use_rep="X_topics")`; topics, genes × topics, columns sum to one.
-    - `obs["topics"]`, `uns["topics_colors"]`: the largest topic of each cell, "1" to "K" (missing for cells without counts), and
-      the colours of topics in every picture of unmix, which scanpy takes up.
+    - `obs["topics"]`, `uns["topics_colors"]`: the largest topic of each cell, "1" to "K" (missing for cells without counts),
+    and
+      the colours of topics in every figure of unmix, which scanpy takes up.
     - `uns["topics"]`: "params", "trace", "status", "loglik", "kkt", "remaining_gain", "shares", "versions", "data", and what
       `to_fit` needs.
     - `obsm["topics_loadings"]`, `varm["topics_factors"]`: L and F of X ≈ L Fᵀ. Bayesian models also keep their posteriors:
@@ -149,7 +150,7 @@ def project(
     """Find the topics of a model in the cells of `adata`.
 
     Genes are matched by name. A warning says how many genes of the model `adata` does not have, and how many genes the model
-    does not know, which are left out.
+    does not know, which are omitted.
 
     Parameters
     ----------
@@ -174,15 +175,15 @@ def project(
     Returns
     -------
     AnnData or None
-        The copy, if asked for. The same is set as by `tl.topics`, so that the same pictures can be drawn; topics and colours
+        The copy, if asked for. The same is set as by `tl.topics`, so that the same figures can be drawn; topics and colours
         are those of the model, there is no trace, and loadings are proportions times the counts of the cell. `obs` says how
         well each cell is explained, as `unmix.analysis.goodness_of_fit` has it: "topics_known", "topics_misfit" and
-        "topics_rank". A warning says so if half of the cells, or more, do not fit the model.
+        "topics_rank". A warning reports this if half of the cells, or more, do not fit the model.
 
     Raises
     ------
     ValueError
-        If what is there are no counts, or no gene has a name that the model knows.
+        If what is there are not counts, or no gene has a name that the model knows.
     TypeError
         If the model is none of these.
 
@@ -239,12 +240,12 @@ def _estimator(
 ) -> CountsEstimator:
     if isinstance(model, CountsEstimator):
         if options:
-            raise ValueError(f"{next(iter(options))}: give options to the estimator itself")
+            raise ValueError(f"{next(iter(options))}: use options to the estimator itself")
         if n_topics not in (None, model.n_components):
-            raise ValueError(f"n_topics={n_topics}, but the estimator has n_components={model.n_components}; give one")
+            raise ValueError(f"n_topics={n_topics}, but the estimator has n_components={model.n_components}; use one")
         return model
-    choice("model", model, tuple(WORDS), f"choose one of {', '.join(WORDS)}, or give an estimator of unmix")
-    n_topics = whole("n_topics", 10 if n_topics is None else n_topics, 1, "give a whole number of topics >= 1")
+    choice("model", model, tuple(WORDS), f"choose one of {', '.join(WORDS)}, or use an estimator of unmix")
+    n_topics = whole("n_topics", 10 if n_topics is None else n_topics, 1, "use a whole number of topics >= 1")
     kind = estimator_class(WORDS[model])
     known = kind().get_params()
     if unknown := [name for name in options if name not in known]:
@@ -262,7 +263,7 @@ def _fitted(
     if isinstance(model, AnnData):
         fit = to_fit(model, key)
         if model.uns[key]["params"].get("projected"):  # from the model of other cells
-            raise ValueError(f"the topics under {key!r} were projected themselves; give the model they came from")
+            raise ValueError(f"the topics under {key!r} were projected themselves; use the model they came from")
         return from_fit(fit), colors_of(model, key)
     if isinstance(model, str | os.PathLike):
         path = Path(model)
@@ -273,7 +274,7 @@ def _fitted(
         check_is_fitted(model)
         return model, topic_colors(model.result_)
     raise TypeError(
-        f"model is {type(model).__name__}; give an AnnData with topics, a Fit, a fitted estimator, or a path"
+        f"model is {type(model).__name__}; use an AnnData with topics, a Fit, a fitted estimator, or a path"
     )
 
 
@@ -290,7 +291,7 @@ def _genes(adata: AnnData, mask_var: str | NDArray[np.bool_] | None) -> Integers
     mask = np.asarray(given)
     if mask.dtype != np.bool_ or mask.shape != (adata.n_vars,):
         raise ValueError(
-            f"mask_var is {mask.dtype} of shape {mask.shape}; give True or False for each of the {adata.n_vars:,} genes"
+            f"mask_var is {mask.dtype} of shape {mask.shape}; use True or False for each of the {adata.n_vars:,} genes"
         )
     if not mask.any():
         raise ValueError("mask_var is False for every gene; there is nothing to fit")
@@ -312,11 +313,11 @@ def _warn_of_empty_cells(counts: Counts | Shards) -> None:
 
 
 def _target(adata: AnnData, copy: bool) -> AnnData:
-    """What results are kept in. A view becomes an AnnData of its own when it is changed, and anndata says so."""
+    """What results are kept in. A view becomes an AnnData of its own when it is changed, and anndata reports this."""
     return adata if not copy else adata.to_memory() if adata.isbacked else adata.copy()
 
 
-# What sets topics apart, kept as scanpy's `tl.rank_genes_groups` keeps its results.
+# What distinguishes topics, kept as scanpy's `tl.rank_genes_groups` keeps its results.
 
 
 def differences(
@@ -370,7 +371,7 @@ def differences(
     Raises
     ------
     ValueError
-        If there are no topics under that name, counts are not where they should be, or an option does not mean anything.
+        If there are no topics under that name, counts are not where they should be, or an option is invalid.
 
     See Also
     --------
@@ -439,7 +440,7 @@ def prevalence(
     over : str or array-like, default=None
         Numbers or dates along which means are a trend, such as "pseudotime": a column of `adata.obs`, or one value per cell.
     groups : str or array-like, default=None
-        What makes cells alike, such as "donor". Intervals then take donors instead of cells to differ independently.
+        What makes cells dependent, such as "donor". Intervals then take donors instead of cells to differ independently.
     key : str, default="topics"
         Under which name `tl.topics` or `tl.project` kept the topics.
     key_added : str, default=None

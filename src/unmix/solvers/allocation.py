@@ -73,7 +73,7 @@ def restored_labels(task: AllocationTask, saved: Record, chains: int) -> Labels:
 
 BLOCK = 1 << 16  # nonzeros taken together, for memory
 LEAST_EXPONENT = 1e-4
-TINY = 1e-150  # the least share of a topic in a count, so that no topic is lost for good
+TINY = 1e-150  # the smallest share of a topic in a count, so that no topic is lost for good
 
 M = TypeVar("M", bound=Sums)
 

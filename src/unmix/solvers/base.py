@@ -23,7 +23,7 @@ P = TypeVar("P", bound=State)
 NEEDS = {
     "a prior on factors": "use em, scd, ccd, sn or newton",
     "a prior on loadings": "use loadings_prior=None, or LDA or GammaPoisson",
-    "a prior with a row per sample": "give one with a shape per topic, or use LDA",
+    "a prior with a row per sample": "use one with a shape per topic, or use LDA",
     "a Dirichlet prior on loadings": "use plsa, loadings_prior=None, or LDA",
     "a sparsity penalty": "use SparsePoissonNMF",
     "shards": "use TopicModel or PoissonNMF with newton, scd, ccd, sn or em, or LDA, or partial_fit, or fit shards.sample",
@@ -32,7 +32,8 @@ LIKELIHOOD = frozenset({"a prior on factors", "a prior on loadings", "a prior wi
 
 
 def refuse_unsupported(solver: Stepper[Any, Any], X: Data, needs: Sequence[str] = (), who: str = "") -> None:
-    """Raises if a task that `needs` these, or its data, ask for what the solver, that of an estimator `who`, does not support."""
+    """Raises if a task that `needs` these, or its data, ask for what the solver, that of an estimator `who`, does not
+    support."""
     for need in needs if X.in_memory else [*needs, "shards"]:
         if need not in solver.supports:
             who = f"{who} with {solver.name}" if who else solver.name
@@ -320,7 +321,7 @@ def checked(problem: Problem, state: P) -> P:
     # single precision factors were rounded after the loss had been measured
     tolerance = 1e-9 if state.L.dtype == np.float64 else 1e-6
     if not abs(problem.loss(state.L, state.F) - state.loss) <= tolerance * abs(state.loss):
-        raise ValueError("the loss is another")
+        raise ValueError("the loss has changed")
     return state
 
 

@@ -28,7 +28,7 @@ class StopAtKKT:
     threshold : float
         How small.
     every : int, default=10
-        Look every so many iterations. The fit's own rule may end it before: with `tol=0` this one alone does, or `max_iter`.
+        Look every this many iterations. The fit's own rule may end it before: with `tol=0` this one alone does, or `max_iter`.
 
     See Also
     --------
@@ -59,7 +59,7 @@ class MeasureKKT:
     Parameters
     ----------
     growth : float, default=1.5
-        Every iteration to begin with, then when there are so many times as many.
+        Every iteration to begin with, then when there are this many times as many.
 
     See Also
     --------
@@ -88,7 +88,7 @@ class MeasureKKT:
 
 @dataclass
 class StopAfter:
-    """End the fit, as interrupted, once so many seconds have passed since it began.
+    """End the fit, as interrupted, once this many seconds have passed since it began.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class Log:
     Parameters
     ----------
     every : int, default=10
-        One every so many iterations.
+        One every this many iterations.
 
     Examples
     --------
@@ -145,14 +145,14 @@ class Log:
 
 @dataclass
 class Checkpoint:
-    """Save a resumable fit now and then, and in the end. If it cannot be written, the fit goes on with a warning.
+    """Save a resumable fit now and then, and in the end. If it cannot be written, the fit continues with a warning.
 
     Parameters
     ----------
     path : str or PathLike
-        Where to; `model.resume(X, um.load(path))` goes on from it.
+        Where to; `model.resume(X, um.load(path))` continues from it.
     seconds : float, default=60.0
-        At most every so many.
+        At most every this many.
 
     See Also
     --------
@@ -184,11 +184,11 @@ class Checkpoint:
             Path(self.path).parent.mkdir(parents=True, exist_ok=True)
             fit.save(self.path, resumable=True)
         except OSError as error:
-            warn(f"{self.path}: the checkpoint could not be written ({error.strerror}); the fit goes on without it")
+            warn(f"{self.path}: the checkpoint could not be written ({error.strerror}); the fit continues without it")
 
 
 class ProgressBar:
-    """A line in the terminal (stderr) while a fit runs, gone when it ends; what `verbose=True` shows.
+    """A line in the command line (stderr) while a fit runs, gone when it ends; what `verbose=True` shows.
 
     Where stderr is not a terminal, as in a log, there is a line after ten seconds, and then one every minute. It shows how far
     the fit is, iterations, objective, gain, KKT residual where it was measured, time spent and about how much is left.
@@ -251,8 +251,8 @@ class ProgressBar:
 
 
 def time_left(progress: Progress, max_iter: int, tol: float) -> float | None:
-    """Seconds until `tol` per count is left to gain, and a third of all iterations has been spent on no more than that, if gains
-    go on falling as they did of late; or until `max_iter`."""
+    """Seconds until `tol` per count remains to be gained, and a third of all iterations has been spent on no more than that,
+    if gains continue falling as they did of late; or until `max_iter`."""
     counters, rows = progress.session.counters, progress.trace.rows
     recent = [row for row in rows[-2 * SPAN - 1 :] if row["stage"] == counters.phase]
     if len(recent) < 2 * SPAN + 1:

@@ -121,7 +121,7 @@ class Extrapolate(FactorSolver[ExtrapolatedState]):
     inner : HalfStep or Solver
         A half-step (each factor extrapolated as soon as it is updated) or any other solver (both after its step).
     period : int, default=20
-        Every so many iterations one is a plain one, from the best factors so far.
+        Every this many iterations one is a plain one, from the best factors so far.
     rule : str, default="unmix"
         What follows a step that is taken back. "unmix": the new plain pair, and an entry loses at most half of itself by
         extrapolation. "ang-gillis": the plain pair before, the published rule as in fastTopics; not for shards.

@@ -162,7 +162,7 @@ class Newton(HalfStep):
     rounds : int, default=1
         Most Newton steps on a row, every iteration.
     tolerance : float, default=0.1
-        A row ends its rounds when a step promises less than so many units of log-likelihood.
+        A row ends its rounds when a step promises less than this many units of log-likelihood.
 
     See Also
     --------
@@ -220,7 +220,7 @@ def poisson_regression(A: ArrayLike, y: ArrayLike) -> Floats:
     A, counts = np.array(A, dtype=np.float64, ndmin=2), Counts(np.asarray(y, dtype=np.float64)[None])
     if A.ndim != 2 or len(A) != counts.shape[1] or not np.isfinite(A).all() or (A < 0).any():
         raise ValueError(
-            f"A has shape {A.shape} and y has {counts.shape[1]} numbers; give N × K finite numbers >= 0 and N"
+            f"A has shape {A.shape} and y has {counts.shape[1]} numbers; use N × K finite numbers >= 0 and N"
         )
     if not A[counts.rows.indices].any(axis=1).all():
         raise ValueError("y is positive where a row of A is zero, which no b explains; leave such rows out")

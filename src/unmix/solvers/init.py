@@ -70,8 +70,8 @@ def almost_even(problem: Problem, rng: np.random.Generator) -> Pair:
 
 def sampled(problem: Problem, rng: np.random.Generator, sweeps: int = 200, draws: int = 20, every: int = 5) -> Pair:
     """The mean of draws of collapsed Gibbs sampling, after some sweeps from random labels: a start for models of short samples.
-    Tokens change their topics one by one, by the topics of the others; updates of whole samples, each of a few counts, hardly
-    leave a start. A single draw of so few counts is noise that such updates keep."""
+    Tokens change their topics one by one, by the topics of the others; updates of whole samples, each of a few counts, almost
+    never leave a start. A single draw of so few counts is noise that such updates keep."""
     X, K = problem.X.sample, problem.n_topics
     task = AllocationTask(X, Allocation.for_data(X, K, 1.0, None, alpha=0.05, beta=0.1))
     sampler = Sampler(task, task.labels(rng.integers(K, size=(1, int(X.total)), dtype=np.uint16)), seeds(rng, 1))
@@ -97,7 +97,8 @@ class Known(NamedTuple):
 
 
 def known_factors(problem: Problem, factors: Factor | Known, rounds: int = 200, tolerance: float = 1e-11) -> Floats:
-    """The maximum-likelihood loadings for given factors: a convex problem per sample, by default solved to its KKT conditions."""
+    """The maximum-likelihood loadings for given factors: a convex problem per sample, by default solved to its KKT
+    conditions."""
     F, scales, sums = factors if isinstance(factors, Known) else Known.of(factors)
     totals, side = problem.X.sample_totals, replace(problem.left, sums=sums)
     start = np.divide(totals[:, None], len(scales) * scales, out=np.zeros((len(totals), len(scales))), where=scales > 0)
@@ -130,7 +131,7 @@ def topic_score_or_random(problem: Problem, rng: np.random.Generator) -> tuple[P
 
 
 def score_topics(X: Data, K: int, rng: np.random.Generator, quantile: float = 0.0) -> Floats:
-    """F*: m × K. `quantile=0` weighs all features alike, as fastTopics does; 1 is the full form of the method."""
+    """F*: m × K. `quantile=0` weighs all features equally, as fastTopics does; 1 is the full form of the method."""
     n, m = X.shape
     used = np.flatnonzero(X.feature_totals > 0)
     if K < 2 or min(n, len(used)) <= K:
@@ -197,7 +198,7 @@ def _hunt_vertices(R: Floats, K: int, rng: np.random.Generator) -> Floats:
 
 
 def _cluster(R: Floats, clusters: int, rng: np.random.Generator) -> tuple[float, Floats]:
-    """k-means: the sum of squares that is left, and the centres, after 100 iterations or once the sum hardly falls."""
+    """k-means: the sum of squares that is left, and the centres, after 100 iterations or once the sum almost not falls."""
     spread = np.inf
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # an empty cluster is no harm

@@ -177,7 +177,8 @@ class PLSI(_TripleSolver):
 
 @dataclass(frozen=True)
 class Normalized(_TripleSolver):
-    """For the triple C diag(w) Hᵀ of Zhang, Ding and Tang, algorithm 3: the weights collect what normalising takes from C and H.
+    """For the triple C diag(w) Hᵀ of Zhang, Ding and Tang, algorithm 3: the weights collect what normalising takes from C and
+    H.
 
     See Also
     --------
@@ -210,7 +211,7 @@ def _normalised(G: Floats) -> Floats:
 #     l2-normalised topics:  l_ik ← l_ik A_ik / (u_k + ω ρ_k),  ρ_k = ‖f_k‖₂
 #                            f_jk ← 2 Y_jk / (v_k + sqrt(v_k² + 4 ω v_k Y_jk / ρ_k)),  then columns of F to norm one
 #
-# The second update of F minimises EM's bound with the norm replaced by a quadratic that lies above it and touches it.
+# The second update of F minimises EM's bound with the norm replaced by a quadratic that is above it and touches it.
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class Online:
     Parameters
     ----------
     batch_size : int, default=2048
-        Samples of a mini-batch. Larger ones are steadier, smaller ones see the topics move sooner.
+        Samples of a mini-batch. Larger ones are steadier, smaller ones see the topics move earlier.
     offset : float, default=10.0
         Larger ones hold the first batches back.
     decay : float, default=0.7
@@ -68,15 +68,15 @@ class Online:
     total_samples: float | None = None
 
     def __post_init__(self) -> None:
-        whole("batch_size", self.batch_size, 1, "give a whole number of samples >= 1")
+        whole("batch_size", self.batch_size, 1, "use a whole number of samples >= 1")
         real("offset", self.offset, 0)
         if not 0.5 < real("decay", self.decay, 0.5, remedy := "the steps converge for decay in (0.5, 1]") <= 1:
             raise ParameterError("decay", self.decay, remedy)
         if self.total_samples is not None:
-            positive("total_samples", self.total_samples, "give a positive number, or None")
+            positive("total_samples", self.total_samples, "use a positive number, or None")
 
     def step_size(self, batches: int) -> float:
-        """Of the next batch, after so many."""
+        """Of the next batch, after this many."""
         return min(1.0, float((self.offset + batches + 1) ** -self.decay))
 
 
@@ -131,7 +131,7 @@ class Stream:
 
 
 def spread(F: Factor) -> Floats:
-    """Topics with a tenth of their weight on all features alike: a later batch may have features that the first had not."""
+    """Topics with a tenth of their weight on all features equally: a later batch may have features that the first had not."""
     return 0.9 * F / F.sum(axis=0) + 0.1 / len(F)
 
 
@@ -166,9 +166,9 @@ class StochasticVI(Learner[Inference, OnlineBeliefs, Belief], BeliefSolver[Onlin
     online : Online
         Batch size and steps.
     seed : int
-        Of the order of samples. A fit that is resumed goes on with its own.
+        Of the order of samples. A fit that is resumed continues with its own.
     inner : int
-        Most iterations for a row of L.
+        Maximum number of iterations for a row of L.
     tolerance : float
         A row ends them once it changes by less than this part of its sum.
     start_weight : float, default=1.0
@@ -248,7 +248,7 @@ class OnlineEM(Learner[Problem, OnlineState, Floats], FactorSolver[OnlineState])
     online : Online
         Batch size and steps.
     seed : int
-        Of the order of samples. A fit that is resumed goes on with its own.
+        Of the order of samples. A fit that is resumed continues with its own.
     start_weight : float, default=1.0
         What the counts of the start are worth in the running total; little, if it is random.
 

@@ -1,9 +1,9 @@
 """The loop: a plan of phases, one iteration after the other, the trace, stopping, resuming, and the `Fit` in the end.
 
-A fit under way: its trace, how far it has come, and all else that it needs in order to go on, or to end as a `Fit`.
+A fit under way: its trace, how far it has come, and all else that it needs in order to continue, or to end as a `Fit`.
 
-What is left to gain is told from the losses so far. With G the gain of the last third of t iterations, and ρ its ratio to the
-gain of the iterations from 4/9 t to 2/3 t,
+What remains to be gained is told from the losses so far. With G the gain of the last third of t iterations, and ρ its ratio to
+the gain of the iterations from 4/9 t to 2/3 t,
 
     remaining gain = G · max(1, ρ / (1 − ρ)),
 
@@ -34,7 +34,7 @@ from unmix.storage.schema import check_fields
 
 FEWEST = 20  # iterations, to say what is left; one period of `Extrapolate`
 WINDOW = 1.5  # from t / 1.5 to t, and before that from t / 1.5²
-MOST = 10.0  # times what the last third gained is not foreseen, even where gains do not fall at all
+MOST = 10.0  # times what the last third gained is not predicted, even where gains do not fall at all
 
 REMEDY = "Divide or multiply all counts by a constant, give priors of moderate numbers, or dtype='float64'"
 COLUMNS = ["iteration", "seconds", "loglik", "objective", "kkt", "stage", "note"]
@@ -112,7 +112,7 @@ class Trace:
 
 
 def _is_finite(saved: Record) -> bool:
-    """Whether a fit can go on from what is saved: a solver may carry along more than the iterate itself."""
+    """Whether a fit can continue from what is saved: a solver may carry along more than the iterate itself."""
     for value in saved.values():
         if isinstance(value, dict) and not _is_finite(value):
             return False
@@ -133,8 +133,8 @@ def remaining_gain(losses: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Counters:
-    """How far a phase has come: its iterations, the lowest loss after each (that of its start first), and what is left to gain
-    as of the last conclusive one."""
+    """How far a phase has come: its iterations, the lowest loss after each (that of its start first), and what remains to be
+    gained as of the last conclusive one."""
 
     phase: str = ""
     done: int = 0
@@ -164,10 +164,10 @@ class Counters:
 
 @dataclass
 class Session:
-    """A fit under way: all that it needs in order to go on, besides the iterate itself.
+    """A fit under way: all that it needs in order to continue, besides the iterate itself.
 
     `heaviest_first` numbers the topics of the fit by weight; who gives a start knows them by their place in it. `params` are
-    the estimator's, `rng` its random numbers, `status` is how the last phase that decides ended. Without `recording`, nobody
+    the estimator's, `rng` its random numbers, `status` is how the last phase that decides ended. Without `recording`, no one
     looks at the trace, and nothing is measured for it.
     """
 
@@ -222,7 +222,8 @@ class Session:
             self.rng.bit_generator.state = saved["random"]
 
     def fit(self, solver: AnyStepper, state: Iterate, status: Status, resumable: bool = True) -> Fit:
-        """The frozen result as it stands; the session is left as it is. The KKT residual of the point is always in the trace."""
+        """The frozen result as it is; the session is unchanged. The KKT residual of the point is always in the
+        trace."""
         X, result, trace = self.task.X, self.task.result(state.point), self.trace.table()
         self._check_finite("end", result.loglik, *result.L.sum(axis=0), *result.F.sum(axis=0))
         last = trace.index[-1]
@@ -289,8 +290,9 @@ class Phase:
 
 @dataclass(frozen=True)
 class Plan:
-    """A whole fit: what is optimised, the phases that run, and what makes the first iterate of the first of them, with a word on
-    what it is. `warm` turns the iterate in which the same solver left another fit into one to begin with; None to do without."""
+    """A whole fit: what is optimised, the phases that run, and what makes the first iterate of the first of them, with a word
+    on what it is. `warm` turns the iterate in which the same solver left another fit into one to begin with; None to do
+    without."""
 
     task: AnyTask
     phases: Sequence[Phase]
@@ -350,7 +352,7 @@ class Progress:
         return self.trace.rows[-1]
 
     def fit(self, status: Status = "interrupted") -> Fit:
-        """The fit as it stands.
+        """The fit as it is.
 
         Parameters
         ----------
@@ -388,7 +390,7 @@ def run(
     catch_interrupt: bool = True,
     callbacks: Sequence[Callback] = (),
 ) -> tuple[S, Status]:
-    """Iterate until what is left to gain is at most `tol` per count, a callback says stop, Ctrl-C, or `max_iter`.
+    """Iterate until what remains to be gained is at most `tol` per count, a callback says stop, Ctrl-C, or `max_iter`.
 
     What is left is estimated as in `solvers.session`, from 20 iterations on.
 
@@ -403,9 +405,9 @@ def run(
     trace : Trace, default=None
         Rows are added to it, if one is given.
     max_iter : int
-        Most iterations.
+        Maximum number of iterations.
     tol : float
-        Ends once so much per count is left to gain; 0 runs exactly `max_iter` iterations.
+        Ends once so much per count remains to be gained; 0 runs exactly `max_iter` iterations.
     phase : str, default="fit"
         What the rows of the trace call it.
     catch_interrupt : bool, default=True
@@ -501,7 +503,9 @@ def _ask(callbacks: Sequence[Callback], progress: Progress) -> Status | None:
             for status in STATUSES:
                 if verdict == status:
                     return status
-            raise ValueError(f"a callback returned {verdict!r}; return None to go on, or one of {', '.join(STATUSES)}")
+            raise ValueError(
+                f"a callback returned {verdict!r}; return None to continue, or one of {', '.join(STATUSES)}"
+            )
     return None
 
 
@@ -527,11 +531,9 @@ def resume(session: Session, phases: Sequence[Phase], fit: Fit) -> Any:
     try:
         session.restore(fit)
     except DAMAGED as error:
-        raise ValueError(f"the state of the fit to go on with is damaged ({error}); start anew") from error
+        raise ValueError(f"the state of the fit to resume is damaged ({error}); start again") from error
     phase = next((phase for phase in phases if phase.name == session.counters.phase), phases[-1])
     state = restored(phase.solver, session.task, fit)
     if state is None:
-        raise ValueError(
-            f"the fit to go on with was not left off by {phase.solver!r}, or its state is damaged; start anew"
-        )
+        raise ValueError(f"the saved state was not written by {phase.solver!r}, or is damaged; start again")
     return state

@@ -45,9 +45,9 @@ class Diagnostics:
 
 
 def diagnose(draws: ArrayLike) -> Diagnostics:
-    """Of chains × draws; NaN where there are too few to tell."""
+    """Of chains × draws; NaN where there are too few to decide."""
     draws = np.atleast_2d(np.asarray(draws, dtype=np.float64))
-    n = draws.shape[1] // 2  # an odd draw in the middle is left out
+    n = draws.shape[1] // 2  # an odd draw in the middle is omitted
     if n < FEWEST // 2:
         return Diagnostics(np.nan, np.nan)
     halves = np.vstack([draws[:, :n], draws[:, -n:]])
@@ -169,7 +169,8 @@ class Evidence(float):
 
 
 def smc_evidence(X: Counts, model: Allocation, *, particles: int, runs: int, rng: np.random.Generator) -> Evidence:
-    """log of the mean of `runs` independent unbiased estimates of p(X). Samples, and tokens within them, come in random order."""
+    """log of the mean of `runs` independent unbiased estimates of p(X). Samples, and tokens within them, come in random
+    order."""
     check_labels(X, model.n_topics, 1, "the particle filter")
     padded = -(-model.n_topics // 4) * 4
     at_once = min(runs, threads())
@@ -230,7 +231,7 @@ def exact_evidence(X: Counts, model: Allocation) -> Evidence:
 
 
 def compositions(x: int, parts: int) -> NDArray[np.int32]:
-    """All ways to write x as a sum of `parts` whole numbers >= 0, one a row: bars among x + parts − 1 places."""
+    """All ways to write x as a sum of `parts` whole numbers >= 0, one per row: bars among x + parts − 1 places."""
     bars = np.array(list(combinations(range(x + parts - 1), parts - 1)), dtype=np.int32)
     ends = np.full((len(bars), 1), x + parts - 1, np.int32)
     return (np.diff(np.hstack([np.full_like(ends, -1), bars, ends]), axis=1) - 1).astype(np.int32)

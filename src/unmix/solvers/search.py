@@ -29,13 +29,13 @@ from unmix.solvers.run import NotFiniteError, Progress, run
 
 NEWTON = Alternate(Newton(rounds=1))
 LOOKED_AT = 30_000  # nonzeros by which merges are judged
-NEIGHBOURS = 16  # a topic may merge with so many that are most like it
+NEIGHBOURS = 16  # a topic may merge with this many that are most like it
 POSITIVE = 1e-12  # of the largest entry of a column: less could not grow again
 
 
 def recombine(problem: Problem, parents: list[Pair]) -> Pair:
-    """K topics out of those of all parents, a list that is emptied. In single precision: there are twice as many topics to begin
-    with, and memory is short."""
+    """K topics out of those of all parents, a list that is emptied. In single precision: there are twice as many topics to
+    begin with, and memory is short."""
     several = [tuple(factor.astype(np.float32) for factor in in_counts(*pair)) for pair in parents]
     parents.clear()
     L, F = (np.hstack(factors) for factors in zip(*several, strict=True))
@@ -49,7 +49,7 @@ def recombine(problem: Problem, parents: list[Pair]) -> Pair:
 
 def merge_down(problem: Problem, L: Factor, F: Factor) -> State:
     """Merge topics until there are as many as the problem has. Several pairs at once, but of the surplus never more than half,
-    and two iterations in between: topics that have moved are judged anew."""
+    and two iterations in between: topics that have moved are judged from scratch."""
     if L.shape[1] <= problem.n_topics:
         raise ValueError(f"{L.shape[1]} topics cannot be merged into {problem.n_topics}")
     while (K := L.shape[1]) > problem.n_topics:
@@ -81,7 +81,7 @@ def positive(factor: Factor) -> Factor:
 
 def merge_costs(problem: Problem, L: Factor, F: Factor) -> Floats:
     """What the log-likelihood loses if topics a < b, whose loadings are counts, are replaced by their sum, before anything is
-    fitted again: estimated from some of the nonzeros (the expected total stays). Infinite for pairs that are not looked at."""
+    refitted: estimated from some of the nonzeros (the expected total stays). Infinite for pairs that are not looked at."""
     K = L.shape[1]
     rows, columns, x = problem.left.some(LOOKED_AT)
     whole = problem.X.total / x.sum()
@@ -135,15 +135,15 @@ def merged(L: Factor, F: Factor, pairs: Sequence[tuple[int, int]]) -> Pair:
     return np.delete(L, gone, axis=1), np.delete(F, gone, axis=1)
 
 
-# The search of `init="auto"`: many starts, each on a sample of its own, whose topics are put together two by two.
+# The search of `init="auto"`: many starts, each on a sample of its own, whose topics are combined two by two.
 #
-# Where a single start ends is luck, and a short contest cannot tell a good one: the order after ten iterations is not that of the
-# end. So no start is thrown away. The search is a tree. Its leaves are starts, annealed and random by turns, fitted for some
-# iterations to a part of the samples. A node puts the topics of its two children together (`recombine`), on the samples of both;
-# the root on all of them, or on as many as `LARGEST` nonzeros allow: beyond that size a search does not take longer.
+# Where a single start ends is luck, and a short contest cannot recognise a good one: the order after ten iterations is not that
+# of the end. So no start is thrown away. The search is a tree. Its leaves are starts, annealed and random alternating, fitted
+# for some iterations to a part of the samples. A node puts the topics of its two children together (`recombine`), on the samples
+# of both; the root on all of them, or on as many as `LARGEST` nonzeros allow: beyond that size a search does not take longer.
 
 LARGEST = 3_000_000  # nonzeros that the root of a search looks at, and all leaves together if they are many
-# iterations of a leaf; of a node, once its topics are put together: at least and at most, and how many nonzeros they may visit
+# iterations of a leaf; of a node, once its topics are combined: at least and at most, and how many nonzeros they may visit
 FITTING, SETTLING = (15, 40, 3_000_000), (6, 20, 2_400_000)
 LIFTING = 3  # iterations of a child on its parent's samples
 FAST = Extrapolate(Newton(rounds=1))
@@ -183,7 +183,7 @@ class Search(Stepper[Problem, Searching]):
 
     starts: int = 8  # a power of two
     nonzeros: int = 250_000  # of a leaf, at least
-    samples: int = 600  # of a leaf, at least, if there are so many
+    samples: int = 600  # of a leaf, at least, if there are this many
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
@@ -234,7 +234,7 @@ class Search(Stepper[Problem, Searching]):
         return Searching(L=L, F=F, loss=loss, seed=state.seed, made=made, nodes=nodes, note=note, final=final)
 
     def _size(self, X: Data, nonzeros: int | None = None) -> int:
-        """Samples that have so many nonzeros (by default those of a leaf), or all."""
+        """Samples that have this many nonzeros (by default those of a leaf), or all."""
         n = X.shape[0]
         return min(n, max(self.samples, ceil(n * (nonzeros or self.nonzeros) / max(X.nnz, 1))))
 
@@ -249,7 +249,7 @@ class Search(Stepper[Problem, Searching]):
         return Node(0, first, first + size, L, F), f"start {place + 1} of {self.starts}, {kind}: {size:,} samples"
 
     def _parent(self, problem: Problem, order: Integers, one: Node, two: Node, made: int) -> tuple[Node, str]:
-        """The topics of both put together, or the better of the two if that is better still."""
+        """The topics of both combined, or the better of the two if that is better still."""
         root = one.height + 1 == log2(self.starts)
         first, last = (0, len(order)) if root else (one.first, two.last)
         part = self._part(problem, order, first, last)
@@ -263,7 +263,7 @@ class Search(Stepper[Problem, Searching]):
         found = moved(part, *recombine(part, pairs), iterations(part, *SETTLING))
         gain = part.loss(*better) - part.loss(*found)
         leaves = 2 ** (one.height + 1)
-        note = f"starts {made - leaves + 1} to {made} put together: {last - first:,} samples, {gain:+,.0f}"
+        note = f"starts {made - leaves + 1} to {made} combined: {last - first:,} samples, {gain:+,.0f}"
         return Node(one.height + 1, first, last, *(found if gain > 0 else better)), note
 
     @staticmethod
@@ -319,12 +319,12 @@ def one_topic_loss(problem: Problem, L: Factor, F: Factor) -> float:
     return problem.loss(L, F, xlog - float(xlogy(X.total, X.total)))
 
 
-# Moves that leave a poor optimum: the topics of another fit, put together with those of this one.
+# Moves that leave a poor optimum: the topics of a different fit, combined with those of this one.
 #
-# Each move makes a fit anew, from some starts on parts of the samples as the search of `init="auto"` does, and recombines it
-# with the best so far. The model's own solver then goes on from there for some iterations, and from the new fit as it was, and
-# the move is kept if the objective has risen above what it was before: so a model of any kind can be refined on its own
-# objective, be it a likelihood or a bound.
+# Each move makes a fit from scratch, from some starts on parts of the samples as the search of `init="auto"` does, and
+# recombines it with the best so far. The model's own solver then continues from there for some iterations, and from the new fit
+# as it was, and the move is kept if the objective has risen above what it was before: so a model of any kind can be refined on
+# its own objective, be it a likelihood or a bound.
 
 # iterations of a trial; after the least, a move that could not catch up at its pace is given up
 LEAST_TRIAL, TRIAL = 6, 40

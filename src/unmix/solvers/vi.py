@@ -2,8 +2,8 @@
 
 Coordinate ascent for every variational model: one pass over the nonzeros, then a prior around each factor's counts.
 
-    joint  (inner=0):  counts of both factors from one pass; q(L), then q(F), from them        (Geiger & Park, algorithms 3, 5, 7)
-    VEM    (inner>0):  q(L) again and again, each row until it stands still; then q(F)
+    joint  (inner=0):  counts of both factors from one pass; q(L), then q(F), from them        (Geiger & Park, algorithms 3, 5,
+    7) VEM    (inner>0):  q(L) again and again, each row until it converges; then q(F)
 
 Both maximise the bound over one block at a time, so it never falls. Where both factors have a scale, that of each topic is one
 more block. `ExtrapolatedVI` is the same with momentum.
@@ -57,7 +57,7 @@ class CAVI(BeliefSolver[Beliefs]):
     Parameters
     ----------
     inner : int, default=0
-        Most iterations for a row of L before F moves; 0: both move together.
+        Maximum number of iterations for a row of L before F moves; 0: both move together.
     tolerance : float, default=1e-4
         A row ends its inner iterations once it changes by less than this part of its sum.
     learn_prior : bool, default=False
@@ -154,11 +154,11 @@ class ExtrapolatedVI(BeliefSolver[ExtrapolatedBeliefs]):
     Parameters
     ----------
     inner : int, default=0
-        Most iterations for a row of L before F moves; 0: both move together.
+        Maximum number of iterations for a row of L before F moves; 0: both move together.
     tolerance : float, default=1e-4
         A row ends its inner iterations once it changes by less than this part of its sum.
     settling : int, default=0
-        The first so many steps are without momentum.
+        The first this many steps are without momentum.
     learn_prior : bool, default=False
         Whether the prior of the rows is fitted too.
 
@@ -280,13 +280,13 @@ def restored_beliefs(
     if left.parameters.shape != (n if rows is None else rows, K) or right.parameters.shape != (m, K):
         raise ValueError(f"L has shape {left.parameters.shape} and F {right.parameters.shape}")
     if not (task.model.right.matches(model.right) and task.model.left.matches(model.left, values=not learned)):
-        raise ValueError("the priors are others")
+        raise ValueError("the priors have changed")
     return model, left, right
 
 
 def check_loss(state: B, saved: Record) -> B:
     if not abs(state.loss - float(saved["loss"])) <= 1e-9 * abs(state.loss):
-        raise ValueError("the bound is another")
+        raise ValueError("the bound has changed")
     return state
 
 

@@ -39,16 +39,16 @@ def _host() -> str:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], like: Path | None = None) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it to `path` if the block succeeds, remove it if not.
+    """Yield a temporary path next to `path`; rename it to `path` if the block succeeds, remove it if not.
 
-    The temporary name keeps the ending of `path`, because writers choose a format by it. If `path` exists, or else a file that it
-    is to be `like`, there is an empty temporary file with the same permissions. What processes left that were killed while they
-    wrote the same file is removed.
+    The temporary name keeps the ending of `path`, because writers choose a format by it. If `path` exists, or else a file that
+    it is to be `like`, there is an empty temporary file with the same permissions. What processes left that were killed while
+    they wrote the same file is removed.
     """
     target = Path(path)
     if target.exists() and not target.is_file():
         problem = "is a folder" if target.is_dir() else "is not a regular file"
-        raise OSError(errno.EEXIST, f"{problem}; give the name of a file", str(path))
+        raise OSError(errno.EEXIST, f"{problem}; use the name of a file", str(path))
     stem, ending = target.stem[-LONGEST:], "".join(target.suffixes)[-LONGEST:]
     _sweep(target.parent, stem)
     temporary = target.with_name(f".{stem}-{_host()}-{os.getpid()}-{secrets.token_hex(4)}{ending}")
@@ -108,7 +108,7 @@ def write_durably(path: str | os.PathLike[str], content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    if os.name == "posix":  # the name lies in the folder, which has a cache of its own
+    if os.name == "posix":  # the name is in the folder, which has a cache of its own
         folder = os.open(Path(path).parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -116,14 +116,14 @@ def write_durably(path: str | os.PathLike[str], content: bytes) -> None:
             os.close(folder)
 
 
-# Folders are replaced whole: a new one is made beside the old one, and the two change places in one step.
+# Folders are replaced whole: a new one is made next to the old one, and the two change places in one step.
 #
 #     .results.lock           held by the process that writes to `results`, as long as it lives
 #     .results-3f2a…/new      the folder in the making
 #     .results-3f2a…/done     which folder that is, once it is complete
 #
 # Where the system can exchange two names (Linux, macOS) there is no moment without results under the name; where it cannot, the
-# old folder is moved to `old` first. Whoever takes the lock next finishes or clears away what a killed process left. The new
+# old folder is moved to `old` first. Anyone who takes the lock next finishes or clears away what a killed process left. The new
 # folder and the files in it have the permissions of the old ones of the same names.
 
 AT_FDCWD, RENAME_EXCHANGE, RENAME_SWAP = -100, 2, 2
@@ -136,7 +136,7 @@ _held: dict[Path, int] = {}  # folders that this process writes to, and the thre
 
 @contextmanager
 def claimed(target: Path, stays: Wanted) -> Iterator[None]:
-    """Nobody else writes to this folder in the meantime. What a process that was killed left of its own is put in its place, or
+    """No one else writes to this folder in the meantime. What a process that was killed left of its own is put in its place, or
     cleared away. `stays` says which files of a replaced folder are no results of ours."""
     me = threading.get_ident()
     if _held.get(target) == me:
@@ -264,7 +264,7 @@ def _locked(target: Path) -> Iterator[None]:
         yield
     finally:
         if fcntl is not None:
-            path.unlink(missing_ok=True)  # while it is held: whoever waits for this file sees that it is gone
+            path.unlink(missing_ok=True)  # while it is held: anyone who waits for this file sees that it is gone
         file.close()
         with suppress(OSError):
             path.unlink(missing_ok=True) if fcntl is None else None
@@ -272,7 +272,7 @@ def _locked(target: Path) -> Iterator[None]:
 
 def _lock(path: Path, target: Path) -> IO[bytes]:
     busy = FileExistsError(
-        errno.EEXIST, "another process is writing results there; wait for it, or give another folder", str(target)
+        errno.EEXIST, "another process is writing results there; wait for it, or use a different folder", str(target)
     )
     while True:
         try:

@@ -18,10 +18,11 @@ from unmix.storage import schema, tensors
 from unmix.storage.tensors import Arrays, as_bytes, from_json
 
 FORMAT = 3
+MODEL_FILE = "model.safetensors"  # in the folder that `unmix fit` writes
 
 
 def write(path: str | os.PathLike[str], record: Record) -> None:
-    """Write the fields of a `Fit` to one file, atomically; those that are None are left out. What `read` would refuse is refused
+    """Write the fields of a `Fit` to one file, atomically; those that are None are omitted. What `read` would refuse is refused
     here, so that every file that is written can be read."""
     arrays, meta = _encoded(record)
     try:
@@ -54,7 +55,7 @@ def _encoded(record: Record) -> tuple[Arrays, Record]:
 def read(path: str | os.PathLike[str]) -> Record:
     """The fields of the `Fit` in a file, or an error that says what is wrong with it."""
     if not Path(path).is_file():
-        raise FileNotFoundError(f"{path}: no such file; give a model written by Fit.save or `unmix fit`")
+        raise FileNotFoundError(f"{path}: no such file; use a model written by Fit.save or `unmix fit`")
     arrays, meta = tensors.read(path)
     if (kind := schema.kind_of(meta)) != "Fit":
         raise ValueError(f"{path}: not a model but what unmix.{kind} found; read it with unmix.{kind}.load")
@@ -77,7 +78,7 @@ def _record(meta: Record, arrays: Arrays) -> Record:
     names = {key: _names(arrays, key, size) for key, size in sizes.items()}
     trace = _trace(meta["trace"])
     if meta.get("state") is not None and not len(trace):
-        raise ValueError("there is a state to go on from, and no trace")
+        raise ValueError("there is a state to resume, but no trace")
     plain = ("status", "params", "priors", "versions", "data", "text")
     record = factors | {"trace": trace, "posterior": posterior, "state": meta.get("state")}
     record |= {name: meta[name] for name in plain} | {"loglik": model.loglik, "remaining_gain": model.remaining_gain}
@@ -85,7 +86,7 @@ def _record(meta: Record, arrays: Arrays) -> Record:
 
 
 def _trace(told: Record) -> pd.DataFrame:
-    """With all columns that a trace has, whoever made the fit."""
+    """With all columns that a trace has, anyone who made the fit."""
     trace = table_from_json(told)
     blank = {"iteration": range(len(trace)), "seconds": 0.0, "stage": "", "note": ""}
     for name in schema.TRACE:

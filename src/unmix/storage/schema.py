@@ -62,8 +62,8 @@ def kind_of(meta: Mapping[str, Any]) -> str:
 
 
 def checked(value: Any, kind: type[T], place: str = "") -> T:
-    """The value as a Struct or another type of msgspec, or a ValueError that says which part of it, in what is called `place`, is
-    what, and what it should be."""
+    """The value as a Struct or another type of msgspec, or a ValueError that says which part of it, in what is called `place`,
+    is what, and what it should be."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -132,8 +132,8 @@ def check_rows(
     *,
     unique: bool = True,
 ) -> Table:
-    """A table whose rows are as long as its header, with the `needed` columns; cells are of the types that `columns` says, or of
-    that of all `others`."""
+    """A table whose rows are as long as its header, with the `needed` columns; cells are of the types that `columns` says, or
+    of that of all `others`."""
     table = checked(value, Table, place)
     names = table.columns
     if unique and len(set(names)) < len(names):
@@ -269,7 +269,7 @@ _ENTRIES = {np.floating: "f", np.integer: "iu", np.bool_: "b", np.str_: "UO"}  #
 def check_fields(record: Any) -> None:
     """Raises ValueError if a field of a dataclass, or of one within it, is not of its declared type.
 
-    Entries of arrays are told apart as floating, whole, true or false, and text. A whole number may stand for a float.
+    Entries of arrays are distinguished as floating, whole, true or false, and text. A whole number may stand for a float.
     """
     of: Any = type(record)
     for name, kind in _hints(of).items():

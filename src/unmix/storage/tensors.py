@@ -4,8 +4,9 @@
     header          JSON: type, shape, first and last byte of every array; texts by name under "__metadata__"
     arrays          one after the other, without gaps
 
-The safetensors library serialises what fits in memory. It can neither write an array without a copy of it, nor map one, nor read
-one from a buffer without a copy: this is done here, and nothing is mapped or allocated before the header agrees with the file.
+The safetensors library serialises what fits in memory. It can neither write an array without a copy of it, nor map one, nor
+read one from a buffer without a copy: this is done here, and nothing is mapped or allocated before the header agrees with the
+file.
 """
 
 from __future__ import annotations
@@ -117,7 +118,8 @@ def parsed(buffer: bytes | memoryview) -> Arrays:
 
 
 def read_bytes(path: Path, expected: int | None = None) -> memoryview:
-    """A file that should have so many bytes. NumPy asks for large pages, of which few have to be touched for the first time."""
+    """A file that should have this many bytes. NumPy asks for large pages, of which few have to be touched for the first
+    time."""
     with path.open("rb", buffering=0) as file:
         expected = os.fstat(file.fileno()).st_size if expected is None else expected
         content, length = np.empty(expected + 1, np.uint8).data, 0
@@ -146,7 +148,7 @@ def digest(arrays: Arrays, names: Iterable[str] | None = None) -> str:
     return checksum.hexdigest()
 
 
-# JSON as an array of bytes: names and tables may take more room than a header may have.
+# JSON as an array of bytes: names and tables may take more space than a header may have.
 
 
 def as_bytes(value: Any) -> NDArray[np.uint8]:
@@ -154,7 +156,7 @@ def as_bytes(value: Any) -> NDArray[np.uint8]:
 
 
 def from_json(content: NDArray[Any] | bytes | str) -> Any:
-    """JSON, or a ValueError: one that is nested too deeply is another error to Python."""
+    """JSON, or a ValueError: one that is nested too deeply is a different error to Python."""
     try:
         return json.loads(content.tobytes() if isinstance(content, np.ndarray) else content)
     except RecursionError:
@@ -175,7 +177,7 @@ def write(path: PathLike, arrays: Arrays, meta: Record) -> None:
     end = 0
     for key, array in arrays.items():
         if array.dtype not in NAMES:
-            raise ValueError(f"{path}: not written, as {key} has the type {array.dtype}; give numbers of up to 64 bits")
+            raise ValueError(f"{path}: not written, as {key} has the type {array.dtype}; use numbers of up to 64 bits")
         begin, end = end, end + array.nbytes
         header[key] = {"dtype": NAMES[array.dtype], "shape": array.shape, "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
@@ -195,7 +197,7 @@ def read(path: PathLike) -> tuple[Arrays, Record]:
             arrays = {name: _array(file, block) for name, block in header.blocks.items()}
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{path}: not a readable safetensors file ({error}); it may be truncated or of another kind"
+            f"{path}: not a readable safetensors file ({error}); it may be truncated or of a different kind"
         ) from None
     if "unmix" not in header.about:
         raise ValueError(f"{path}: a safetensors file, but not a model of unmix")

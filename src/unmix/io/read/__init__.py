@@ -83,7 +83,7 @@ READERS = {
 # Of these the number of nonzeros is known before the matrix is read.
 SIZE_KNOWN = {READERS[ending].kind for ending in (".npz", ".h5", ".h5ad")}
 
-BYTES_PER_COUNT = 10  # of a text or a table: words of six letters, of which many are left out or come again
+BYTES_PER_COUNT = 10  # of a text or a table: words of six letters, of which many are omitted or come again
 GZIPPED = 4  # bytes of text for one
 
 OTHER_ENDINGS = {  # and what to do
@@ -115,14 +115,14 @@ def read(
         modalities, `layer="rna"`. `.loom`: `matrix` or a layer. `.rds` of R: the counts of a Seurat object or of a
         SingleCellExperiment, or those of `layer="RNA/counts"`; also matrices and data frames. A 10x folder (matrix.mtx,
         barcodes.tsv, and features.tsv or genes.tsv, each perhaps with .gz) or 10x `.h5` file: gene symbols become the
-        names, other types of features than Gene Expression are left out; `layer` chooses among several genomes.
+        names, other types of features than Gene Expression are omitted; `layer` chooses among several genomes.
     Tables
         `.csv[.gz]`, `.tsv[.gz]`, `.parquet`, `.xlsx` (its first sheet). Wide: feature names in the first row; the first
-        column has sample names if its header is empty or says so (such as `id`, `sample`), or if it holds text; further
+        column has sample names if its header is empty or indicates them (such as `id`, `sample`), or if it holds text; further
         columns of text are metadata. Where labels say for certain that rows are features (the header `gene`, mutation
         types, cell barcodes on top …) the table is transposed, with a warning. Long: columns whose headers say sample,
         feature and count (or cell, gene, umi; user, item, rating; …), or two columns of identifiers that repeat and one of
-        numbers; times are left out. Without numbers every row is one count. `long_columns` names the columns of any other.
+        numbers; times are omitted. Without numbers every row is one count. `long_columns` names the columns of any other.
         Years, totals and the like are metadata of a wide table, and `metadata_columns` names more of them. A `.txt` of numbers
         between tabs or blanks is a table too. Lines of comments, with #, may stand above the header.
         Where types of mutations stand in two columns, "C>A" and "ACA", they become A[C>A]A. SigProfiler's `.SBS96.all` and
@@ -136,8 +136,8 @@ def read(
         A folder made by `unmix.shard` gives `unmix.Shards`.
 
     Where two readings of a table are plausible, it is refused with the options that choose, `layout`, `text_column`, …; the
-    attribute `reading` of the result says how it was read. Text is UTF-8 unless `encoding` says otherwise. Names that come twice
-    are told apart with -1, -2, …, with a warning.
+    attribute `reading` of the result says how it was read. Text is UTF-8 unless `encoding` says otherwise. Names that come
+    twice are distinguished with -1, -2, …, with a warning.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def read(
     if is_shards(path):
         for name in settings.given(*BY_FORMAT, *OF_TEXTS):
             raise ValueError(
-                f"{path}: {parameter(name)} does not apply to shards, which are as they were made; leave it out"
+                f"{path}: {parameter(name)} does not apply to shards, whose reading is finished; remove it"
             )
         for file in path.iterdir():
             with errors_about(path), errors_about(Path(file.name)):
@@ -255,8 +255,8 @@ def read_texts(
     Raises
     ------
     ValueError
-        If texts is one string, or an entry is none; if the model `like` made its words otherwise; or an option does not
-        mean anything.
+        If texts is one string, or an entry is none; if the model `like` made its words otherwise; or an option is
+        invalid.
 
     See Also
     --------
@@ -276,10 +276,10 @@ def read_texts(
     settings = ReadOptions(**options)
     for name in settings.given(*(name for name in BY_FORMAT if name != "snippets")):
         raise ValueError(
-            f"{parameter(name, getattr(settings, name))} is for files, and these are texts in memory; leave it out"
+            f"{parameter(name, getattr(settings, name))} is for files, and these are texts in memory; remove it"
         )
     if isinstance(texts, str):
-        raise ValueError("texts is one string; give a list of them, or read a file with unmix.read")
+        raise ValueError("texts is one string; use a list of them, or read a file with unmix.read")
     if samples is None and isinstance(texts, pd.Series) and not isinstance(texts.index, pd.RangeIndex):
         samples = texts.index
     found = text.from_memory(list(texts), settings, dictionary, metadata)
@@ -298,8 +298,8 @@ def is_shards(path: str | os.PathLike[str]) -> bool:
 
 
 def memory_for(path: str | os.PathLike[str], **asked: Any) -> float | None:
-    """About how many bytes a fit of this file takes if it is read as a whole; None where only reading it would tell. The options
-    are those of `read`. Of text it is known by experience."""
+    """About how many bytes a fit of this file takes if it is read as a whole; None where only reading it would tell. The
+    options are those of `read`. Of text it is known by experience."""
     path = existing(path)
     try:
         reader, files = _reader(path), text.text_files(path) if path.is_dir() else [path]
@@ -323,7 +323,7 @@ def ending_of(path: str | os.PathLike[str]) -> str | None:
 
 def name_of(path: str | os.PathLike[str]) -> str:
     """A file's name without its known ending, a folder's whole name but for ".shards": "counts.csv.gz" is "counts". What
-    Cell Ranger calls the same for everyone ("filtered_feature_bc_matrix", "hg19") is called by the folder it lies in."""
+    Cell Ranger calls the same for everyone ("filtered_feature_bc_matrix", "hg19") is called by the folder it is in."""
     path = Path(path)
     ending = ending_of(path)
     own = path.resolve().name.removesuffix(".shards") if ending is None else path.name[: -len(ending)] or path.name
@@ -367,7 +367,7 @@ def load(path: Path, options: ReadOptions) -> RawCounts:
     for name in options.given(*BY_FORMAT):
         if name not in reader.options:
             what = "a folder" if path.is_dir() else f"a {ending_of(path)} file"
-            raise ValueError(f"{parameter(name, getattr(options, name))} does not apply to {what}; leave it out")
+            raise ValueError(f"{parameter(name, getattr(options, name))} does not apply to {what}; remove it")
     raw = reader.load(path, options)
     if raw.bare and options.transpose:
         raw = raw.transposed()
@@ -387,7 +387,7 @@ def _reader(path: Path) -> Reader:
                 "unmix never reads pickles, which can run code; save the matrix as .npz, or the table as .csv"
             )
         known = (f"{ending}[.gz]" if ending in COMPRESSED else ending for ending in READERS if ".gz" not in ending)
-        remedy = OTHER_ENDINGS.get(path.suffix.lower(), "give a table the ending .csv or .tsv, and text .txt")
+        remedy = OTHER_ENDINGS.get(path.suffix.lower(), "use a table the ending .csv or .tsv, and text .txt")
         raise ValueError(
             f"unknown kind of file; {remedy}. unmix reads {', '.join(known)}, and folders of .txt or of 10x"
         )
@@ -403,7 +403,7 @@ def _folder_reader(path: Path) -> Reader:
     if cells.is_zarr(path):
         return Reader("AnnData store (zarr)", cells.read_h5ad, READERS[".h5ad"].options)
     if (path / "model.safetensors").is_file():
-        raise ValueError("a fit's folder, not counts; give the file or folder that the fit was made from")
+        raise ValueError("a fit's folder, not counts; use the file or folder that the fit was made from")
     others = sorted(
         name for name in os.listdir(path) if (known := _known_ending(name)) and not known.startswith(".txt")
     )
@@ -412,7 +412,7 @@ def _folder_reader(path: Path) -> Reader:
         kind = f"folder of {len(texts):,} text file{'s' * (len(texts) > 1)}"
         return Reader(kind, lambda path, options: text.read_text_folder(path, texts, options), FOLDER)
     if others:
-        raise ValueError(f"a folder; give one of the files in it: {listed(others)}")
+        raise ValueError(f"a folder; use one of the files in it: {listed(others)}")
     kind = "a folder" if (ending := _known_ending(path.name)) is None else f"a folder, not a {ending} file,"
     raise ValueError(f"{kind} with nothing that unmix reads; it reads folders of .txt files and those of 10x")
 
@@ -426,12 +426,12 @@ def _refuse_text_options(options: ReadOptions, raw: RawCounts) -> None:
     given = options.given(*OF_TEXTS)
     if raw.text is None:
         for name in [*given, *options.given("id_column", "title_column", "snippets")]:
-            raise ValueError(f"{parameter(name)} is for texts, and these are counts; leave it out")
+            raise ValueError(f"{parameter(name)} is for texts, and these are counts; remove it")
     given = [name for name in given if name != "tokenizer"]  # of which a model has the name alone
     if given and options.like is not None:
-        raise ValueError(f"{parameter(given[0])}: the model says already how words are counted; leave it out")
+        raise ValueError(f"{parameter(given[0])}: the model determines how words are counted; remove it")
     if options.transpose is not None and raw.text is not None:
-        raise ValueError(f"{parameter('transpose')} is for counts, and these are texts; leave it out")
+        raise ValueError(f"{parameter('transpose')} is for counts, and these are texts; remove it")
 
 
 # Catalogues of known factors, such as COSMIC's signatures: a table features × factors, as a DataFrame or a text file.
@@ -449,17 +449,19 @@ def read_catalogue(catalogue: pd.DataFrame | str | os.PathLike[str]) -> pd.DataF
     else:
         where = str(catalogue)
         if not Path(catalogue).is_file():
-            raise ValueError(f"{where}: no such file; give a catalogue, a table of features × factors")
+            raise ValueError(f"{where}: no such file; use a catalogue, a table of features × factors")
         table = pd.read_csv(catalogue, sep="," if Path(catalogue).suffix.lower() == ".csv" else "\t")
         table = _with_named_rows(table, where)
     if not len(table) or not len(table.columns):
-        raise ValueError(f"{where}: holds no table; give features × factors")
+        raise ValueError(f"{where}: holds no table; use features × factors")
     for name, column in table.items():
         if not pd.api.types.is_numeric_dtype(column) or column.isna().any() or (column < 0).any():
             raise ValueError(f"{where}: the column {str(name)!r} has entries that are not numbers >= 0")
     table = table.set_axis([str(name) for name in table.index], axis=0).set_axis([str(name) for name in table], axis=1)
     if not table.index.is_unique:
-        raise ValueError(f"{where}: two rows are called {table.index[table.index.duplicated()][0]!r}; give each once")
+        raise ValueError(
+            f"{where}: two rows are called {table.index[table.index.duplicated()][0]!r}; names must be unique"
+        )
     return table.astype(float)
 
 
@@ -471,5 +473,5 @@ def _with_named_rows(table: pd.DataFrame, where: str) -> pd.DataFrame:
             names = [f"{bases[0]}[{one}]{bases[2]}" for one, bases in zip(change, around, strict=True)]
             return table.drop(columns=words).set_axis(names, axis=0)
     if len(words) > 1:
-        raise ValueError(f"{where}: the column {str(words[1])!r} does not hold numbers; give features × factors")
+        raise ValueError(f"{where}: the column {str(words[1])!r} does not hold numbers; use features × factors")
     return table.set_index(words[0] if words else table.columns[0])

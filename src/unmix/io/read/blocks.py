@@ -23,7 +23,7 @@ from unmix.base.types import Integers
 from unmix.counts.canonical import canonical, sparse_to_csr
 
 ROWS = 4_096  # most rows of a block
-NONZEROS = 1 << 23  # and about the most nonzeros, if they can be foreseen
+NONZEROS = 1 << 23  # and about the most nonzeros, if they can be predicted
 BYTES_A_NONZERO = 32  # of a block, from reading to writing
 BUCKET = 1 << 24  # nonzeros of a file of entries, on average
 PART = 1 << 25  # bytes of a part of a table
@@ -37,8 +37,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Blocks:
-    """`read(start)` gives blocks, sparse or dense, from row `start` on. Or `entries()` gives entries in any order. The number of
-    rows is None if only the end shows it."""
+    """`read(start)` gives blocks, sparse or dense, from row `start` on. Or `entries()` gives entries in any order. The number
+    of rows is None if only the end shows it."""
 
     shape: tuple[int | None, int]
     nonzeros: int | None = None  # at most
@@ -141,8 +141,8 @@ def part_size() -> float:
 
 
 class Again(Generic[T]):
-    """What can be gone through more than once. It is read anew each time, unless the first time has shown that it is small enough
-    to be kept; `size` gives the bytes of an item."""
+    """What can be gone through more than once. It is read again each time, unless the first time has shown that it is small
+    enough to be kept; `size` gives the bytes of an item."""
 
     def __init__(self, read: Callable[[], Iterator[T]], size: Callable[[T], float]) -> None:
         self.read, self.size = read, size
@@ -244,6 +244,6 @@ def cuts(offsets: NDArray[np.int64], start: int = 0) -> Iterator[tuple[int, int]
         within = int(np.searchsorted(offsets, offsets[start] + NONZEROS, side="right")) - 1
         stop = max(start + 1, min(within, start + ROWS, n))
         if (nonzeros := int(offsets[stop] - offsets[start])) > NONZEROS:  # of one row
-            require(BYTES_A_NONZERO * nonzeros, f"row {start + 1:,} with {nonzeros:,} entries", "leave it out")
+            require(BYTES_A_NONZERO * nonzeros, f"row {start + 1:,} with {nonzeros:,} entries", "remove it")
         yield start, stop
         start = stop

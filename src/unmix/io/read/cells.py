@@ -55,7 +55,7 @@ def folder_of(place: Path, prefix: str | None = None) -> Folder | None:
         return None
     prefixes = {_prefix(name, MATRIX) for name in matrices}
     if len(prefixes) > 1:
-        raise ValueError(f"holds several matrices ({listed(matrices)}); put each into a folder of its own")
+        raise ValueError(f"holds several matrices ({listed(matrices)}); put each into a separate folder")
     (same,) = prefixes
 
     def one(*endings: str) -> Path | None:
@@ -87,7 +87,7 @@ def told_name(path: Path, own: str) -> str:
 def read_folder(folder: Folder) -> RawCounts:
     if folder.barcodes is None or folder.features is None:
         missing = BARCODES if folder.barcodes is None else f"{FEATURES} or {GENES}"
-        raise ValueError(f"a 10x folder without {missing} (or .gz) beside {folder.matrix.name}")
+        raise ValueError(f"a 10x folder without {missing} (or .gz) next to {folder.matrix.name}")
     barcodes = [line.split("\t")[0] for line in _loaded(folder.barcodes, lines_of)]
     features = [line.split("\t") for line in _loaded(folder.features, lines_of)]
     matrix = _loaded(folder.matrix, read_market)
@@ -104,12 +104,12 @@ def _named(file: Path, matrix: Blocks) -> Iterator[Entries]:
 
 
 def read_mtx(path: Path, options: ReadOptions) -> RawCounts:
-    """Any MatrixMarket file; one that lies among the files of 10x is read with them."""
+    """Any MatrixMarket file; one that is among the files of 10x is read with them."""
     if _ends(path.name, MATRIX) and options.transpose is None:
         folder = folder_of(path.parent, _prefix(path.name, MATRIX))
         if folder is not None and folder.barcodes is not None and folder.features is not None:
             raw = read_folder(folder._replace(matrix=path.resolve()))
-            raw.notes.insert(0, f"read as 10x, features × barcodes, with {listed([folder.barcodes.name])} beside it")
+            raw.notes.insert(0, f"read as 10x, features × barcodes, with {listed([folder.barcodes.name])}")
             return raw
     return RawCounts(read_market(path), bare=True)
 
@@ -188,7 +188,7 @@ def _strings(dataset: Any) -> list[str]:
 
 
 def _gene_expression(matrix: Blocks, barcodes: list[str], symbols: list[str], types: list[str]) -> RawCounts:
-    """The genes among the features; where the types of all are known, others are left out."""
+    """The genes among the features; where the types of all are known, others are omitted."""
     n, m = matrix.shape
     for names, size, what in ((barcodes, n, "barcodes"), (symbols, m, "features")):
         if len(names) != size:
@@ -199,13 +199,13 @@ def _gene_expression(matrix: Blocks, barcodes: list[str], symbols: list[str], ty
         kept = np.flatnonzero(np.array(types) == EXPRESSION)
         raw.matrix = matrix.columns(kept)
         raw.features = [symbols[j] for j in kept]
-        raw.notes.append(f"features of type {listed(others)} are left out; {len(kept):,} of Gene Expression stay")
+        raw.notes.append(f"features of type {listed(others)} are omitted; {len(kept):,} of Gene Expression stay")
     return raw
 
 
 # AnnData in files: of a `.h5ad`, or a store of zarr, only the matrix asked for, obs and the names of var are read.
 
-SAMPLE = 10_000  # values by which to tell counts from what was normalised
+SAMPLE = 10_000  # values by which to distinguish counts from what was normalised
 WIDEST = 1 << 20  # features that are looked at for that
 LOOM_GENES, LOOM_CELLS = (
     ("Gene", "var_names", "gene", "Accession"),
@@ -215,10 +215,10 @@ LOOM_GENES, LOOM_CELLS = (
 COLUMNS = ("array", "string-array", "categorical", "nullable-integer", "nullable-boolean", "nullable-string-array")
 
 
-# AnnData files from before version 0.7 of anndata, which wrote them in another form.
+# AnnData files from before version 0.7 of anndata, which wrote them in a different form.
 #
 # obs and var are arrays of records, whose field `index` has the names; categories of obs lie in uns as `<column>_categories`;
-# a sparse matrix says what it is in `h5sparse_format` and `h5sparse_shape`; raw lies in `raw.X` and `raw.var`.
+# a sparse matrix says what it is in `h5sparse_format` and `h5sparse_shape`; raw is in `raw.X` and `raw.var`.
 
 
 def is_old(frame: Any) -> bool:
@@ -284,7 +284,8 @@ def read_h5mu(path: Path, options: ReadOptions) -> RawCounts:
 
 
 def read_h5ad(path: Path, options: ReadOptions, place: str = "") -> RawCounts:
-    """The matrix that is asked for, which is read later, with the names of var and obs; of the AnnData at a place of the file."""
+    """The matrix that is asked for, which is read later, with the names of var and obs; of the AnnData at a place of the
+    file."""
     extra("anndata", f"reading {path.suffix.lower()}")
     from anndata.io import read_elem
 

@@ -1,7 +1,7 @@
 """Opening files: compressed or not, as bytes or as text in any encoding, with errors that say which line is at fault; and HDF5
-and zarr, once it is known that all they hold lies in them and is decoded without the code of others.
+and zarr, once it is known that all they hold is in them and is decoded without the code of others.
 
-Only regular files are opened, as a pipe may never end. Of a folder, only what lies in it is read: a link in it may be a
+Only regular files are opened, as a pipe may never end. Of a folder, only what is in it is read: a link in it may be a
 stranger's, and show the contents of any file.
 """
 
@@ -91,7 +91,7 @@ def checked_encoding(encoding: str) -> str:
         known = "".encode(encoding) is not None and codecs.lookup(encoding).name
     except LookupError as error:
         raise ValueError(
-            f"{parameter('encoding', encoding)} is unknown; give utf-8, latin-1, cp1252, utf-16, …"
+            f"{parameter('encoding', encoding)} is unknown; use utf-8, latin-1, cp1252, utf-16, …"
         ) from error
     return "utf-8-sig" if known == "utf-8" else encoding
 
@@ -161,7 +161,7 @@ def errors_about(path: Path, *, keep: type[Exception] | tuple[type[Exception], .
         raise ValueError(f"{path}: {error}") from error
 
 
-# HDF5 files, opened once it is known that all they hold lies in the file itself, and that HDF5 can decode it on its own.
+# HDF5 files, opened once it is known that all they hold is in the file itself, and that HDF5 can decode it on its own.
 #
 # A dataset may be in other files (external storage, virtual datasets, links), so that the bytes of any file would come as counts
 # or names; and it may ask for filters, for which HDF5 loads libraries that it finds on the machine.
@@ -214,7 +214,7 @@ def _check(dataset: Any, place: str) -> None:
 
     created = dataset.id.get_create_plist()
     if created.get_external_count() or created.get_layout() == h5d.VIRTUAL:
-        raise ValueError(f"the values of {place!r} are in another file; write them into this one")
+        raise ValueError(f"the values of {place!r} are in a different file; write them into this one")
     used = [created.get_filter(number)[0] for number in range(created.get_nfilters())]
     known = FILTERS | set(getattr(sys.modules.get(PLUGINS), "FILTERS", {}).values())
     for number in range(created.get_nfilters()):
@@ -230,7 +230,7 @@ def _check(dataset: Any, place: str) -> None:
 
 
 def _check_inflated(dataset: Any, used: list[int], place: str) -> None:
-    """Refuse chunks that come to more than their size: HDF5 would make room for all of it."""
+    """Refuse chunks that come to more than their size: HDF5 would make space for all of it."""
     size = math.prod(dataset.chunks) * max(16, dataset.id.get_type().get_size())  # of a text, its place
     for chunk in _stored_chunks(dataset):
         if used.count(GZIP) > 1 or chunk.size > size + size // 100 + 1024:
@@ -255,7 +255,7 @@ def _stored_chunks(dataset: Any) -> list[Any]:
 
 def texts_in(dataset: Any) -> Iterator[NDArray[np.uint32]]:
     """How long the texts of a dataset say they are, without reading them; nothing where only HDF5 can tell. A text is stored as
-    its length and the place in the file where it is, and HDF5 makes room for what the length says."""
+    its length and the place in the file where it is, and HDF5 makes space for what the length says."""
     offset = dataset.id.get_offset()
     width = 8 + dataset.file.id.get_create_plist().get_sizes()[0]
     if offset is not None:
@@ -282,7 +282,7 @@ def _lengths(content: bytes, width: int) -> NDArray[np.uint32]:
     return np.ascontiguousarray(rows[:, :4]).view("<u4").ravel()
 
 
-# Zarr stores, opened once their metadata have shown that nothing in them runs code or lies elsewhere.
+# Zarr stores, opened once their metadata have shown that nothing in them runs code or is elsewhere.
 #
 # Metadata name what decodes an array by words that any installed package may have registered, and one of them, `pickle`, runs
 # whatever the array says. So only codecs that compress numbers or hold text are let through, before zarr looks one up.
@@ -341,7 +341,7 @@ def _require_own_files(store: Path) -> None:
 
 
 def _check_metadata(file: Path, place: str) -> None:
-    require(BYTES_A_BYTE * file.stat().st_size, place, "give a smaller store")
+    require(BYTES_A_BYTE * file.stat().st_size, place, "use a smaller store")
     if file.name not in NODES:
         return
     try:
@@ -374,7 +374,7 @@ def _check_array(metadata: dict[str, Any], place: str) -> None:
 
 
 def _check_chunks(metadata: dict[str, Any], file: Path, place: str) -> None:
-    """Refuse chunks that say or hold more than their array can: numcodecs would make room for all of it, and read what lies
+    """Refuse chunks that say or hold more than their array can: numcodecs would make space for all of it, and read what is
     behind a chunk of blosc that is shorter than it says."""
     import numcodecs
 
@@ -383,7 +383,7 @@ def _check_chunks(metadata: dict[str, Any], file: Path, place: str) -> None:
     pieces = ((chunk, 0, chunk.stat().st_size) for chunk in _chunks(file.parent))
     if SHARDED in _codecs(chain):
         if list(_codecs(chain)).count(SHARDED) > 1 or len(chain) > 1:
-            raise ValueError(f"{place}: shards inside of another codec; write the store again without")
+            raise ValueError(f"{place}: shards inside a different codec; write the store again without")
         told = chain[0]["configuration"]
         pieces = (piece for chunk in _chunks(file.parent) for piece in _inner_chunks(chunk, shape, told, place))
         chain, shape = told["codecs"], told["chunk_shape"]
@@ -540,7 +540,7 @@ def _check_type(metadata: Any, codecs: list[str], place: str) -> None:
 
 
 def _name(metadata: Any) -> str:
-    """The name of a part, which may have a configuration beside it."""
+    """The name of a part, which may have a configuration next to it."""
     return str(metadata.get("name") if isinstance(metadata, dict) else metadata)
 
 

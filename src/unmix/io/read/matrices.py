@@ -1,4 +1,4 @@
-"""Plain matrices: `.npz` (scipy), `.npy`, MatrixMarket and LDA-C. Their names may lie in files beside them."""
+"""Plain matrices: `.npz` (scipy), `.npy`, MatrixMarket and LDA-C. Their names may lie in files next to them."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def _numbers(table: pd.DataFrame, column: int, what: str) -> NDArray[np.float64]
     bad = np.flatnonzero(np.isnan(numbers))
     if bad.size:
         entry, cell = table.index[bad[0]] + 1, table[column].tolist()[bad[0]]
-        raise ValueError(f"entry {entry:,} has {cell!r} for its {what}; give a number")
+        raise ValueError(f"entry {entry:,} has {cell!r} for its {what}; use a number")
     return numbers
 
 
@@ -306,7 +306,7 @@ Document = tuple[list[int], list[float]]  # terms and their counts
 
 
 def read_ldac(path: Path, options: ReadOptions) -> RawCounts:
-    """The counts, and the words of a vocabulary beside it, if no document has a term beyond its end."""
+    """The counts, and the words of a vocabulary next to it, if no document has a term beyond its end."""
     n, terms, nonzeros = _size(path)
     if not n:
         raise ValueError("there is nothing in it; unmix needs a document a line")
@@ -332,7 +332,7 @@ def _size(path: Path) -> tuple[int, int, int]:
 
 
 def _vocabulary(path: Path, terms: int) -> list[str] | None:
-    """The words beside the file, if there are enough of them; if not, they are left aside as beside any matrix."""
+    """The words next to the file, if there are enough of them; if not, they are ignored as next to any matrix."""
     if (file := vocabulary_beside(path)) is None:
         return None
     try:
@@ -355,7 +355,7 @@ def _document(parts: list[str], number: int) -> Document:
         terms, counts = [int(term) for term, _ in pairs], [float(count) for _, count in pairs]
     except (ValueError, IndexError):
         raise ValueError(
-            f"line {number} is not of the form 2 0:1 7:3, a number of terms and as many term:count"
+            f"line {number} is not of the form 2 0:1 7:3, a number of terms and that many term:count"
         ) from None
     if promised != len(terms) or any(term < 0 for term in terms):
         problem = (

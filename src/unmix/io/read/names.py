@@ -1,4 +1,4 @@
-"""Names and what describes the samples: made unique, fetched from files beside a matrix, joined from another table."""
+"""Names and what describes the samples: made unique, fetched from files next to a matrix, joined from another table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from unmix.io.read.files import ONLY_EMPTY_IS_MISSING, first_line, lines_of, ope
 from unmix.io.read.raw_counts import RawCounts, ReadOptions, listed
 from unmix.io.write import unguarded_table
 
-FEATURES_FILE, VOCABULARY_FILE, SAMPLES_FILE = "features.txt", "vocab.txt", "samples.csv"  # may lie beside a matrix
+FEATURES_FILE, VOCABULARY_FILE, SAMPLES_FILE = "features.txt", "vocab.txt", "samples.csv"  # may lie next to a matrix
 T = TypeVar("T", list[str], pd.DataFrame)
 SAMPLE_COLUMNS = ("sample", "Unnamed: 0")  # of samples.csv: where the names are; pandas' word for an empty header cell
 HALF = re.compile("[\ud800-\udfff]")  # half a character: a byte that is not UTF-8 in the name of a file, or broken JSON
@@ -59,7 +59,7 @@ def _escape(half: re.Match[str]) -> str:
 
 
 def settle_names(raw: RawCounts) -> None:
-    """Names can be written, and so can the metadata. Names that several samples or features share are told apart, and it is
+    """Names can be written, and so can the metadata. Names that several samples or features share are distinguished, and it is
     said."""
     if raw.metadata is not None:
         raw.metadata = _writable_table(raw.metadata)
@@ -67,13 +67,12 @@ def settle_names(raw: RawCounts) -> None:
         if isinstance(getattr(raw, what), list):  # an array holds the names of a model
             names = [writable_name(str(name)) for name in getattr(raw, what)]
             check_names(names, what)
-            require(2 * sum(map(len, names)), f"the names of the {what}", "give shorter names")
+            require(2 * sum(map(len, names)), f"the names of the {what}", "use shorter names")
             setattr(raw, what, unique(names))
             if changed := len(names) - len(set(names)):
                 one = what.removesuffix("s")
                 raw.notes.append(
-                    f"{changed:,} {what if changed > 1 else one} had the name of an earlier {one}: "
-                    "told apart with -1, -2, …"
+                    f"{changed:,} {what if changed > 1 else one} had the name of an earlier {one}: numbered -1, -2, …"
                 )
 
 
@@ -95,7 +94,7 @@ def _writable_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_neighbours(raw: RawCounts, path: Path) -> None:
-    """The names in features.txt and samples.csv beside a matrix, where their lengths fit."""
+    """The names in features.txt and samples.csv next to a matrix, where their lengths fit."""
     n, m = raw.matrix.shape
     if raw.features is None and (file := vocabulary_beside(path)) is not None:
         raw.features = _beside(file, lines_of, m, raw.notes)
@@ -107,7 +106,7 @@ def add_neighbours(raw: RawCounts, path: Path) -> None:
 
 
 def vocabulary_beside(path: Path) -> Path | None:
-    """The file with the names of a matrix's columns, one a line: its own, or that of all matrices in the folder."""
+    """The file with the names of a matrix's columns, one per line: its own, or that of all matrices in the folder."""
     stem = path.name.removesuffix(".gz")
     names = (f"{stem}.vocab", f"{Path(stem).stem}.vocab", FEATURES_FILE, VOCABULARY_FILE)
     return next((path.parent / name for name in names if (path.parent / name).is_file()), None)
@@ -125,12 +124,12 @@ def _beside(file: Path, load: Callable[[Path], T], expected: int, notes: list[st
         if len(rows) == expected:
             return rows
         problem = f"has {len(rows):,} rows for {expected:,}"
-    notes.append(f"{file.name}: left aside, it {problem}")
+    notes.append(f"{file.name}: ignored, it {problem}")
     return None
 
 
 def table_of(file: Path, encoding: str | None = None, **options: Any) -> pd.DataFrame:
-    """A CSV or TSV table as it stands; the separator is a tab if the name says so."""
+    """A CSV or TSV table as it is; the separator is a tab if the name indicates it."""
     separator = "\t" if ".tsv" in file.name.lower()[-7:] else ","
     with opened_text(file, encoding, nul=False) as text:
         try:
@@ -169,7 +168,7 @@ def join_metadata(raw: RawCounts, file: Path, encoding: str | None = None) -> No
     elif column is not None:
         raise ValueError(
             f"{n - len(absent):,} of {n:,} samples are in its column {str(column)!r}, not so {listed(absent)}; "
-            "give every sample a row"
+            "add a row for each sample"
         )
     elif raw.samples is not None and (len(table) != n or _has_names(table)):
         raise ValueError(
@@ -179,7 +178,7 @@ def join_metadata(raw: RawCounts, file: Path, encoding: str | None = None) -> No
         fresh = _by_position(table, words, raw, file.name)
     else:
         raise ValueError(
-            f"{len(table):,} rows for {n:,} samples without names; give one row per sample, in the same order"
+            f"{len(table):,} rows for {n:,} samples without names; use one row per sample, in the same order"
         )
     earlier = [] if raw.metadata is None else [raw.metadata.drop(columns=fresh.columns, errors="ignore")]
     joined = pd.concat([*earlier, fresh], axis=1)
@@ -187,7 +186,7 @@ def join_metadata(raw: RawCounts, file: Path, encoding: str | None = None) -> No
 
 
 def _column_of_names(words: pd.DataFrame, samples: list[str]) -> tuple[str | None, list[str]]:
-    """The column with the most of the names, be it the first or one whose header says so, and the names not in it."""
+    """The column with the most of the names, be it the first or one whose header indicates it, and the names not in it."""
     column, fewest = None, samples
     for number, header in enumerate(words.columns):
         if number == 0 or names_samples(str(header)):
@@ -220,7 +219,7 @@ def _by_name(table: pd.DataFrame, keys: list[str], column: str, samples: list[st
     wanted = set(samples)
     for row, key in enumerate(keys):
         if key in place and key in wanted:
-            raise ValueError(f"{key!r} stands twice in its column {str(column)!r}; give every sample one row")
+            raise ValueError(f"{key!r} occurs twice in its column {str(column)!r}; keep one row per sample")
         place[key] = row
     rows = table.drop(columns=column).iloc[[place[name] for name in samples]]
     return rows.reset_index(drop=True)
@@ -228,7 +227,7 @@ def _by_name(table: pd.DataFrame, keys: list[str], column: str, samples: list[st
 
 # What labels say: whether a header or a list of names speaks of samples, of features or of counts.
 #
-# Used to tell which way round a table is. Only what is all but certain counts; everything else is left as it stands.
+# Used to determine which way round a table is. Only what is all but certain counts; everything else is unchanged.
 
 
 def _words(words: str) -> frozenset[str]:
@@ -255,7 +254,7 @@ NOTE_WORDS = _words(
 INDEX_WORDS = _words("id index row name title")
 MEASURED_WORDS = _words("age latitude longitude lat lon lng altitude elevation ph temperature temp")
 GENOME_WORDS = _words("chr chrom chromosome seqnames start end strand length width")
-QUALITY = _words(  # what programs for single cells write beside counts, in the letters of `_key`
+QUALITY = _words(  # what programs for single cells write next to counts, in the letters of `_key`
     "ncounts ngenes totalcounts ncountrna nfeaturerna ngenesbycounts numi ngene percentmt percentmito percentribo "
     "pctcountsmt pctcountsribo doubletscore librarysize sizefactor sizefactors"
 )
@@ -290,8 +289,8 @@ def names_samples(header: str) -> bool:
 
 
 def describing(header: Sequence[str], first: pd.DataFrame, columns: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Which columns of numbers surely describe the rows of a wide table, such as years and totals; and which may, being measured
-    things, or the few with fractions."""
+    """Which columns of numbers significantly describe the rows of a wide table, such as years and totals; and which may, being
+    measured things, or the few with fractions."""
     surely, perhaps, lower = list[int](), list[int](), [name.strip().lower() for name in header]
     genome = {"start", "end"} <= {*lower} and bool({*lower} & {"chr", "chrom", "chromosome", "seqnames"})
     fractions = list[int]()
@@ -368,7 +367,7 @@ def _numbered(names: Sequence[str]) -> str:
     return words.pop() if len(names) > 1 and len(words) == 1 else ""
 
 
-# Tables of mutations whose types stand in two columns, as SigProfiler writes them: "C>A" and "ACA" are A[C>A]A.
+# Tables of mutations whose types are in two columns, as SigProfiler writes them: "C>A" and "ACA" are A[C>A]A.
 
 SUBSTITUTION = re.compile(r"[CT]>[ACGT]")
 CONTEXT = re.compile(r"[ACGT][CT][ACGT]")
@@ -396,7 +395,7 @@ def mutation_columns(parts: Iterable[tuple[list[str], pd.DataFrame]]) -> Mutatio
 
 
 def with_mutation_types(header: list[str], table: pd.DataFrame, found: Mutations) -> tuple[list[str], pd.DataFrame]:
-    """A table that begins with the types of mutations in one column, where they stood in two.
+    """A table that begins with the types of mutations in one column, where they were in two.
 
     >>> table = pd.DataFrame([["C>A", "ACA", 5], ["T>G", "GTC", 7]])
     >>> header = ["Mutation type", "Trinucleotide", "Tumour 1"]
@@ -420,10 +419,10 @@ def _all(pattern: re.Pattern[str], cells: pd.Series) -> bool:
 
 IDS = ("id", "docid", "documentid", "articleid", "doc", "textid", "postid", "tweetid", "paperid", "speechid", "uid")
 TITLES = ("title", "headline", "heading", "name")
-USUAL = ("", "id", "name", "title")  # by which nobody is surprised to find texts named
+USUAL = ("", "id", "name", "title")  # by which no one is surprised to find texts named
 SNIPPET = "snippet"  # the column of how texts begin
 LETTERS, ALL_LETTERS = 200, 20_000_000  # of a snippet, and of all of them
-FEWEST_LETTERS = 40  # below which a snippet tells nothing
+FEWEST_LETTERS = 40  # below which a snippet shows nothing
 
 
 @dataclass(frozen=True)
@@ -437,7 +436,7 @@ class Naming:
 
     @property
     def dropped(self) -> set[str]:
-        """What is no metadata any more, being the names themselves. A title can be shown beside a name."""
+        """What is no metadata any more, being the names themselves. A title can be shown next to a name."""
         return {name for name in (self.column,) if name is not None and name != self.title}
 
 
@@ -507,7 +506,7 @@ def add_snippets(raw: RawCounts, documents: Callable[[], Iterator[str]], n: int)
     """How each of n texts begins, as a column of metadata; of very many texts, a little less of each."""
     letters = min(LETTERS, ALL_LETTERS // n)
     if letters < FEWEST_LETTERS:
-        raw.notes.append(f"{n:,} texts are too many to keep snippets of: left out")
+        raw.notes.append(f"{n:,} texts are too many to keep snippets of: omitted")
     elif raw.metadata is not None and SNIPPET in raw.metadata:
         raw.notes.append(f"there is a column {SNIPPET!r} already: it is kept instead of how texts begin")
     else:

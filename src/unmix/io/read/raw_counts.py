@@ -67,7 +67,7 @@ class ReadOptions:
         Encoding of texts and tables, such as "latin-1" or "cp1252"; UTF-8 by default. Files of a folder that are UTF-8
         all the same are read as such.
     skip_bad : bool, default=False
-        Whether to leave out the files of a folder of texts that cannot be read.
+        Whether to skip the files of a folder of texts that cannot be read.
     min_df : int or float, default=None
         Minimum number of documents with a word, or their share if it is a float. By default 1, 2 or 5, where there are
         fewer than 10, fewer than 100, or more documents.
@@ -114,7 +114,7 @@ class ReadOptions:
     tokenizer: Tokenizer | Any = None
     phrases: Phrases = None
     like: Fit | None = None
-    longest: ClassVar[int | None] = None  # letters of a cell of the metadata; columns with longer ones are left out
+    longest: ClassVar[int | None] = None  # letters of a cell of the metadata; columns with longer ones are omitted
 
     def given(self, *names: str) -> list[str]:
         """Which of these options the user gave."""
@@ -168,7 +168,7 @@ class RawCounts:
     """What a file holds, samples × features; `read` gives it unique names, checks it and makes it Counts.
 
     `notes` are what the user should know; `read` says them once all went well. `bare` is a matrix whose names may lie
-    in files beside it.
+    in files next to it.
     """
 
     matrix: Any  # `Blocks`; or what is in memory, an array or a sparse matrix
@@ -186,17 +186,17 @@ class RawCounts:
             self.metadata = None
 
     def transposed(self) -> RawCounts:
-        """Rows become columns. A table that described the rows has no place then, and is left out."""
+        """Rows become columns. A table that described the rows has no place then, and is omitted."""
         notes = list(self.notes)
         if self.metadata is not None:
-            notes.append(f"left out, as features have no room for more than a name: {listed(self.metadata.columns)}")
+            notes.append(f"omitted, as features keep only a name: {listed(self.metadata.columns)}")
         reading = f"{self.reading}; transposed" if self.reading else ""
         samples = None if self.features is None else list(self.features)
         return RawCounts(self.matrix.T, samples, self.samples, None, self.text, notes, self.bare, reading)
 
 
 def require_numbers(arrays: Iterable[Any]) -> None:
-    """Refuse arrays of HDF5 or zarr that hold something else."""
+    """Refuse arrays of HDF5 or zarr that are stable something else."""
     for array in arrays:
         if array.dtype.kind not in "biuf":
             raise ValueError(f"{array.name} holds values of type {array.dtype}; unmix needs numbers there")

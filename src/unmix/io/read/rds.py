@@ -32,10 +32,10 @@ from unmix.io.read.tables import Table, from_table
 AGAIN = "write it again in R with saveRDS(object, file)"
 DENSE = "convert it in R with as(x, 'CsparseMatrix') and write it again"
 OPENERS = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
-LARGE = STEP = 1 << 20  # bytes: of an array whose room is checked, and after how many of a file free memory is
+LARGE = STEP = 1 << 20  # bytes: of an array whose space is checked, and after how many of a file free memory is
 SPARE = 1 << 27  # bytes that must be free all the time
-SAMPLE = 10_000  # values by which to tell counts from what was normalised
-REPEATED = 1 << 20  # parts of a function that come again, for which rdata makes room at once
+SAMPLE = 10_000  # values by which to distinguish counts from what was normalised
+REPEATED = 1 << 20  # parts of a function that come again, for which rdata makes space at once
 COUNTS = "counts"
 SEQUENCES = (b"compact_intseq", b"compact_realseq")
 NUMBERS = ("INT", "REAL", "LGL")
@@ -87,7 +87,8 @@ def read_rds(path: Path, options: ReadOptions) -> RawCounts:
 
 
 def contents(path: Path) -> tuple[dict[str, str], list[str]]:
-    """The matrices of an object of several, each with its size and what its values look like, and the columns of its metadata."""
+    """The matrices of an object of several, each with its size and what its values look like, and the columns of its
+    metadata."""
     thing = _parsed(path)
     if _is_frame(thing) or _is_matrix(thing):
         return {}, []
@@ -105,7 +106,7 @@ def _parsed(path: Path) -> Any:
     from rdata.parser import DEFAULT_ALTREP_MAP
 
     class Parser(xdr.ParserXDR):  # type: ignore[name-defined]
-        """Reads from a stream, and refuses lengths for which there is no room."""
+        """Reads from a stream, and refuses lengths for which there is no space."""
 
         def __init__(self, file: Stream) -> None:
             known = {
@@ -255,7 +256,7 @@ def _is_frame(thing: Any) -> bool:
 
 
 def _frame(columns: Mapping[str, Any], rows: list[str] | None, n: int) -> pd.DataFrame:
-    """Columns of numbers, texts and factors; others are left out."""
+    """Columns of numbers, texts and factors; others are omitted."""
     found = {name: column for name, one in columns.items() if (column := _column(one)) is not None and len(column) == n}
     return pd.DataFrame(found, index=None if rows is None else pd.Index(rows, dtype=object))
 
@@ -475,4 +476,4 @@ def _chosen(matrices: Mapping[str, Layer], layer: str | None) -> str:
 
 def _refuse(options: ReadOptions, what: str, *names: str) -> None:
     for name in options.given(*names):
-        raise ValueError(f"{parameter(name, getattr(options, name))} means nothing for {what}; leave it out")
+        raise ValueError(f"{parameter(name, getattr(options, name))} does not apply to {what}; remove it")

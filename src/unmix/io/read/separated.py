@@ -48,11 +48,11 @@ def _parts(path: Path, separators: str, encoding: str | None, texts: frozenset[i
                 )  # texts may become longer
                 table.index = pd.RangeIndex(len(table))
                 width = table.shape[1]
-                if len(header) == width - 1:  # R's write.table leaves out the header of the row names
+                if len(header) == width - 1:  # R's write.table omits the header of the row names
                     header = ["", *header]
                 if len(header) != width:
                     problem = f"the first row has {len(header)} cells, the second {width}"
-                    raise ValueError(f"{problem}; every row needs as many")
+                    raise ValueError(f"{problem}; every row needs the same number")
                 if not short and table[width - 1].isna().any():  # pandas fills up short rows
                     _refuse_short_rows(path, separator, width, encoding, separators)
                     short = True  # all rows have been looked at
@@ -91,20 +91,20 @@ def _parsed(
             yield header, separator, file, rules | ONLY_EMPTY_IS_MISSING
         except pd.errors.EmptyDataError as error:
             missing = "nothing below the names of the features" if header else "nothing in it"
-            raise ValueError(f"there is {missing}; unmix needs one row a sample") from error
+            raise ValueError(f"there is {missing}; unmix needs one row per sample") from error
         except (csv.Error, pd.errors.ParserError) as error:
             if ragged := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error)):
                 expected, line, cells = map(int, ragged.groups())
                 raise ValueError(
                     f"line {line + reader.line_num + comments} has {cells} cells, those before it {expected}; "
-                    "every row needs as many"
+                    "every row needs the same number"
                 ) from error
             raise ValueError(f"not a table separated by {SEPARATORS[separator]} ({first_line(error)})") from error
 
 
 def head_of(path: Path, encoding: str | None, separators: str) -> tuple[int, str]:
-    """How many lines of comments stand above the header, and what separates its cells: blanks only if numbers stand between those
-    of the next line, as R's write.table writes them."""
+    """How many lines of comments stand above the header, and what separates its cells: blanks only if numbers stand between
+    those of the next line, as R's write.table writes them."""
     with opened_text(path, encoding, nul=False) as file:
         lines = [file.readline(csv.field_size_limit())]
         while lines[-1].startswith("#") and len(lines) <= MOST_COMMENTS:
@@ -150,5 +150,5 @@ def _refuse_short_rows(path: Path, separator: str, width: int, encoding: str | N
                 if 0 < len(cells) < width:
                     raise ValueError(
                         f"row {row} (line {reader.line_num + comments}) has {len(cells)} cells, others {width}; "
-                        "every row needs as many"
+                        "every row needs the same number"
                     )

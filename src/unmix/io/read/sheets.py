@@ -36,7 +36,7 @@ def read_xlsx(path: Path, options: ReadOptions) -> RawCounts:
     part = _table(cells)
     raw = from_table(Table(lambda texts: iter([part])), options)
     if len(sheets) > 1:
-        raw.notes.append(f"the sheet {sheets[0]!r} was read; left out: {listed(sheets[1:])}")
+        raw.notes.append(f"the sheet {sheets[0]!r} was read; omitted: {listed(sheets[1:])}")
     return raw
 
 
@@ -77,7 +77,7 @@ def _whole(value: Any) -> Any:
 
 
 def _table(cells: list[Cell]) -> tuple[list[str], pd.DataFrame]:
-    """The first row that is not empty, and what stands below it; empty rows and columns, which Excel likes to keep, aside."""
+    """The first row that is not empty, and what is below it; empty rows and columns, which Excel likes to keep, aside."""
     rows, row = np.unique([cell[0] for cell in cells], return_inverse=True)
     columns, column = np.unique([cell[1] for cell in cells], return_inverse=True)
     if len(rows) < 2:

@@ -53,7 +53,7 @@ LAYOUTS = ("long", "wide")
 FIRST = 200_000  # rows that show what a table is
 SENTENCES = 1_000  # cells that show whether a column holds sentences
 LETTERS = 20_000  # of a cell, which say how long it is
-FEW = 8  # columns of numbers that may stand beside texts
+FEW = 8  # columns of numbers that may stand next to texts
 FEWEST_LABELS = 8  # rows of which half have the label of another: those are groups, or events
 DOUBLET_TYPES = frozenset(f"{old}>{new}" for old, many in DOUBLETS.items() for new in many.split())
 MOST_LONG = 8  # columns of a long table
@@ -66,10 +66,10 @@ Roles = tuple[int, int, int | None]  # columns of samples, features and counts; 
 
 class Table:
     """A table in parts, which can be gone through more than once. `read` gives them, each after its header; columns that it is
-    told of stay text. `named` is whether the first column has names, if the file says so. `first` are the first rows.
+    told of stay text. `named` is whether the first column has names, if the file indicates it. `first` are the first rows.
 
-    What a column holds depends on all of its cells: 01 is a number, unless there is an x further down. So all parts are looked at
-    first, and where some have numbers in a column and others text, it is read again as text.
+    What a column holds depends on all of its cells: 01 is a number, unless there is an x further down. So all parts are looked
+    at first, and where some have numbers in a column and others text, it is read again as text.
     """
 
     def __init__(self, read: Callable[[frozenset[int]], Iterator[Part]], named: bool | None = None) -> None:
@@ -86,8 +86,8 @@ class Table:
                 setattr(self, name, np.array([first, *getattr(self, name)[kept]]))
 
     def _look(self, read: Callable[[frozenset[int]], Iterator[Part]], texts: frozenset[int]) -> frozenset[int]:
-        """What the columns hold: whether all cells are numbers or empty, any is a number, any text stands for something, how many
-        are no numbers, and which whole numbers are fractions elsewhere. Returns the columns of several kinds."""
+        """What the columns hold: whether all cells are numbers or empty, any is a number, any text stands for something, how
+        many are not numbers, and which whole numbers are fractions elsewhere. Returns the columns of several kinds."""
         self._parts = Again(lambda: read(texts), lambda part: size_of(part[1]))
         self.n = 0
         for header, table in self._parts:
@@ -133,7 +133,7 @@ class Table:
     def columns(
         self, wanted: list[int], longest: int | None = None, always: Container[int] = ()
     ) -> dict[int, pd.Series]:
-        """Some columns of the whole, but for those that hold longer texts, unless they are always wanted."""
+        """Some columns of the whole, but for those that are stable longer texts, unless they are always wanted."""
         found: dict[int, list[pd.Series]] = {column: [] for column in wanted}
         for first, part in self.parts() if wanted else ():
             with limited(None):  # names and metadata are kept besides what reading may take
@@ -176,7 +176,7 @@ def _kind(dtype: Any) -> str:
 def from_table(table: Table, options: ReadOptions) -> RawCounts:
     """Texts, a long table or a wide one, whichever the cells and the header show; if two of them are plausible, neither."""
     if options.layout not in (None, *LAYOUTS):
-        raise ValueError(f"{parameter('layout', options.layout)}; give {' or '.join(map(repr, LAYOUTS))}")
+        raise ValueError(f"{parameter('layout', options.layout)}; use {' or '.join(map(repr, LAYOUTS))}")
     if options.long_columns is not None:
         return _long(table, _chosen_roles(table, options), options)
     if {"Tumor_Sample_Barcode", "Reference_Allele"} <= {*table.header}:
@@ -190,7 +190,7 @@ def from_table(table: Table, options: ReadOptions) -> RawCounts:
     if (roles := _long_roles(table, options)) is not None:
         if options.metadata_columns is not None:
             raise ValueError(
-                f"{parameter('metadata_columns')} is for wide tables, and this one has a row per count; leave it out"
+                f"{parameter('metadata_columns')} is for wide tables, and this one has a row per count; remove it"
             )
         return _long(table, roles, options)
     return _wide(table, options)
@@ -237,13 +237,13 @@ def _text_column(table: Table, options: ReadOptions) -> int | None:
     if numbers and (len(numbers) > FEW or words_in(header[text]) & NOTE_WORDS):
         raise ValueError(
             f"column {header[text]!r} holds sentences, and {listed(numbers)} {'hold' if len(numbers) > 1 else 'holds'} numbers; "
-            f"give {parameter('text_column', header[text])} to count words, or {parameter('layout', 'wide')} if these are counts"
+            f"use {parameter('text_column', header[text])} to count words, or {parameter('layout', 'wide')} if these are counts"
         )
     roles = long_roles([name if j != text else "" for j, name in enumerate(header)])
     if roles is not None and _are_pairs(table, *roles[:2]):
         raise ValueError(
             f"column {header[text]!r} holds sentences, and the others a number for each pair of names; "
-            f"give {parameter('text_column', header[text])} or {parameter('layout', 'long')}"
+            f"use {parameter('text_column', header[text])} or {parameter('layout', 'long')}"
         )
     return text
 
@@ -290,7 +290,7 @@ def _long_roles(table: Table, options: ReadOptions) -> Roles | None:
         return None
     raise ValueError(
         f"{header[sample]!r} and {header[feature]!r} may be identifiers, with a count for each pair in {header[count]!r}, or all "
-        f"of {listed(header)} may be counts; give {parameter('layout', 'long')} or {parameter('layout', 'wide')}"
+        f"of {listed(header)} may be counts; use {parameter('layout', 'long')} or {parameter('layout', 'wide')}"
     )
 
 
@@ -364,7 +364,7 @@ def _long(table: Table, roles: Roles, options: ReadOptions) -> RawCounts:
         )
     others = [name for j, name in enumerate(header) if j not in roles]
     counts = [] if count is None else [header[count]]
-    said = {"samples": [header[sample]], "features": [header[feature]], "counts": counts, "left out": others}
+    said = {"samples": [header[sample]], "features": [header[feature]], "counts": counts, "omitted": others}
     raw.reading = f"long, one row per {'event, which counts one' if count is None else 'count'}{told_roles(said)}"
     return raw.transposed() if options.transpose else raw
 
@@ -426,7 +426,8 @@ def _wide(table: Table, options: ReadOptions) -> RawCounts:
 
 
 def _measured(table: Table, counts: list[int], options: ReadOptions, *, turned: bool) -> list[int]:
-    """Columns of numbers that describe the rows: those that the user names, or that surely do; an error if others may."""
+    """Columns of numbers that describe the rows: those that the user names, or that significantly do; an error if others
+    may."""
     header = table.header
     if options.metadata_columns is not None:
         return options.columns("metadata_columns", header)
@@ -438,7 +439,7 @@ def _measured(table: Table, counts: list[int], options: ReadOptions, *, turned: 
     if perhaps and len(counts) > len(surely) + len(perhaps):
         names = [header[j] for j in perhaps]
         raise ValueError(
-            f"{listed(names)} may describe samples, while other columns hold counts; give "
+            f"{listed(names)} may describe samples, while other columns hold counts; use "
             f"{parameter('metadata_columns', ','.join(names))}, or {parameter('layout', 'wide')} to count all"
         )
     return surely
@@ -447,7 +448,7 @@ def _measured(table: Table, counts: list[int], options: ReadOptions, *, turned: 
 def refuse_events(header: list[str], texts: list[int], options: ReadOptions) -> None:
     if texts and options.layout is None and len(header) <= max(MOST_LONG, 2 * len(texts)):
         raise ValueError(
-            f"the names in {header[0]!r} come again and again, so that rows may be events; give {parameter('long_columns')}, the "
+            f"the names in {header[0]!r} come again and again, so that rows may be events; use {parameter('long_columns')}, the "
             f"columns of samples, features and counts, such as '{header[0]},{header[texts[0]]}', or {parameter('layout', 'wide')}"
         )
 
@@ -459,14 +460,14 @@ def refuse_totals(table: Table, counts: list[int], samples: list[str]) -> None:
         sum(part.sum().to_numpy() for part in parts), 2 * parts[-1].iloc[-1].to_numpy(dtype=float)
     ):
         raise ValueError(
-            f"row {table.n} ({samples[-1]!r}) is the sum of the others; remove it, or give {parameter('layout', 'wide')}"
+            f"row {table.n} ({samples[-1]!r}) is the sum of the others; remove it, or use {parameter('layout', 'wide')}"
         )
 
 
 def the_right_way_round(
     raw: RawCounts, header: list[str], described: list[int], counts: list[int], options: ReadOptions
 ) -> RawCounts:
-    """A wide table as it stands, or transposed if that was asked for or its labels say so; and what to tell of it."""
+    """A wide table as it is, or transposed if that was asked for or its labels say so; and what to tell of it."""
     samples, features, notes = raw.samples, list(raw.features or ()), raw.notes
     if options.transpose is None and samples and (why := rows_are_features(header[0], samples, features)):
         notes.append(f"rows look like features ({why}): transposed; use {parameter('transpose', False)} to keep")
@@ -476,12 +477,12 @@ def the_right_way_round(
     if described:
         among = [header[column] for column in counts if column < described[-1]] if described[0] == 1 else []
         notes.append(f"taken as metadata, being text: {listed(header[column] for column in described)}")
-        notes += [f"taken as counts, being numbers, though it stands among metadata: {name!r}" for name in among[:1]]
+        notes += [f"taken as counts, being numbers, though it is among metadata: {name!r}" for name in among[:1]]
     return raw
 
 
 def first_column_names(header: str, first: pd.Series, notes: list[str]) -> bool:
-    """Names if the header is empty or a cell is text; numbers are names if the header says so and no two are equal."""
+    """Names if the header is empty or a cell is text; numbers are names if the header indicates it and no two are equal."""
     if header.strip() == "" or not numbers_in(first)[1].all():
         return True
     words = words_in(header)
@@ -526,7 +527,7 @@ def refuse_other_layouts(header: list[str], features: list[str], described: list
 
 
 def _are_steps(names: list[float]) -> bool:
-    """Whether numbers name features, as years and positions do, and are no counts themselves."""
+    """Whether numbers name features, as years and positions do, and are not counts themselves."""
     steps = np.diff(names)
     return bool((steps > 0).all() and (len(names) > FEW or len({*steps}) < 2))
 

@@ -64,7 +64,7 @@ def read_txt(path: Path, options: ReadOptions) -> RawCounts:
         return raw
 
     for name in options.given("layout", "long_columns", "metadata_columns"):
-        raise ValueError(f"{parameter(name, getattr(options, name))} is for tables, and these are texts; leave it out")
+        raise ValueError(f"{parameter(name, getattr(options, name))} is for tables, and these are texts; remove it")
 
     def documents() -> Iterator[str]:
         with opened_text(path, options.encoding) as file:
@@ -121,13 +121,14 @@ def read_text_folder(folder: Path, files: list[Path], options: ReadOptions) -> R
 
 
 def folders_of(folder: Path, files: list[Path]) -> pd.DataFrame | None:
-    """In which of several folders each document lies."""
+    """In which of several folders each document is."""
     folders = [writable_name(file.parent.relative_to(folder).as_posix()) for file in files]
     return pd.DataFrame({"folder": folders}) if len(set(folders)) > 1 else None
 
 
 def readable(folder: Path, files: list[Path], options: ReadOptions) -> tuple[list[Path], list[str]]:
-    """The files that can be read, and what to tell. Those that cannot are named, all at once, and then what to do about them."""
+    """The files that can be read, and what to tell. Those that cannot are named, all at once, and then what to do about
+    them."""
     if options.encoding is not None:
         checked_encoding(options.encoding)
     good, bad, remedies = list[Path](), list[str](), dict[str, None]()
@@ -146,13 +147,13 @@ def readable(folder: Path, files: list[Path], options: ReadOptions) -> tuple[lis
     more = f" and {len(bad) - MOST_NAMED:,} more" if len(bad) > MOST_NAMED else ""
     what = f"{len(bad):,} of {len(files):,} files cannot be read: {', '.join(bad[:MOST_NAMED])}{more}"
     if not options.skip_bad:
-        raise ValueError(f"{what}{''.join(remedies)}; or go on without them with {parameter('skip_bad', True)}")
-    return good, [f"{what}; left out"]
+        raise ValueError(f"{what}{''.join(remedies)}; or continue without them with {parameter('skip_bad', True)}")
+    return good, [f"{what}; omitted"]
 
 
 def read_document(file: Path, encoding: str | None) -> str:
-    """The text of a file of a folder. Where an encoding has a byte a letter, some files may be UTF-8 all the same: letters beyond
-    ASCII that are valid as UTF-8 are nothing else."""
+    """The text of a file of a folder. Where an encoding has a byte a letter, some files may be UTF-8 all the same: letters
+    beyond ASCII that are valid as UTF-8 are nothing else."""
     if encoding is not None and BYTE_A_LETTER.match(codecs.lookup(checked_encoding(encoding)).name):
         with suppress(UnicodeError), opened(file) as raw:
             if not (text := raw.read().decode("utf-8-sig")).isascii():
@@ -189,7 +190,7 @@ def read_jsonl(path: Path, options: ReadOptions) -> RawCounts:
     )
     for left, what in ((fields.nested, "lists or records"), (fields.long, "texts too long to keep with every sample")):
         if left:
-            raw.notes.append(f"left out, being {what}: {listed(left)}")
+            raw.notes.append(f"omitted, being {what}: {listed(left)}")
     raw.reading = f"one text per line, field {field!r}" + told_roles(
         {"sample names": [named.column] * (named.column is not None), "metadata": kept}
     )
@@ -210,7 +211,7 @@ class Fields:
         self.columns: dict[str, list[Any]] = {}
         self.nested: dict[str, None] = {}
         self.long: dict[str, None] = {}
-        self.known: dict[str, str] = {}  # words that come again and again take room once
+        self.known: dict[str, str] = {}  # words that come again and again take space once
 
     @property
     def plain(self) -> list[str]:
@@ -286,13 +287,13 @@ def from_memory(
     for place, entry in enumerate(texts):
         if not isinstance(entry, str) and not are_tokens(entry):
             raise ValueError(
-                f"texts[{place}] is {entry!r}; give strings, such as '' where there is nothing, lists of tokens, or bags of words"
+                f"texts[{place}] is {entry!r}; use strings, such as '' where there is nothing, lists of tokens, or bags of words"
             )
     if tokens := [place for place, entry in enumerate(texts) if not isinstance(entry, str)]:
         if len(tokens) < len(texts):
-            raise ValueError(f"texts[{tokens[0]}] is a list of tokens, others are strings; give one of the two")
+            raise ValueError(f"texts[{tokens[0]}] is a list of tokens, others are strings; use one of the two")
         for name in options.given("tokenizer", "phrases"):
-            raise ValueError(f"{parameter(name)} is for texts, and these are lists of tokens; leave it out")
+            raise ValueError(f"{parameter(name)} is for texts, and these are lists of tokens; remove it")
         options = replace(options, tokenizer=TOKENS)
     shown = (lambda: map(" ".join, texts)) if tokens else None
     return counted(lambda: iter(texts), options, metadata=metadata, shown=shown)
@@ -316,7 +317,7 @@ def _bags(bags: list[Any], dictionary: Any, metadata: pd.DataFrame | None) -> Ra
     if dictionary is None:
         if numbers := [key for key in keys if not isinstance(key, str)]:
             raise ValueError(
-                f"bags of words name the word {numbers[0]!r} by its number; give its {parameter('dictionary')}"
+                f"bags of words name the word {numbers[0]!r} by its number; use its {parameter('dictionary')}"
             )
         words: dict[Any, str] = {word: word for word in sorted(set(keys))}
     else:
@@ -328,7 +329,7 @@ def _bags(bags: list[Any], dictionary: Any, metadata: pd.DataFrame | None) -> Ra
     order = sorted(words) if dictionary is not None else list(words)
     place = {key: j for j, key in enumerate(order)}
     if missing := [key for key in keys if key not in place]:
-        raise ValueError(f"no word {missing[0]!r} in the dictionary of {len(words):,} words; give that of these bags")
+        raise ValueError(f"no word {missing[0]!r} in the dictionary of {len(words):,} words; use that of these bags")
     columns = [place[key] for key in keys]
     matrix = sp.coo_array((np.array(counts, dtype=np.float64), (rows, columns)), shape=(len(bags), len(words)))
     return RawCounts(matrix, None, [str(words[key]) for key in order], metadata)
@@ -406,8 +407,8 @@ def counted(
 
 
 class Spilled:
-    """Blocks of counts that can be gone through more than once. Those that memory has no room for lie in a temporary file; where
-    the disk has none either, all are read anew."""
+    """Blocks of counts that can be gone through more than once. Those that memory has no space for lie in a temporary file;
+    where the disk has none either, all are read again."""
 
     def __init__(self, read: Callable[[], Iterator[sp.csr_array]]) -> None:
         self.read, self.kept, self.whole = read, list[sp.csr_array](), False
@@ -435,7 +436,7 @@ class Spilled:
             yield block
 
     def _written(self, block: sp.csr_array) -> bool:
-        """Whether there was room for it on the disk."""
+        """Whether there was space for it on the disk."""
         small = block.nnz == 0 or block.data.max() <= np.iinfo(np.uint16).max
         data = block.data.astype(np.uint16) if small else block.data
         try:

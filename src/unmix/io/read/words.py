@@ -4,7 +4,8 @@ Words follow Unicode's word segmentation (UAX #29): letters with their marks, di
 sign of that kind inside. So "America's p53 genes don't" has america, p53, genes, don't. Where unmix departs from the standard:
 
 - A word begins with a letter; numbers and emoji are not counted. A single letter is a word only in scripts that write words so.
-- It may begin with the sign of a tag or a name (#metoo, @nasa), and end with ++, # or a hyphen and a number (c++, c#, covid-19).
+- It may begin with the sign of a tag or a name (#metoo, @nasa), and end with ++, # or a hyphen and a number (c++, c#,
+covid-19).
 - A possessive 's is dropped, and so is an article or pronoun before an apostrophe (l'homme, dell'arte).
 - Runs of Chinese, Japanese, Thai, Khmer, Lao or Burmese letters stay whole, as a segmenter separates words by blanks.
 - Addresses on the web and of e-mail are not words, and neither are their parts.
@@ -87,9 +88,10 @@ def words(text: str) -> list[str]:
 
 
 class Words(dict[str, Any]):
-    """Counts words, all of them or those of a vocabulary: texts or lists of tokens -> numbers of words, as the bytes of integers.
+    """Counts words, all of them or those of a vocabulary: texts or lists of tokens -> numbers of words, as the bytes of
+    integers.
 
-    It remembers which words are in what stands between blanks, as most of that comes again and again: a text costs a look-up per
+    It remembers which words are in what is between blanks, as most of that comes again and again: a text costs a look-up per
     word. They are the bytes of their numbers, or for ngrams the words. `names` are the words by their numbers; one that is not
     in the vocabulary has the next number after these.
     """
@@ -196,14 +198,14 @@ def as_before(options: ReadOptions) -> tuple[dict[str, Any], Words]:
     """The settings and the words of the model `like`, which was made from texts in the same way."""
     like = options.like
     if like is None or like.text is None or like.features is None:
-        raise ValueError("the model was not made from text; give counts with the names of its features")
+        raise ValueError("the model was not made from text; use counts with the names of its features")
     if like.text.get("rules") != RULES:
         raise ValueError("the model counts words in a way this version of unmix does not know; fit it again")
     made, given = like.text.get("tokenizer"), name_of_tokenizer(options.tokenizer)
     if made != given:
         of = {None: "by the rules of unmix", TOKENS: "outside unmix, from lists of tokens"}
         again = "count them in Python: unmix.read(…, like=fit, tokenizer=that function), or read_texts"
-        remedy = {None: f"leave {parameter('tokenizer')} out and give texts", TOKENS: "give lists of tokens, in Python"}
+        remedy = {None: f"leave {parameter('tokenizer')} out and pass texts", TOKENS: "use lists of tokens, in Python"}
         raise ValueError(
             f"the words of the model were made {of.get(made, f'by {made}')}, these {of.get(given, f'by {given}')}; "
             f"{remedy.get(made, again)}"
@@ -218,14 +220,14 @@ def _document_frequency(name: str, value: int | float | None, default: int | flo
     number = isinstance(value, int) and not isinstance(value, bool) and value >= 1
     if number or (isinstance(value, float) and 0 <= value <= 1):
         return value
-    raise ValueError(f"{parameter(name, value)}; give a number of documents (1, 2, …) or a share of them (0.0 to 1.0)")
+    raise ValueError(f"{parameter(name, value)}; use a number of documents (1, 2, …) or a share of them (0.0 to 1.0)")
 
 
 def _ngrams(ngrams: int | tuple[int, int]) -> list[int]:
     first, last = (1, ngrams) if isinstance(ngrams, int) else ngrams
     if not (isinstance(first, int) and isinstance(last, int) and 1 <= first <= last):
         raise ValueError(
-            f"{parameter('ngrams', ngrams)}; give 1 for words, 2 for pairs as well, or (2, 2) for pairs alone"
+            f"{parameter('ngrams', ngrams)}; use 1 for words, 2 for pairs as well, or (2, 2) for pairs alone"
         )
     return [first, last]
 
@@ -259,7 +261,7 @@ def _words_of_language(name: str) -> list[str]:
     if not name.isalpha():
         known = ", ".join(known_languages())
         raise ValueError(
-            f"{parameter('stop_words', name)}: no such file; give one with a word a line, None, or a language: {known}"
+            f"{parameter('stop_words', name)}: no such file; use one with a word a line, None, or a language: {known}"
         )
     return stop_words_of(name.lower())
 
@@ -274,7 +276,7 @@ def _stop_words(wanted: Any) -> list[str] | None:
 
 # Stop words of many languages, from the package stop-words, and a guess at the language from the most widespread words.
 
-# Words that are in nearly every text of a language. Those that English leaves out anyway (de, un, in, …) would tell nothing.
+# Words that are in nearly every text of a language. Those that English omits anyway (de, un, in, …) would show nothing.
 WIDESPREAD = {
     "english": "the of and to is that it for was with as be this are have not",
     "german": "der die und das nicht ist den mit von zu sich auf für ein eine dem des im werden wir",
@@ -296,7 +298,7 @@ WIDESPREAD = {
     "russian": "не что на это как он но по все за из так мы для",
     "ukrainian": "не на що та це як він до за але які від про для",
 }
-MOST, ENOUGH = 25, 5  # so many of the most widespread words of a corpus must be a language's
+MOST, ENOUGH = 25, 5  # this many of the most widespread words of a corpus must be a language's
 
 
 # What the package has of Greek is ancient.
@@ -315,7 +317,7 @@ LATIN_5 = str.maketrans("ýþðÝÞÐ", "ışğİŞĞ")  # as which the Turkish 
 
 def stop_words_of(language: str) -> list[str]:
     """The stop words of a language by its English name or its code; a ValueError if there are none."""
-    package = extra("stop_words", f"leaving out the stop words of {language!r}")
+    package = extra("stop_words", f"removing the stop words of {language!r}")
     language = package.LANGUAGE_MAPPING.get(language, language)
     if language not in package.AVAILABLE_LANGUAGES:
         raise ValueError(f"no stop words of {language!r}; there are those of {', '.join(known_languages())}")
@@ -349,7 +351,7 @@ def guessed_language(widespread: Sequence[str]) -> tuple[str, list[str]] | None:
 
 
 def about_language(widespread: Iterable[str], stop_words: object) -> list[str]:
-    """What to say if words that should have been left out are those of another language than was asked for."""
+    """What to say if words that should have been omitted are those of a different language than was asked for."""
     guess = guessed_language(list(widespread)) if isinstance(stop_words, str) and stop_words in WIDESPREAD else None
     if guess is None or guess[0] == stop_words:
         return []
