@@ -172,11 +172,11 @@ def positive(name: str, value: ArrayLike, length: int, what: str) -> Floats:
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name}={value!r}; use a positive number, or one a {what}") from None
+        raise ValueError(f"{name}={value!r}; use a positive number, or one per {what}") from None
     if value is None:
-        raise ValueError(f"{name}=None; use a positive number, or one a {what}")
+        raise ValueError(f"{name}=None; use a positive number, or one per {what}")
     if array.ndim > 1 or (array.ndim == 1 and len(array) != length):
-        raise ValueError(f"{name} has shape {array.shape}; use a positive number, or one a {what} ({length})")
+        raise ValueError(f"{name} has shape {array.shape}; use a positive number, or one per {what} ({length})")
     if not np.isfinite(array).all() or (array <= 0).any():
         raise ValueError(f"{name}={_few(array)}; it must be positive and finite")
     return np.broadcast_to(array, (length,)).copy()
