@@ -226,7 +226,7 @@ def test_the_report_and_pictures_show_levels_and_curves(speeches: tuple[um.Fit, 
     shown = [row["mean"] for row in party["topics"][1]]
     assert_allclose(shown, effects.means("party").query("topic == 2")["estimate"], rtol=1e-4)
     other = um.TopicModel(4, tol=1e-3, random_state=1).fit(counts).result_.with_names(list("abcd"))
-    with pytest.raises(ValueError, match="effects is of the topics of another fit"):
+    with pytest.raises(ValueError, match="effects is of the topics of a different fit"):
         section("effects", other, effects)
     panels = effects.plot(topics=[2, 1])
     assert [panel.get_title(loc="left") for panel in panels] == effects.names[[1, 0]].tolist()

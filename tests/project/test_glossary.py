@@ -74,10 +74,10 @@ DIALECT = {
 BOUNDS = {
     "messages": (0, 3),
     "help": (0, 0),
-    "docstrings": (0, 175),
-    "comments": (0, 43),
+    "docstrings": (0, 181),
+    "comments": (0, 45),
     "report": (2, 56),
-    "docs": (71, 424),
+    "docs": (71, 430),
     "readme": (8, 36),
 }
 
