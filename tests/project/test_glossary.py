@@ -77,8 +77,8 @@ BOUNDS = {
     "docstrings": (0, 181),
     "comments": (0, 45),
     "report": (2, 56),
-    "docs": (71, 430),
-    "readme": (8, 36),
+    "docs": (9, 221),
+    "readme": (3, 22),
 }
 
 Place = tuple[str, int, str]  # file, line, text
