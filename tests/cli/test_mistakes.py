@@ -61,7 +61,7 @@ TYPED = {
     "fit counts.csv -k 3-6": "unmix choose compares several (see unmix fit --help)",
     "fit counts.csv -k 0": "'0' for '-k' / '--n-components' should be greater than or equal to 1",
     f"{FIT} --threads 0": "'0' for '--n-jobs' / '--threads' should be greater than or equal to 1",
-    "fit a.docx -k 2": "a.docx: unknown kind of file; unmix reads .npz",
+    "fit a.docx -k 2": "a.docx: unknown kind of file; ",
     "fit a.pkl -k 2": "a.pkl: unmix never reads pickles",
     "fit empty.csv -k 2": "empty.csv: ",
     "fit negative.csv -k 2": "row 2 ('b'), column 1 ('w0') is -1; unmix needs finite counts >= 0",

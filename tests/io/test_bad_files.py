@@ -192,7 +192,7 @@ BAD_FILES: dict[str, tuple[Make, str]] = {
     "missing-folder": (lambda path: None, "no such file"),
     "unknown.xyz": (
         content("1"),
-        "unknown kind of file; use a table the ending .csv or .tsv, and text .txt. unmix reads .npz, .npy, .mtx[.gz]",
+        "unknown kind of file; rename tables to .csv or .tsv, and text to .txt. unmix reads .npz, .npy, .mtx[.gz]",
     ),
     "unreadable.csv": (unreadable, "cannot be read (Permission denied)"),
     # tables

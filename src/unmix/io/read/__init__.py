@@ -387,7 +387,7 @@ def _reader(path: Path) -> Reader:
                 "unmix never reads pickles, which can run code; save the matrix as .npz, or the table as .csv"
             )
         known = (f"{ending}[.gz]" if ending in COMPRESSED else ending for ending in READERS if ".gz" not in ending)
-        remedy = OTHER_ENDINGS.get(path.suffix.lower(), "use a table the ending .csv or .tsv, and text .txt")
+        remedy = OTHER_ENDINGS.get(path.suffix.lower(), "rename tables to .csv or .tsv, and text to .txt")
         raise ValueError(
             f"unknown kind of file; {remedy}. unmix reads {', '.join(known)}, and folders of .txt or of 10x"
         )
