@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import f as fisher
 from scipy.stats import t as student
 
@@ -390,10 +390,11 @@ class _OneStep:
         places = order_by_name("feature", (features, len(F)), (data.features, data.shape[1]), reorder=True)
         if places is not None:  # of the data: where each of its features stands among the topics
             F = F[np.argsort(places)]
-        used = F.any(axis=1)
+        used: NDArray[np.bool_] = np.asarray(F.any(axis=1))
         F = np.where(used[:, None], F, 0)
-        parts = [part.csr for part in data.parts()]
-        counted = sum(np.asarray(part.sum(axis=0)).ravel() for part in parts)
+        counted = np.zeros(len(F))
+        for part in data.parts():
+            counted += np.asarray(part.csr.sum(axis=0)).ravel()
         pooled = _pooled(F[used], counted[used])
         f = F @ ((1 - EVEN) * pooled + EVEN / F.shape[1])
         scaled = np.divide(F, f[:, None], out=np.zeros_like(F), where=used[:, None])
@@ -404,7 +405,7 @@ class _OneStep:
             )
         G = np.linalg.solve(information, scaled.T).T
         both = np.hstack([G, G**2, used[:, None]])
-        sums = np.vstack([part @ both for part in parts])
+        sums = np.vstack([part.csr @ both for part in data.parts()])
         K, t = F.shape[1], sums[:, -1]
         with np.errstate(divide="ignore", invalid="ignore"):
             p = sums[:, :K] / t[:, None]
@@ -519,7 +520,7 @@ def _on_proportions(design: Design, weights: Floats, P: Floats, unit: Integers, 
     root = np.sqrt(weights)[:, None]
     X, Y = design.matrix * root, P * root
     robust = _Robust(X, unit)
-    B = np.linalg.lstsq(X, Y, rcond=None)[0]
+    B: Floats = np.asarray(np.linalg.lstsq(X, Y, rcond=None)[0], dtype=np.float64)
     return B.T, [(robust, robust.covariance(e)) for e in (Y - X @ B).T]
 
 
@@ -674,7 +675,7 @@ class _Tables:
             levels = self.design.levels_of(name)
             known = column.values  # noqa: PD011
             if levels:
-                at = np.arange(len(levels)) if column.levels else np.unique(known)
+                at = np.arange(float(len(levels))) if column.levels else np.unique(known)
                 samples = [int((known == value).sum()) for value in at]
                 labels = {"variable": name, "value": list(levels), "at": np.nan, "samples": samples}
             else:

@@ -169,7 +169,7 @@ def check_rank(matrix: Floats, names: Sequence[str], formula: str, name: str = "
     for j in range(matrix.shape[1]):
         weights = np.linalg.lstsq(scaled[:, :j], scaled[:, j], rcond=None)[0] if j else np.zeros(0)
         if lengths[j] == 0 or np.linalg.norm(scaled[:, j] - scaled[:, :j] @ weights) < COLLINEAR:
-            others = [names[i] for i in np.flatnonzero(np.abs(weights) > COLLINEAR**0.5)]
+            others = [names[int(i)] for i in np.flatnonzero(np.abs(weights) > COLLINEAR**0.5)]
             what = f"is a combination of {listed(others)}" if others else "is 0 in all samples"
             raise ParameterError(name, formula, f"column {names[j]} {what}; leave one of them out")
 
@@ -184,7 +184,7 @@ def parse(formula: str, name: str = "formula") -> tuple[list[Term], bool]:
     >>> [":".join(factor.label for factor in term) for term in terms], intercept
     (['party', 't', 's(year, df=4)', 'party:t'], True)
     """
-    tokens = [found.groups() for found in TOKEN.finditer(formula)]
+    tokens: list[Any] = [found.groups() for found in TOKEN.finditer(formula)]
     if tokens and tokens[0][2] == "~":
         tokens = tokens[1:]
     reader = _Reader(tokens, formula, name)
@@ -305,12 +305,12 @@ def _codes(
     for term in terms:
         coded = []
         for factor in term:
-            column, levels, knots = variables[factor.column], (), None
+            column, knots = variables[factor.column], None
+            levels: tuple[str, ...] = ()
             rest, full = frozenset(term) - {factor}, False
             if factor.form == "s":
                 knots = _knots(factor, column, formula, name)
             elif factor.form == "C" or column.kind == "text":
-                column = variables[factor.column]
                 levels = _levels(column)
                 if len(levels) < 2:
                     raise ParameterError(name, formula, f"{factor.column} is {levels[0]} in all samples; remove it")

@@ -198,7 +198,7 @@ def doubts(fit: Fit, tables: Sequence[pd.DataFrame], model: str = "the fit") -> 
     compared = len((fit.data.get("reference") or {}).get("misfits", ()))
     enough = compared >= ENOUGH and len(fit.L) >= PER_TOPIC * fit.n_topics
     ranks = table["rank"].dropna()[: None if enough else 0]
-    found = []
+    found: list[str] = []
     for level in POOR:
         poor = int((ranks < level).sum())
         if not found and 2 * poor >= max(ranks.size, 1) and binom.sf(poor - 1, ranks.size, level) < CHANCE:
