@@ -202,7 +202,7 @@ def listed(text: str, page: str) -> str:
             f"| [`{name.removeprefix('unmix.')}`](../generated/api/{name}.md) | {first_sentence(name)} |"
             for name in found
         ]
-        return rest + ("\n".join(["| object | what it is |", "|---|---|", *rows]) + "\n" if rows else "")
+        return rest + ("\n".join(["| name | summary |", "|---|---|", *rows]) + "\n" if rows else "")
 
     text = BLOCK.sub(table, text)
     entries = "\n".join(f"{name.removeprefix('unmix.')} <../generated/api/{name}>" for name in names)
