@@ -303,7 +303,7 @@ def read(app: Any, name: str, source: list[str]) -> None:
         source[0] = listed(source[0], name)
     elif not name.startswith("generated/"):
         source[0] = source[0].replace("```{commands}\n```", list_of_commands())
-        if any(f"{record}.md#" in source[0] or "README.md#" in source[0] for record in RECORDS):
+        if any(f"{posixpath.basename(record)}.md#" in source[0] for record in RECORDS):
             source[0] = relinked(source[0], name, name)
 
 
