@@ -27,11 +27,12 @@ def fill(app: Any, page: nodes.document, name: str) -> None:
 
 def card(app: Any, name: str, other: str) -> nodes.paragraph:
     title = app.env.titles[other].astext()
-    picture = next(app.env.get_doctree(other).findall(nodes.image)).deepcopy()
-    picture["alt"] = ""  # the title says it
+    pictures = [one.deepcopy() for one in app.env.get_doctree(other).findall(nodes.image)][:1]  # none without execution
+    for picture in pictures:
+        picture["alt"] = ""  # the title says it
     address = app.builder.get_relative_uri(name, other)
     return nodes.paragraph(
-        "", "", nodes.reference("", "", picture, nodes.inline("", title), refuri=address, internal=True)
+        "", "", nodes.reference("", "", *pictures, nodes.inline("", title), refuri=address, internal=True)
     )
 
 

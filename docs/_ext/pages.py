@@ -175,6 +175,19 @@ def guide_pages() -> dict[str, tuple[str, str]]:
     return pages
 
 
+@cache
+def objects() -> dict[str, tuple[str, str]]:
+    """The kind and the members of every object of the reference."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted((DOCS / "api").glob("*.md"))]
+    return {name: (kind, members) for text in texts for kind, name, members in AUTO.findall(text)}
+
+
+def place_of(name: str) -> str:
+    """The page of an object. `stability` and `Stability` have two, also where file names know no case."""
+    twins = [other for other in objects() if other.lower() == name.lower()]
+    return f"generated/api/{name}{'-class' if len(twins) > 1 and objects()[name][0] == 'class' else ''}"
+
+
 def used_in(name: str) -> str:
     call = re.compile(rf"\b(?:um|unmix){re.escape(name.removeprefix('unmix'))}\b(?![.\w])")
     uses = [(page, title) for page, (title, text) in guide_pages().items() if call.search(text)]
@@ -199,13 +212,12 @@ def listed(text: str, page: str) -> str:
         rest = "\n".join(line for line in match[1].splitlines() if line.startswith((".. automodule", "   :no-members")))
         rest = f"```{{eval-rst}}\n{rest}\n```\n" if rest else ""
         rows = [
-            f"| [`{name.removeprefix('unmix.')}`](../generated/api/{name}.md) | {first_sentence(name)} |"
-            for name in found
+            f"| [`{name.removeprefix('unmix.')}`](../{place_of(name)}.md) | {first_sentence(name)} |" for name in found
         ]
         return rest + ("\n".join(["| name | summary |", "|---|---|", *rows]) + "\n" if rows else "")
 
     text = BLOCK.sub(table, text)
-    entries = "\n".join(f"{name.removeprefix('unmix.')} <../generated/api/{name}>" for name in names)
+    entries = "\n".join(f"{name.removeprefix('unmix.')} <../{place_of(name)}>" for name in names)
     return f"{text}\n```{{toctree}}\n:hidden:\n\n{entries}\n```\n" if names else text
 
 
@@ -272,9 +284,8 @@ def list_of_commands() -> str:
 def generated() -> dict[str, str]:
     """The texts of all generated pages, by name."""
     pages = dict[str, str]()
-    for path in sorted((DOCS / "api").glob("*.md")):
-        for kind, name, members in AUTO.findall(path.read_text(encoding="utf-8")):
-            pages[f"generated/api/{name}"] = page_of_object(kind, name, members)
+    for name, (kind, members) in objects().items():
+        pages[place_of(name)] = page_of_object(kind, name, members)
     for name, command in commands().items():
         pages[f"generated/commands/{name}"] = page_of_command(name, command)
     for record in RECORDS:
@@ -283,7 +294,7 @@ def generated() -> dict[str, str]:
 
 
 def write(app: Any, config: Any) -> None:
-    for cached in (sections, anchors, guide_pages):
+    for cached in (sections, anchors, guide_pages, objects):
         cached.cache_clear()
     pages = generated()
     for old in GENERATED.rglob("*.md"):

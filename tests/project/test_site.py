@@ -132,6 +132,7 @@ def test_every_public_object_and_every_command_has_a_page() -> None:
     assert {f"generated/commands/{name}" for name in COMMANDS} <= pages.keys()
     assert {"generated/api/unmix.TopicModel", "generated/api/unmix.plot.structure"} <= pages.keys()
     assert "--layer" in pages["generated/commands/fit"]
+    assert len({name.lower() for name in pages}) == len(pages)
 
 
 def test_links_into_a_record_lead_to_the_page_of_the_section() -> None:
