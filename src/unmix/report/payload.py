@@ -222,6 +222,7 @@ def payload(
         "model": str(fit.params.get("model", "Poisson NMF")),
         "shape": [len(fit.L), len(fit.F), fit.n_topics],
         "status": fit.status,
+        "palettes": [palette(12), palette(12, dark=True)],
         "glance": _glance(fit),
         "figures": list(figures(fit).items()),
         "advice": fit.advice(),
@@ -388,7 +389,6 @@ def _scatter(fit: Fit, shown: Integers) -> Json:
         "places": packed(quantised_proportions(places / extent)),
         "spans": rounded(np.maximum(places.max(axis=0) / extent, 1e-3), 4),
         "explained": explained,
-        "palette": palette(12),
     }
 
 

@@ -25,7 +25,6 @@ from unmix.base.types import Floats, Integers
 from unmix.counts.columns import Column, bins_of, clean
 from unmix.fit import Fit
 from unmix.plot.differences import CLASSES
-from unmix.plot.style import palette
 from unmix.registry import ANALYSES
 
 SURE = CLASSES[-1][0]  # the lfsr below which features are marked
@@ -175,7 +174,6 @@ def prevalence(fit: Fit, found: Prevalence) -> Json:
     return {
         **{name: getattr(found, name) for name in ("by", "over", "level", "dates")},
         "groups": [clean(name) for name in names],
-        "colours": palette(len(names)),
         "topics": [_records(rows, k, ["group", "bin", "samples", *numbers]) for k in range(fit.n_topics)],
         "examples": [_records(listed, k, ["sample", "proportion"]) for k in range(fit.n_topics)],
     }
@@ -201,7 +199,6 @@ def effects(fit: Fit, found: Effects) -> Json:
             {"by": clean(variable), "over": clean(variable) if curve else "", "level": found.level, "dates": False}
             | {
                 "groups": [""] if curve else [clean(level) for level in levels],
-                "colours": [],
                 "about": about,
                 "advice": [],
             }

@@ -55,7 +55,7 @@ function readableOn(colour) {
   const linear = (part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
   const [r, g, b] = channels(colour).map((channel) => linear(channel / 255));
   const luminance = 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  return (luminance + 0.05) ** 2 > 0.05 * 1.05 ? "#000" : "#fff";
+  return (luminance + 0.05) ** 2 > 0.05 * 1.05 ? "#000000" : "#ffffff";
 }
 
 // The colour of a topic in the current theme; in styles a variable, which follows the theme.

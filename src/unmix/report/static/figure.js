@@ -12,7 +12,7 @@ function recorder(width, height) {
   const anchors = { left: "start", center: "middle", right: "end" };
   let path = "";
   const context = {
-    root, fillStyle: "#000", strokeStyle: "#000", lineWidth: 1, globalAlpha: 1, font: "11px sans-serif", textAlign: "left", textBaseline: "alphabetic",
+    root, fillStyle: "#000000", strokeStyle: "#000000", lineWidth: 1, globalAlpha: 1, font: "11px sans-serif", textAlign: "left", textBaseline: "alphabetic",
     beginPath() { path = ""; },
     moveTo(x, y) { path += `M${short(x)} ${short(y)}`; },
     lineTo(x, y) { path += `L${short(x)} ${short(y)}`; },
@@ -63,7 +63,7 @@ function gathered(nodes, names) {
   const root = svg("svg", { width: columns * wide, height: Math.ceil(nodes.length / columns) * tall });
   nodes.forEach((node, i) => {
     const [x, y] = [(i % columns) * wide, Math.floor(i / columns) * tall], copy = copied(node);
-    for (const [name, value] of Object.entries({ x, y: y + 22 })) copy.setAttribute(name, value);
+    for (const [name, value] of Object.entries({ x, y: y + 22, overflow: "visible" })) copy.setAttribute(name, value);
     root.append(svg("text", { x, y: y + 15, "font-size": "12px", fill: themed("--ink") }, names[i]), copy);
   });
   return root;

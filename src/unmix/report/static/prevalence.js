@@ -28,10 +28,10 @@ sections.prevalence = (first, card, name = "prevalence") => {
     return svg("svg", { viewBox: `0 0 ${width} ${height}` }, ...parts);
   }
   function overTime(k, rows) {
-    const { by, groups, colours, dates } = chosen, values = rows.map(({ at }) => at), [least, most] = [Math.min(...values), Math.max(...values)];
+    const { by, groups, dates } = chosen, values = rows.map(({ at }) => at), [least, most] = [Math.min(...values), Math.max(...values)];
     const date = (days) => new Date(86400000 * days).toISOString().slice(0, 7);
     const ticks = dates ? [least, (least + most) / 2, most].map((at) => [at, date(at)]) : roundTicks(least, most, 4).map((at) => [at, minus(String(at))]);
-    const lines = groups.map((_, group) => ({ rows: rows.filter((row) => row.group === group), colour: by ? colours[group] : colourOf(k) }));
+    const lines = groups.map((_, group) => ({ rows: rows.filter((row) => row.group === group), colour: groups.length > 1 ? groupColour(group) : colourOf(k) }));
     return trend(lines, ticks, told);
   }
   function panel(k) {
@@ -42,9 +42,9 @@ sections.prevalence = (first, card, name = "prevalence") => {
     return el("figure", { "data-topic": k + 1 }, topicLink(k), drawn, list ? el("figcaption", { class: "hint" }, `Typical samples: ${list}.`) : null);
   }
   function draw() {
-    const { by, over, groups, colours, level } = chosen;
+    const { by, over, groups, level } = chosen;
     about.textContent = chosen.about ?? `Mean proportions${by ? ` by ${by}` : ""}${over ? ` over ${over}` : ""}, with ${wholePercent(level)} intervals. All samples have equal weight.`;
-    keys.replaceChildren(...(over && by ? groups.map((group, place) => el("span", {}, el("i", { "--colour": colours[place] }), group)) : []));
+    keys.replaceChildren(...(over && by ? groups.map((group, place) => el("span", {}, el("i", { "--colour": groupColour(place) }), group)) : []));
     advice.replaceChildren(...remarks(chosen.advice));
     panels.replaceChildren(...paged(name === "prevalence" ? "means" : name, from, panel, (place) => { from = place; draw(); }));
     fill();

@@ -19,7 +19,7 @@ function showScatter() {
   function meaning() {
     const column = columnNamed(state.colour);
     if (column) {
-      const shown = column.levels.map((_, level) => page.samples.palette[level] ?? themedHex("--muted"));
+      const shown = column.levels.map((_, level) => groupColour(level));
       return { of: (i) => (Number.isNaN(column.values[i]) ? themedHex("--muted") : shown[column.values[i]]), keys: column.levels.slice(0, MOST_COLOURS).map((text, level) => [text, shown[level]]) };
     }
     if (state.topic !== null) {

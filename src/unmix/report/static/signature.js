@@ -15,7 +15,7 @@ function signatureBars(k) {
   const runs = new Map(); // of headings: from where to where
   for (const { label, heading, colours } of groups) {
     const x = edge.left + place * wide, size = wide * colours.length;
-    const fits = 6.5 * label.length < size, dark = readableOn(colours.at(-1)) === "#fff";
+    const fits = 6.5 * label.length < size, dark = readableOn(colours.at(-1)) === "#ffffff";
     runs.set(heading, [runs.get(heading)?.[0] ?? x, x + size]);
     parts.push(svg("g", {}, svg("title", {}, heading ? `${heading}: ${label}` : label),
       svg("rect", { x: x + 0.5, y: over + 1, width: size - 1, height: strip, fill: colours.at(-1) }),

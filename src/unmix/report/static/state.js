@@ -112,4 +112,5 @@ function chooseColours(dark) {
     document.documentElement.style.setProperty(`--on-topic-${k}`, readableOn(colour));
   });
 }
+const groupColour = (place) => page.palettes[Number(isDark() && !onPaper)][place] ?? themedHex("--muted");
 const themedHex = (name) => `#${channels(themed(name)).map((part) => part.toString(16).padStart(2, "0")).join("")}`;

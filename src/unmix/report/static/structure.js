@@ -75,6 +75,7 @@ function drawBars() {
   const means = meansInView();
   const dense = perPixel * (devicePixelRatio || 1);
   $("structure-means").hidden = means === null && dense < 1.5;
+  $("each-sample").hidden = !$("structure-means").hidden;
   $("structure-means").textContent = means ? "Bars are means of samples with the same or consecutive values. Zoom in for single samples."
     : `Each column is the mean of about ${counted(Math.round(dense), "sample")}. Zoom in for single samples.`;
   const bands = Array.from({ length: K }, () => new Float32Array(2 * width)); // top and bottom of each topic, by pixel
