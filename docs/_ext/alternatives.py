@@ -1,8 +1,9 @@
-"""Figures that a page draws while it is built get an alternative text: the words before them."""
+"""Accessibility of pages: figures drawn while building get the words before them as alternative text, side bars get names."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -28,6 +29,23 @@ def words_before(image: nodes.Element) -> str:
     return next((title.astext() for title in node.findall(nodes.title)), "Figure")
 
 
+SIDES = {'<aside class="sidebar-drawer"': "Pages", '<aside class="toc-drawer': "On this page"}  # of the theme
+
+
+def name_sides(app: Any, exception: Exception | None) -> None:
+    """The two side bars of a page are landmarks of the same kind, which need names."""
+    if exception is not None or app.builder.format != "html":
+        return
+    for page in Path(app.outdir).rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        named = text
+        for side, label in SIDES.items():
+            named = named.replace(side, side.replace("<aside", f'<aside aria-label="{label}"'))
+        if named != text:
+            page.write_text(named, encoding="utf-8")
+
+
 def setup(app: Any) -> dict[str, Any]:
     app.connect("doctree-resolved", describe)
+    app.connect("build-finished", name_sides)
     return {"parallel_read_safe": True}
