@@ -1,4 +1,4 @@
-"""Accessibility of pages: figures drawn while building get the words before them as alternative text, side bars get names."""
+"""Accessibility of pages: figures drawn while building get the words before them as alternative text, side bars have names."""
 
 from __future__ import annotations
 
@@ -29,23 +29,27 @@ def words_before(image: nodes.Element) -> str:
     return next((title.astext() for title in node.findall(nodes.title)), "Figure")
 
 
-SIDES = {'<aside class="sidebar-drawer"': "Pages", '<aside class="toc-drawer': "On this page"}  # of the theme
+ASIDE, PRE = '<aside class="sidebar-drawer"', '<div class="highlight"><pre>'
+NAMED = {  # in pages of the theme: two side bars are landmarks, and code that is wider than the page is scrolled by keys
+    ASIDE: ASIDE.replace("<aside", '<aside aria-label="Pages"'),
+    '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
+    PRE: PRE.replace("<pre", '<pre tabindex="0"'),
+}
 
 
-def name_sides(app: Any, exception: Exception | None) -> None:
-    """The two side bars of a page are landmarks of the same kind, which need names."""
+def make_accessible(app: Any, exception: Exception | None) -> None:
     if exception is not None or app.builder.format != "html":
         return
     for page in Path(app.outdir).rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         named = text
-        for side, label in SIDES.items():
-            named = named.replace(side, side.replace("<aside", f'<aside aria-label="{label}"'))
+        for old, new in NAMED.items():
+            named = named.replace(old, new)
         if named != text:
             page.write_text(named, encoding="utf-8")
 
 
 def setup(app: Any) -> dict[str, Any]:
     app.connect("doctree-resolved", describe)
-    app.connect("build-finished", name_sides)
+    app.connect("build-finished", make_accessible)
     return {"parallel_read_safe": True}

@@ -131,8 +131,9 @@ def inline(fit: Fit, title: str | None, height: int, results: Mapping[str, Resul
 
 
 def title_of(fit: Fit, title: str | None) -> str:
-    given = title if title is not None else fit.data.get("title") or fit.data.get("source")
-    return clean(given or f"Topics of {shape_of(fit)}")
+    if title is None:
+        title = fit.data.get("title") or fit.data.get("source") or f"Topics of {shape_of(fit)}"
+    return clean(title)
 
 
 def page(
