@@ -142,7 +142,7 @@ def files(*patterns: str) -> Callable[[], list[Place]]:
         found = []
         for pattern in patterns:
             for file in sorted(ROOT.glob(pattern)):
-                if "_build" in file.parts or file.name == "CHANGELOG.md":
+                if {"_build", "generated"} & {*file.parts} or file.name == "CHANGELOG.md":
                     continue
                 lines = file.read_text(encoding="utf-8").splitlines()
                 found += [(str(file.relative_to(ROOT)), number, line) for number, line in enumerate(lines, 1)]
