@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from html import escape
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -169,7 +170,7 @@ class Fit:
         >>> um.PoissonNMF.from_factors([[8, 0], [2, 5], [0, 5]]).result_.show(height=500)
         InlineReport('Topics of 1 sample × 3 features', height=500)
         """
-        return public("report.page.inline")(self, title, height, results)
+        return import_module("unmix.report.page").inline(self, title, height, results)
 
     def __getstate__(self) -> Record:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # without what is prepared
