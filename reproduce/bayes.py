@@ -340,18 +340,18 @@ def thinned(X: um.Counts, share: float) -> um.Counts:
 
 
 def split(X: um.Counts, seed: int) -> tuple[um.Counts, um.Counts, um.Counts]:
-    """Samples to learn from; and of the others the counts that are shown and those to be foreseen."""
+    """Samples to learn from; and of the others the counts that are shown and those to be predicted."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(X.shape[0])
     held = round(HELD_OUT * X.shape[0])
     known, new = X.take(np.sort(order[held:])), X.take(np.sort(order[:held]))
     hidden = rng.binomial(new.csr.data.astype(np.int64), HIDDEN).astype(np.float64)
-    shown, foreseen = (um.Counts(new.with_data(data)) for data in (new.csr.data - hidden, hidden))
-    return known, shown, foreseen
+    shown, unseen_counts = (um.Counts(new.with_data(data)) for data in (new.csr.data - hidden, hidden))
+    return known, shown, unseen_counts
 
 
-def perplexity(model: Any, known: um.Counts, shown: um.Counts, foreseen: um.Counts) -> dict[str, float]:
-    """exp(−mean log probability) of the counts seen in the fit and of those to be foreseen, each probability with a little of the
+def perplexity(model: Any, known: um.Counts, shown: um.Counts, unseen_counts: um.Counts) -> dict[str, float]:
+    """exp(−mean log probability) of the counts seen in the fit and of those to be predicted, each probability with a little of the
     overall frequencies mixed in.
 
     The mixture keeps it finite: a topic of maximum likelihood may rule out a word that then occurs. `impossible` is the
@@ -365,7 +365,7 @@ def perplexity(model: Any, known: um.Counts, shown: um.Counts, foreseen: um.Coun
         mixed = (1 - BACKGROUND) * found + BACKGROUND * frequency[target.csr.indices]
         return float(np.exp(-(x @ np.log(mixed)) / x.sum())), float(x[found < 1e-12].sum() / x.sum())
 
-    unseen, impossible = of(visible(model, shown), foreseen)
+    unseen, impossible = of(visible(model, shown), unseen_counts)
     return {"seen": of(model.result_.L, known)[0], "unseen": unseen, "impossible": impossible}
 
 
@@ -423,7 +423,7 @@ def about_prediction(job: Job, rows: pd.DataFrame) -> str:
     )
     parts = [
         "**Counts not seen, as K grows.** A fifth of the samples is left out of the fit; of each, about half the "
-        f"counts are shown to find its loadings and the rest are foreseen. MAP has Gamma({MAP_SHAPE}) priors, VI a = c "
+        f"counts are shown to find its loadings and the rest are predicted. MAP has Gamma({MAP_SHAPE}) priors, VI a = c "
         f"= {', '.join(f'{shape:g}' for shape in VI_SHAPES)} with b and d from the total of the counts; MAP and VI "
         f"start from the ML solution. {BACKGROUND:.0%} of the overall frequencies is mixed into every prediction, else "
         "ML's perplexity is infinite.",

@@ -5,7 +5,7 @@ on the train counts, and is judged by the test counts, all programs by the same 
 
     Σ_ij test_ij log p_ij / Σ_ij test_ij,    p_ij = (1 − ε) Σ_k l*_ik f*_jk + ε q_j
 
-q: the overall frequencies of the features. A little of them in every prediction (ε) spares everybody the logarithm of zero.
+q: the overall frequencies of the features. A little of them in every prediction (ε) avoids the logarithm of zero.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ MEGABYTE = 1e6
 OURS = "#0A5AA8"
 SHORT = re.compile(r"LDAModel|LdaMulticore")
 WHICH = (
-    "**Which to choose.** To foresee counts: `LDA`, on texts and cells alike; the prior on proportions is what "
+    "**Which to choose.** To predict counts: `LDA`, on texts and cells alike; the prior on proportions is what "
     "maximum likelihood lacks. `TopicModel` for the highest likelihood of the counts at hand, soonest. On blood "
-    "cells scikit-learn's NMF foresees a little more than `TopicModel` because it stops early, 200 multiplicative "
+    "cells scikit-learn's NMF predicts a little better than `TopicModel` because it stops early, 200 multiplicative "
     "updates from its start, and so fits less of the noise: plain EM does the same (log-likelihood of the counts "
     "that are fitted −7,464,345 after 200 iterations and −7,456,525 for the default fit; held-out counts −6.7065 "
-    "and −6.7066 each). Whoever wants that on purpose is better served by a prior."
+    "and −6.7066 each). For that purpose a prior is better."
 )
 
 
@@ -295,7 +295,7 @@ def explanation(programs: list[Program], every: pd.DataFrame, *, full: bool) -> 
         "Not a claim of a paper: how unmix stands beside the libraries people use. Every count was split at random, "
         f"{1 - TEST_SHARE:.0%} to learn from and {TEST_SHARE:.0%} to be judged by, the same split for all; a sample's unseen "
         "counts are predicted by the proportions and topics found on its seen ones (for LDA the posterior means, for Gibbs "
-        "sampling the last sweep). For everybody alike, a prediction is mixed with the overall frequencies of the features, "
+        "sampling the last sweep). For all of them, a prediction is mixed with the overall frequencies of the features, "
         f"with weight ε = {SMOOTHING:g}, so that nothing has probability zero; features and samples without a seen count are "
         f"not judged. {once}, in a fresh process: seconds are from the matrix in memory to "
         "proportions and topics, conversions included, imports not; memory is the peak beyond the matrix, child processes "

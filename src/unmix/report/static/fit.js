@@ -19,7 +19,7 @@ function showFit() {
     row: row((value) => minus(grouped(value, 2))), numbers: row(String) }));
 }
 
-// A line against seconds with a log axis, drawn again when its width changes; null where there are not two points to draw.
+// A line against seconds with a log axis, redrawn when its width changes; null where there are not two points to draw.
 function chart(title, points, moves) {
   const drawn = points.filter(({ x, y }) => x !== null && y !== null && y > 0);
   if (drawn.length < 2) return null;

@@ -143,7 +143,7 @@ function structureFigure() {
 }
 
 // Along a column of numbers or dates, of many samples in view: bars of at least so many that follow each other, and of all that
-// have the same value, as the order among them means nothing. Null where samples are drawn one by one.
+// have the same value, as the order among them is arbitrary. Null where samples are drawn one by one.
 const MOST_SINGLE = 500, BARS = 100;
 function meansInView() {
   const column = columnOfOrder(state.order), inView = plot.view[1] - plot.view[0];
