@@ -351,7 +351,7 @@ def split(X: um.Counts, seed: int) -> tuple[um.Counts, um.Counts, um.Counts]:
 
 
 def perplexity(model: Any, known: um.Counts, shown: um.Counts, unseen_counts: um.Counts) -> dict[str, float]:
-    """exp(−mean log probability) of the counts seen in the fit and of those to be predicted, each probability with a little of the
+    """exp(−mean log probability) of the counts seen in the fit and of those to be predicted, with a little of the
     overall frequencies mixed in.
 
     The mixture keeps it finite: a topic of maximum likelihood may rule out a word that then occurs. `impossible` is the
