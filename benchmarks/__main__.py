@@ -36,6 +36,7 @@ COMMANDS = {
     "million": ("data-folder", "threads"),
     "choose": ("data", "data-folder", "threads"),
     "stability": OPTIONS.keys(),
+    "batches": OPTIONS.keys(),
     "differences": ("data-folder", "threads"),
     "effects": ("data-folder",),
     "recommend": ("data-folder", "k", "threads"),

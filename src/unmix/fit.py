@@ -77,6 +77,8 @@ class Fit:
         Of an `AllocationModel`: the counts of each nonzero that are of each topic, S, in the order of `Counts.csr`.
     names : array of str, or None
         Topic names given by the user, "" for those without a name; see `with_names`.
+    rates : mapping of str to array
+        Where rates have multipliers: groups of samples, and what their multipliers follow from; empty otherwise.
 
     See Also
     --------
@@ -116,6 +118,8 @@ class Fit:
     allocation: Floats | None = field(default=None, repr=False)
     # topic names given by the user, one name each, "" for those without; see `with_names`
     names: NDArray[np.str_] | None = field(default=None, repr=False)
+    # of rates with multipliers: groups of samples, their multipliers and labels; of effects of batches all they follow from
+    rates: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
         left = "" if np.isnan(self.remaining_gain) else f", remaining gain about {brief(self.remaining_gain)}"
@@ -220,9 +224,12 @@ class Fit:
     def exposures(self) -> Floats:
         """array, n × K: how many of a sample's counts each topic accounts for; of signatures, the exposures or activities.
 
-        A row sums to the counts of its sample, as closely as the fit has converged. That holds for `SparsePoissonNMF` too,
-        whose penalty makes loadings smaller than what they account for.
+        A row sums to the counts of its sample, as closely as the fit has converged. That holds for `SparsePoissonNMF` too, whose
+        penalty makes loadings smaller than what they account for. Where rates have multipliers, these are counts as they were
+        observed, and `proportions` are those that samples would show at multiplier one.
         """
+        if self.rates:
+            return self.L * (self.rates["multipliers"] @ self.F)[self.rates["groups"]]
         if self.params.get("model") != "SparsePoissonNMF":
             return self.sizes[:, None] * self.proportions
         # at an optimum l_ik (u_k + ω ‖f_k‖) = Σ_j x_ij l_ik f_jk / λ_ij
@@ -234,6 +241,41 @@ class Fit:
         """list of str: what stands over a topic's column in every table: its name, or "topic 3" if it has none."""
         names = [""] * self.n_topics if self.names is None else self.names.tolist()
         return [name or f"topic {k + 1}" for k, name in enumerate(names)]
+
+    @property
+    def multipliers(self) -> Floats | None:
+        """array, groups × features, or None: multipliers of rates, what is known times what is estimated, in the order of
+        `batch_labels`; None for a fit without."""
+        return self.rates.get("multipliers")
+
+    @property
+    def batch_labels(self) -> Names | None:
+        """array of str, or None: what the groups of samples with the same multipliers are called; `rates["groups"]` has the group
+        of each sample."""
+        return self.rates.get("labels")
+
+    @property
+    def batch_effects(self) -> pd.DataFrame:
+        """DataFrame: the effect of each batch on each feature, one row each; without rows for a fit without effects.
+
+        Columns: `feature`, `batch`, `effect` (the posterior mean of the multiplier), its logarithm `log2`, its relative `error`
+        1 / √(counts + τ), the `counts`, and those that are `expected` without effects. Of features without counts nothing is
+        known: their effects are 1.
+        """
+        columns = ["feature", "batch", "effect", "log2", "error", "counts", "expected"]
+        if "batches" not in self.rates:
+            return pd.DataFrame({name: pd.Series(dtype=object if name in columns[:2] else float) for name in columns})
+        X, S, batches = (self.rates[name] for name in ("counts", "expected", "batches"))
+        tau = float(self.rates["strength"][0])
+        effects = (X + tau) / (S + tau)
+        data: Record = {"feature": np.tile(self.feature_names, len(batches)), "batch": np.repeat(batches, len(self.F))}
+        data |= {"effect": effects.ravel(), "log2": np.log2(effects).ravel(), "error": 1 / np.sqrt(X + tau).ravel()}
+        return pd.DataFrame(data | {"counts": X.ravel(), "expected": S.ravel()})[columns]
+
+    @property
+    def batch_prior(self) -> float | None:
+        """float or None: the strength τ of the prior of effects of batches, learned or given; None for a fit without."""
+        return float(self.rates["strength"][0]) if "strength" in self.rates else None
 
     @property
     def kkt(self) -> float:
@@ -261,7 +303,7 @@ class Fit:
     @property
     def shares(self) -> Floats:
         """array, K: the part of all expected counts that each topic explains; sums to one."""
-        weights = self.sizes @ self.proportions
+        weights = self.exposures.sum(axis=0) if self.rates else self.sizes @ self.proportions
         return weights / weights.sum() if weights.sum() > 0 else np.full(self.n_topics, 1 / self.n_topics)
 
     def with_names(self, names: Sequence[str] | Mapping[int, str] | None) -> Fit:
@@ -489,7 +531,9 @@ class Fit:
 
         return unmix.analysis.top_features(self, n)
 
-    def transform(self, X: Any, *, missing: Missing | None = None) -> Floats:
+    def transform(
+        self, X: Any, *, missing: Missing | None = None, batch: Any = None, opportunities: Any = None
+    ) -> Floats:
         """Proportions of the topics in new samples, counts or texts, by the model's own inference: `unmix.analysis.transform`.
 
         Parameters
@@ -499,6 +543,10 @@ class Fit:
         missing : {"unmeasured", "zero"}, default=None
             Features of the fit that X does not have: "unmeasured" finds proportions from the others, "zero" takes their counts
             as 0. By default "zero" for a fit of texts and "unmeasured" for others; a warning says which.
+        batch : str or array-like, default=None
+            Where the fit has effects of batches, the batch of each sample: a column of the metadata, or labels.
+        opportunities : array-like, sparse matrix or DataFrame, default=None
+            Known multipliers of rates, as in `TopicModel.fit`.
 
         Returns
         -------
@@ -515,7 +563,7 @@ class Fit:
         """
         import unmix
 
-        return unmix.analysis.transform(self, X, missing=missing)
+        return unmix.analysis.transform(self, X, missing=missing, batch=batch, opportunities=opportunities)
 
     def recommend(self, X: Any, n: int = 10, exclude_seen: bool = True) -> pd.DataFrame:
         """The features that samples, seen or new, would have next, such as items of users: `unmix.analysis.recommend`.

@@ -67,6 +67,7 @@ class Analysis:
     )
     asks_fit: bool = False  # whether it is a question about a fit, `unmix fit --NAME`
     shards: str = ""  # what it does with shards: "sample" takes their sample, "parts" all of them, "" refuses them
+    multipliers: bool = True  # whether it takes fits whose rates have multipliers
     also: tuple[str, ...] = ()  # options that save what another function of the same arguments gives
     examples: tuple[str, ...] = ()  # commands, for its help
 
@@ -104,6 +105,7 @@ ANALYSES = {
             tables=("surest",),
             section=True,
             asks_fit=True,
+            multipliers=False,
             examples=(
                 "unmix differences cells-k12 cells.h5ad --layer counts --groups donor",
                 "unmix differences speeches-k8 speeches/ --held-out 0.5 -o speeches-differences",
@@ -119,6 +121,7 @@ ANALYSES = {
             pictures=("stability",),
             section=True,
             asks_fit=True,
+            multipliers=False,
             also=("consensus",),
             examples=(
                 "unmix stability counts.npz -k 10",
@@ -150,6 +153,7 @@ ANALYSES = {
             tables=("by_sample",),
             section=True,
             asks_fit=True,
+            multipliers=False,
             examples=(
                 "unmix intervals cells-k12 cells.h5ad --layer counts --level 0.95 --sweeps 2000 -o intervals.csv",
             ),
@@ -189,6 +193,7 @@ ANALYSES = {
             "How topics change with covariates, with tests.",
             "Effects of covariates",
             ("fit", "X"),
+            multipliers=False,
             pictures=("effects",),
             tables=("table", "tests", "predictions"),
             section=True,

@@ -116,7 +116,8 @@ def methods(name: str) -> set[str]:
     """Public ones that this library defines; scikit-learn's own are in its reference."""
     ours = [vars(kind) for kind in getattr(um, name).__mro__ if kind.__module__.startswith("unmix.")]
     names = {at for at in dir(models(name)[0]) if at[0] != "_" and any(at in names for names in ours)}
-    return {at for at in names if callable(getattr(models(name)[0], at, None))}
+    requests = re.compile(r"set_\w+_request")  # which scikit-learn makes of signatures
+    return {at for at in names if callable(getattr(models(name)[0], at, None)) and not requests.fullmatch(at)}
 
 
 def listed(name: str) -> set[str]:

@@ -59,6 +59,9 @@ def same_fits(one: um.Fit, two: um.Fit, *, same_run: bool = True) -> None:
     for name, array in one.posterior.items():
         assert array.tobytes() == two.posterior[name].tobytes(), name
         assert array.shape == two.posterior[name].shape, name
+    assert {name: array.tolist() for name, array in one.rates.items()} == {
+        name: array.tolist() for name, array in two.rates.items()
+    }
     assert repr(one.remaining_gain) == repr(two.remaining_gain)
     assert one.labels == two.labels
     for name in ("status", "loglik", "params", "versions", "data", "text"):
@@ -81,7 +84,7 @@ def same_fits(one: um.Fit, two: um.Fit, *, same_run: bool = True) -> None:
             "params",
             "versions",
         ),
-        *("data", "text", "state", "remaining_gain", "names"),
+        *("data", "text", "state", "remaining_gain", "names", "rates"),
     }  # a new field needs its line above
 
 
@@ -112,6 +115,27 @@ def test_results_are_those_of_the_estimator_in_the_places_scanpy_looks_at() -> N
     assert set(adata.obsm) == {"X_topics", "topics_loadings"}
     assert set(adata.varm) == {"topics", "topics_factors"}
     assert set(adata.uns) == {"topics", "topics_colors"}
+
+
+@pytest.mark.filterwarnings("ignore:effects of batches are estimated from")
+def test_effects_of_batches_are_kept_and_the_same_after_a_file(tmp_path: Path) -> None:
+    donors = np.where(np.arange(len(X0)) % 3 == 0, "one", "two")
+    adata = anndata.AnnData(
+        X0.astype(float), obs=pd.DataFrame({"donor": donors}, index=[f"c{i}" for i in range(len(X0))])
+    )
+    um.sc.tl.topics(adata, K, batch_key="donor", random_state=3, max_iter=8, tol=0)
+    model = um.TopicModel(K, random_state=3, max_iter=8, tol=0)
+    want = model.fit(um.Counts(X0, samples=adata.obs_names, features=adata.var_names), batch=donors).result_
+    same_fits(um.sc.to_fit(adata), want, same_run=False)
+    effects = adata.varm["topics_batch_effects"]
+    np.testing.assert_array_equal(effects.T.ravel(), want.batch_effects["effect"])
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    again = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    same_fits(um.sc.to_fit(again), um.sc.to_fit(adata))
+    um.sc.tl.project(again, adata, batch_key="donor", key_added="again")
+    np.testing.assert_allclose(again.obsm["X_again"], want.transform(X0, batch=donors), atol=1e-9)
+    with pytest.raises(ValueError, match=r"batch_key='doner': adata\.obs has no such column; it has donor"):
+        um.sc.tl.topics(adata, K, batch_key="doner")
 
 
 @pytest.mark.parametrize("name", MODELS)

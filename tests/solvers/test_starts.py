@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import unmix as um
 from unmix.cli import main
-from unmix.estimators.base import generators, objective_of
+from unmix.estimators.plans import generators, objective_of
 
 X = um.Counts(random_counts(40, 30, 5, seed=2))
 KINDS = [um.PoissonNMF, um.TopicModel, um.LDA, um.GammaPoisson, um.BayesianPoissonNMF]

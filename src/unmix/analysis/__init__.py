@@ -23,7 +23,7 @@ from unmix.analysis.features import (
 )
 from unmix.analysis.freedom import Freedom, freedom
 from unmix.analysis.intervals import Intervals, intervals
-from unmix.analysis.prevalence import Prevalence, batch_topics, prevalence
+from unmix.analysis.prevalence import Prevalence, batch_summary, batch_topics, prevalence
 from unmix.analysis.quality import Quality, coherence, diversity, exclusivity, held_out_lift, quality
 from unmix.analysis.recommend import ranking, recommend, top_lists
 from unmix.analysis.samples import fair_sample, typical_samples

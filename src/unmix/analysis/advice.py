@@ -9,7 +9,7 @@ import pandas as pd
 
 from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.freedom import WIDE, glimpse
-from unmix.analysis.prevalence import batch_remarks
+from unmix.analysis.prevalence import batch_remarks, effect_remarks
 from unmix.base.checks import ENDS, analysis, brief, objective, parameter, plural
 from unmix.base.types import Integers
 from unmix.fit import Fit
@@ -114,7 +114,7 @@ def advice(fit: FitLike) -> list[str]:
             f"samples are short, {mean:.1f} counts on average: Gibbs sampling often finds better topics there "
             '(AllocationModel(method="gibbs"); --model allocation --set method=gibbs)'
         )
-    said += batch_remarks(fit)
+    said += batch_remarks(fit) + effect_remarks(fit)
     if len(fit.starts) > 1:
         said.append(_spread(fit))
     if fit.status == "max_iter" and fit.params.get("tol", 0) > 0 and "objective" in fit.trace:

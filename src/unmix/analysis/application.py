@@ -56,6 +56,15 @@ def fit_of(model: FitLike, otherwise: str = "use a fit's folder or its model.saf
     return model
 
 
+def refuse_multipliers(fit: object, what: str) -> None:
+    """Raises if a fit has multipliers of rates, where `what` would take its rates for those of the counts."""
+    fit = getattr(fit, "result_", fit)
+    if isinstance(fit, Fit) and fit.rates:
+        raise ValueError(
+            f"{what} does not support fits with multipliers of rates (batch, opportunities); use a fit without them"
+        )
+
+
 def counts_in_memory(X: Any, what: str, *, sample: bool = False) -> Counts:
     """Counts of any kind: Counts and what they take, an AnnData, a path. Of shards the sample, or an error that says `what`
     does not take them."""
@@ -74,7 +83,14 @@ def counts_in_memory(X: Any, what: str, *, sample: bool = False) -> Counts:
     return counts if isinstance(counts, Counts) else Counts(counts)
 
 
-def transform(fit: FitLike, X: CountsLike | Iterable[str], *, missing: Missing | None = None) -> Floats:
+def transform(
+    fit: FitLike,
+    X: CountsLike | Iterable[str],
+    *,
+    missing: Missing | None = None,
+    batch: Any = None,
+    opportunities: Any = None,
+) -> Floats:
     """Proportions of the topics of a fit in new samples.
 
     Parameters
@@ -89,6 +105,10 @@ def transform(fit: FitLike, X: CountsLike | Iterable[str], *, missing: Missing |
         Features of the fit that X does not have. "unmeasured": nothing is known of them, such as of genes that another chip
         lacks, and proportions are found from the others. "zero": they were counted and did not occur, such as items that a
         long table does not list. By default "zero" for a fit of texts and "unmeasured" for others; a warning says which.
+    batch : str or array-like, default=None
+        Where the fit has effects of batches, the batch of each sample: a column of the metadata, or labels.
+    opportunities : array-like, sparse matrix or DataFrame, default=None
+        Known multipliers of rates, as in `TopicModel.fit`.
 
     Returns
     -------
@@ -117,7 +137,7 @@ def transform(fit: FitLike, X: CountsLike | Iterable[str], *, missing: Missing |
     from unmix.estimators.features import doubts, goodness, match_features, proportions_of
 
     fit = fit_of(fit)
-    counts = _counted(fit, X)
+    counts = fit._prepared(from_fit)._multiplied_as_in_fit(_counted(fit, X), batch, opportunities)
     matched = match_features(counts, fit, missing)
     if notes := matched.notes():
         warn("; ".join(notes))
@@ -172,6 +192,7 @@ def goodness_of_fit(fit: FitLike, X: CountsLike | Iterable[str], *, missing: Mis
     from unmix.estimators.features import goodness, match_features, proportions_of
 
     fit = fit_of(fit)
+    refuse_multipliers(fit, "goodness_of_fit")
     counts = _counted(fit, X)
     matched = match_features(counts, fit, missing)
     table = goodness(fit, matched, proportions_of(fit._prepared(from_fit), matched))

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import xlogy
 from sklearn.base import clone
 
 from unmix.analysis.application import counts_in_memory
@@ -102,8 +103,14 @@ def _foreseen(
     L[L.sum(axis=1) == 0] = 1.0  # nothing is known of the sample
     known = model.result_
     L, F = with_background(L, F, predicted.sample_totals, frequencies(known.L, known.F), smoothing)
-    xlog = predicted.sides().left.xlogs(L, F).sum()
-    return float(xlog - predicted.sample_totals @ np.log(L @ F.sum(axis=0))), predicted.total
+    sides, given, expected = predicted.sides(), predicted.multipliers, L @ F.sum(axis=0)
+    xlog = sides.left.xlogs(L, F).sum()
+    if given is not None and given.known is not None:
+        expected = (L * (given.known @ F)[given.groups]).sum(axis=1)
+        x, places = predicted.rows.data, predicted.rows.indices
+        xlog += xlogy(x, given.known[given.groups[sides.left.owners], places]).sum()
+        expected = np.where(predicted.sample_totals > 0, expected, 1.0)
+    return float(xlog - predicted.sample_totals @ np.log(expected)), predicted.total
 
 
 # How much more counts vary than Poisson ones: var x = λ + λ²/b.

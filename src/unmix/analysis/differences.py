@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 from sklearn.base import clone
 
-from unmix.analysis.application import counts_in_memory, fit_of
+from unmix.analysis.application import counts_in_memory, fit_of, refuse_multipliers
 from unmix.analysis.features import topic_place
 from unmix.analysis.results import FileLayout, Finished, Result, in_parts
 from unmix.analysis.samples import column_or_values
@@ -579,6 +579,7 @@ def differences(
     ['cat']
     """
     fit = fit_of(fit) if isinstance(fit, str | os.PathLike) else fit
+    refuse_multipliers(fit, "differences")
     choice("errors", errors, ("robust", "poisson"))
     if groups is not None and errors == "poisson":
         raise ValueError("groups do not apply to errors='poisson'; use errors='robust', or remove groups")

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import f as fisher
 from scipy.stats import t as student
 
-from unmix.analysis.application import FitLike, counts_in_memory, fit_of
+from unmix.analysis.application import FitLike, counts_in_memory, fit_of, refuse_multipliers
 from unmix.analysis.features import topic_names
 from unmix.analysis.results import FileLayout, Result, columns
 from unmix.analysis.samples import column_of_groups, column_or_values, metadata_of
@@ -367,6 +367,7 @@ def _topics(fit: Any) -> tuple[Fit | None, Floats, Any]:
             )
         return None, F / F.sum(axis=0), as_names([f"topic {k + 1}" for k in range(F.shape[1])])
     source = fit_of(fit)
+    refuse_multipliers(source, "effects")
     return source, np.asarray(source.topics, dtype=np.float64), as_names(topic_names(source))
 
 

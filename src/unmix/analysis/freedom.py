@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmix.analysis.application import FitLike, counts_of, fit_of
+from unmix.analysis.application import FitLike, counts_of, fit_of, refuse_multipliers
 from unmix.analysis.features import topic_place
 from unmix.analysis.results import FileLayout, Finished, Result, in_parts
 from unmix.analysis.samples import by_sample_and_topic
@@ -355,6 +355,8 @@ def freedom(
     parts = _Parts.of(fit)
     if loss > 0 and X is None:
         raise ParameterError("loss", loss, f"it needs the counts of the fit: use {parameter('X')}")
+    if loss > 0:
+        refuse_multipliers(fit, "freedom with a loss")
     counts = None if loss == 0 or X is None else counts_of(fit, X, "freedom")
     rows = [spread_rows(parts.P, probes), spread_rows(parts.G, probes)]
     regions = _regions(fit, parts, counts, loss)

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from unmix.analysis.application import FitLike, counts_in_memory, counts_of, fit_of
+from unmix.analysis.application import FitLike, counts_in_memory, counts_of, fit_of, refuse_multipliers
 from unmix.analysis.compare import topic_distances
 from unmix.analysis.features import distinctive_features, topic_names
 from unmix.analysis.results import FileLayout, Result, columns
@@ -459,6 +459,7 @@ def held_out_lift(fit: FitLike, held_out: CountsLike, top: int = 10) -> Lift:
     """
     fit = fit_of(fit)
     top = checked_top(fit, top)
+    refuse_multipliers(fit, "held_out_lift")
     counts = counts_of(fit, held_out, "held_out_lift", "held_out")
     totals, lifts, errors = counts.sample_totals, [], []
     for k, features in enumerate(frequent_features(fit, top)):

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from unmix.analysis.application import FitLike, counts_in_memory, fit_of, transform
+from unmix.analysis.application import FitLike, counts_in_memory, fit_of, refuse_multipliers, transform
 from unmix.base.checks import whole
 from unmix.base.types import Floats, Integers, numbered
 from unmix.counts.counts import Counts, CountsLike
@@ -68,6 +68,7 @@ def recommend(fit: FitLike, X: Any, n: int = 10, exclude_seen: bool = True) -> p
     ['bee']
     """
     fit = fit_of(fit)
+    refuse_multipliers(fit, "recommend")
     counts, proportions = _known(fit, X)
     places, scores = top_lists(proportions, fit.topics, counts if exclude_seen else None, n)
     rows, ranks = np.nonzero(places >= 0)
@@ -185,6 +186,7 @@ def ranking(
             raise ValueError(f"recommended has the shape {places.shape}; use {max(lengths)} features per sample")
     else:
         fit = fit_of(recommended)
+        refuse_multipliers(fit, "ranking")
         known, proportions = _known(fit, known)
         rest = match_features(rest, fit).counts
         places, _ = top_lists(proportions, fit.topics, known, max(lengths))

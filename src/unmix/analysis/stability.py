@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from unmix.analysis.application import FitLike, counts_in_memory, fit_of
+from unmix.analysis.application import FitLike, counts_in_memory, fit_of, refuse_multipliers
 from unmix.analysis.features import topic_names
 from unmix.analysis.results import FileLayout, Finished, Result, columns, in_parts
 from unmix.base.checks import ParameterError, choice, parameter, warn, whole
@@ -386,6 +386,7 @@ def stability(
     1      2     1.0  stable
     """
     known = None if reference is None else fit_of(reference)
+    refuse_multipliers(known, "stability")
     done = repeated(X, n_components, runs, noise, estimator, known, random_state, n_jobs, checkpoint, verbose)
     similarity, _ = likeness(done.reference.topics, done.found)
     distances = distances_between(done.found)

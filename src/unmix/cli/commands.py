@@ -85,6 +85,9 @@ def fit(
     init: options.Init = "auto",
     n_init: options.Starts = None,
     refine: options.Refine = None,
+    batch: options.Batch = None,
+    batch_prior: options.BatchPrior = None,
+    opportunities: options.Opportunities = None,
     max_iter: options.MaxIter = None,
     tol: options.Tol = None,
     random_state: options.Seed = 0,
@@ -116,6 +119,7 @@ def fit(
 
     show.speak(quiet=quiet, json=json)
     given = {"solver": solver, "n_init": n_init, "refine": refine, "max_iter": max_iter, "tol": tol}
+    given["batch_prior"] = batch_prior
     parameters = {name: value for name, value in given.items() if value is not None}
     parameters |= fitting.parameters_in(settings or []) | {"n_jobs": n_jobs, "random_state": random_state}
     estimator = fitting.estimator_of(model, n_components=n_components, **parameters)
@@ -130,6 +134,8 @@ def fit(
     allowed = None if memory is None else parsed_memory(memory)
     python, counts = counts_or_shards(input, reading, allowed)
     fitting.require_counts(counts, input, force=force)
+    with show.errors_about(input):
+        counts = fitting.multiplied(estimator, counts, batch, opportunities)
     asked = [row for name, row in ASKABLE.items() if more[name]]
     fitting.check_askable(asked, counts, n_components)
     fitting.check_replaced(output, counts, python, force=force or resume)
@@ -217,6 +223,13 @@ def transform(
         Path, results("-o", "--output", metavar="FILE", help="File of the proportions: .csv, or .npy for many samples.")
     ],
     missing: options.Missing = None,
+    batch: Annotated[
+        str | None, options.asking("--batch", metavar="COLUMN", help="Column of the batch of each sample.", hidden=True)
+    ] = None,
+    opportunities: Annotated[
+        Path | None,
+        options.asking("--opportunities", metavar="FILE", help="Table of known multipliers of rates.", hidden=True),
+    ] = None,
     quiet: Quiet = False,
     json: Json = False,
     *,
@@ -235,16 +248,20 @@ def transform(
     show.speak(quiet=quiet, json=json)
     check_file(output, ".csv", ".npy")
     known = fit_of(model)
+    estimator, table = from_fit(known), None if opportunities is None else fitting.opportunities_in(opportunities)
     if readers.is_shards(input):
         shards = cast("Shards", um.read(input, **reading))
+        with show.errors_about(input):
+            shards = estimator._multiplied_as_in_fit(shards, batch, table)
         with show.errors_about(input), writing.adding_to(output.parent):
             found = fitting.write_proportions_of_shards(shards, known, output, missing)
         _tell_applied(input, output, len(shards), known, *found)
         return
     counts = read_counts(input, like=known, **reading)
     with show.errors_about(input):
+        counts = estimator._multiplied_as_in_fit(counts, batch, table)
         matched = matching.match_features(counts, known, missing)
-    proportions = matching.proportions_of(from_fit(known), matched)
+    proportions = matching.proportions_of(estimator, matched)
     explained = matching.goodness(known, matched, proportions)
     with writing.adding_to(output.parent):
         writing.write_proportions(proportions, counts.samples, output, known.labels)

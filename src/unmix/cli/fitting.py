@@ -59,6 +59,27 @@ def estimator_of(model: str, **parameters: Any) -> CountsEstimator:
     return kind(**parameters)
 
 
+def multiplied(estimator: CountsEstimator, counts: Any, batch: str | None, opportunities: Path | None) -> Any:
+    """The counts with their batches and opportunities, as `fit` takes them."""
+    given = {"batch": batch, "opportunities": None if opportunities is None else opportunities_in(opportunities)}
+    return estimator._multiplied(counts, given)
+
+
+def opportunities_in(file: Path) -> pd.DataFrame:
+    """A table with a row per label, the first column, whose head may be the name of a column of metadata."""
+    import pandas as pd
+
+    if not file.is_file():
+        raise FileNotFoundError(f"{file}: no such file; give a table of opportunities, .csv or .tsv")
+    try:
+        table = pd.read_csv(file, sep="," if file.suffix.lower() == ".csv" else "\t", index_col=0)
+        numbers = table.astype(float)
+    except (ValueError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file}: not a table of numbers with a label in the first column ({error})") from None
+    name = str(numbers.index.name or "")
+    return numbers.rename_axis(None if name.startswith("Unnamed") or not name else name)
+
+
 def check_cluster(word: str) -> None:
     """A wrong word is best said before a large file is read; and what passes over a network can be read there."""
     from unmix.engines import check_address, is_open
@@ -371,6 +392,9 @@ def check_askable(rows: list[Analysis], counts: Counts | Shards, n_components: i
     for row in rows:
         if "X" in inspect.signature(public(row.function)).parameters and not counts.in_memory and not row.shards:
             raise ParameterError(row.name, True, "it is for counts in memory, and these are shards; remove it")
+        if not row.multipliers and counts.multipliers is not None:
+            remedy = "it does not support multipliers of rates (batch, opportunities); remove it"
+            raise ParameterError(row.name, True, remedy)
         if row.name == "differences" and n_components < 2:
             raise ParameterError(
                 row.name, True, "it compares topics, and there is one only; remove it, or fit at least 2"

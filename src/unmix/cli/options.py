@@ -96,6 +96,27 @@ Seed = Annotated[
     int, fitting(*NAMES["random_state"], metavar="N", min=0, help="Seed of the random numbers.", default="0")
 ]
 MaxIter = Annotated[int | None, results(metavar="N", min=1, help="Maximum number of iterations.")]
+Batch = Annotated[
+    str | None,
+    fitting("--batch", metavar="COLUMN", help="Column of batches whose effects are estimated.", hidden=True),
+]
+BatchPrior = Annotated[
+    float | None,
+    fitting(
+        "--batch-prior",
+        metavar="NUMBER",
+        min=0,
+        help="Strength of the prior of effects.",
+        default="learned",
+        hidden=True,
+    ),
+]
+Opportunities = Annotated[
+    Path | None,
+    fitting(
+        "--opportunities", metavar="FILE", help="Table of known multipliers of rates, a row per label.", hidden=True
+    ),
+]
 Tol = Annotated[
     float | None,
     results(metavar="GAIN", min=0, help="Remaining gain per count below which to stop.", hidden=True),

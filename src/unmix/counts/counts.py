@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
+from dataclasses import replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +28,7 @@ from unmix.base.memory import BYTES_PER_NONZERO, IN_MEMORY, gigabytes, require
 from unmix.base.types import Floats, Integers, Names, Record, as_names, check_names, with_unique_columns
 from unmix.counts.canonical import arrays_of, canonical, narrowed, sparse_to_csr
 from unmix.counts.data import Facts, Memory, Part, evenly
+from unmix.counts.multipliers import Multipliers
 from unmix.counts.sides import Sides
 from unmix.kernels import CSR
 
@@ -86,6 +89,7 @@ class Counts(Part):
     text: Record | None
     reading: str = ""
     unknown: Floats | None = None  # words of each text that are not in the vocabulary of a fit
+    multipliers: Multipliers | None = None  # of rates, where a fit was given some
 
     def __init__(
         self,
@@ -101,6 +105,7 @@ class Counts(Part):
             features = matrix.features if features is None else features
             metadata = matrix.metadata if metadata is None else metadata
             text = matrix.text if text is None else text
+            self.multipliers = matrix.multipliers
             self.rows, self.shape = matrix.rows, matrix.shape
         else:
             if isinstance(matrix, pd.DataFrame):
@@ -168,15 +173,19 @@ class Counts(Part):
                [0., 0.]])
         """
         csr, samples, metadata, names = self.csr, self.samples, self.metadata, self.features
+        given = self.multipliers
         if rows is not None:
             rows = np.asarray(rows)
+            given = None if given is None else given.take(rows)
             csr, samples = csr[rows], None if samples is None else samples[rows]
             metadata = None if metadata is None else metadata.iloc[rows]
         if features is not None:
             places = self._places(np.asarray(features))
             csr, names = csr[:, places], None if names is None else names[places]
             csr.sort_indices()
-        return self.trusted(csr, samples, names, metadata, self.text)
+            if given is not None and given.known is not None:
+                given = replace(given, known=given.known[:, places])
+        return self.trusted(csr, samples, names, metadata, self.text).with_multipliers(given)
 
     def _places(self, wanted: NDArray[Any]) -> Integers:
         """Where features stand that are given by name, by place or by truth values."""
@@ -207,7 +216,16 @@ class Counts(Part):
         """Other values >= 0 in place of the nonzeros; entries that become zero are dropped."""
         csr = self.with_data(values).copy()
         csr.eliminate_zeros()
-        return self.trusted(csr, self.samples, self.features, self.metadata, self.text)
+        counts = self.trusted(csr, self.samples, self.features, self.metadata, self.text)
+        return counts.with_multipliers(self.multipliers)
+
+    def with_multipliers(self, given: Multipliers | None) -> Self:
+        """The same counts, of which this is known."""
+        if given is None and self.multipliers is None:
+            return self
+        other = copy(self)
+        other.multipliers = given
+        return other
 
     def thinned(
         self, shares: int | Sequence[float], rng: np.random.Generator, *, overdispersion: float | Floats | None = None
@@ -271,7 +289,8 @@ class Counts(Part):
         move = sp.csr_array((np.ones(known.size), (known, places[known])), shape=(self.shape[1], len(features)))
         csr = self.csr @ move
         csr.sort_indices()
-        return self.trusted(csr, self.samples, features, self.metadata)
+        given = None if self.multipliers is None else self.multipliers.with_features(places, len(features))
+        return self.trusted(csr, self.samples, features, self.metadata).with_multipliers(given)
 
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Integers, Self]]:
         """All samples in random order: their places, and they themselves, in batches of about equal size."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from unmix.counts.counts import Counts
+    from unmix.counts.multipliers import Multipliers
     from unmix.counts.sides import Sides
 
 F = TypeVar("F", bound=np.floating[Any])
@@ -92,6 +93,7 @@ class Data(Protocol):
     """What models, solvers and estimators may ask of data. `Counts` are data in memory, `Shards` are data of any size."""
 
     text: Record | None  # how words were counted, if these are counts of words
+    multipliers: Multipliers | None  # of rates, where a fit was given some
 
     @property
     def in_memory(self) -> bool:
@@ -132,6 +134,10 @@ class Data(Protocol):
         ...
 
     def take(self, rows: Integers) -> Counts: ...
+    def with_multipliers(self, given: Multipliers | None) -> Self:
+        """The same counts, of which this is known."""
+        ...
+
     def some(self, most: int) -> tuple[Integers, Counts]:
         """Up to this many samples, evenly spaced among those that a fit starts from: their numbers, and they themselves."""
         ...
@@ -468,9 +474,14 @@ def joined(rows: list[NDArray[F]]) -> NDArray[F]:
     return rows[0] if len(rows) == 1 else np.concatenate(rows)
 
 
-def by_tile(tiles: Iterable[Part], before: Arrays) -> Iterator[tuple[Part, Factor]]:
-    """Tiles of a part, each with its rows of the array "L"."""
+def with_rows(tiles: Iterable[Part], before: Arrays) -> Iterator[tuple[Part, Arrays]]:
+    """Tiles of a part, each with its rows of all arrays."""
     at = 0
     for tile in tiles:
-        yield tile, before["L"][at : at + tile.shape[0]]
+        yield tile, {name: array[at : at + tile.shape[0]] for name, array in before.items()}
         at += tile.shape[0]
+
+
+def by_tile(tiles: Iterable[Part], before: Arrays) -> Iterator[tuple[Part, Factor]]:
+    """Tiles of a part, each with its rows of the array "L"."""
+    return ((tile, rows["L"]) for tile, rows in with_rows(tiles, before))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,7 @@ from unmix.base.kinds import size
 from unmix.base.types import Floats, Integers, Names, Record, as_names, with_unique_columns
 from unmix.counts.counts import Counts, CountsLike, amount
 from unmix.counts.data import Engine, Facts, Part, chosen_engine, evenly
+from unmix.counts.multipliers import Multipliers
 from unmix.counts.stores import InMemory, OnDisk, checksum, file_name, in_doubles, read_manifest
 
 SHARD, TILE = 16_384, 4_096  # samples. Bits depend on them: they are no options
@@ -77,6 +78,7 @@ class Shards:
     shape: tuple[int, int]
     features: Names | None
     text: Record | None
+    multipliers: Multipliers | None = None
     reading: str = ""
     rows_per_shard: int
     rows_per_tile: int
@@ -269,6 +271,14 @@ class Shards:
         """A table with one row per sample, if there is one, read when first asked for."""
         return self._store.metadata
 
+    def with_multipliers(self, given: Multipliers | None) -> Self:
+        """The same counts, of which this is known."""
+        other = copy.copy(self)
+        other.__dict__.pop("_sampled", None)
+        other.__dict__.pop("sample", None)
+        other.multipliers = given
+        return other
+
     def with_metadata(self, table: pd.DataFrame | None) -> Shards:
         """The same counts with another table."""
         if table is not None and len(table) != len(self):
@@ -425,6 +435,7 @@ class Shards:
     def _described(self, counts: Counts, rows: Integers | slice) -> Counts:
         """With their rows of the table."""
         counts.metadata = None if self.metadata is None else self.metadata.iloc[rows].reset_index(drop=True)
+        counts.multipliers = None if self.multipliers is None else self.multipliers.take(rows)
         return counts
 
     def verify(self) -> None:

@@ -6,6 +6,7 @@ So data have two sides, and each answers the same few questions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -23,6 +24,9 @@ BLOCK = 1 << 16  # nonzeros × K taken together, for memory
 FEW = 8  # counts are few if there are this many times as many rows of the fixed factor
 
 
+Costs = Callable[[Factor, Factor], tuple[Floats, NDArray[np.int32] | None]]
+
+
 @dataclass(frozen=True, eq=False)
 class Side:
     """One side of the data: X ≈ moving fixedᵀ, a row of `moving` for each row of X (or of its transpose), and its prior, if
@@ -38,6 +42,9 @@ class Side:
         Its rate.
     sums : array, default=None
         Column sums of the fixed factor, where they are known.
+    costs : callable, default=None
+        Where rates have multipliers: what topics cost in each row, or in each group of rows, and the groups; of the fixed
+        factor and of `moving` where the half-step starts.
     workspace : Workspace, default=Workspace()
         Scratch space of the kernels.
 
@@ -57,6 +64,7 @@ class Side:
     shape: Floats | None = None  # shape − 1 of the Gamma prior, broadcast
     rate: Floats | None = None
     sums: Floats | None = None
+    costs: Costs | None = field(default=None, repr=False)
     workspace: kernels.Workspace = field(default_factory=kernels.Workspace, repr=False)
 
     def with_prior(self, shape: Floats | None, rate: Floats) -> Side:
@@ -77,7 +85,12 @@ class Side:
         **options: Any,
     ) -> tuple[Factor, float | None]:
         """The half-step of this name on every row, and Σ x log(rate) at the result if asked to measure it."""
-        given, cost = {"measure": measure, "workspace": self.workspace, **options}, self.cost(fixed)
+        given = {"measure": measure, "workspace": self.workspace, **options}
+        if self.costs is None:
+            cost = self.cost(fixed)
+        else:
+            cost, given["groups"] = self.costs(fixed, moving)
+            cost = cost if self.rate is None else cost + self.rate
         moved, xlogs = kernels.half_step(kernel, *self._used(fixed), moving, cost, self.shape, **given)
         return moved, None if xlogs is None else float(xlogs.sum())
 

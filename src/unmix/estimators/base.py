@@ -7,10 +7,9 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from difflib import get_close_matches
-from functools import wraps
+from functools import partial, wraps
 from inspect import Signature, getdoc, signature
 from numbers import Integral, Real
 from pathlib import Path
@@ -30,9 +29,10 @@ from unmix.base import checks
 from unmix.base.checks import ParameterError, parameter, warn
 from unmix.base.memory import npy_rows
 from unmix.base.threads import use_threads
-from unmix.base.types import WIDEST, Factor, Floats, Record, Seed, as_plain, order_by_name
+from unmix.base.types import WIDEST, Floats, Record, Seed, as_plain, order_by_name
 from unmix.counts.counts import Counts, CountsLike, fitting, from_anndata
 from unmix.counts.data import Data, is_data, joined
+from unmix.counts.multipliers import weighted, with_multipliers
 from unmix.counts.shards import Shards
 from unmix.estimators.features import (
     Matched,
@@ -42,9 +42,11 @@ from unmix.estimators.features import (
     goodness,
     loadings_of,
     match_features,
+    multiplied_as_in_fit,
 )
+from unmix.estimators.plans import best_of, correcting
 from unmix.fit import Fit, finished, quietly
-from unmix.models.poisson import check_factors, match_to_first
+from unmix.models.poisson import check_factors
 from unmix.models.problem import Iterate, Problem
 from unmix.models.variational import Inference
 from unmix.registry import STARTS
@@ -52,7 +54,6 @@ from unmix.solvers import ProgressBar
 from unmix.solvers.base import Solver, refuse_unsupported
 from unmix.solvers.online import Learner, Online, OnlineBeliefs, OnlineState, Stream
 from unmix.solvers.run import REMEDY, Callback, Counters, Phase, Plan, Session, restored, resume, run_phases
-from unmix.solvers.search import Refine
 from unmix.storage.files import replacing
 from unmix.storage.schema import Text, checked
 
@@ -60,66 +61,6 @@ E = TypeVar("E", bound="CountsEstimator")
 T = TypeVar("T", bound=Problem | Inference)
 S = TypeVar("S", bound=Iterate)
 Q = TypeVar("Q")
-
-# The best of several fits, each from a start of its own, and how far apart they end.
-#
-# The first start is that of the fit without `n_init`, so that more starts are never worse; seeds of the others come from it.
-# They run one after the other, each with all threads. The spread says what the data do not identify: with P_s the proportions of
-# start s, its topics matched with those of the best, b,
-#
-#     difference_s = mean_ik |P_s,ik − P_b,ik|
-
-
-def generators(first: np.random.Generator, n: int) -> list[np.random.Generator]:
-    """The random numbers of n starts: those of a single fit, and others that follow from them."""
-    seeds = deepcopy(first).integers(2**63, size=n - 1)
-    return [first, *(np.random.default_rng(int(seed)) for seed in seeds)]
-
-
-def best_of(model: E, counts: Data, first: np.random.Generator, n: int) -> tuple[E, Fit]:
-    """The estimator that ended highest, and its fit, with the spread of all in `data["starts"]`.
-
-    Ctrl-C, and a callback that says stop, end the start under way; the best so far is then kept, as interrupted.
-    """
-    ended: list[E] = []
-    stopped = False
-    for rng in generators(first, n):
-        one = type(model)(**model.get_params(deep=False) | {"n_init": 1, "random_state": rng})
-        try:
-            with quietly():  # there is one warning, of the best one, in the end
-                ended.append(one.fit(counts))
-        except KeyboardInterrupt:
-            if not ended:
-                raise
-            stopped = True
-        stopped = stopped or ended[-1].result_.status == "interrupted"
-        if stopped:
-            break
-    best = max(ended, key=lambda one: objective_of(one.result_))  # of equals the first
-    spread = spread_of([one.result_ for one in ended], ended.index(best))
-    fit = replace(best.result_, data=best.result_.data | {"starts": spread})
-    return best, replace(fit, status="interrupted") if stopped else fit
-
-
-def objective_of(fit: Fit) -> float:
-    return float(fit.trace["objective"].iloc[-1])
-
-
-def spread_of(fits: list[Fit], best: int) -> Record:
-    """What `Fit.starts` shows: of each start how high it ended, and how far from the best."""
-    others = [fits[best], *fits]
-    orders = match_to_first(np.stack([fit.topics for fit in others]))[1:]
-    return {
-        "objective": [objective_of(fit) for fit in fits],
-        "loglik": [fit.loglik for fit in fits],
-        "iterations": [int(fit.trace["iteration"].iloc[-1]) for fit in fits],
-        "status": [fit.status for fit in fits],
-        "difference": [
-            float(np.abs(fit.proportions[:, order] - fits[best].proportions).mean())
-            for fit, order in zip(fits, orders, strict=True)
-        ],
-    }
-
 
 # What every estimator here shares: scikit-learn's conventions, the check of data and parameters, and the closing words.
 
@@ -143,6 +84,7 @@ OTHER_NAMES |= {
     "iterations": "max_iter",
     "n_threads": "n_jobs",
 }  # of other libraries
+OF_SAMPLES = ("batch", "opportunities", "sample_weight")  # what `fit` may be given for samples
 MAY_CHANGE = {"max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
 
 
@@ -189,6 +131,8 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
     """
 
     __metadata_request__transform: ClassVar = {"out": UNUSED, "missing": UNUSED}  # they do not describe samples
+    __metadata_request__fit: ClassVar = {"sample_weight": None}  # not in the signature: see docs/decisions.md
+    takes: ClassVar[frozenset[str]] = frozenset()  # what of `OF_SAMPLES` it has
 
     n_init: int = 1
     online: Online | None = None
@@ -214,7 +158,13 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         """What `transform` gives of some samples, in memory."""
 
     def transform(
-        self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None, *, missing: Missing | None = None
+        self,
+        X: CountsLike | Shards,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        missing: Missing | None = None,
+        batch: Any = None,
+        opportunities: Any = None,
     ) -> Floats:
         """What of each topic is in samples.
 
@@ -227,6 +177,11 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         missing : {"unmeasured", "zero"}, default=None
             Features of the fit that X, matched by name, does not have: "unmeasured" omits them, "zero" takes their counts
             as 0. By default "zero" for a fit of texts and "unmeasured" for others; a warning says which.
+        batch : str or array-like, default=None
+            Where the fit has effects of batches, the batch of each sample: a column of the metadata, or labels. Effects of
+            batches that the fit does not know are one.
+        opportunities : array-like, sparse matrix or DataFrame, default=None
+            Known multipliers of rates, as in `fit`.
 
         Returns
         -------
@@ -234,7 +189,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             One row per sample.
         """
         check_is_fitted(self)
-        parts = self._transformed_parts(X, missing)
+        parts = self._transformed_parts(self._multiplied_as_in_fit(X, batch, opportunities), missing)
         if out is None:
             return joined(list(parts))
         path = Path(out)
@@ -245,6 +200,15 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             for rows in parts:
                 append(rows)
         return np.load(path, mmap_mode="r")
+
+    def _multiplied_as_in_fit(self, X: Any, batch: Any, opportunities: Any) -> Any:
+        """New samples with their multipliers: of batches, those that the fit has."""
+        for name, value in {"batch": batch, "opportunities": opportunities}.items():
+            if value is not None and name not in self.takes:
+                raise ValueError(f"{type(self).__name__} does not support {name}; use TopicModel or PoissonNMF")
+        if isinstance(X, pd.DataFrame) and hasattr(self, "feature_names_in_"):
+            self._checked_counts(X, reset=False)
+        return multiplied_as_in_fit(X, self.result_, batch, opportunities)
 
     def _transformed_parts(self, X: CountsLike | Shards, missing: Missing | None) -> Iterator[Floats]:
         fit, tables = self.result_, list[pd.DataFrame]()
@@ -312,7 +276,9 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         model.result_, model.n_features_in_ = fit, len(fit.F)
         return model
 
-    def fit(self, X: CountsLike | Shards, y: None = None) -> Self:
+    def fit(
+        self, X: CountsLike | Shards, y: None = None, *, batch: Any = None, opportunities: Any = None, **weights: Any
+    ) -> Self:
         """Fit the model to counts.
 
         Parameters
@@ -322,6 +288,14 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             dask array, is read if it fits, and otherwise fitted from shards in a temporary folder.
         y : None, default=None
             Ignored; scikit-learn's pipelines pass it.
+        batch : str or array-like, default=None
+            A column of the metadata, or a label per sample: effects of each batch on each feature are estimated with the topics.
+        opportunities : array-like, sparse matrix or DataFrame, default=None
+            Known multipliers of rates, 0 where a feature was not measured: a number per feature, a row per sample (in a sparse
+            matrix, 1 where nothing is stored), or a DataFrame with a row per sample, per batch, or per value of the column of
+            metadata that its index is named after.
+        **weights : dict
+            `sample_weight`, an array: how many samples each one stands for.
 
         Returns
         -------
@@ -344,9 +318,11 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         'converged'
         """
         with fitting(X) as counts:
-            return self._fit(counts, None)
+            return self._fit(counts, None, {"batch": batch, "opportunities": opportunities} | weights)
 
-    def resume(self, X: CountsLike | Shards, fit: Fit) -> Self:
+    def resume(
+        self, X: CountsLike | Shards, fit: Fit, *, batch: Any = None, opportunities: Any = None, **weights: Any
+    ) -> Self:
         """Go on with a fit of the same data that was interrupted, and end where it would have ended: equal bit for bit.
 
         Parameters
@@ -356,6 +332,12 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         fit : Fit
             As it was left off: that of `result_`, one that `unmix.solvers.Checkpoint` saved on its way, or that was saved with
             `resumable=True`. `max_iter` may be larger now than it was.
+        batch : str or array-like, default=None
+            As in `fit`; the same as there.
+        opportunities : array-like, sparse matrix or DataFrame, default=None
+            As in `fit`.
+        **weights : dict
+            As in `fit`.
 
         Returns
         -------
@@ -381,12 +363,12 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         True
         """
         with fitting(X) as counts:
-            return self._fit(counts, fit)
+            return self._fit(counts, fit, {"batch": batch, "opportunities": opportunities} | weights)
 
-    def _fit(self, X: CountsLike | Shards, resume_from: Fit | None) -> Self:
+    def _fit(self, X: CountsLike | Shards, resume_from: Fit | None, of_samples: Record) -> Self:
         """All fits, from the beginning or from where one was left off."""
         self._check_parameters()
-        counts = self._checked_counts(X, reset=True)
+        counts = self._multiplied(self._checked_counts(X, reset=True), of_samples)
         if (fractional := counts.fractional) > MOST_FRACTIONS:
             warn(f"{fractional:.0%} {NO_COUNTS}")
         if resume_from is not None:
@@ -409,6 +391,20 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         self._learn(state)
         self._end(result)
         return self
+
+    def _multiplied(self, counts: Data, of_samples: Record) -> Data:
+        """The counts with what was given for their samples, which the data carry from here on."""
+        given = {name: value for name, value in of_samples.items() if value is not None}
+        if unknown := given.keys() - set(OF_SAMPLES):
+            raise TypeError(f"fit has no parameter {min(unknown)!r}; it takes y, {', '.join(OF_SAMPLES)}")
+        for name in given:
+            if name not in self.takes or self.online is not None:
+                who = "online learning" if name in self.takes else type(self).__name__
+                raise ValueError(f"{who} does not support {name}; use TopicModel or PoissonNMF, in memory or on shards")
+        weights = given.pop("sample_weight", None)
+        if given:
+            counts = with_multipliers(counts, **given, estimated=getattr(self, "batch_prior", None) != np.inf)
+        return counts if weights is None else weighted(counts, weights)
 
     def _end(self, result: Fit) -> None:
         """Notify the callbacks that want to know, and keep the result."""
@@ -464,7 +460,10 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             note = f"fit of a sample of {len(X.sample):,}: {fit.trace['note'].iloc[0]}"
             return solver.start(task, np.empty((0, self.n_components)), F.astype(dtype)), note
 
-        return Plan(task, [Phase("fit", solver, self.max_iter, self.tol)], first)
+        phases = [Phase("fit", solver, self.max_iter, self.tol)]
+        if isinstance(task, Problem):
+            phases += correcting(task, partial(Phase, solver=solver, max_iter=self.max_iter, tol=self.tol))
+        return Plan(task, phases, first)
 
     def _sample_fit(self, sample: Counts, rng: np.random.Generator) -> Fit:
         """The same estimator on the sample, in memory. How long it runs does not depend on how long the fit of all may, which
@@ -489,7 +488,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
     def _learn(self, state: Iterate) -> None:
         """Attributes besides `result_` that come from the last iterate."""
 
-    def fit_transform(self, X: CountsLike, y: None = None, **fit_params: object) -> Floats:
+    def fit_transform(self, X: CountsLike, y: None = None, **fit_params: Any) -> Floats:
         """`fit(X).transform(X)`.
 
         Parameters
@@ -499,7 +498,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         y : None, default=None
             Ignored; scikit-learn's pipelines pass it.
         **fit_params : dict
-            Ignored, as well.
+            What `fit` takes: `batch`, `opportunities`, `sample_weight`.
 
         Returns
         -------
@@ -512,7 +511,8 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         >>> um.TopicModel(2, random_state=0).fit_transform([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).shape
         (4, 2)
         """
-        return self.fit(X).transform(X)
+        given = {name: fit_params[name] for name in ("batch", "opportunities") if fit_params.get(name) is not None}
+        return self.fit(X, **fit_params).transform(X, **given)
 
     def inverse_transform(self, X: CountsLike) -> Floats:
         """Expected counts of samples with these loadings.
@@ -542,7 +542,14 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         return np.asarray(X, dtype=np.float64) @ self.components_
 
     def perplexity(
-        self, X: CountsLike | Shards, *, held_out: float = 0.5, smoothing: float = SMOOTHING, random_state: Seed = 0
+        self,
+        X: CountsLike | Shards,
+        *,
+        held_out: float = 0.5,
+        smoothing: float = SMOOTHING,
+        random_state: Seed = 0,
+        batch: Any = None,
+        opportunities: Any = None,
     ) -> float:
         """Held-out perplexity by document completion: lower is better.
 
@@ -561,6 +568,10 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             perplexity is infinite if a held-out count is impossible by the model, as maximum likelihood often has it.
         random_state : int, Generator or RandomState, default=0
             Decides what is held out.
+        batch : str or array-like, default=None
+            As in `transform`.
+        opportunities : array-like, sparse matrix or DataFrame, default=None
+            As in `transform`.
 
         Returns
         -------
@@ -584,6 +595,8 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         True
         """
         check_smoothing(smoothing)
+        check_is_fitted(self)
+        X = self._multiplied_as_in_fit(X, batch, opportunities)
         return self._perplexity(X, held_out, smoothing, random_state)
 
     def _perplexity(
@@ -748,6 +761,13 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
                     f"the fit to resume had {parameter(name, was)}, this one has {parameter(name, is_now)}; "
                     "use the same parameters, or start again"
                 )
+        given, kept = X.multipliers, fit.rates
+        if (given is not None and not given.plain) != bool(kept) or (
+            given is not None and kept and not given.made(kept)
+        ):
+            raise ValueError(
+                "the fit to go on with had other multipliers of rates; give the same batch and opportunities"
+            )
         if X.facts["checksum"] != fit.data.get("checksum"):
             raise ValueError("the fit to resume is of other data; use the same data, or start again without it")
         order_by_name("sample", (fit.samples, len(fit.L)), (X.samples, X.shape[0]))
@@ -806,21 +826,6 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             raise ParameterError("init", self.init, f"choose one of {', '.join(STARTS)}, a pair (L0, F0), or a Fit")
         if not isinstance(self.online, Online | None):
             raise ParameterError("online", self.online, "use None or unmix.Online(batch_size=...)")
-
-
-def refining(
-    solver: Solver[T, S],
-    start: Callable[[Factor, Factor], S],
-    fit: Callable[..., Phase],
-    moves: int,
-    rng: np.random.Generator,
-) -> list[Phase]:
-    """Phases after convergence: moves that leave a poor optimum, and a fit from where they led."""
-    refine = Refine(solver, start)
-    return [
-        Phase("refine", refine, moves, 0, lambda s: refine.start(s, rng), None, climbs=False),
-        fit("refit", begin=lambda s: s.best if s.kept else None),
-    ]
 
 
 def _weightless(fit: Fit) -> NDArray[np.bool_]:

@@ -15,16 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 from scipy.stats import binom
 
-from unmix.base.checks import choice, parameter, plural
+from unmix.base.checks import choice, parameter, plural, warn
 from unmix.base.kinds import mutation_types
-from unmix.base.types import Floats, Integers, in_place
-from unmix.counts.counts import Counts
+from unmix.base.types import Floats, Integers, as_names, in_place
+from unmix.counts.counts import Counts, from_anndata
+from unmix.counts.data import Data, is_data
+from unmix.counts.multipliers import Multipliers, labels_of, with_multipliers
 from unmix.fit import Fit
 from unmix.models.beliefs import Prior
 from unmix.models.poisson import misfits, proportions_and_sizes
@@ -122,6 +124,20 @@ def match_features(counts: Counts, fit: Fit, missing: Missing | None = "zero") -
     choice("missing", missing, ("unmeasured", "zero"))
     if in_place("feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1]), where="the matrix"):
         return Matched(counts, unknown_totals=counts.unknown)
+    to = places_of(counts, fit)
+    there = np.unique(to[to >= 0])
+    absent, unknown = len(fit.F) - there.size, int((to < 0).sum())
+    names, measured = fit.feature_names, None
+    if absent and missing == "unmeasured":
+        to, names, measured = np.where(to >= 0, np.searchsorted(there, to), -1), names[there], there
+    matched = counts.with_features(to, names)
+    return Matched(matched, absent, unknown, measured, counts.sample_totals - matched.sample_totals)
+
+
+def places_of(counts: Data, fit: Fit) -> Integers:
+    """Where features of the counts stand in the fit, −1 for those that it does not have."""
+    if in_place("feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1]), where="the matrix"):
+        return np.arange(counts.shape[1])
     assert counts.features is not None
     place = {name: j for j, name in enumerate(fit.feature_names)}
     if len(place) < len(fit.F):
@@ -130,17 +146,42 @@ def match_features(counts: Counts, fit: Fit, missing: Missing | None = "zero") -
     if (to < 0).all():  # types of mutations have many spellings
         place = {name: j for j, name in enumerate(mutation_types(place))}
         to = np.array([place.get(name, -1) for name in mutation_types(counts.features)])
-    there = np.unique(to[to >= 0])
-    if not there.size:
+    if (to < 0).all():
         raise ValueError(
             f"no feature has a name that the model knows (such as {fit.feature_names[0]!s}); compare the spelling"
         )
-    absent, unknown = len(fit.F) - there.size, int((to < 0).sum())
-    names, measured = fit.feature_names, None
-    if absent and missing == "unmeasured":
-        to, names, measured = np.where(to >= 0, np.searchsorted(there, to), -1), names[there], there
-    matched = counts.with_features(to, names)
-    return Matched(matched, absent, unknown, measured, counts.sample_totals - matched.sample_totals)
+    return to
+
+
+def multiplied_as_in_fit(X: Any, fit: Fit, batch: Any, opportunities: Any) -> Any:
+    """New samples with their multipliers: of batches, those that the fit has."""
+    effects = "batches" in fit.rates
+    if batch is None and opportunities is None:
+        if effects and not (is_data(X) and X.multipliers is not None):
+            warn("the fit has effects of batches, and no batch is given: multipliers are taken as one; give batch=...")
+        return X
+    if batch is not None and not effects and opportunities is None:
+        raise ValueError("the fit has no effects of batches; leave batch out, or fit with batch=...")
+    X = from_anndata(X)
+    counts = with_multipliers(X if is_data(X) else Counts(X), batch, opportunities, estimated=False)
+    return with_effects(counts, fit, batch) if batch is not None and effects else counts
+
+
+def with_effects(counts: Data, fit: Fit, batch: Any) -> Data:
+    """Counts with the effects that a fit has of their batches; one for other batches."""
+    labels = labels_of(counts, batch, "batch")
+    place = {label: b for b, label in enumerate(fit.rates["batches"].tolist())}
+    codes = np.array([place.get(label, len(place)) for label in labels.tolist()])
+    if unseen := sorted({*labels.tolist()} - place.keys()):
+        names = ", ".join(unseen[:3]) + (", …" if len(unseen) > 3 else "")
+        warn(
+            f"the fit does not know {'batch' if len(unseen) == 1 else 'batches'} {names}: multipliers there are taken as one"
+        )
+    effects = (fit.rates["counts"] + fit.rates["strength"]) / (fit.rates["expected"] + fit.rates["strength"])
+    table, to = np.ones((len(place) + 1, counts.shape[1])), places_of(counts, fit)
+    table[:-1, to >= 0] = effects[:, to[to >= 0]]
+    given = counts.multipliers or Multipliers(np.zeros(len(codes), np.int32), as_names([""]))
+    return counts.with_multipliers(given.times(table, codes))
 
 
 def loadings_of(estimator: CountsEstimator, matched: Matched) -> Floats:

@@ -6,6 +6,7 @@ import os
 from abc import abstractmethod
 from dataclasses import replace
 from functools import partial
+from numbers import Real
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
@@ -22,6 +23,7 @@ from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.data import Data
 from unmix.counts.shards import Shards
 from unmix.estimators.base import (
+    OF_SAMPLES,
     SMOOTHING,
     CountsEstimator,
     check_smoothing,
@@ -29,10 +31,10 @@ from unmix.estimators.base import (
     estimator,
     generator,
     parts_of,
-    refining,
     where_online,
 )
 from unmix.estimators.features import Missing
+from unmix.estimators.plans import correcting, refining
 from unmix.fit import Fit
 from unmix.models.poisson import check_factors, proportions_and_sizes
 from unmix.models.priors import Dirichlet, Gamma
@@ -47,7 +49,7 @@ from unmix.solvers.run import COLUMNS, Phase, Plan
 from unmix.solvers.search import Search
 from unmix.solvers.search import search as search_factors
 
-PREFIT = Alternate(EM())
+PREFIT = Alternate(EM(), learns=False)
 SolverLike = str | HalfStep | AnySolver
 
 
@@ -146,7 +148,13 @@ class LikelihoodEstimator(CountsEstimator):
         return model
 
     def transform(
-        self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None, *, missing: Missing | None = None
+        self,
+        X: CountsLike | Shards,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        missing: Missing | None = None,
+        batch: Any = None,
+        opportunities: Any = None,
     ) -> Floats:
         """Loadings of samples, given the fitted factors.
 
@@ -159,6 +167,11 @@ class LikelihoodEstimator(CountsEstimator):
         missing : {"unmeasured", "zero"}, default=None
             Features of the fit that X, matched by name, does not have: "unmeasured" omits them, "zero" takes their counts
             as 0. By default "zero" for a fit of texts and "unmeasured" for others; a warning says which.
+        batch : str or array-like, default=None
+            Where the fit has effects of batches, the batch of each sample: a column of the metadata, or labels. Effects of
+            batches that the fit does not know are one.
+        opportunities : array-like, sparse matrix or DataFrame, default=None
+            Known multipliers of rates, as in `fit`.
 
         Returns
         -------
@@ -181,12 +194,20 @@ class LikelihoodEstimator(CountsEstimator):
         array([[10., 20.],
                [ 5.,  0.]])
         """
-        return super().transform(X, out, missing=missing)
+        return super().transform(X, out, missing=missing, batch=batch, opportunities=opportunities)
 
     def _transformed(self, part: CountsLike) -> Floats:
         return self._loadings(part)[0]
 
-    def score(self, X: CountsLike | Shards, y: None = None, *, smoothing: float = SMOOTHING) -> float:
+    def score(
+        self,
+        X: CountsLike | Shards,
+        y: None = None,
+        *,
+        smoothing: float = SMOOTHING,
+        batch: Any = None,
+        opportunities: Any = None,
+    ) -> float:
         """Mean log-likelihood per held-out count, by document completion: higher is better.
 
         Half of the counts are held out at random, the same ones at every call. Loadings of samples are found from the other
@@ -203,6 +224,10 @@ class LikelihoodEstimator(CountsEstimator):
         smoothing : float, default=0.001
             The share of the overall frequencies of features, half a count added to each, in every prediction: by maximum
             likelihood, what a topic never had is impossible, and would score −inf where a new sample has it. 0 for none.
+        batch : str or array-like, default=None
+            As in `transform`.
+        opportunities : array-like, sparse matrix or DataFrame, default=None
+            As in `transform`.
 
         Returns
         -------
@@ -233,6 +258,8 @@ class LikelihoodEstimator(CountsEstimator):
             x = counts.rows.data
             return counts.with_values(np.floor(x + rng.random(x.size))) if counts.fractional else counts
 
+        check_is_fitted(self)
+        X = self._multiplied_as_in_fit(X, batch, opportunities)
         return -float(np.log(self._perplexity(X, 0.5, smoothing, 0, whole)))
 
     def _loadings(self, X: CountsLike) -> tuple[Floats, starts.Known]:
@@ -245,7 +272,10 @@ class LikelihoodEstimator(CountsEstimator):
             _known_topics if isinstance(problem.loadings_prior, Dirichlet) else _known_factors
         )
         with use_threads(self.n_jobs):
-            L = drop_negligible(starts.known_factors(problem, known), known.sums)
+            cost = known.sums
+            if problem.rates is not None:
+                cost = problem.rates.costs_of_loadings(None, known.F)[problem.rates.groups]
+            L = drop_negligible(starts.known_factors(problem, known), cost)
         return checked_finite(L.astype(np.float64, copy=False), "loadings"), known
 
     def _normalised(self, F: Floats) -> Floats:
@@ -298,6 +328,7 @@ class LikelihoodEstimator(CountsEstimator):
         phases += [fit("fit", begin=(lambda s: start(s.L, s.F)) if searches else go_on)]
         if self.refine and self.n_components > 1:
             phases += refining(solver, start, fit, self.refine, rng)
+        phases += correcting(problem, fit)
         return Plan(problem, phases, first, lambda s: s if s.F.dtype == self.dtype else None)
 
     def _first_state(self, problem: Problem, rng: np.random.Generator) -> tuple[State, str]:
@@ -387,6 +418,9 @@ class PoissonNMF(LikelihoodEstimator):
     loadings_prior : Gamma or Dirichlet, default=None
         For `PoissonNMF` a `unmix.Gamma` on L, for `TopicModel` a `unmix.Dirichlet` on the proportions of a sample. The latter
         is fitted by joint EM, the solver "plsa", which takes the place of the default; other solvers refuse it.
+    batch_prior : float or str, default="auto"
+        Strength τ of the prior Gamma(τ, τ) of effects of batches, where `fit` is given some: "auto" learns it, a larger one holds
+        effects closer to 1, inf allows for none. What belongs to samples, `batch` and `opportunities`, is given to `fit`.
     online : Online, default=None
         `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro, instead of those of
         `solver`. `partial_fit` learns from one batch after the other.
@@ -435,12 +469,15 @@ class PoissonNMF(LikelihoodEstimator):
     refine: int = 0
     prior: Gamma | Dirichlet | None = None
     loadings_prior: Gamma | Dirichlet | None = None
+    batch_prior: float | Literal["auto"] = "auto"
     online: Online | None = None
     dtype: Literal["float64", "float32"] = "float64"
+    takes: ClassVar[frozenset[str]] = frozenset(OF_SAMPLES)
 
     def _problem(self, X: Data) -> Problem:
         prior = self.prior.on_topics() if isinstance(self.prior, Dirichlet) else self.prior
-        return Problem(X, self.n_components, prior, self.loadings_prior)
+        strength = None if self.batch_prior == "auto" else float(self.batch_prior)
+        return Problem(X, self.n_components, prior, self.loadings_prior, batch_prior=strength)
 
     def _prefit(self) -> int:
         return 0 if isinstance(self.loadings_prior, Dirichlet) else self.prefit
@@ -503,6 +540,8 @@ class PoissonNMF(LikelihoodEstimator):
         if not isinstance(self.prior, Gamma | Dirichlet | None):
             remedy = "use None, unmix.Gamma(shape, rate) or unmix.Dirichlet(concentration)"
             raise ParameterError("prior", self.prior, remedy)
+        if self.batch_prior != "auto" and not (isinstance(self.batch_prior, Real) and self.batch_prior > 0):
+            raise ParameterError("batch_prior", self.batch_prior, 'give "auto", a number > 0, or inf for no effects')
         self._check_loadings_prior()
         self._solver()
 
@@ -566,6 +605,9 @@ class TopicModel(PoissonNMF):
     loadings_prior : Gamma or Dirichlet, default=None
         For `PoissonNMF` a `unmix.Gamma` on L, for `TopicModel` a `unmix.Dirichlet` on the proportions of a sample. The latter
         is fitted by joint EM, the solver "plsa", which takes the place of the default; other solvers refuse it.
+    batch_prior : float or str, default="auto"
+        Strength τ of the prior Gamma(τ, τ) of effects of batches, where `fit` is given some: "auto" learns it, a larger one holds
+        effects closer to 1, inf allows for none. What belongs to samples, `batch` and `opportunities`, is given to `fit`.
     online : Online, default=None
         `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro, instead of those of
         `solver`. `partial_fit` learns from one batch after the other.
@@ -606,7 +648,13 @@ class TopicModel(PoissonNMF):
     """
 
     def transform(
-        self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None, *, missing: Missing | None = None
+        self,
+        X: CountsLike | Shards,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        missing: Missing | None = None,
+        batch: Any = None,
+        opportunities: Any = None,
     ) -> Floats:
         """Proportions of samples, given the fitted topics.
 
@@ -619,6 +667,11 @@ class TopicModel(PoissonNMF):
         missing : {"unmeasured", "zero"}, default=None
             Features of the fit that X, matched by name, does not have: "unmeasured" omits them, "zero" takes their counts
             as 0. By default "zero" for a fit of texts and "unmeasured" for others; a warning says which.
+        batch : str or array-like, default=None
+            Where the fit has effects of batches, the batch of each sample: a column of the metadata, or labels. Effects of
+            batches that the fit does not know are one.
+        opportunities : array-like, sparse matrix or DataFrame, default=None
+            Known multipliers of rates, as in `fit`.
 
         Returns
         -------
@@ -641,7 +694,7 @@ class TopicModel(PoissonNMF):
         array([[0.75, 0.25],
                [0.  , 1.  ]])
         """
-        return super().transform(X, out, missing=missing)
+        return super().transform(X, out, missing=missing, batch=batch, opportunities=opportunities)
 
     def _transformed(self, part: CountsLike) -> Floats:
         L, known = self._loadings(part)
@@ -757,7 +810,9 @@ class SparsePoissonNMF(LikelihoodEstimator):
     norm: Literal["l1", "l2"] = "l2"
     extrapolate: bool = True
 
-    def fit(self, X: CountsLike, y: None = None) -> Self:
+    def fit(
+        self, X: CountsLike | Shards, y: None = None, *, batch: Any = None, opportunities: Any = None, **weights: Any
+    ) -> Self:
         """Fit the model to counts.
 
         Parameters
@@ -766,6 +821,12 @@ class SparsePoissonNMF(LikelihoodEstimator):
             Anything that `Counts` takes.
         y : None, default=None
             Ignored; scikit-learn's pipelines pass it.
+        batch : None, default=None
+            Refused: this model has no multipliers of rates.
+        opportunities : None, default=None
+            Refused as well.
+        **weights : dict
+            Refused as well.
 
         Returns
         -------
@@ -783,7 +844,7 @@ class SparsePoissonNMF(LikelihoodEstimator):
         >>> um.SparsePoissonNMF(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_.status
         'converged'
         """
-        super().fit(X)
+        super().fit(X, y, batch=batch, opportunities=opportunities, **weights)
         if self.norm == "l1" and self.penalty > 0:
             warn(
                 f'with norm="l1" the penalty only divides the loadings by {1 + self.penalty:g}; '

@@ -7,7 +7,7 @@ import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,17 +20,10 @@ from unmix.base.types import Factor, Floats, Pair
 from unmix.counts.counts import CountsLike
 from unmix.counts.data import Data
 from unmix.counts.shards import Shards
-from unmix.estimators.base import (
-    CountsEstimator,
-    checked_finite,
-    estimator,
-    generator,
-    parts_of,
-    refining,
-    where_online,
-)
+from unmix.estimators.base import CountsEstimator, checked_finite, estimator, generator, parts_of, where_online
 from unmix.estimators.features import Missing
 from unmix.estimators.likelihood import PoissonNMF
+from unmix.estimators.plans import refining
 from unmix.fit import Fit, finished, quietly
 from unmix.models.beliefs import Belief, HierarchicalGammas, Prior
 from unmix.models.poisson import check_factors
@@ -59,7 +52,13 @@ class PosteriorEstimator(CountsEstimator):
     """`result_` has the arrays of a variational model and the kinds of its priors."""
 
     def transform(
-        self, X: CountsLike | Shards, out: str | os.PathLike[str] | None = None, *, missing: Missing | None = None
+        self,
+        X: CountsLike | Shards,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        missing: Missing | None = None,
+        batch: Any = None,
+        opportunities: Any = None,
     ) -> Floats:
         """Posterior means of the proportions, or loadings, of samples, given the fitted topics.
 
@@ -72,6 +71,10 @@ class PosteriorEstimator(CountsEstimator):
         missing : {"unmeasured", "zero"}, default=None
             Features of the fit that X, matched by name, does not have: "unmeasured" omits them, "zero" takes their counts
             as 0. By default "zero" for a fit of texts and "unmeasured" for others; a warning says which.
+        batch : str or array-like, default=None
+            For models with multipliers of rates, as in `TopicModel.transform`; others refuse it.
+        opportunities : array-like, sparse matrix or DataFrame, default=None
+            For models with multipliers of rates; others refuse it.
 
         Returns
         -------
@@ -94,7 +97,7 @@ class PosteriorEstimator(CountsEstimator):
         >>> model.transform([[5, 1, 0]]).sum(axis=1).round(6)
         array([1.])
         """
-        return super().transform(X, out, missing=missing)
+        return super().transform(X, out, missing=missing, batch=batch, opportunities=opportunities)
 
     def _transformed(self, part: CountsLike) -> Floats:
         with use_threads(self.n_jobs):

@@ -4,20 +4,22 @@ of any size: loss, priors, scales, KKT residual, result."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from copy import copy
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_type_hints
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from unmix.base.memory import closed, reordered
 from unmix.base.types import Factor, Floats, Pair, Record
-from unmix.counts.data import Arrays, Data, Engine, Part, Visit, Visited, by_tile, gathered, joined
+from unmix.counts.data import Arrays, Data, Engine, Part, Visit, Visited, gathered, joined, with_rows
 from unmix.counts.sides import Side, Sides, column_sums
 from unmix.models.poisson import expected_total, poisson_to_topics, residual
 from unmix.models.priors import Dirichlet, Gamma
+from unmix.models.rates import Rates, group_sums
 
 R = TypeVar("R")
 
@@ -76,6 +78,7 @@ class Estimate:
     posterior: Mapping[str, Floats] = field(default_factory=dict)
     priors: dict[str, str] = field(default_factory=dict)
     allocation: Floats | None = None
+    multipliers: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of rates, as `Rates.arrays` gives them
 
 
 class Task(Protocol[S_contra]):
@@ -218,6 +221,10 @@ class State(Iterate):
         Loadings.
     F : array, m × K
         Factors.
+    strength : float, default=0.0
+        Of the prior of effects of batches; 0 for that of the problem.
+    corrected : bool, default=False
+        Whether the strength was corrected, and is not learned any more.
 
     Examples
     --------
@@ -229,6 +236,8 @@ class State(Iterate):
     paths: ClassVar[tuple[str, ...]] = ()
     L: Factor
     F: Factor
+    strength: float = 0.0
+    corrected: bool = False
 
     @property
     def before(self) -> Arrays:
@@ -243,6 +252,8 @@ class StreamedPoint(Iterate):
     F: Factor
     number: int
     penalty: float = 0.0
+    strength: float = 0.0
+    corrected: bool = False
 
     @property
     def before(self) -> int:
@@ -250,9 +261,13 @@ class StreamedPoint(Iterate):
         return self.number
 
 
+P = TypeVar("P", bound=State | StreamedPoint)
+LARGEST = float(np.finfo(float).max)
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The loss of loadings and factors: Σ λ − Σ x log λ − log priors + penalty, λ = L Fᵀ.
+    """The loss of loadings and factors: Σ λ − Σ x log λ − log priors + penalty, λ = L Fᵀ, times multipliers where there are some.
 
     Parameters
     ----------
@@ -266,6 +281,10 @@ class Problem:
         On L, or on proportions.
     sparsity : Sparsity, default=None
         The penalty of `SparsePoissonNMF`.
+    batch_prior : float, default=None
+        Strength of the prior of effects of batches, if the data have such; None to learn it.
+    rates : Rates, default=None
+        Multipliers of rates; by default those of the data.
 
     See Also
     --------
@@ -284,6 +303,34 @@ class Problem:
     prior: Gamma | None = None  # on F
     loadings_prior: Gamma | Dirichlet | None = None
     sparsity: Sparsity | None = None
+    batch_prior: float | None = None
+    rates: Rates | None = None
+
+    def __post_init__(self) -> None:
+        given = self.X.multipliers
+        if given is None or given.plain:
+            object.__setattr__(self, "rates", None)
+        elif self.rates is None or self.rates.given is not given:
+            object.__setattr__(self, "rates", Rates.of(self.X, self.engine, self.batch_prior))
+
+    def with_strength(self, strength: float) -> Problem:
+        """With this prior of effects; what was prepared for the data stays."""
+        if not strength or self.rates is None or strength == self.rates.strength:
+            return self
+        other = copy(self)
+        object.__setattr__(other, "rates", self.rates.with_strength(strength))
+        for side in ("left", "right"):
+            other.__dict__.pop(side, None)
+        return other
+
+    def at(self, state: State | StreamedPoint) -> Problem:
+        """With the prior of effects that a state has."""
+        return self.with_strength(state.strength)
+
+    @property
+    def strength(self) -> float:
+        """Of the prior of effects; 0 where there is none."""
+        return 0.0 if self.rates is None else self.rates.strength
 
     @cached_property
     def sides(self) -> Sides:
@@ -298,6 +345,8 @@ class Problem:
     def left(self) -> Side:
         """With a Dirichlet prior or a penalty, for factors that are normalised as those ask for."""
         side = self.sides.left
+        if self.rates is not None:
+            side = replace(side, costs=self.rates.for_loadings)
         if self.loadings_prior is not None:
             return side.with_prior(*self.loadings_prior.broadcast(self.X.shape[0], self.n_topics))
         if self.sparsity is not None:
@@ -307,6 +356,8 @@ class Problem:
     @cached_property
     def right(self) -> Side:
         side = self.sides.right
+        if self.rates is not None:
+            side = replace(side, costs=self.rates.for_factors)
         return side if self.prior is None else side.with_prior(*self.prior.broadcast(self.X.shape[1], self.n_topics))
 
     @property
@@ -319,8 +370,15 @@ class Problem:
             "a prior with a row per sample": isinstance(on_L, Gamma) and np.ndim(on_L.shape) > 1,
             "a Dirichlet prior on loadings": isinstance(on_L, Dirichlet),
             "a sparsity penalty": self.sparsity is not None,
+            "multipliers of rates": self.rates is not None,
+            "effects of batches": self.rates is not None and self.rates.estimated,
         }
         return [need for need, asked in needs.items() if asked]
+
+    def likelihood(self, X: Data | None = None) -> Problem:
+        """Maximum likelihood of these data, or of some of them, with the prior of effects as it is."""
+        X = self.X if X is None else X
+        return Problem(X, self.n_topics, batch_prior=self.strength or None, rates=self.rates)
 
     def both_numerators(self, L: Factor, F: Factor) -> tuple[Floats, Floats, float]:
         return self.sides.both_numerators(L, F)
@@ -347,14 +405,18 @@ class Problem:
         """Without priors and penalty, for any number of topics."""
         if xlog is None:
             xlog = float(self.left.xlogs(L, F).sum())
+        if self.rates is not None:
+            return self.rates.first_term(self.rates.sums(L), F) - xlog
         return expected_total(L, F) - xlog
 
     def loss_from(self, F: Factor, sums: Arrays) -> tuple[float, float]:
-        """The same from sums over the samples: v = Σ_i l_ik, and Σ x log λ with what the prior of loadings costs. And what all
-        priors cost."""
+        """The same from sums over the samples: v = Σ_i l_ik, by group where there are such, and Σ x log λ with what the prior of
+        loadings costs. And what all priors cost."""
         xlog, of_loadings = (float(value) for value in sums["xlog_penalty"])
-        penalty = self._penalty(F, sums["v"], of_loadings)
-        return float(sums["v"] @ column_sums(F)) - xlog + penalty, penalty
+        v = sums["v"]
+        penalty = self._penalty(F, v if v.ndim == 1 else v.sum(axis=0), of_loadings)
+        first = float(v @ column_sums(F)) if self.rates is None else self.rates.first_term(v, F)
+        return first - xlog + penalty, penalty
 
     def _penalty(self, F: Factor, sums: Floats, of_loadings: float) -> float:
         total = (self.prior.penalty(F) if self.prior else 0.0) + of_loadings
@@ -400,6 +462,8 @@ class Problem:
     def _scales(self, L: Factor, F: Factor) -> Floats:
         u, v = column_sums(F), column_sums(L)
         on_L = self.loadings_prior if isinstance(self.loadings_prior, Gamma) else None
+        if self.rates is not None and not (self.prior or on_L):
+            return np.ones(self.n_topics)  # what they are on is what multipliers are relative to
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.prior and on_L:
                 scale = best_scales(L, F, on_L.shape, on_L.rate, self.prior.shape, self.prior.rate)
@@ -414,16 +478,63 @@ class Problem:
     def metrics(self, state: State | StreamedPoint) -> dict[str, float]:
         objective = -state.loss - self.X.log_factorials
         penalty = self.penalty(state.L, state.F) if isinstance(state, State) else state.penalty
-        return {"loglik": objective + penalty, "objective": objective}
+        found = {"loglik": objective + penalty, "objective": objective}
+        rates = self.at(state).rates
+        if rates is not None and rates.estimated:
+            found |= {"batch_prior": rates.strength, "loglik": np.nan}  # of effects at their means: only in the end
+        return found
+
+    def settled(self, pairs: list[Pair], L: Factor, F: Factor, xlog: float | None) -> float | None:
+        """Sets the scales of features and groups, which only the prior of effects decides, where it likes them better at L and F,
+        in place in all pairs, L and F among them. Returns Σ x log λ of L and F then."""
+        rates, on_L = self.rates, isinstance(self.loadings_prior, Gamma)
+        if rates is None or not rates.estimated or (on_L and self.prior):
+            return xlog
+        c, a = rates.scales(rates.sums(L), F, self.prior is None, not on_L)
+        done: list[int] = []
+        for factors in pairs:
+            for factor, scale in zip(factors, (a[rates.groups], c), strict=True):
+                if id(factor) not in done:
+                    factor *= scale[:, None].astype(factor.dtype)
+                    done.append(id(factor))
+        return None if xlog is None else xlog + rates.moved_logs(c, a)
+
+    def learned(self, state: State) -> State:
+        """The same factors with the most likely prior of effects, if it is learned; never a larger loss."""
+        here = self.at(state)
+        rates = here.rates
+        if rates is None or not rates.learned or state.corrected:
+            return state
+        U = rates.sums(state.L)
+        other = rates.with_strength(rates.best_strength(U, state.F))
+        gain = rates.first_term(U, state.F) - other.first_term(U, state.F)
+        return replace(state, strength=other.strength, loss=state.loss - gain)
+
+    def corrected(self, state: P) -> P | None:
+        """The same factors with the prior of effects that is learned, corrected; None where it is not learned."""
+        rates = self.at(state).rates
+        if rates is None or not rates.learned:
+            return None
+        return self.with_other_strength(state, rates.corrected(rates.strength), True)
+
+    def with_other_strength(self, state: P, strength: float, corrected: bool = False) -> P:
+        """The same point under another prior of effects, where its loss differs. The next iteration is accepted anyway."""
+        rates, U = self.at(state).rates, self.sums(state)
+        assert rates is not None
+        more = rates.with_strength(strength).first_term(U, state.F) - rates.first_term(U, state.F)
+        changed: Any = {"reference": LARGEST} if hasattr(state, "reference") else {}
+        return replace(state, strength=strength, corrected=corrected, loss=state.loss + more, **changed)
 
     def kkt(self, state: State | StreamedPoint) -> float:
         if isinstance(self.loadings_prior, Dirichlet):
             return np.nan  # its constraints are others
-        F = state.F
-        by_row, by_F = self.sparsity.gradients(self._sums(state), F) if self.sparsity else (None, None)
+        F, rates = state.F, self.at(state).rates
+        by_row, by_F = self.sparsity.gradients(self.sums(state), F) if self.sparsity else (None, None)
         shared = {"F": F} | ({} if by_row is None else {"penalty": by_row})
-        sums = self.engine.over(self.X, ResidualSums(self.loadings_prior), shared, before=state.before)
-        gradient = sums["v"] - sums["B"]
+        U = np.empty(0) if rates is None else self.sums(state)
+        shared["u"] = column_sums(F) if rates is None else rates.costs_of_loadings(U, F)
+        sums = self.engine.over(self.X, ResidualSums(self.loadings_prior), shared, before=self.before(state))
+        gradient = (sums["v"] if rates is None else rates.costs_of_factors(U, F)) - sums["B"]
         if self.prior is not None:
             gradient += self.prior.gradient(F)
         if by_F is not None:
@@ -433,32 +544,61 @@ class Problem:
     def result(self, state: State | StreamedPoint) -> Estimate:
         """Loadings of all samples in one array, and factors. Entries that the solvers' floor keeps just above zero become zero,
         unless the likelihood hangs on them, as it may where counts differ by many orders of magnitude."""
-        F, before, loglik = state.F, state.before, self.metrics(state)["loglik"]
+        F, before, loglik = state.F, self.before(state), self.metrics(state)["loglik"]
         if self.prior is None and self.loadings_prior is None:
-            cleared, after = drop_negligible(F, self._sums(state)), 1 + max(state.numbers, default=0)
-            shared = {"F": cleared, "u": column_sums(F)}
+            here = self.at(state)
+            v, after, u = self.sums(state), 1 + max(state.numbers, default=0), column_sums(F)
+            cost = v
+            if here.rates is not None:
+                u, cost = here.rates.costs_of_loadings(v, F), here.rates.costs_of_factors(v, F)
+            cleared = drop_negligible(F, cost)
+            shared = {"F": cleared, "u": u}
             sums = self.engine.over(self.X, Cleared(), shared, before=before, after=after)
-            if abs(self.loss_from(cleared, sums)[0] - state.loss) <= 1e-9 * abs(state.loss):
+            if abs(here.loss_from(cleared, sums)[0] - state.loss) <= 1e-9 * abs(state.loss):
                 F, before = cleared, after
         L = gathered(self.engine, self.X, before, F.shape[1], F.dtype)
         self.engine.keep_only(set(state.numbers))
         if self.plain and isinstance(state, StreamedPoint):  # whose solver does not do it as it goes
             L, F = self.rescale(L, F.copy())
-        return Estimate(closed(L), F, loglik)
+        return self._estimate(L, F, loglik, state)
 
-    def _sums(self, state: State | StreamedPoint) -> Floats:
-        """Column sums of the loadings."""
+    def _estimate(self, L: Factor, F: Factor, loglik: float, state: State | StreamedPoint) -> Estimate:
+        """With the multipliers there, and loadings as they are without weights."""
+        rates, arrays, given = self.at(state).rates, dict[str, NDArray[Any]](), self.X.multipliers
+        if rates is not None:
+            U = rates.sums(L)
+            arrays = rates.arrays(U, F)
+            if rates.estimated:
+                penalty = self.penalty(state.L, state.F) if isinstance(state, State) else state.penalty
+                loglik = penalty - state.loss - self.X.log_factorials + rates.plugged_in(U, F)
+        if given is not None and given.weights is not None:
+            L = (L / given.weights[:, None]).astype(L.dtype)
+        return Estimate(closed(L), F, loglik, multipliers=arrays)
+
+    def before(self, state: State | StreamedPoint) -> int | Arrays:
+        """Where visits find the loadings, and groups of samples if there are such."""
+        before = state.before
+        return before | {"groups": self.rates.groups} if self.rates is not None and isinstance(before, dict) else before
+
+    def sums(self, state: State | StreamedPoint) -> Floats:
+        """Column sums of the loadings, by group where there are such."""
         if isinstance(state, State):
-            return column_sums(state.L)
+            return column_sums(state.L) if self.rates is None else self.rates.sums(state.L)
+        if self.rates is not None:
+            return self.rates.sums(gathered(self.engine, self.X, state.number, self.n_topics))
         total = np.zeros(self.n_topics)
         for left in self.engine.left(self.X, state.number):
             total += column_sums(left["L"])
         return total
 
 
-def left_side(sides: Sides, prior: Gamma | Dirichlet | None, n_topics: int) -> Side:
-    """The side of the samples of a part, with the prior of their loadings."""
+def left_side(
+    sides: Sides, prior: Gamma | Dirichlet | None, n_topics: int, costs: Floats | None = None, groups: Any = None
+) -> Side:
+    """The side of the samples of a part, with the prior of their loadings, and the costs of their groups if there are such."""
     side = sides.left
+    if costs is not None:
+        side = replace(side, costs=lambda fixed, moving: (costs, groups))
     return side if prior is None else side.with_prior(*prior.broadcast(len(side.rows.indptr) - 1, n_topics))
 
 
@@ -467,11 +607,13 @@ class Cleared(Visit):
     """Loadings without what is negligible, and the sums of the loss there."""
 
     def __call__(self, tiles: Iterable[Part], shared: Arrays, before: Arrays) -> Visited:
-        F, v, xlog, cleared = shared["F"], np.zeros(shared["F"].shape[1]), 0.0, []
-        for tile, loadings in by_tile(tiles, before):
-            L = drop_negligible(loadings, shared["u"])
+        F, u, xlog, cleared = shared["F"], shared["u"], 0.0, []
+        v = np.zeros(u.shape)
+        for tile, rows in with_rows(tiles, before):
+            groups = rows.get("groups")
+            L = drop_negligible(rows["L"], u if groups is None else u[groups])
             xlog += float(Sides(tile).left.xlogs(L, F).sum())
-            v += column_sums(L)
+            v += group_sums(L, groups, len(u))
             cleared.append(L)
         return Visited({"L": joined(cleared)}, {"v": v, "xlog_penalty": np.array([xlog, 0.0])})
 
@@ -483,11 +625,11 @@ class ResidualSums(Visit):
     prior: Gamma | None
 
     def __call__(self, tiles: Iterable[Part], shared: Arrays, before: Arrays) -> Visited:
-        F = shared["F"]
-        u, B, v, largest = column_sums(F), np.zeros(F.shape), np.zeros(F.shape[1]), np.zeros(1)
-        for tile, L in by_tile(tiles, before):
-            sides = Sides(tile)
-            gradient = u - sides.left.numerators(L, F)[0]
+        F, u = shared["F"], shared["u"]
+        B, v, largest = np.zeros(F.shape), np.zeros(F.shape[1]), np.zeros(1)
+        for tile, rows in with_rows(tiles, before):
+            sides, L = Sides(tile), rows["L"]
+            gradient = (u[rows["groups"]] if "groups" in rows else u) - sides.left.numerators(L, F)[0]
             if self.prior is not None:
                 gradient += self.prior.gradient(L)
             if "penalty" in shared:

@@ -8,7 +8,7 @@ and the order of topics cost nothing.
 
 from unmix.analysis import topic_order
 from unmix.base.types import public_names
-from unmix.plot.curves import choice, convergence, effects, entropies, prevalence
+from unmix.plot.curves import batch_effects, choice, convergence, effects, entropies, prevalence
 from unmix.plot.differences import differences, held_out, volcano
 from unmix.plot.samples import embedding, freedom, loadings_scatter, structure, usage
 from unmix.plot.signature import signature

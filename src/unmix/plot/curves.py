@@ -24,6 +24,7 @@ from unmix.plot.style import (
     QUIET,
     figure_of,
     in_order,
+    legend_beside,
     literal,
     new_axes,
     new_grid,
@@ -521,3 +522,73 @@ def _limits(own: pd.DataFrame) -> tuple[float, float]:
 
 def _percents(value: float, _: Any) -> str:
     return f"{100 * value:.3g}%"
+
+
+# Effects of batches: the features whose rates differ most between batches.
+
+MOST_BATCHES = 12  # with a colour of their own
+
+
+def batch_effects(fit: FitLike, n: int = 20, ax: Axes | None = None, colors: Sequence[str] | None = None) -> Axes:
+    """Effects of batches on the features on which they are largest, in log2, with two errors to each side.
+
+    Parameters
+    ----------
+    fit : Fit, estimator or path
+        Fitted with `batch`.
+    n : int, default=20
+        Number of features.
+    ax : Axes, default=None
+        Where to draw; a new picture by default.
+    colors : sequence of str, default=None
+        A colour for each batch.
+
+    Returns
+    -------
+    Axes
+        What was drawn on.
+
+    Raises
+    ------
+    ValueError
+        If the fit has no effects of batches, or there are more than 12 of them.
+
+    See Also
+    --------
+    Fit.batch_effects, analysis.batch_summary
+
+    Examples
+    --------
+    >>> import numpy as np, unmix as um
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.poisson(2 * np.exp(rng.normal(0, 0.5, (2, 600)))[np.arange(40) % 2])
+    >>> fit = um.PoissonNMF(1, random_state=0).fit(X, batch=np.arange(40) % 2).result_
+    >>> um.plot.batch_effects(fit).get_xlabel()
+    'effect of the batch (log2), ± two errors'
+    """
+    fit, n = fit_of(fit), checks.whole("n", n, 1)
+    table = fit.batch_effects
+    if table.empty:
+        raise ValueError("this fit has no effects of batches; fit with batch=...")
+    batches = fit.rates["batches"].tolist()
+    if len(batches) > MOST_BATCHES:
+        raise ValueError(
+            f"{len(batches)} batches are more than a picture shows ({MOST_BATCHES}); use fit.batch_effects"
+        )
+    colors = palette(len(batches)) if colors is None else colors
+    logs = table["log2"].to_numpy().reshape(len(batches), -1)
+    errors = (2 / np.log(2) * table["error"].to_numpy()).reshape(logs.shape)
+    sure = np.maximum(np.abs(logs) - errors, 0).max(axis=0)  # what is left of an effect beyond two errors
+    places = np.lexsort((-np.abs(logs).max(axis=0), -sure))[:n]
+    ax = new_axes(6.5, 1.2 + 0.28 * len(places)) if ax is None else ax
+    height = np.arange(len(places))[::-1].astype(float)
+    for b, (batch, color) in enumerate(zip(batches, colors, strict=False)):
+        shift = 0.3 * (b / (len(batches) - 1) - 0.5) if len(batches) > 1 else 0.0
+        look: dict[str, Any] = {"fmt": "o", "markersize": 4, "color": color, "elinewidth": 1.2}
+        ax.errorbar(logs[b, places], height - shift, xerr=errors[b, places], label=short(str(batch), 30), **look)
+    ax.axvline(0, color="0.6", linewidth=0.8, zorder=0)
+    ax.set_yticks(height, [short(str(fit.feature_names[j]), 30) for j in places])
+    ax.set_xlabel("effect of the batch (log2), ± two errors")
+    tidy(ax, grid="x")
+    legend_beside(ax, ax.get_legend_handles_labels()[0], [short(str(batch), 30) for batch in batches], title="batch")
+    return ax

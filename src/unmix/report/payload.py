@@ -26,7 +26,7 @@ from unmix.analysis import (
 )
 from unmix.analysis.advice import figures
 from unmix.analysis.differences import Differences
-from unmix.analysis.prevalence import prevalence
+from unmix.analysis.prevalence import batch_summary, effect_remarks, prevalence
 from unmix.analysis.results import Result
 from unmix.base.checks import ENDS, percent, plural
 from unmix.base.kinds import looks_like, size
@@ -39,6 +39,7 @@ from unmix.plot.signature import in_layout, layout_of
 from unmix.registry import ANALYSES, MODELS, estimator_class
 from unmix.report.sections import (
     Json,
+    cells,
     marked,
     packed,
     quantised_proportions,
@@ -239,6 +240,9 @@ def payload(
     if "prevalence" not in given and (means := _means(fit, columns)):
         page["prevalence"] = means[0] | {"others": means[1:]}
     page["sections"] = [row.stem for row in ANALYSES.values() if row.stem in page]
+    if batches := _effects(fit):
+        page["batch_effects"] = batches
+        page["sections"].insert(0, "batch_effects")
     page["glance"][-1:-1] = [span for column in columns if column.tells_time for span in [_span(column)]][:1]
     lines = [timeline(column, fit.proportions) for column in columns if column.tells_time]
     page["time"] = [line for line in lines if line is not None]
@@ -288,6 +292,15 @@ def _span(column: Column) -> str:
     if column.kind == "date":
         return "–".join(str(np.datetime64(int(at), "ms"))[:10] for at in (first, last))
     return f"{first:g}–{last:g}"
+
+
+def _effects(fit: Fit) -> Json | None:
+    """The section on effects of batches, where a fit has such."""
+    table = batch_summary(fit)
+    if table.empty:
+        return None
+    heads, rows = cells(table.rename(columns={"sd": "sd of log effects", "up": "raised", "down": "lowered"}))
+    return {"title": "Effects of batches on features", "advice": effect_remarks(fit), "heads": heads, "rows": rows}
 
 
 def _signature(fit: Fit) -> Json | None:

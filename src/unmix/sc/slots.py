@@ -56,6 +56,14 @@ def write(
             adata.obsm[f"{key}_posterior_{name}"] = array.copy()
         else:
             adata.varm[f"{key}_posterior_{name}"] = _by_gene(array, places, adata.n_vars)
+    for name, array in fit.rates.items():
+        if name == "groups":
+            adata.obsm[f"{key}_rates_{name}"] = array[:, None].copy()
+        elif array.ndim > 1:
+            adata.varm[f"{key}_rates_{name}"] = _by_gene(array.T, places, adata.n_vars)
+    if "batches" in fit.rates:
+        effects = fit.batch_effects["effect"].to_numpy().reshape(-1, len(fit.F))
+        adata.varm[f"{key}_batch_effects"] = _by_gene(effects.T, places, adata.n_vars)
     largest = np.where(fit.sizes > 0, fit.proportions.argmax(axis=1), -1)  # missing where there are not counts
     adata.obs[key] = pd.Categorical.from_codes(largest, [str(k + 1) for k in range(fit.n_topics)])
     fitted = np.isin(np.arange(adata.n_vars), places)
@@ -79,6 +87,7 @@ def write(
         {
             "priors": dict(fit.priors) or None,
             "posterior": others or None,
+            "rates": {name: array for name, array in fit.rates.items() if array.ndim < 2 and name != "groups"} or None,
             "text": None
             if fit.text is None
             else json.dumps(fit.text),  # it may hold None, which AnnData's files do not
@@ -151,6 +160,7 @@ def to_fit(adata: AnnData, key: str = "topics") -> Fit:
         text=json.loads(record["text"]) if "text" in record else None,
         remaining_gain=float(record.get("remaining_gain", np.nan)),
         names=as_names([str(name) for name in record["names"]]) if "names" in record else None,
+        rates=_rates(adata, key, genes),
     )
     return rescaled(fit, record["scales"])
 
@@ -201,7 +211,8 @@ def colors_of(adata: AnnData, key: str) -> list[str]:
 def _clear(adata: AnnData, key: str) -> None:
     """What an earlier fit of a different kind left under the same key would not be overwritten."""
     for axis in ("obsm", "varm"):
-        for name in [name for name in getattr(adata, axis) if name.startswith(f"{key}_posterior_")]:
+        kept = (f"{key}_posterior_", f"{key}_rates_", f"{key}_batch_effects")
+        for name in [name for name in getattr(adata, axis) if name.startswith(kept)]:
             del getattr(adata, axis)[name]  # looked up again: a view is replaced when it is changed
     if f"{key}_mask" in adata.var:
         adata.var = adata.var.drop(columns=f"{key}_mask")
@@ -223,6 +234,20 @@ def _posterior(adata: AnnData, key: str, genes: Integers) -> dict[str, Floats]:
     return found | {
         name.removeprefix(prefix): np.asarray(adata.varm[name])[genes] for name in adata.varm if name.startswith(prefix)
     }
+
+
+def _rates(adata: AnnData, key: str, genes: Integers) -> dict[str, NDArray[Any]]:
+    """What the fit keeps of multipliers."""
+    prefix, found = f"{key}_rates_", dict[str, NDArray[Any]]()
+    for name, array in adata.uns[key].get("rates", {}).items():
+        found[name] = as_names([str(label) for label in array]) if name in ("labels", "batches") else np.asarray(array)
+    for name in adata.obsm:
+        if name.startswith(prefix):
+            found[name.removeprefix(prefix)] = np.asarray(adata.obsm[name])[:, 0].astype(np.int32)
+    for name in adata.varm:
+        if name.startswith(prefix):
+            found[name.removeprefix(prefix)] = np.ascontiguousarray(np.asarray(adata.varm[name])[genes].T)
+    return found
 
 
 def _plain(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,6 +45,8 @@ def topics(
     layer: str | None = None,
     use_raw: bool = False,
     mask_var: str | NDArray[np.bool_] | None = None,
+    batch_key: str | None = None,
+    opportunities: Any = None,
     key_added: str = "topics",
     random_state: Any = 0,
     copy: bool = False,
@@ -69,6 +71,10 @@ def topics(
     mask_var : str or array of bool, default=None
         Fit some of the genes only: a column of `adata.var`, such as "highly_variable", or True and False for each gene.
         Unlike PCA in scanpy, all genes are taken by default.
+    batch_key : str, default=None
+        A column of `adata.obs`: effects of each batch on each gene are estimated with the topics.
+    opportunities : array-like or DataFrame, default=None
+        Known multipliers of rates, as in `TopicModel.fit`.
     key_added : str, default="topics"
         Under which name to keep the results.
     random_state : int, Generator or RandomState, default=0
@@ -107,6 +113,9 @@ def topics(
       `to_fit` needs.
     - `obsm["topics_loadings"]`, `varm["topics_factors"]`: L and F of X ≈ L Fᵀ. Bayesian models also keep their posteriors:
       `obsm["topics_posterior_L"]` and `varm["topics_posterior_F"]`.
+    - `varm["topics_batch_effects"]`, with `batch_key`: effects, genes × batches, in the order of
+      `uns["topics"]["rates"]["batches"]`.
+    - `obsm["topics_rates_groups"]`, `varm["topics_rates_…"]`: what `to_fit` needs of multipliers, where there are some.
     - `var["topics_mask"]`: which genes were fitted, if not all. The others have zeros in `varm`.
 
     Examples
@@ -125,7 +134,8 @@ def topics(
         with warnings.catch_warnings():
             if isinstance(counts, Counts):  # `counts_of` has said it, and where counts are
                 warnings.filterwarnings("ignore", f".*{NO_COUNTS}")
-            fit = estimator.fit(counts).result_
+            batch = None if batch_key is None else _labels(adata, batch_key)
+            fit = estimator.fit(counts, batch=batch, opportunities=opportunities).result_
     column = mask_var if isinstance(mask_var, str) else None
     source = {"layer": layer, "use_raw": use_raw or None, "mask_var": column}
     places = np.arange(adata.n_vars) if genes is None else genes
@@ -136,6 +146,14 @@ def topics(
 topics.__doc__ = named(topics.__doc__)
 
 
+def _labels(adata: AnnData, batch_key: str) -> pd.Series:
+    if batch_key not in adata.obs:
+        raise ValueError(
+            f"batch_key={batch_key!r}: adata.obs has no such column; it has {', '.join(map(str, adata.obs))}"
+        )
+    return adata.obs[batch_key]
+
+
 def project(
     adata: AnnData,
     model: AnnData | Fit | CountsEstimator | str | os.PathLike[str],
@@ -143,6 +161,7 @@ def project(
     layer: str | None = None,
     use_raw: bool = False,
     missing: Missing | None = None,
+    batch_key: str | None = None,
     key: str = "topics",
     key_added: str = "topics",
     copy: bool = False,
@@ -165,6 +184,8 @@ def project(
     missing : {"unmeasured", "zero"}, default=None
         Genes of the model that `adata` does not have: "unmeasured" finds topics from the other genes, "zero" takes their counts
         as 0 in every cell. By default they are "unmeasured".
+    batch_key : str, default=None
+        A column of `adata.obs`, if the model has effects of batches: batches that it does not know have none.
     key : str, default="topics"
         If the model is an AnnData: under which name it keeps its topics.
     key_added : str, default="topics"
@@ -204,6 +225,8 @@ def project(
     estimator, colors = _fitted(model, key)
     _check_writable(adata, copy)
     counts = counts_of(adata, layer, use_raw)
+    batch = None if batch_key is None else _labels(adata, batch_key)
+    counts = estimator._multiplied_as_in_fit(counts, batch, None)
     known = estimator.result_
     places = np.arange(len(known.F)) if known.features is None else adata.var_names.get_indexer(known.features)
     matched = match_features(counts, known, missing)
@@ -224,6 +247,7 @@ def project(
         metadata=None,
         posterior={},
         priors={},
+        rates={},
         data=matched.counts.facts,
         state=None,
     )

@@ -26,9 +26,12 @@ NEEDS = {
     "a prior with a row per sample": "use one with a shape per topic, or use LDA",
     "a Dirichlet prior on loadings": "use plsa, loadings_prior=None, or LDA",
     "a sparsity penalty": "use SparsePoissonNMF",
+    "multipliers of rates": "use newton, scd, ccd, sn or em, without a Dirichlet prior on proportions",
+    "effects of batches": "use newton, scd, ccd, sn or em",
     "shards": "use TopicModel or PoissonNMF with newton, scd, ccd, sn or em, or LDA, or partial_fit, or fit shards.sample",
 }
-LIKELIHOOD = frozenset({"a prior on factors", "a prior on loadings", "a prior with a row per sample"})
+MULTIPLIERS = frozenset({"multipliers of rates", "effects of batches"})
+LIKELIHOOD = MULTIPLIERS | {"a prior on factors", "a prior on loadings", "a prior with a row per sample"}
 
 
 def refuse_unsupported(solver: Stepper[Any, Any], X: Data, needs: Sequence[str] = (), who: str = "") -> None:
@@ -320,7 +323,7 @@ def checked(problem: Problem, state: P) -> P:
         raise ValueError(f"L has shape {state.L.shape} and F {state.F.shape}")
     # single precision factors were rounded after the loss had been measured
     tolerance = 1e-9 if state.L.dtype == np.float64 else 1e-6
-    if not abs(problem.loss(state.L, state.F) - state.loss) <= tolerance * abs(state.loss):
+    if not abs(problem.at(state).loss(state.L, state.F) - state.loss) <= tolerance * abs(state.loss):
         raise ValueError("the loss has changed")
     return state
 

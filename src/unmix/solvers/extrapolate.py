@@ -4,23 +4,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from unmix.base.checks import choice
-from unmix.base.types import Factor, Record
-from unmix.counts.data import Arrays, Data, Part, Visit, Visited, by_tile, joined
+from unmix.base.types import Factor, Floats, Record
+from unmix.counts.data import Arrays, Data, Part, Visit, Visited, joined, with_rows
 from unmix.counts.sides import FeatureSums, Sides, column_sums
 from unmix.kernels import Workspace
 from unmix.models.priors import Dirichlet, Gamma
 from unmix.models.problem import Problem, State, StreamedPoint, from_record, left_side
-from unmix.solvers.base import FIRST, LIKELIHOOD, AnySolver, FactorSolver, HalfStep, Momentum, Solver, beyond
+from unmix.models.rates import group_sums
+from unmix.solvers.base import (
+    FIRST,
+    LIKELIHOOD,
+    MULTIPLIERS,
+    AnySolver,
+    FactorSolver,
+    HalfStep,
+    Momentum,
+    Solver,
+    beyond,
+)
 from unmix.solvers.halfsteps import Newton
 
 ROUNDING = 1e-10  # a rise of the loss by a smaller part is none
 LEAST = 1e-15  # of an entry that the published rule extrapolates
+LEARNING = 20  # iterations after which the prior of effects is learned again
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,8 @@ class Alternate(FactorSolver[State]):
     ----------
     half : HalfStep
         What updates a factor.
+    learns : bool, default=True
+        Whether the prior of effects of batches, where it is to be learned, is learned after every iteration.
 
     See Also
     --------
@@ -45,6 +59,7 @@ class Alternate(FactorSolver[State]):
     """
 
     half: HalfStep
+    learns: bool = field(default=True, repr=False)  # the prior of effects, after every iteration
 
     @property
     def name(self) -> str:
@@ -58,21 +73,24 @@ class Alternate(FactorSolver[State]):
         return self if X.in_memory or not isinstance(self.half, HalfStep) else Streamed(self.half, extrapolate=False)
 
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> State:
-        return State(L=L, F=F, loss=problem.loss(L, F) if loss is None else loss)
+        return State(L=L, F=F, loss=problem.loss(L, F) if loss is None else loss, strength=problem.strength)
 
     def step(self, problem: Problem, state: State) -> State:
-        new = self._step(self.half, problem, state)
+        here = problem.at(state)
+        new = self._step(self.half, here, state)
         safe = self.half.safe if isinstance(self.half, HalfStep) else None  # any callable may be one
         if safe is not None and new.loss > state.loss + ROUNDING * abs(state.loss):
-            new = self._step(safe, problem, state)
-        return new
+            new = self._step(safe, here, state)
+        return problem.learned(new) if self.learns else new
 
     @staticmethod
     def _step(half: HalfStep, problem: Problem, state: State) -> State:
         L, _ = half(problem.left, state.F, state.L)
         F, xlog = half(problem.right, L, state.F, measure=True)
         problem.rescale(L, F)
-        return State(L=L, F=F, loss=problem.loss(L, F, xlog))
+        xlog = problem.settled([(L, F)], L, F, xlog)
+        loss = problem.loss(L, F, xlog)
+        return State(L=L, F=F, loss=loss, strength=state.strength, corrected=state.corrected)
 
 
 # Extrapolation with restarts (after Ang and Gillis, and fastTopics): move a little further along the last change.
@@ -149,7 +167,7 @@ class Extrapolate(FactorSolver[ExtrapolatedState]):
 
     @property
     def supports(self) -> frozenset[str]:
-        return self.plain.supports
+        return self.plain.supports - ({"effects of batches"} if self.published else set())
 
     def for_data(self, X: Data) -> Solver[Problem, Any]:
         streams = isinstance(self.inner, HalfStep) and not self.published
@@ -162,17 +180,17 @@ class Extrapolate(FactorSolver[ExtrapolatedState]):
 
     @property
     def plain(self) -> AnySolver:
-        return self.inner if isinstance(self.inner, FactorSolver) else Alternate(self.inner)
+        return self.inner if isinstance(self.inner, FactorSolver) else Alternate(self.inner, learns=False)
 
     def start(self, problem: Problem, L: Factor, F: Factor, loss: float | None = None) -> ExtrapolatedState:
-        first = _gathered(self.plain.start(problem, L, F, loss), iteration=0)
+        first = _gathered(problem.learned(self.plain.start(problem, L, F, loss)), iteration=0)
         return replace(first, momentum=Momentum(0.5, 0.5)) if self.published else first
 
     def step(self, problem: Problem, state: ExtrapolatedState) -> ExtrapolatedState:
-        iteration = state.iteration + 1
+        iteration, learning, problem = state.iteration + 1, problem, problem.at(state)
         if iteration % self.period == 0:
-            best = self.plain.step(problem, self.plain.start(problem, state.L, state.F, state.loss))
-            gathered = _gathered(best, iteration)
+            start = replace(self.plain.start(problem, state.L, state.F, state.loss), corrected=state.corrected)
+            gathered = _gathered(learning.learned(self.plain.step(problem, start)), iteration)
             return replace(gathered, momentum=state.momentum, note="plain")
         new, m = self._advance(problem, state), state.momentum
         better, accepted = new.loss < state.loss, new.loss < state.reference
@@ -203,14 +221,15 @@ class Extrapolate(FactorSolver[ExtrapolatedState]):
         Ln, _ = self.inner(problem.left, s.Fy, s.Ly)
         Ly = ahead(Ln, s.Ln)
         Fn, xlog = self.inner(problem.right, Ly, s.Fy, measure=True)
-        return Advance(Ln, Ly, Fn, ahead(Fn, s.Fn), Ly, problem.loss(Ly, Fn, xlog))
+        Fy = ahead(Fn, s.Fn)
+        xlog = problem.settled([(Ln, Fn), (Ly, Fy)], Ly, Fn, xlog)  # all alike, or momentum runs along the scales
+        return Advance(Ln, Ly, Fn, Fy, Ly, problem.loss(Ly, Fn, xlog))
 
 
 def _gathered(s: State, iteration: int) -> ExtrapolatedState:
     """All pairs at one point."""
-    return ExtrapolatedState(
-        L=s.L, F=s.F, loss=s.loss, Ln=s.L, Fn=s.F, Ly=s.L, Fy=s.F, reference=s.loss, iteration=iteration
-    )
+    pairs: Record = {"Ln": s.L, "Fn": s.F, "Ly": s.L, "Fy": s.F, "reference": s.loss, "iteration": iteration}
+    return ExtrapolatedState(L=s.L, F=s.F, loss=s.loss, strength=s.strength, corrected=s.corrected, **pairs)
 
 
 # Streamed Newton: one pass over the shards per iteration.
@@ -236,6 +255,10 @@ class StreamedState(StreamedPoint):
     last: int
     reference: float  # the loss of the last pass
     momentum: Momentum = FIRST
+    # where rates have multipliers: sums of the loadings of the last pass, by group; by what those shall be multiplied
+    sums: Floats | None = None
+    scales: Floats | None = None
+    iteration: int = 0
 
     @property
     def numbers(self) -> frozenset[int]:
@@ -252,47 +275,93 @@ class Streamed(Solver[Problem, StreamedState]):
 
     @property
     def supports(self) -> frozenset[str]:
-        return frozenset({"shards", "a prior on factors", "a prior on loadings"})
+        return frozenset({"shards", "a prior on factors", "a prior on loadings"}) | MULTIPLIERS
 
     def start(self, task: Problem, L: Factor, F: Factor) -> StreamedState:
         """Loadings for these factors, from those given or from even shares, and the first step of the factors."""
         visit = LoadingsStep(FROM_EVEN, task.loadings_prior, even=not len(L))
-        before = {"L": L} if len(L) else None
-        sums = task.engine.over(task.X, visit, {"F": F}, before=before, after=0)
+        before: Arrays = {"L": L} if len(L) else {}
+        shared, rates = {"F": F}, task.rates
+        if rates is not None:
+            before["groups"] = rates.groups
+            shared["costs"] = rates.costs_of_loadings(rates.sums(L) if len(L) else None, F)
+        sums = task.engine.over(task.X, visit, shared, before=before or None, after=0)
         task.engine.keep_only({0})
+        if rates is not None and rates.learned:
+            task = task.with_strength(rates.best_strength(sums["v"], F))
         loss, penalty = task.loss_from(F, sums)
-        new = self._step(task, F, sums)
-        return StreamedState(F=F, number=0, loss=loss, penalty=penalty, ahead=new, plain=new, last=0, reference=loss)
+        new, scales = self._step(task, F, sums)
+        first = StreamedState(F=F, number=0, loss=loss, penalty=penalty, ahead=new, plain=new, last=0, reference=loss)
+        return first if rates is None else replace(first, sums=sums["v"], scales=scales, strength=task.strength)
 
     def step(self, task: Problem, s: StreamedState) -> StreamedState:
         number, visit = s.last + 1, LoadingsStep(self.half, task.loadings_prior)
-        sums = task.engine.over(task.X, visit, {"F": s.ahead}, before=s.last, after=number)
+        if (iteration := s.iteration + 1) % LEARNING == 0:
+            s = self._learned(task, s)
+        task = task.at(s)
+        shared = {"F": s.ahead}
+        if task.rates is not None:
+            assert s.sums is not None
+            assert s.scales is not None
+            shared |= {"costs": task.rates.costs_of_loadings(s.sums * s.scales[:, None], s.ahead), "scales": s.scales}
+        sums = task.engine.over(task.X, visit, shared, before=s.last, after=number)
         loss, penalty = task.loss_from(s.ahead, sums)
-        new = self._step(task, s.ahead, sums)
+        new, scales = self._step(task, s.ahead, sums)
         better, accepted = loss < s.loss, loss < s.reference
         # without momentum the loss falls, unless nothing but rounding is left of what could be gained
         conclusive = better or not (accepted or np.any(s.ahead != s.plain))
         if better:
             s = replace(s, F=s.ahead, number=number, loss=loss, penalty=penalty)
         s = replace(s, last=number, reference=loss, conclusive=conclusive, note="" if accepted else "rejected")
+        if task.rates is not None:
+            s = replace(s, sums=sums["v"], scales=scales, iteration=iteration)
         ahead = new
         if self.extrapolate:
             s = replace(s, momentum=s.momentum.accepted() if accepted else s.momentum.rejected())
             ahead = beyond(new, s.plain, s.momentum.beta) if accepted else new
+        if task.rates is not None and task.rates.estimated:
+            c, scales = self._scales(task, ahead, sums["v"])
+            ahead, new = ((factor * c[:, None]).astype(factor.dtype) for factor in (ahead, new))
+            s = replace(s, scales=scales)
         s = replace(s, ahead=ahead, plain=new)
         task.engine.keep_only(set(s.numbers))
         return s
+
+    @staticmethod
+    def _scales(task: Problem, F: Factor, sums: Floats) -> tuple[Floats, Floats]:
+        """Of features, and of the groups of the loadings that the next visit takes."""
+        assert task.rates is not None
+        on_L = task.loadings_prior is not None
+        if on_L and task.prior is not None:
+            return np.ones(len(F)), np.ones(len(sums))
+        return task.rates.scales(sums, F, task.prior is None, not on_L)
+
+    @staticmethod
+    def _learned(task: Problem, s: StreamedState) -> StreamedState:
+        """With the most likely prior of effects at the best point, if it is learned."""
+        rates = task.at(s).rates
+        if rates is None or not rates.learned or s.corrected:
+            return s
+        return task.with_other_strength(s, rates.best_strength(task.sums(s), s.F))
 
     def restore(self, task: Problem, saved: Record) -> StreamedState:
         state = from_record(StreamedState, saved)
         for name in ("F", "ahead", "plain"):
             if (shape := getattr(state, name).shape) != (task.X.shape[1], task.n_topics):
                 raise ValueError(f"{name} has shape {shape}")
+        if task.rates is not None:
+            groups = len(task.rates.given.labels)
+            sums, scales = (np.empty(0) if array is None else array for array in (state.sums, state.scales))
+            if sums.shape != (groups, task.n_topics) or scales.shape != (groups,):
+                raise ValueError(f"sums have shape {sums.shape}")
         return state
 
-    def _step(self, task: Problem, F: Factor, sums: Arrays) -> Factor:
+    def _step(self, task: Problem, F: Factor, sums: Arrays) -> tuple[Factor, Floats]:
+        """New factors, and one as the scale of every group."""
         shape, rate = (None, 0.0) if task.prior is None else task.prior.broadcast(*F.shape)
-        return FeatureSums(sums["B"], sums["H"]).step(F, sums["v"] + rate, task.X.feature_totals, shape)
+        cost = sums["v"] if task.rates is None else task.rates.costs_of_factors(sums["v"], F)
+        new = FeatureSums(sums["B"], sums["H"]).step(F, cost + rate, task.X.feature_totals, shape)
+        return new, np.ones(len(sums["v"]))
 
 
 @dataclass(frozen=True)
@@ -307,22 +376,28 @@ class LoadingsStep(Visit):
     def __call__(self, tiles: Iterable[Part], shared: Arrays, before: Arrays) -> Visited:
         F = shared["F"]
         m, K = F.shape
-        sums, v, xlog, penalty, loadings = FeatureSums.zeros(m, K), np.zeros(K), 0.0, 0.0, []
-        u, workspace = column_sums(F), Workspace()
-        even = np.divide(1 / K, u, out=np.zeros(K), where=u > 0)
-        pairs = (
-            ((tile, np.outer(tile.sample_totals, even).astype(F.dtype, copy=False)) for tile in tiles)
-            if self.even
-            else by_tile(tiles, before)
-        )
-        for tile, start in pairs:
-            sides = Sides(tile, workspace)
-            L, measured = self.half(left_side(sides, self.prior, K), F, start, measure=True)
+        costs, workspace = shared.get("costs"), Workspace()
+        u = column_sums(F) if costs is None else costs
+        sums, v, xlog, penalty, loadings = FeatureSums.zeros(m, K), np.zeros(u.shape), 0.0, 0.0, []
+        even = np.divide(1 / K, u, out=np.zeros(u.shape), where=u > 0)
+        for tile, rows in with_rows(tiles, before):
+            sides, groups = Sides(tile, workspace), rows.get("groups")
+            if self.even:
+                start = (tile.sample_totals[:, None] * (even if groups is None else even[groups])).astype(
+                    F.dtype, copy=False
+                )
+            else:
+                start = rows["L"]
+                if "scales" in shared:
+                    start = (start * shared["scales"][groups][:, None]).astype(start.dtype)
+            side = left_side(sides, self.prior, K, costs, groups)
+            L, measured = self.half(side, F, start, measure=True)
             assert measured is not None
             sides.right.add_sums(L, F, sums)
-            v += column_sums(L)
+            v += group_sums(L, groups, len(v))
             xlog += measured
             penalty += self.prior.penalty(L) if self.prior is not None else 0.0
             loadings.append(L)
         added: Arrays = {"B": sums.numerators, "H": sums.curvature, "v": v, "xlog_penalty": np.array([xlog, penalty])}
-        return Visited({"L": joined(loadings)}, added)
+        kept = {name: before[name] for name in ("groups",) if name in before}
+        return Visited({"L": joined(loadings)} | kept, added)

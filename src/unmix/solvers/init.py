@@ -29,7 +29,7 @@ from unmix.solvers.extrapolate import Alternate
 from unmix.solvers.halfsteps import EM, Newton
 from unmix.solvers.sampling import Sampler
 
-EM_ONLY = Alternate(EM())
+EM_ONLY = Alternate(EM(), learns=False)
 
 
 def random(problem: Problem, rng: np.random.Generator) -> Pair:
@@ -57,6 +57,9 @@ def annealed(problem: Problem, rng: np.random.Generator, first: float = 0.8, pas
     for power in np.linspace(first, 1, passes):
         L, F = (np.maximum(factor, 1e-300) ** power for factor in (L, F / F.sum(axis=0)))
         A, B, _ = problem.both_numerators(L, F)
+        if problem.rates is not None:
+            (c, groups), (d, _) = problem.rates.for_loadings(F, L), problem.rates.for_factors(L, F)
+            A, B = A / np.maximum(c[groups], 1e-300), B / np.maximum(d, 1e-300)
         L, F = L * A, F * B
     return L, F / F.sum(axis=0)
 

@@ -238,8 +238,10 @@ class Session:
                 name: reordered(array, order) if array.shape[-1] == len(order) else array
                 for name, array in posterior.items()
             }
-        rows, few = X.some(REFERENCE)  # kept as they are, and looked at when someone asks
-        compared = partial(reference, few, L[rows], F, column_sums(L) * column_sums(F))
+        facts = X.facts
+        if X.multipliers is None:
+            rows, few = X.some(REFERENCE)  # kept as they are, and looked at when someone asks
+            facts = facts | {"reference": partial(reference, few, L[rows], F, column_sums(L) * column_sums(F))}
         saved: Record | None = None
         if resumable:
             saved = {"solver": identifier(solver), "session": self.save()} | state.save()
@@ -253,10 +255,11 @@ class Session:
             posterior=posterior,
             priors=result.priors,
             allocation=S,
+            rates=result.multipliers,
             samples=X.samples,
             features=X.features,
             metadata=X.metadata,
-            data=X.facts | {"reference": compared},
+            data=facts,
             text=X.text,
             params=self.params,
             state=saved if saved is not None and _is_finite(saved) else None,

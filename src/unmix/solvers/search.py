@@ -27,7 +27,7 @@ from unmix.solvers.extrapolate import Alternate, Extrapolate
 from unmix.solvers.halfsteps import Newton
 from unmix.solvers.run import NotFiniteError, Progress, run
 
-NEWTON = Alternate(Newton(rounds=1))
+NEWTON = Alternate(Newton(rounds=1), learns=False)
 LOOKED_AT = 30_000  # nonzeros by which merges are judged
 NEIGHBOURS = 16  # a topic may merge with this many that are most like it
 POSITIVE = 1e-12  # of the largest entry of a column: less could not grow again
@@ -81,7 +81,8 @@ def positive(factor: Factor) -> Factor:
 
 def merge_costs(problem: Problem, L: Factor, F: Factor) -> Floats:
     """What the log-likelihood loses if topics a < b, whose loadings are counts, are replaced by their sum, before anything is
-    refitted: estimated from some of the nonzeros (the expected total stays). Infinite for pairs that are not looked at."""
+    refitted: estimated from some of the nonzeros. The expected total stays, unless rates have multipliers. Infinite for
+    pairs that are not looked at."""
     K = L.shape[1]
     rows, columns, x = problem.left.some(LOOKED_AT)
     whole = problem.X.total / x.sum()
@@ -91,12 +92,16 @@ def merge_costs(problem: Problem, L: Factor, F: Factor) -> Floats:
     topics, x = topics.astype(np.float32), x.astype(np.float32)
     shares = loads * topics
     weights = L.sum(axis=0)
-    costs = np.full((K, K), np.inf)
+    rates, costs = problem.rates, np.full((K, K), np.inf)
+    U = None if rates is None else rates.sums(L)
+    expected = None if rates is None or U is None else rates.by_batch(rates.expected(U, F))
     for a, others in enumerate(neighbours(F)):
         for b in others[others > a]:
             part = np.float32(weights[a] / max(weights[a] + weights[b], 1e-300))
             rate = 1 - shares[a] - shares[b] + (loads[a] + loads[b]) * (part * topics[a] + (1 - part) * topics[b])
             costs[a, b] = -whole * float(x @ np.log(np.maximum(rate, 1e-30)))
+            if rates is not None and U is not None:
+                costs[a, b] += rates.merging(U, F, a, b, part * F[:, a] + (1 - part) * F[:, b], expected)
     return costs
 
 
@@ -223,7 +228,7 @@ class Search(Stepper[Problem, Searching]):
             made, nodes = made + 1, (*nodes, node)
         final = node.height == log2(self.starts)
         if final:
-            whole = Problem(problem.X, problem.n_topics)
+            whole = problem.likelihood()
             found = lifted(whole, node.F) if len(order) < problem.X.shape[0] else (node.L, node.F)
             L, F = problem.rescale(*problem.allowed(*problem.placed(*(factor.copy() for factor in found))))
             loss, nodes = problem.loss(L, F), ()
@@ -270,7 +275,7 @@ class Search(Stepper[Problem, Searching]):
     def _part(problem: Problem, order: Integers, first: int, last: int) -> Problem:
         """Maximum likelihood on these samples, in their own order."""
         X = problem.X
-        return Problem(X if last - first == X.shape[0] else X.take(np.sort(order[first:last])), problem.n_topics)
+        return problem.likelihood(X if last - first == X.shape[0] else X.take(np.sort(order[first:last])))
 
 
 def search(problem: Problem, rng: np.random.Generator, method: Search | None = None) -> Pair:
@@ -364,7 +369,7 @@ class Refine(Stepper[Task[Any], Refining]):
 
     def step(self, task: Task[Any], state: Refining) -> Refining:
         here = task.result(state.best)
-        problem = Problem(task.X, here.L.shape[1])
+        problem = task.likelihood() if isinstance(task, Problem) else Problem(task.X, here.L.shape[1])
         other = search(problem, np.random.default_rng([state.seed, state.moves]), OTHER)
         child = recombine(problem, [(here.L, here.F), other])
         best = state.best

@@ -19,6 +19,7 @@ from unmix.storage.tensors import Arrays, as_bytes, from_json
 
 FORMAT = 3
 MODEL_FILE = "model.safetensors"  # in the folder that `unmix fit` writes
+LABELS = ("labels", "batches")  # of groups of samples with the same multipliers, and of batches
 
 
 def write(path: str | os.PathLike[str], record: Record) -> None:
@@ -43,6 +44,8 @@ def _encoded(record: Record) -> tuple[Arrays, Record]:
     if record["allocation"] is not None:
         arrays["allocation"] = record["allocation"]
     arrays |= {f"posterior.{key}": value for key, value in record["posterior"].items()}
+    for key, value in record["rates"].items():
+        arrays[f"rates.{key}"] = as_bytes(value.tolist()) if key in LABELS else value
     plain = ("status", "loglik", "params", "priors", "versions", "data", "text")
     meta = {"format": FORMAT, "trace": table_to_json(record["trace"])} | {name: record[name] for name in plain}
     if not np.isnan(record["remaining_gain"]):
@@ -80,7 +83,12 @@ def _record(meta: Record, arrays: Arrays) -> Record:
     if meta.get("state") is not None and not len(trace):
         raise ValueError("there is a state to resume, but no trace")
     plain = ("status", "params", "priors", "versions", "data", "text")
-    record = factors | {"trace": trace, "posterior": posterior, "state": meta.get("state")}
+    record = factors | {
+        "trace": trace,
+        "posterior": posterior,
+        "state": meta.get("state"),
+        "rates": _rates(arrays, L, F),
+    }
     record |= {name: meta[name] for name in plain} | {"loglik": model.loglik, "remaining_gain": model.remaining_gain}
     return record | names | {"metadata": _metadata(arrays, len(L))}
 
@@ -115,6 +123,34 @@ def _factors(arrays: Arrays) -> Arrays:
     if S is not None and (S.ndim != 2 or S.shape[1] != L.shape[1]):
         raise ValueError(f"the allocation of shape {S.shape} does not go with {L.shape[1]} topics")
     return {"L": L, "F": F} | ({} if S is None else {"allocation": S})
+
+
+def _rates(arrays: Arrays, L: Any, F: Any) -> Arrays:
+    """Groups of samples and their multipliers, if there are such, once they are numbers >= 0 that go together."""
+    found = _within(arrays, "rates.")
+    if not found:
+        return {}
+    labels = {key: as_names(schema.checked(from_json(found[key]), list[str], key)) for key in LABELS if key in found}
+    groups, batches, m = len(labels.get("labels", ())), len(labels.get("batches", ())), len(F)
+    shapes = {"groups": (len(L),), "multipliers": (groups, m), "known": (groups, m), "owners": (groups,)}
+    shapes |= {"strength": (1,), "counts": (batches, m), "expected": (batches, m)}
+    needed = {"groups", "multipliers", "labels"}
+    if "batches" in labels:
+        needed |= {"owners", "strength", "counts", "expected"}
+    if missing := needed - found.keys():
+        raise ValueError(f"there is no {f'rates.{min(missing)}'!r} in it")
+    for key, shape in shapes.items():
+        if key not in found:
+            continue
+        array, whole = found[key], key in ("groups", "owners")
+        if array.shape != shape or array.dtype.kind != ("i" if whole else "f"):
+            raise ValueError(f"rates.{key} of shape {array.shape} does not go with {groups} groups and {m} features")
+        most = (groups if key == "groups" else batches) if whole else np.inf
+        if not np.isfinite(array).all() or (array < 0).any() or (array >= most).any():
+            raise ValueError(f"rates.{key} has entries that are not numbers in their range")
+    if "strength" in found and not found["strength"][0] > 0:
+        raise ValueError("rates.strength is not above 0")
+    return {key: labels.get(key, found[key]) for key in (*labels, *shapes) if key in found}
 
 
 def _metadata(arrays: Arrays, n: int) -> pd.DataFrame | None:
