@@ -45,7 +45,7 @@ html_static_path = ["_static"]
 html_css_files = ["unmix.css"]
 html_logo = "_static/mark.svg"
 html_favicon = "_static/mark.svg"
-html_search_scorer = "_static/scorer.js"
+html_search_scorer = str(HERE / "_static" / "scorer.js")
 html_theme_options = {
     "light_css_variables": {
         "color-brand-primary": "#0a5aa8",
