@@ -171,8 +171,9 @@ class Fit:
         Examples
         --------
         >>> import unmix as um
-        >>> um.PoissonNMF.from_factors([[8, 0], [2, 5], [0, 5]]).result_.show(height=500)
-        InlineReport('Topics of 1 sample × 3 features', height=500)
+        >>> fit = um.TopicModel(2, random_state=0).fit([[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]).result_
+        >>> fit.show(height=500)
+        InlineReport('Topics of 4 samples × 3 features', height=500)
         """
         return import_module("unmix.report.page").inline(self, title, height, results)
 
