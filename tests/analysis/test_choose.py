@@ -481,7 +481,7 @@ def test_the_terminal_goes_on_with_finished_folds(counts, capsys, monkeypatch):
         (["--overdispersion", "much"], "--overdispersion much; use None, a number b > 0"),
         (["--overdispersion", "0"], "--overdispersion 0; use None"),
         (["--set", "rho=1"], "--model topics; it has no parameter rho"),
-        (["-o", "full"], "full: holds files that are not such results; use another folder"),
+        (["-o", "full"], "full: holds files that are not such results; use a different folder"),
         (["-k", "98,99"], "counts.csv: topics has no number up to 30"),
     ],
 )

@@ -678,7 +678,7 @@ WRONG = {
     "1 samples have none": {"groups": [None, *range(119)]},
     "n_jobs=0": {"n_jobs": 0},
     "groups do not apply": {"groups": np.arange(120), "errors": "poisson"},
-    "one group; give": {"groups": np.arange(120) >= 60, "sizes": np.arange(120) < 50},
+    "one group; use": {"groups": np.arange(120) >= 60, "sizes": np.arange(120) < 50},
 }
 
 

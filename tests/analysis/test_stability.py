@@ -634,7 +634,7 @@ def test_the_terminal_says_what_is_wrong_in_one_line(tmp_path: Path, capsys: pyt
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").touch()
     assert run("stability", tmp_path / "x.npy", "-k", 2, "-o", tmp_path / "thesis") == 2
-    assert "thesis: holds files that are not such results; use another folder" in capsys.readouterr().err
+    assert "thesis: holds files that are not such results; use a different folder" in capsys.readouterr().err
     assert run("align", tmp_path / "nowhere", tmp_path, "-o", tmp_path / "out") == 2
     assert "nowhere: no such file" in capsys.readouterr().err
 

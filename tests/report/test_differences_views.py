@@ -206,7 +206,7 @@ def test_ctrl_c_writes_what_is_finished_and_leaves_with_130(run, folder, monkeyp
         (("--errors", "none"), "--errors none; choose"),
         (("--groups", "colour"), "no column 'colour'"),
         (("--held-out", "2"), "--held-out 2"),
-        (("--pseudocount", "0"), "--pseudocount 0.0; give"),
+        (("--pseudocount", "0"), "--pseudocount 0.0; use"),
     ],
 )
 def test_bad_options_end_with_one_line(run, folder, arguments, message) -> None:
