@@ -107,9 +107,9 @@ def test_advice_is_the_same_in_terminal_page_and_json(shown):
 def test_a_fit_without_an_end_names_the_option_and_not_the_parameter(run):
     shown = Shown(run, *FITS["not converged"])
     assert shown.page["glance"][-1] == "not converged"
-    assert any(text.endswith("raise --max-iter") for text in shown.page["advice"])
+    assert any(text.endswith("increase --max-iter") for text in shown.page["advice"])
     um.write_report(shown.fit, "python.html")
-    assert "raise max_iter" in Path("python.html").read_text(encoding="utf-8")
+    assert "increase max_iter" in Path("python.html").read_text(encoding="utf-8")
 
 
 def test_further_answers_are_told_in_the_same_words(run):
