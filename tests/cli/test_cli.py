@@ -220,7 +220,7 @@ def test_a_fit_that_did_not_converge_says_what_to_do(counts, run):
     assert code == 0
     assert "\nnot converged after " in out
     assert err.startswith("note: not converged: the last iteration gained")
-    assert "raise --max-iter" in err
+    assert "increase --max-iter" in err
     assert err.count("\n") == 1
 
 
