@@ -14,7 +14,7 @@ from unmix.analysis.advice import figures, outcome
 from unmix.analysis.freedom import moves
 from unmix.base.checks import parameters_as
 from unmix.cli import main, option
-from unmix.cli.show import WORDS_SHOWN
+from unmix.cli.show import WORDS_SHOWN, Invocation
 from unmix.io.write import write_counts
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -124,7 +124,8 @@ def test_further_answers_are_told_in_the_same_words(run):
     assert [row["significant"] for row in rows] == shown.page["differences"]["sure"]
 
 
-def test_parameters_are_called_as_the_terminal_calls_them():
+def test_parameters_are_called_as_the_terminal_calls_them(monkeypatch):
+    monkeypatch.setattr(Invocation, "arguments", ["fit"])
     named = {"n_components": 50, "n_init": 2, "layer": "a b", "raw": True, "transpose": False, "stop_words": None}
     said = [option(name, value) for name, value in named.items()]
     assert said == ["-k 50", "--n-init 2", "--layer 'a b'", "--raw", "--no-transpose", "--stop-words none"]

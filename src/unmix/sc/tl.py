@@ -264,7 +264,7 @@ def _estimator(
 ) -> CountsEstimator:
     if isinstance(model, CountsEstimator):
         if options:
-            raise ValueError(f"{next(iter(options))}: use options to the estimator itself")
+            raise ValueError(f"{next(iter(options))}: pass options to the estimator itself")
         if n_topics not in (None, model.n_components):
             raise ValueError(f"n_topics={n_topics}, but the estimator has n_components={model.n_components}; use one")
         return model
