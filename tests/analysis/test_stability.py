@@ -411,7 +411,7 @@ def test_what_cannot_be_aligned_is_refused_by_name() -> None:
         um.align([one])
     with pytest.raises(NotFittedError, match="TopicModel instance is not fitted yet"):
         um.align([one, um.TopicModel()])
-    with pytest.raises(TypeError, match="dict is not a fit; use a Fit, a fitted estimator, or the path of one"):
+    with pytest.raises(TypeError, match="dict is not a fit; pass a Fit, a fitted estimator, or the path of one"):
         um.align([one, {}])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="fit 2 has 4 features and fit 1 has 3; use the same features"):
         um.align([one, fit_of(np.eye(4), [1] * 4)])

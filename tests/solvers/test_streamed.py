@@ -310,7 +310,7 @@ def test_what_cannot_work_on_shards_is_refused_by_name(kind: str, make_model: Ca
 def test_a_budget_of_memory_is_refused_before_the_fit_starts_with_what_would_be_needed() -> None:
     with (
         pytest.raises(
-            ValueError, match=r"3 topics of 31 features need 0.3 GB of memory, 1.0 MB may be taken; use more"
+            ValueError, match=r"3 topics of 31 features need 0.3 GB of memory, 1.0 MB are available; allow more"
         ),
         Local("1MB"),
     ):
