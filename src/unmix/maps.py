@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from unmix.base.threads import use_threads
 from unmix.base.types import Floats
-from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.counts import CountsLike, as_counts
 from unmix.counts.sides import column_sums
 from unmix.models.beliefs import point_topics
 from unmix.models.poisson import poisson_to_topics
@@ -282,7 +282,7 @@ def poisson_to_gamma_gamma(
     >>> shapes.round(6)
     array([[6.3]])
     """
-    X = X if isinstance(X, Counts) else Counts(X)
+    X = as_counts(X)
     with use_threads(n_jobs):
         Z, u, Y, v = scaled_counts(X.sides(), np.asarray(L, dtype=float), np.asarray(F, dtype=float), a, b, c, d)
     return a + Z, b + u, c + Y, d + v

@@ -270,7 +270,7 @@ def test_a_sample_without_counts_has_no_rank(reference):
 def test_held_out_samples_of_real_data_fit_and_shuffled_ones_do_not(data_set, K):
     X = um.datasets.sotu().csr if data_set == "sotu" else sp.load_npz(shared_data(data_set) / "counts.npz")
     rng = np.random.default_rng(0)
-    order = rng.permutation(X.shape[0])[:1_400]
+    order = rng.permutation(X.shape[0])[:800]
     X = X[order[np.asarray(X[order].sum(axis=1)).ravel() > 0]]
     new = X[-200:] if data_set != "sotu" else X[-50:]
     model = um.TopicModel(K, random_state=0, tol=1e-2).fit(X[: X.shape[0] - new.shape[0]])

@@ -70,10 +70,11 @@ def test_every_result_is_loaded_as_it_was_saved(name: str, results: dict[str, An
     assert loaded.facts == found.facts
 
 
-@pytest.mark.parametrize("name", sorted(set(ANALYSES) - {"compare"}))
-def test_every_result_draws_itself(name: str, results: dict[str, Any]) -> None:
-    drawn = results[name].plot(FIT) if name in ("freedom", "intervals") else results[name].plot()
-    assert np.ravel(drawn)[0].figure is not None
+@pytest.mark.parametrize("name", ANALYSES)
+def test_every_result_draws_itself_without_the_fit(name: str, results: dict[str, Any], tmp_path: Path) -> None:
+    assert np.ravel(results[name].plot())[0].figure is not None
+    results[name].save(tmp_path / "result.safetensors")
+    assert np.ravel(type(results[name]).load(tmp_path / "result.safetensors").plot())[0].figure is not None
 
 
 OF_FITS = {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -131,18 +133,37 @@ def test_an_analysis_is_added_by_its_module_and_its_row(capsys: pytest.CaptureFi
 # --- the answers for machines ---------------------------------------------------------------------------------------
 
 
-COMMON: dict[str, type] = {"analysis": str, "output": list, "notes": list, "table": list}
-OF_ROWS = {
+Fields = dict[str, Any]
+COMMON: Fields = {"analysis": str, "output": list[str], "notes": list[str], "table": list[dict[str, Any]]}
+STATUS: Fields = {"status": Literal["finished", "interrupted"]}
+OF_ROWS: dict[str, tuple[list[str], Fields]] = {
     "choose": (
         ["counts.npz", "-k", "1-2", "--folds", "2"],
-        {"suggested": int, "best": int, "folds": int, "status": str},
+        STATUS
+        | dict.fromkeys(("suggested", "best", "folds", "folds_done", "samples", "seed"), int)
+        | {"worthwhile": int | None, "worth": float, "held_out": float, "dispersion": float, "model": str}
+        | {"overdispersion": float | None},
     ),
-    "differences": (["model", "counts.npz"], {"errors": str, "against": str, "status": str}),
-    "stability": (["counts.npz", "-k", "3", "--runs", "2"], {"noise": str, "runs": int, "status": str}),
-    "freedom": (["model", "--probes", "2"], {"loss": float, "status": str}),
-    "intervals": (["model", "counts.npz", "--sweeps", "10", "--burn-in", "5"], {"level": float, "status": str}),
+    "differences": (
+        ["model", "counts.npz"],
+        STATUS
+        | {"errors": str, "against": str, "groups": int, "held_out": float | None, "likeness": float | None}
+        | {"pseudocount": float, "fractional": float},
+    ),
+    "stability": (
+        ["counts.npz", "-k", "3", "--runs", "2"],
+        STATUS | {"noise": str, "runs": int, "unfinished": int},
+    ),
+    "freedom": (["model", "--probes", "2"], STATUS | {"loss": float, "missed": float}),
+    "intervals": (
+        ["model", "counts.npz", "--sweeps", "10", "--burn-in", "5"],
+        STATUS | {"level": float, "rhat": float, "draws": int, "outside": float, "posterior": str},
+    ),
     "quality": (["model", "counts.npz", "--top", "3"], {"top": int}),
-    "prevalence": (["model", "--by", "kind", "--metadata", "about.csv"], {"by": str, "over": str, "level": float}),
+    "prevalence": (
+        ["model", "--by", "kind", "--metadata", "about.csv"],
+        {"by": str, "over": str, "groups": str, "level": float},
+    ),
     "effects": (
         ["model", "counts.npz", "--metadata", "about.csv", "--formula", "~ kind"],
         {"formula": str, "groups": str, "scale": str, "level": float, "reliability": float},
@@ -150,25 +171,33 @@ OF_ROWS = {
     "compare": (["model", "model"], {"samples": int}),
     "align": (["model", "model"], {}),
 }
-OTHERS: dict[str, tuple[list[str], dict[str, type]]] = {
+SIZE: Fields = {"samples": int, "features": int}
+DATA: Fields = (
+    SIZE
+    | {"nonzeros": int, "total": float, "empty_samples": int, "empty_features": int, "fractional": float}
+    | {"checksum": str, "looks_like_counts": bool, "metadata": list[str]}
+)
+COUNTS: Fields = DATA | {"read_as": str, "sample_names": bool, "feature_names": bool}
+TOPIC = msgspec.defstruct("Topic", [("topic", int), ("name", str), ("share", float), ("top_features", list[str])])
+OTHERS: dict[str, tuple[list[str], Fields]] = {
     "fit": (
         ["counts.npz", "-k", "2"],
-        {"model": str, "samples": int, "features": int, "n_topics": int, "status": str, "iterations": int}
-        | {"seconds": float, "loglik": float, "objective": float, "kkt": float, "remaining_gain": float, "topics": list}
-        | {"notes": list, "parameters": dict, "data": dict, "versions": dict, "output": str, "failed": list},
+        SIZE
+        | {"model": str, "n_topics": int, "iterations": int, "topics": list[TOPIC]}  # type: ignore[valid-type]
+        | dict.fromkeys(("seconds", "loglik", "objective", "kkt", "remaining_gain"), float)
+        | {"status": Literal["converged", "max_iter", "interrupted"], "notes": list[str], "parameters": dict}
+        | {"data": dict, "versions": dict[str, str], "output": str, "failed": list[str]},
     ),
     "transform": (
         ["model", "counts.npz", "-o", "p.csv"],
-        {"output": str, "samples": int, "topics": int, "missing_features": int, "unknown_features": int},
+        {"output": str, "samples": int, "topics": int, "missing_features": int, "unknown_features": int}
+        | {"goodness_of_fit": str, "fits": bool, "missing": str, "empty_samples": int},
     ),
-    "info": (
-        ["counts.npz"],
-        {"kind": str, "samples": int, "features": int, "looks_like_counts": bool, "metadata": list},
-    ),
-    "path": (["counts.npz", "-k", "1,2"], {"output": str, "fits": list}),
+    "path": (["counts.npz", "-k", "1,2"], {"output": str, "fits": list[dict[str, Any]]}),
+    "info": (["counts.npz"], COUNTS | {"kind": str}),
     "report": (["model"], {"output": str, "bytes": int}),
-    "shard": (["counts.npz"], {"output": str, "samples": int, "features": int, "rows_per_shard": int, "start": int}),
-    "simulate": (["swimmer", "-o", "s.npz"], {"output": str, "samples": int, "features": int}),
+    "shard": (["counts.npz"], DATA | {"output": str, "shards": int, "rows_per_shard": int, "start": int}),
+    "simulate": (["swimmer", "-o", "s.npz"], COUNTS | {"output": str}),
 }
 
 
@@ -192,16 +221,46 @@ def test_json_of_every_command_follows_its_schema(
     name: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(place)
-    arguments, fields = OF_ROWS[name] if name in OF_ROWS else OTHERS[name]
+    arguments, fields = (OF_ROWS | OTHERS)[name]
     needed = fields | (COMMON if name in OF_ROWS else {})
+    schema = msgspec.defstruct("Answer", list(needed.items()), forbid_unknown_fields=True)
     code, out, _ = run(capsys, name, *arguments, "--json")
     assert code == 0
-    answer = json.loads(out)
-    wrong = {field: answer.get(field) for field, kind in needed.items() if not isinstance(answer.get(field), kind)}
-    assert not wrong
-    if name in OF_ROWS:
-        assert all(isinstance(row, dict) for row in answer["table"])
-        assert all(isinstance(note, str) for note in answer["notes"])
+    msgspec.json.decode(out, type=schema)  # all of these fields, of these types, and no others
+
+
+@pytest.mark.parametrize("name", [name for name, row in ANALYSES.items() if row.asks_fit])
+def test_results_in_the_folder_of_a_fit_are_about_that_fit(
+    name: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    um.TopicModel(2, random_state=0).fit(X).result_.save(tmp_path / "model.safetensors")
+    arguments = [name, *OF_ROWS[name][0], *(["--reference", "model"] if name == "stability" else [])]
+    for output in (tmp_path, tmp_path / f"{ANALYSES[name].stem}.safetensors"):
+        code, _, err = run(capsys, *arguments, "-o", str(output))
+        assert code == 2
+        assert "it holds another fit than model: give another folder" in err
+        assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+@pytest.mark.parametrize("output", ["kept", "kept/stability.safetensors"])
+def test_stability_beside_a_fit_is_about_its_topics(
+    output: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(place / "model", "kept")
+    write_counts(um.Counts(random_counts(20, 15, K=3, seed=5), features=X.features), "others.npz")
+    assert run(capsys, "stability", "others.npz", "-k", "3", "--runs", "2", "-q", "-o", output)[0] == 0
+    assert run(capsys, "report", "kept")[0] == 0
+    text = Path("kept/report.html").read_text(encoding="utf-8")
+    assert '"stability": {' in text or '"stability":{' in text
+
+
+@pytest.mark.usefixtures("added")
+def test_a_picture_that_a_result_does_not_have_is_refused_before_the_work(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "heaviest", "nowhere", "counts.npz", "-o", "picture.png")
+    assert code == 2
+    assert "-o picture.png; give a name that ends in .csv or .tex or .safetensors or .html" in err
 
 
 # --- one vocabulary ---------------------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ def test_the_default_start_of_the_seed_that_is_drawn_finds_all_parts(method: str
     assert finds_all_parts(0, method)
 
 
+@pytest.mark.reproduce
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "baseline"])
 def test_the_seed_that_is_drawn_finds_all_parts_with_every_instruction_set(isa: str) -> None:
     """Of those that were compiled and run here; the one in use is tested above."""

@@ -12,6 +12,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -160,8 +161,9 @@ def _master(model: Any, data: np.ndarray) -> dict[str, Any]:
     }
 
 
+@cache
 def fitted(name: str) -> tuple[Any, np.ndarray]:
-    """The estimator after its fit, and the data that it was fitted to."""
+    """The estimator after its fit, and the data that it was fitted to; once for their bits and their values."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if name in MODELS:
@@ -177,6 +179,7 @@ def master(name: str) -> dict[str, Any]:
 
 
 NAMES = [*MODELS, *CHAINED, *STREAMED]
+TOGETHER = [pytest.param(name, marks=pytest.mark.xdist_group(f"golden {name}"), id=name) for name in NAMES]
 
 
 def machine() -> dict[str, str]:
@@ -204,7 +207,7 @@ def golden() -> dict[str, Any]:
     return written["masters"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TOGETHER)
 def test_a_fit_ends_with_the_bits_that_were_written_down(name: str, golden: dict[str, Any]) -> None:
     assert master(name) == golden[name]
 

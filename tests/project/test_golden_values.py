@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROOT, random_counts
-from test_golden import NAMES, fitted
+from test_golden import NAMES, TOGETHER, fitted
 
 import unmix as um
 from unmix.io.write import write_fit
@@ -173,7 +173,7 @@ def golden() -> dict[str, Any]:
     return json.loads(FILE.read_text())
 
 
-@pytest.mark.parametrize("name", [*ANALYSES, *NAMES])
+@pytest.mark.parametrize("name", [*ANALYSES, *TOGETHER])
 def test_results_are_those_that_were_written_down_on_every_machine(name: str, golden: dict[str, Any]) -> None:
     np.testing.assert_allclose(value(name), golden["values"][name], rtol=UNDECIDED.get(name, RTOL), atol=ATOL)
 

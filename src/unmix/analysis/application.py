@@ -15,7 +15,7 @@ from scipy.special import xlogy
 
 from unmix.base.checks import warn
 from unmix.base.types import Factor, Floats, Integers, numbered, order_by_name
-from unmix.counts.counts import Counts, CountsLike, from_anndata
+from unmix.counts.counts import Counts, CountsLike, as_counts
 from unmix.counts.data import is_data
 from unmix.fit import Fit, load
 from unmix.io.write import MODEL_FILE
@@ -79,8 +79,7 @@ def counts_in_memory(X: Any, what: str, *, sample: bool = False) -> Counts:
         if sample:
             return X.sample
         raise ValueError(f"{what} takes counts in memory, and these are shards; use shards.sample, or some of them")
-    counts = from_anndata(X)
-    return counts if isinstance(counts, Counts) else Counts(counts)
+    return as_counts(X)
 
 
 def transform(

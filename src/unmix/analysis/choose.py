@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from time import perf_counter
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,7 @@ from unmix.base.progress import Progress
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Integers, Record, Seed
 from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.data import is_data
 from unmix.estimators.allocation import AllocationModel
 from unmix.estimators.base import CountsEstimator, generator
 from unmix.estimators.likelihood import PoissonNMF, TopicModel
@@ -55,7 +56,7 @@ def perplexity(
     ----------
     model : estimator
         A fitted one.
-    X : Counts or iterable of Counts
+    X : Counts, Shards or iterable of Counts
         Whole numbers.
     held_out : float
         The probability with which a count is held out.
@@ -88,7 +89,7 @@ def perplexity(
     True
     """
     share("held_out", held_out)
-    parts = [X] if isinstance(X, Counts) else X
+    parts = X.parts() if is_data(X) else cast("Iterable[Counts]", X)
     logliks, totals = zip(*(_foreseen(model, part, held_out, smoothing, rng) for part in parts), strict=True)
     return float(np.exp(-sum(logliks) / sum(totals))) if sum(totals) > 0 else 1.0
 

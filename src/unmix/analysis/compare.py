@@ -369,9 +369,7 @@ class CatalogueMatch(Result):
     """
 
     ROW: ClassVar = "Comparison"
-    LAYOUT: ClassVar = FileLayout(
-        shapes={"cosines": "Ks", "names": "s"},
-    )
+    LAYOUT: ClassVar = FileLayout(shapes={"cosines": "Ks", "names": "s"})
 
     table: pd.DataFrame
     cosines: Floats

@@ -366,13 +366,7 @@ def _started(fit: Fit, X: Counts, priors: list[ArrayLike | None], chains: int, r
 
 
 def _run(
-    sampler: Sampler,
-    held: _Held,
-    learned: list[bool],
-    sweeps: int,
-    burn_in: int,
-    thin: int,
-    progress: Progress | None,
+    sampler: Sampler, held: _Held, learned: list[bool], sweeps: int, burn_in: int, thin: int, progress: Progress | None
 ) -> None:
     began, done, end = perf_counter(), 0, burn_in + sweeps
     while done < end:

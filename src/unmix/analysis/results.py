@@ -84,7 +84,7 @@ class Result:
         return {
             name: as_plain(value)
             for name, value in values.items()
-            if np.ndim(value) == 0 and not hasattr(value, "keys")
+            if np.ndim(value) == 0 and not hasattr(value, "keys") and name not in self.LAYOUT.shapes
         }
 
     def _headline(self) -> str:

@@ -73,6 +73,21 @@ class ParameterError(ValueError):
         return f"{parameter(self.name, self.value)}; {self.remedy}"
 
 
+class InputError(ValueError):
+    """A file or a folder is not what it should be.
+
+    >>> str(InputError("model.npz", "not a fit", "give the folder of one"))
+    'model.npz: not a fit; give the folder of one'
+    """
+
+    def __init__(self, path: Any, problem: str, remedy: str) -> None:
+        super().__init__(path, problem, remedy)
+        self.path, self.problem, self.remedy = path, problem, remedy
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}; {self.remedy}"
+
+
 def whole(name: str, value: Any, least: int, remedy: str = "") -> int:
     """A whole number >= least; True and False are none."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:

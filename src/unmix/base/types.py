@@ -133,13 +133,7 @@ def in_place(what: str, known: Named, given: Named, *, where: str = "X", model: 
 
 
 def order_by_name(
-    what: str,
-    known: Named,
-    given: Named,
-    *,
-    where: str = "X",
-    model: str = "the model",
-    reorder: bool = False,
+    what: str, known: Named, given: Named, *, where: str = "X", model: str = "the model", reorder: bool = False
 ) -> Integers | None:
     """Whether counts are of the samples, or the features, of a fit. Every function that takes a fit and counts asks this.
 

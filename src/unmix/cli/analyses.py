@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import unmix as um
-from unmix.base.checks import ParameterError
+from unmix.base.checks import InputError, ParameterError
 from unmix.cli import options, show
 from unmix.cli.options import ASK, COMMANDS, WORD_OPTIONS, Command, documented, option_of, value_of
-from unmix.cli.show import readers, writing
+from unmix.cli.show import fits, readers, writing
 from unmix.registry import ANALYSES, Analysis, public
 
 if TYPE_CHECKING:
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from unmix.fit import Fit
 
 INTERRUPTED, INCOMPLETE = 130, 1
-BESIDE_THE_FIT = (
-    ("fit",),
-    ("fit", "X"),
-)  # arguments of commands that write into the folder of MODEL by default
+BESIDE_THE_FIT = (("fit",), ("fit", "X"))  # arguments of commands that write into the folder of MODEL by default
 MODELS = ("fit", "other", "reference")  # parameters that are fits
 ARGUMENTS = {
     "fit": options.ModelPath,
@@ -37,20 +34,10 @@ ARGUMENTS = {
     "X": options.InputPath,
     "n_components": options.Topics,
 }
-ENDINGS = (".csv", ".tex", ".safetensors", ".png", ".svg", ".pdf", ".html")
-OTHER_ENDINGS = (
-    ".txt",
-    ".tsv",
-    ".json",
-    ".xlsx",
-    ".parquet",
-    ".npy",
-    ".npz",
-    ".jpg",
-    ".jpeg",
-    ".gif",
-    ".htm",
-)  # files too
+ENDINGS_WITHOUT_PICTURE = (".csv", ".tex", ".safetensors", ".html")
+ENDINGS = (*ENDINGS_WITHOUT_PICTURE, ".png", ".svg", ".pdf")
+# Files too, which no analysis writes
+OTHER_ENDINGS = (".txt", ".tsv", ".json", ".xlsx", ".parquet", ".npy", ".npz", ".jpg", ".jpeg", ".gif", ".htm")
 
 
 # The command of a row
@@ -82,7 +69,7 @@ def command_of(row: Analysis) -> Callable[..., None]:
             others.append(option_of(name, default, kind, text, options.ASKING))
     for name in row.also:
         others.append(option_of(name, False, "bool", f"Also write {name}.safetensors.", options.RESULTS))
-    others += [_typed("output", options.Outputs, None), _typed("force", options.Force, False)]
+    others += [_typed("output", options.Outputs, None), _typed("force", options.ForceBeside, False)]
     others += [_typed("title", options.Title, None)] if row.needs[0] == "X" else []
     others += [_typed("quiet", options.Quiet, False), _typed("json", options.Json, False)]
     parameters = [*required, *others, *reading.values()]
@@ -95,11 +82,7 @@ def command_of(row: Analysis) -> Callable[..., None]:
     return run_row
 
 
-SHARED = {
-    "random_state": (options.Seed, 0),
-    "n_jobs": (options.Jobs, None),
-    "checkpoint": (options.Resume, False),
-}
+SHARED = {"random_state": (options.Seed, 0), "n_jobs": (options.Jobs, None), "checkpoint": (options.Resume, False)}
 
 
 def _typed(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
@@ -157,18 +140,19 @@ def run(row: Analysis, given: dict[str, Any]) -> None:
     numbers = {"topics": numbers_in(given.pop("topics"))} if "topics" in given else {}
     given = {name: value_of(name, value, kinds.get(name, "")) for name, value in given.items()} | numbers
     if row.needs == ("fit", "X") and not is_model(given["fit"]) and is_model(given["X"]):
-        raise ValueError(
-            f"{given['fit']}: not a fit; the model comes first: unmix {row.name} {given['X']} {given['fit']}"
-        )
+        remedy = f"the model comes first: unmix {row.name} {given['X']} {given['fit']}"
+        raise InputError(given["fit"], "not a fit", remedy)
     if row.needs == ("fit",) and given["fit"].is_file() and not is_model(given["fit"]):
-        raise ValueError(f"{given['fit']}: not a fit; unmix {row.name} needs a fit's folder or its model.safetensors")
+        raise InputError(given["fit"], "not a fit", f"unmix {row.name} needs a fit's folder or its model.safetensors")
     table_options = {name: given.pop(name) for method in _methods(row) for name in documented(method)}
     folder, files = _places(row, given, outputs)
-    if folder is not None and (folder / writing.MODEL_FILE).is_file() and given.get("reference", folder) is None:
-        given["reference"] = folder  # results next to a fit are about that fit
-    for file in files:
-        check_file(file, *ENDINGS)
     stem, kept = row.stem, None
+    kept_in = [file.parent for file in files if file.name == f"{stem}.safetensors"] + ([folder] if folder else [])
+    beside = {place for place in kept_in if row.section and (place / writing.MODEL_FILE).is_file()}
+    if beside and given.get("reference", beside) is None:
+        given["reference"] = min(beside)
+    for file in files:
+        check_file(file, *(ENDINGS if row.pictures else ENDINGS_WITHOUT_PICTURE))
     with ExitStack() as stack:
         if folder is not None:
             writing.check_folder(
@@ -182,6 +166,9 @@ def run(row: Analysis, given: dict[str, Any]) -> None:
             pool[name] = _fits_of(name, given[name])
         if given.get("X") is not None:
             pool["X"] = _counts(row, given["X"], reading, pool.get("fit"))
+        fit = pool.get("fit", pool.get("reference"))
+        for place in beside:
+            check_same_fit(place, fit, given.get("fit", given.get("reference")))
         if folder is not None:
             stack.enter_context(_made(folder))
             if "checkpoint" in kinds:
@@ -198,11 +185,10 @@ def run(row: Analysis, given: dict[str, Any]) -> None:
             if folder is not None:
                 own = not (folder / writing.MODEL_FILE).is_file()
                 failed = writing.write_each(folder, written | ({f"{stem}.html": page} if own else {}))
-                write_page_again(folder, row, pool.get("fit", pool.get("reference")))
             for file in files:
-                failed |= writing.write_each(file.parent, {file.name: _single(file, written, row, result, pool, page)})
-            for place in {file.parent for file in files if file.name == f"{stem}.safetensors"}:
-                write_page_again(place, row, pool.get("fit", pool.get("reference")))
+                failed |= writing.write_each(file.parent, {file.name: _single(file, written, result, page)})
+            for place in beside:
+                write_page_again(place, fit)
         if kept is not None and getattr(result, "status", "") != "interrupted":
             kept.unlink(missing_ok=True)
     _print(row, result, [f"{folder}{os.sep}"] * (folder is not None) + [str(file) for file in files])
@@ -272,11 +258,9 @@ def numbers_in(text: str) -> list[int]:
 
 
 def _fits_of(name: str, path: Any) -> Any:
-    from unmix.analysis.application import CATALOGUES, fit_of
-
     if path is None or name == "fits":  # which names them, too
         return path
-    return path if name == "other" and path.suffix.lower() in CATALOGUES else fit_of(path)
+    return path if name == "other" and path.suffix.lower() in fits.CATALOGUES else fits.fit_of(path)
 
 
 def _counts(row: Analysis, path: Path, reading: dict[str, Any], like: Fit | None) -> Any:
@@ -294,7 +278,7 @@ def read_counts(path: Path, *, say: bool = True, **reading: Any) -> Any:
     with show.working(f"reading {path}"):
         counts = um.read(path, **reading)
     if not counts.in_memory:
-        raise ValueError(f"{path}: a folder of shards, which this command does not take; use a file of some samples")
+        raise InputError(path, "a folder of shards, which this command does not take", "use a file of some samples")
     if say:
         show.say(f"read {path}: {show.described(counts)}")
         show.say_reading(counts)
@@ -415,17 +399,14 @@ def picture(drawn: Any, path: Path) -> None:
         figure.savefig(path, dpi=150)
 
 
-def _single(file: Path, written: Mapping[str, Write], row: Analysis, result: Result, pool: Any, page: Write) -> Write:
+def _single(file: Path, written: Mapping[str, Write], result: Result, page: Write) -> Write:
     """What writes one file, by its ending."""
     if file.suffix.lower() == ".html":
         return page
     if file.suffix.lower() == ".tex":
         return partial(writing.write_latex, result.summary)
     ending = {".svg": ".png", ".pdf": ".png"}.get(file.suffix.lower(), file.suffix.lower())
-    found = next((write for name, write in written.items() if name.endswith(ending)), None)
-    if found is None:
-        raise ValueError(f"{file}: a {type(result).__name__} has no such file; remove it")
-    return found
+    return next(write for name, write in written.items() if name.endswith(ending))
 
 
 def results_in(folder: Path) -> dict[str, Result]:
@@ -434,13 +415,16 @@ def results_in(folder: Path) -> dict[str, Result]:
     return {row.stem: result_class(row).load(file) for row, file in files.items() if file.is_file()}
 
 
-def write_page_again(folder: Path, row: Analysis, fit: Fit | None) -> None:
-    """The report in the folder of this very fit, or of any if the analysis is not of a fit, with all results that lie there."""
-    from unmix.analysis.application import fit_of
-
-    files = ("report.html", writing.MODEL_FILE)
-    if not row.section or not all((folder / name).is_file() for name in files) or (row.asks_fit and fit is None):
+def check_same_fit(place: Path, fit: Fit | None, source: Path | None) -> None:
+    """Results in the folder of a fit are about that very fit, whose report shows them. None: about counts, not about a fit."""
+    if fit is None or source in (place, place / writing.MODEL_FILE):
         return
-    there = fit_of(folder)
-    if fit is None or (there.L.shape == fit.L.shape and bool((there.L == fit.L).all())):
-        um.write_report(there, folder / "report.html", **results_in(folder))  # type: ignore[arg-type]
+    there = fits.fit_of(place)
+    if there.L.shape != fit.L.shape or not bool((there.L == fit.L).all()):
+        raise ParameterError("output", str(place), f"it holds another fit than {source}: give another folder")
+
+
+def write_page_again(place: Path, fit: Fit | None) -> None:
+    """The report in the folder of a fit, with all results that lie there."""
+    if (file := place / "report.html").is_file():
+        um.write_report(fits.fit_of(place) if fit is None else fit, file, **results_in(place))  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -31,12 +32,8 @@ from unmix.registry import ANALYSES, STARTS
 from unmix.storage.files import replacing
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from unmix.counts.counts import Counts
     from unmix.counts.shards import Shards
-    from unmix.estimators.features import Matched
-    from unmix.fit import Fit
 
 LOADINGS = ".loadings"  # in the folder of results, what a fit of shards keeps on disk while it runs
 ASKABLE = {row.name: row for row in ANALYSES.values() if row.asks_fit}
@@ -49,7 +46,9 @@ FURTHER = {
 
 @command(START, "unmix demo")
 def demo(
-    output: Annotated[Path, results("-o", "--output", metavar="DIR", help="Folder of the results.")] = Path("sotu-k8"),
+    output: Annotated[
+        Path, results("-o", "--output", metavar="DIR", help="Folder of the results.", default="sotu-k8")
+    ] = Path("sotu-k8"),
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -219,9 +218,7 @@ def path(
 def transform(
     model: options.ModelPath,
     input: InputPath,
-    output: Annotated[
-        Path, results("-o", "--output", metavar="FILE", help="File of the proportions: .csv, or .npy for many samples.")
-    ],
+    output: Annotated[Path, results("-o", "--output", metavar="FILE", help="A .csv file, or .npy for many samples.")],
     missing: options.Missing = None,
     batch: Annotated[
         str | None, options.asking("--batch", metavar="COLUMN", help="Column of the batch of each sample.", hidden=True)
@@ -248,51 +245,22 @@ def transform(
     show.speak(quiet=quiet, json=json)
     check_file(output, ".csv", ".npy")
     known = fit_of(model)
-    estimator, table = from_fit(known), None if opportunities is None else fitting.opportunities_in(opportunities)
-    if readers.is_shards(input):
-        shards = cast("Shards", um.read(input, **reading))
-        with show.errors_about(input):
-            shards = estimator._multiplied_as_in_fit(shards, batch, table)
-        with show.errors_about(input), writing.adding_to(output.parent):
-            found = fitting.write_proportions_of_shards(shards, known, output, missing)
-        _tell_applied(input, output, len(shards), known, *found)
-        return
-    counts = read_counts(input, like=known, **reading)
-    with show.errors_about(input):
-        counts = estimator._multiplied_as_in_fit(counts, batch, table)
-        matched = matching.match_features(counts, known, missing)
-    proportions = matching.proportions_of(estimator, matched)
-    explained = matching.goodness(known, matched, proportions)
-    with writing.adding_to(output.parent):
-        writing.write_proportions(proportions, counts.samples, output, known.labels)
-        writing.write_proportions(explained.to_numpy(), counts.samples, writing.fit_beside(output), matching.EXPLAINED)
-    empty = matched.counts.facts["empty_samples"]
-    _tell_applied(input, output, len(counts), known, matched, empty, [explained])
-
-
-def _tell_applied(
-    input: Path, output: Path, n: int, known: Fit, matched: Matched, empty: int, explained: list[pd.DataFrame]
-) -> None:
-    """What became of features and samples when a model was applied to new ones, and whether they fit it."""
+    table = None if opportunities is None else fitting.opportunities_in(opportunities)
+    data = um.read(input, **reading) if readers.is_shards(input) else read_counts(input, like=known, **reading)
+    with show.errors_about(input), writing.adding_to(output.parent):
+        data = from_fit(known)._multiplied_as_in_fit(data, batch, table)
+        matched, empty, explained = fitting.write_proportions(data, known, output, missing)
     for note in matched.notes(where=str(input), model="the model"):
         show.note(note)
     if empty:
         show.note(f"{show.plural(empty, 'sample')} without any counts; all topics get the same proportion there")
-    doubts = matching.doubts(known, explained, "the model")
-    for doubt in doubts:
+    for doubt in (doubts := matching.doubts(known, explained, "the model")):
         show.note(doubt)
-    show.say(
-        f"wrote {output}: {n:,} samples × {known.n_topics} topics; {writing.fit_beside(output).name}: how well each fits"
-    )
-    about = {
-        "goodness_of_fit": str(writing.fit_beside(output)),
-        "fits": not doubts,
-        "missing_features": matched.missing,
-        "unknown_features": matched.unknown,
-        "missing": matched.taken,
-        "empty_samples": empty,
-    }
-    show.answer({"output": str(output), "samples": n, "topics": known.n_topics} | about)
+    beside, n = writing.fit_beside(output), data.shape[0]
+    show.say(f"wrote {output}: {n:,} samples × {known.n_topics} topics; {beside.name}: how well each fits")
+    about = {"output": str(output), "samples": n, "topics": known.n_topics, "goodness_of_fit": str(beside)}
+    about |= {"fits": not doubts, "missing_features": matched.missing, "unknown_features": matched.unknown}
+    show.answer(about | {"missing": matched.taken, "empty_samples": empty})
 
 
 @command(
@@ -335,7 +303,7 @@ def shard(
         sys.exit(INTERRUPTED)
     show.say(f"wrote {output}: {show.described(shards)}, {show.plural(shards.n_shards, 'shard')}")
     show.say_reading(shards)
-    show.answer({"output": str(output)} | show.shards_as_json(shards))
+    show.answer({"output": str(output)} | show.data_as_json(shards))
 
 
 @command(
@@ -347,8 +315,7 @@ def shard(
 )
 def info(
     file: Annotated[
-        Path,
-        typer.Argument(metavar="INPUT|MODEL", help="Counts or text, a model, a fit's folder, or a folder of shards."),
+        Path, typer.Argument(metavar="INPUT|MODEL", help="Counts or text, shards, a fit's folder or model.")
     ],
     verify: Annotated[bool, results("--verify", help="Read all of the shards, and check every checksum.")] = False,
     json: Json = False,
@@ -368,32 +335,29 @@ def info(
         show.topics(known)
         show.answer(show.fit_as_json(known))
         return
-    if verify and not readers.is_shards(file):
+    shards, matrices, obs, verified = readers.is_shards(file), dict[str, str](), list[str](), {}
+    if verify and not shards:
         raise ParameterError("verify", True, f"{file} is not a folder of shards; remove it")
-    if readers.is_shards(file):
-        shards = um.Shards(file)
-        if verify:
-            with show.working(f"reading all of {file}"):
-                shards.verify()
-        verified = {"verified": "all of it is as it was written"} if verify else {}
-        show.facts({"file": readers.kind_of(file)} | show.describe_shards(shards) | verified)
-        show.answer(
-            {"kind": readers.kind_of(file)} | show.shards_as_json(shards) | ({"verified": True} if verify else {})
-        )
-        return
-    matrices, obs = contents_of(file)
+    kind = readers.kind_of(file)
+    if verify:
+        with show.working(f"reading all of {file}"):
+            um.Shards(file).verify()
+        verified = {"verified": "all of it is as it was written"}
+    if not shards:
+        with suppress(ValueError, OSError, KeyError, MemoryError):  # `read` will say what is wrong
+            matrices, obs = readers.contents(file)
     try:
-        counts = read_counts(file, say=False, **reading)
+        data = um.Shards(file) if shards else read_counts(file, say=False, **reading)
     except ValueError as error:
         if not matrices:
             raise
-        show.facts({"file": readers.kind_of(file)} | matrices | {"obs": ", ".join(obs) or "no columns"})
+        show.facts({"file": kind} | matrices | {"obs": ", ".join(obs) or "no columns"})
         show.note(str(error))
-        show.answer({"kind": readers.kind_of(file), "matrices": matrices, "metadata": obs, "problem": str(error)})
+        show.answer({"kind": kind, "matrices": matrices, "metadata": obs, "problem": str(error)})
         return
-    show.facts({"file": readers.kind_of(file)} | show.describe_counts(counts) | matrices)
-    more = {"matrices": matrices} if matrices else {}
-    show.answer({"kind": readers.kind_of(file)} | show.counts_as_json(counts) | more)
+    show.facts({"file": kind} | show.describe_data(data) | matrices | verified)
+    more = {"matrices": matrices} if matrices else {"verified": True} if verified else {}
+    show.answer({"kind": kind} | show.data_as_json(data) | more)
 
 
 @command(
@@ -405,8 +369,7 @@ def info(
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A fit's folder, or its model.safetensors.")],
     output: Annotated[
-        Path | None,
-        results("-o", "--output", metavar="FILE", help="An .html file.", default="DIR/report.html"),
+        Path | None, results("-o", "--output", metavar="FILE", help="An .html file.", default="DIR/report.html")
     ] = None,
     title: Annotated[str | None, results(metavar="TEXT", help="Title of the report.", default="as before")] = None,
     names: Annotated[
@@ -458,18 +421,10 @@ def simulate(
     with writing.adding_to(output.parent):
         writing.write_counts(counts, output)
     show.say(f"wrote {output}: {show.described(counts)}")
-    show.answer({"output": str(output)} | show.counts_as_json(counts))
+    show.answer({"output": str(output)} | show.data_as_json(counts))
 
 
 # What INPUT is
-
-
-def contents_of(path: Path) -> tuple[dict[str, str], list[str]]:
-    """The matrices and the columns of metadata in a file of several; nothing for other files, and for what cannot be opened."""
-    try:
-        return readers.contents(path)
-    except (ValueError, OSError, KeyError, MemoryError):
-        return {}, []  # `read` will say what is wrong
 
 
 def counts_or_shards(path: Path, reading: dict[str, Any], allowed: float | None) -> tuple[str, Counts | Shards]:

@@ -126,20 +126,19 @@ def fitted(
         return (estimator.fit(counts) if resume_from is None else estimator.resume(counts, resume_from)).result_
 
 
-def write_proportions_of_shards(
-    shards: Shards, known: Fit, output: Path, missing: str | None
+def write_proportions(
+    data: Counts | Shards, known: Fit, output: Path, missing: str | None
 ) -> tuple[Matched, int, list[pd.DataFrame]]:
     """Shard by shard, features matched by name; how they were, how many samples are empty, and how well each fits."""
     from unmix.estimators import from_fit
 
-    estimator, empty = from_fit(known), 0
+    estimator, empty, n = from_fit(known), 0, data.shape[0]
     explained: list[pd.DataFrame] = []
     with (
-        writing.proportions_file(output, len(shards), known.labels) as write,
-        writing.proportions_file(writing.fit_beside(output), len(shards), matching.EXPLAINED) as write_fit,
+        writing.proportions_file(output, n, known.labels) as write,
+        writing.proportions_file(writing.fit_beside(output), n, matching.EXPLAINED) as write_fit,
     ):
-        for i in range(shards.n_shards):
-            counts = shards.shard(i)
+        for counts in data.parts():
             matched = matching.match_features(counts, known, missing)  # in the same way for every shard
             empty += int((matched.counts.sample_totals == 0).sum())
             write(proportions := matching.proportions_of(estimator, matched), counts.samples)

@@ -23,7 +23,7 @@ from unmix.base.checks import ParameterError
 from unmix.registry import SOLVERS, STARTS, WORDS
 
 Options = dict[str, inspect.Parameter]
-rich_utils.RANGE_STRING = ""  # errors say it, and the help of an option has space for words
+rich_utils.RANGE_STRING = rich_utils.REQUIRED_LONG_STRING = ""  # errors say it, and help has space for words
 PANELS = START, ASK, USE, PREPARE = "Get started", "Analyse", "Use a fit", "Prepare data"
 
 # Options stand in these panels of the help, a line each where space permits; those that few users need are in --help-all.
@@ -53,13 +53,7 @@ NAMES = {
     "X": ("--counts",),
 }
 
-InputPath = Annotated[
-    Path,
-    typer.Argument(
-        metavar="INPUT",
-        help="Counts or text: .npz .h5ad .csv .txt …, shards.",
-    ),
-]
+InputPath = Annotated[Path, typer.Argument(metavar="INPUT", help="Counts or text: .npz .h5ad .csv .txt …, shards.")]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A fit's folder, or its model.safetensors.")]
 OtherPath = Annotated[Path, typer.Argument(metavar="OTHER", help="Another fit, or a catalogue: .csv .tsv .txt.")]
 ModelPaths = Annotated[list[Path], typer.Argument(metavar="MODEL MODEL…", help="Folders of fits, or their models.")]
@@ -70,8 +64,7 @@ Numbers = Annotated[
 ]
 Model = Annotated[str, fitting(metavar="NAME", help=f"{', '.join(WORDS)}.")]
 Settings = Annotated[
-    list[str] | None,
-    fitting(*NAMES["settings"], metavar="P=VALUE", help="Parameter of the model: alpha=auto."),
+    list[str] | None, fitting(*NAMES["settings"], metavar="P=VALUE", help="Parameter of the model: alpha=auto.")
 ]
 Solver = Annotated[
     str | None, fitting(metavar="NAME", help=f"Algorithm: {', '.join(SOLVERS)}.", default="newton", hidden=True)
@@ -93,7 +86,7 @@ Refine = Annotated[
     fitting(metavar="N", min=0, help="Split-merge moves to try after convergence.", default="0", hidden=True),
 ]
 Seed = Annotated[
-    int, fitting(*NAMES["random_state"], metavar="N", min=0, help="Seed of the random numbers.", default="0")
+    int, results(*NAMES["random_state"], metavar="N", min=0, help="Seed of the random numbers.", default="0")
 ]
 MaxIter = Annotated[int | None, results(metavar="N", min=1, help="Maximum number of iterations.")]
 Batch = Annotated[
@@ -118,8 +111,7 @@ Opportunities = Annotated[
     ),
 ]
 Tol = Annotated[
-    float | None,
-    results(metavar="GAIN", min=0, help="Remaining gain per count below which to stop.", hidden=True),
+    float | None, results(metavar="GAIN", min=0, help="Remaining gain per count below which to stop.", hidden=True)
 ]
 Resume = Annotated[bool, results(*NAMES["checkpoint"], help="Resume an interrupted run.")]
 CheckpointInterval = Annotated[
@@ -128,10 +120,7 @@ CheckpointInterval = Annotated[
 Jobs = Annotated[
     int | None, results(*NAMES["n_jobs"], metavar="N", min=1, help="Number of threads.", default="all cores")
 ]
-Memory = Annotated[
-    str | None,
-    results(metavar="SIZE", help="Memory limit; larger data become shards.", default="16GB"),
-]
+Memory = Annotated[str | None, results(metavar="SIZE", help="Memory limit; larger data become shards.", default="16GB")]
 DaskCluster = Annotated[
     str | None,
     results(
@@ -144,22 +133,18 @@ DaskCluster = Annotated[
 ]
 Missing = Annotated[
     Literal["unmeasured", "zero"] | None,
-    asking(help="How features missing from INPUT are treated.", default="zero for texts, else unmeasured"),
+    asking(help="Features missing from INPUT: unmeasured or zero.", default="zero for texts"),
 ]
 FitFolder = Annotated[
     Path | None, results(*NAMES["output"], metavar="DIR", help="Folder of the results.", default="INPUT-kK")
 ]
 Outputs = Annotated[
-    list[Path] | None,
-    results(
-        *NAMES["output"],
-        metavar="DIR|FILE",
-        help="Folder, or files: .csv .tex .png .pdf .svg .html …",
-    ),
+    list[Path] | None, results(*NAMES["output"], metavar="DIR|FILE", help="Folder, or files: .csv .png .html …")
 ]
 Title = Annotated[str | None, results(metavar="TEXT", help="Title of the report.", default="INPUT", hidden=True)]
 Force = Annotated[bool, results("--force", help="Replace another fit; fit values that are not counts.")]
-Json = Annotated[bool, results("--json", help="Print one JSON object, and progress as JSON.")]
+ForceBeside = Annotated[bool, results("--force", help="Write into a folder with other files.")]
+Json = Annotated[bool, results("--json", help="Print JSON, and progress as JSON.")]
 Quiet = Annotated[bool, results("--quiet", "-q", help="Print only warnings and errors.")]
 
 
@@ -229,13 +214,7 @@ def parsed(text: str) -> Any:
     return text
 
 
-WORD_OPTIONS = (
-    "min_df",
-    "max_df",
-    "stop_words",
-    "ngrams",
-    "phrases",
-)  # where there is a model, words are counted as its were
+WORD_OPTIONS = ("min_df", "max_df", "stop_words", "ngrams", "phrases")  # those of a model are known
 TEXT_OPTIONS = ("text_column", "id_column", "title_column", "encoding", "skip_bad", "snippets", *WORD_OPTIONS)
 
 
@@ -307,17 +286,29 @@ def with_options(function: Callable[..., None], reading: Options, more: Options)
     return run
 
 
+class Program(TyperGroup):
+    """All commands; its --help has no type."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        option: Any = super().get_help_option(ctx)
+        if option is not None:
+            option.metavar = ""
+        return option
+
+
 class Documented(TyperCommand):
     """A command whose --help shows what most users need, and --help-all everything."""
 
+    def __init__(self, *given: Any, **how: Any) -> None:
+        super().__init__(*given, **how)
+        for param in filter(lambda param: param.param_type_name == "argument", self.params):
+            vars(param)["display_type_rich"] = lambda ctx: None  # its name and its help say what it is
+            vars(param)["get_usage_pieces"] = lambda ctx, word=param.metavar: [word]
+
     def get_help_option(self, ctx: Any) -> Any:
-        option = super().get_help_option(ctx)
+        option: Any = super().get_help_option(ctx)
         if option is not None:
-            option.rich_help_panel, option.help, option.metavar = (
-                RESULTS,
-                "Show this; --help-all shows more options.",
-                "",
-            )
+            option.rich_help_panel, option.help, option.metavar = RESULTS, "Show this; more with --help-all.", ""
         return option
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -331,23 +322,23 @@ class Documented(TyperCommand):
 def program(wanted: str | None = None) -> Any:
     """All commands: one of them, or all where none is named, with their options."""
     app = typer.Typer(
-        cls=TyperGroup,
+        cls=Program,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
         help="Factorise matrices of counts into topics. Start with: unmix demo",
-        epilog="unmix COMMAND --help says more. For completion in your shell: unmix --install-completion",
+        epilog="\b\nunmix COMMAND --help says more.\nunmix --install-completion teaches your shell to complete commands.",
     )
     app.callback()(_unmix)
     for name, known in sorted(COMMANDS.items(), key=lambda one: PANELS.index(one[1].panel)):
         whole = wanted in (None, name)
         function = known.build() if whole else _nothing
-        epilog = "\b\n" + escape("\n".join(known.examples))
+        epilog = escape("\n".join(["\b", "Examples:", *known.examples]))
         paragraphs = (inspect.getdoc(function) or "").split("\n\n") if whole else [known.help]
         text = escape("\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))
         app.command(name, help=text, epilog=epilog, cls=Documented, rich_help_panel=known.panel)(function)
     group = get_command(app)
     for param in group.params:
-        param.hidden = "completion" in str(param.name)  # type: ignore[attr-defined]
+        param.hidden, param.metavar = "completion" in str(param.name), ""  # type: ignore[attr-defined]
     return group
 
 

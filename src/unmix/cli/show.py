@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from importlib import import_module
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -45,7 +45,8 @@ class Module:
         return getattr(import_module(self.__name), name)
 
 
-readers, writing, matching = Module("unmix.io.read"), Module("unmix.io.write"), Module("unmix.estimators.features")
+readers, writing = Module("unmix.io.read"), Module("unmix.io.write")
+matching, fits = Module("unmix.estimators.features"), Module("unmix.analysis.application")
 
 
 class Invocation:
@@ -208,45 +209,31 @@ def last_row(fit: Fit) -> Mapping[str, Any]:
     return fit.trace.iloc[-1] if len(fit.trace) else {"iteration": 0, "seconds": 0.0, "objective": float("nan")}
 
 
-def describe_counts(counts: Counts) -> dict[str, str]:
-    n, m = counts.shape
-    known = counts.facts
-    fractions = known["fractional"]
-    described = {"read as": counts.reading} if counts.reading else {}
+def describe_data(data: Counts | Shards) -> dict[str, str]:
+    """Of shards, without reading more than the first of them."""
+    n, m = data.shape
+    known, fractions = data.facts, data.fractional
+    samples = data.samples if data.in_memory else next(data.parts()).samples
+    described = {"read as": data.reading} if data.in_memory and data.reading else {}
     described |= {
-        "samples": f"{n:,}" + examples(counts.samples),
-        "features": f"{m:,}" + examples(counts.features),
-        "nonzeros": f"{counts.nnz:,} ({counts.nnz / (n * m):.3%} of all entries)",
-        "total": Module("unmix.counts.counts").amount(counts.total),
+        "samples": f"{n:,}" + examples(samples),
+        "features": f"{m:,}" + examples(data.features),
+        "nonzeros": f"{data.nnz:,} ({data.nnz / (n * m):.3%} of all entries)",
+        "total": Module("unmix.counts.counts").amount(data.total),
         "looks like counts": "yes" if not fractions else f"no: {fractions:.1%} of the nonzeros are not whole numbers",
         "without counts": f"{plural(known['empty_samples'], 'sample')}, {plural(known['empty_features'], 'feature')}",
     }
-    if counts.metadata is not None:
-        described["metadata"] = ", ".join(map(str, counts.metadata.columns))
-    return described
-
-
-def describe_shards(shards: Shards) -> dict[str, str]:
-    """Without reading more than the first of them."""
-    import numpy as np
-
-    n, m = shards.shape
-    known, few = shards.facts, shards.take(np.arange(min(n, 4)))
-    fractions = known["fractional"]
+    if data.metadata is not None:
+        described["metadata"] = ", ".join(map(str, data.metadata))
+    if data.in_memory:
+        return described
+    shards = cast("Shards", data)
     assert shards.folder is not None
-    size = sum(file.stat().st_size for file in shards.folder.glob("*.safetensors"))
-    metadata = {} if shards.metadata is None else {"metadata": ", ".join(map(str, shards.metadata))}
-    return {
-        "samples": f"{n:,}" + examples(few.samples),
-        "features": f"{m:,}" + examples(shards.features),
-        "nonzeros": f"{shards.nnz:,} ({shards.nnz / (n * m):.3%} of all entries)",
-        "total": Module("unmix.counts.counts").amount(shards.total),
-        "looks like counts": "yes" if not fractions else f"no: {fractions:.1%} of the nonzeros are not whole numbers",
-        "without counts": f"{plural(known['empty_samples'], 'sample')}, {plural(known['empty_features'], 'feature')}",
-        "shards": f"{shards.n_shards:,} of up to {plural(shards.rows_per_shard, 'sample')}, {gigabytes(size)}, "
-        f"{size / max(1, shards.nnz):.2f} bytes a nonzero",
+    taken = sum(file.stat().st_size for file in shards.folder.glob("*.safetensors"))
+    return described | {
+        "shards": f"{shards.n_shards:,} of up to {plural(shards.rows_per_shard, 'sample')}, {gigabytes(taken)}, "
+        f"{taken / max(1, shards.nnz):.2f} bytes a nonzero",
         "fits start from": plural(len(shards.sample), "sample"),
-        **metadata,
         "checksum": known["checksum"],
     }
 
@@ -264,20 +251,14 @@ def describe_fit(fit: Fit) -> dict[str, str]:
     }
 
 
-def counts_as_json(counts: Counts) -> dict[str, Any]:
-    columns = [] if counts.metadata is None else [str(name) for name in counts.metadata]
-    named = {"sample_names": counts.samples is not None, "feature_names": counts.features is not None}
-    size = {"samples": counts.shape[0], "features": counts.shape[1]}
-    told = {"read_as": counts.reading, "looks_like_counts": counts.facts["fractional"] == 0, "metadata": columns}
-    return size | dict(counts.facts) | told | named
-
-
-def shards_as_json(shards: Shards) -> dict[str, Any]:
-    size = {"samples": shards.shape[0], "features": shards.shape[1]}
-    start = {"rows_per_shard": shards.rows_per_shard, "start": len(shards.sample)}
-    columns = [] if shards.metadata is None else [str(name) for name in shards.metadata]
-    whole = {"looks_like_counts": shards.facts["fractional"] == 0}
-    return size | dict(shards.facts) | whole | {"metadata": columns} | start
+def data_as_json(data: Counts | Shards) -> dict[str, Any]:
+    columns = [] if data.metadata is None else [str(name) for name in data.metadata]
+    known = {"samples": data.shape[0], "features": data.shape[1]} | dict(data.facts)
+    known |= {"looks_like_counts": data.fractional == 0, "metadata": columns}
+    if not data.in_memory:
+        return known | {"rows_per_shard": cast("Shards", data).rows_per_shard, "start": len(data.sample)}
+    named = {"sample_names": data.samples is not None, "feature_names": data.features is not None}
+    return known | {"read_as": data.reading} | named
 
 
 def fit_as_json(fit: Fit) -> dict[str, Any]:

@@ -490,6 +490,11 @@ def is_dask(X: Any) -> bool:
     return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "rechunk")
 
 
+def as_counts(X: CountsLike) -> Counts:
+    """The same `Counts`, with what they know of themselves, or those that are made of X."""
+    return X if isinstance(X, Counts) else Counts(X)
+
+
 def from_anndata(X: Any) -> Any:
     """`Counts` in X of an AnnData, with names and obs; all else as it is."""
     if not is_anndata(X):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from unmix.base import memory
 from unmix.base.checks import choice, whole
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Pair, Seed
-from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.counts import Counts, CountsLike, as_counts
 from unmix.counts.data import Data
 from unmix.estimators.base import estimator, generator
 from unmix.estimators.variational import PosteriorEstimator
@@ -40,15 +40,10 @@ from unmix.solvers.run import Phase, Plan
 from unmix.solvers.sampling import Diagnostics, Evidence, Gibbs, diagnose, exact_evidence, samples_table, smc_evidence
 from unmix.solvers.search import Search, search
 
-MODES: dict[str, Any] = {
-    "bld": FreeBLD(),
-    "factored-bld": FactoredBLD(),
-    "icm": ICM(),
-}  # methods that look for a mode of p(S), and how
-CANDIDATES, JUDGED = (
-    4,
-    150,
-)  # maximum-likelihood fits to choose a start from, and the iterations that judge each of them
+Mode: TypeAlias = FreeBLD | FactoredBLD | ICM
+# Methods that look for a mode of p(S), and how
+MODES: dict[str, Mode] = {"bld": FreeBLD(), "factored-bld": FactoredBLD(), "icm": ICM()}
+CANDIDATES, JUDGED = 4, 150  # maximum-likelihood fits to choose a start from, and the iterations that judge each
 PRIOR_SHARE = 0.1  # of the prior's mean in a start from given or fitted factors, so that no topic starts at zero
 
 
@@ -195,7 +190,7 @@ class AllocationModel(PosteriorEstimator):
         return self.sweeps + self.burn_in if self.method == "gibbs" else self.max_iter
 
     @property
-    def allocation_(self) -> NDArray[Any]:
+    def allocation_(self) -> NDArray[np.number]:
         """array, nonzeros × K: S, the counts of each nonzero that are of each topic; rows sum to the counts."""
         check_is_fitted(self)
         S = self.result_.allocation
@@ -359,7 +354,7 @@ class AllocationModel(PosteriorEstimator):
         >>> round(float(model.log_evidence([[2, 0], [1, 1]], method="exact")), 2) < 0
         True
         """
-        counts = X if isinstance(X, Counts) else Counts(X)
+        counts = as_counts(X)
         self._check_common()
         model = self._model(counts)
         if method == "exact":

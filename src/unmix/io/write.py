@@ -233,10 +233,7 @@ def proportions_file(
     """A function that appends proportions, and names, of some samples after others, n in all; the file is there in the end."""
     written, shape = 0, (n, len(labels))
     as_array = Path(path).suffix.lower() == ".npy"
-    with (
-        replacing(path) as temporary,
-        npy_rows(temporary, shape, str(path)) if as_array else nullcontext() as append,
-    ):
+    with replacing(path) as temporary, npy_rows(temporary, shape, str(path)) if as_array else nullcontext() as append:
 
         def write(proportions: NDArray, samples: NDArray | None) -> None:
             nonlocal written

@@ -132,7 +132,7 @@ def topics(
     with fittable(adata, layer, use_raw, genes) as counts:
         _warn_of_empty_cells(counts)
         with warnings.catch_warnings():
-            if isinstance(counts, Counts):  # `counts_of` has said it, and where counts are
+            if counts.in_memory:  # `counts_of` has said it, and where counts are
                 warnings.filterwarnings("ignore", f".*{NO_COUNTS}")
             batch = None if batch_key is None else _labels(adata, batch_key)
             fit = estimator.fit(counts, batch=batch, opportunities=opportunities).result_

@@ -98,10 +98,7 @@ READERS |= {f"{ending}.gz": READERS[ending]._replace(kind=READERS[ending].kind +
 
 
 def read(
-    path: str | os.PathLike[str],
-    *,
-    metadata: str | os.PathLike[str] | None = None,
-    **options: Unpack[ReadKeywords],
+    path: str | os.PathLike[str], *, metadata: str | os.PathLike[str] | None = None, **options: Unpack[ReadKeywords]
 ) -> Counts | Shards:
     r"""Counts from a file or folder, samples × features; its name and contents tell the format.
 
