@@ -154,9 +154,7 @@ ANALYSES = {
             section=True,
             asks_fit=True,
             multipliers=False,
-            examples=(
-                "unmix intervals cells-k12 cells.h5ad --layer counts --level 0.95 --sweeps 2000 -o intervals.csv",
-            ),
+            examples=("unmix intervals cells-k12 cells.h5ad --layer counts --level 0.95 -o intervals.csv",),
         ),
         Analysis(
             "quality",
@@ -183,7 +181,7 @@ ANALYSES = {
             asks_fit=True,
             examples=(
                 "unmix prevalence speeches-k8 --by party --groups president",
-                "unmix prevalence speeches-k8 --over year -o trends.pdf -o trends.tex -o trends.csv",
+                "unmix prevalence speeches-k8 --over year -o trends.pdf -o trends.csv",
             ),
         ),
         Analysis(

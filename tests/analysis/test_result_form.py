@@ -121,7 +121,18 @@ OF_COUNTS: dict[str, Callable[[Any], pd.DataFrame]] = {
     "differences": lambda X: um.differences(FIT, X).table,
     "intervals": lambda X: um.intervals(FIT, X, sweeps=10, burn_in=5, random_state=0).table,
     "quality": lambda X: um.analysis.quality(FIT, X, top=3).table,
+    "coherence": lambda X: um.coherence(FIT, X, top=3),
+    "freedom": lambda X: um.freedom(FIT, X=X, loss=1.0, probes=1).table,
+    "recommend": lambda X: um.analysis.recommend(FIT, X, 2),
+    "unmix.analysis.transform": lambda X: pd.DataFrame(um.analysis.transform(FIT, X)),
+    "unmix.analysis.goodness_of_fit": lambda X: um.analysis.goodness_of_fit(FIT, X),
+    "unmix.analysis.responsibilities": lambda X: pd.DataFrame(um.analysis.responsibilities(FIT, X)),
+    "entropies": lambda X: um.analysis.entropies(FIT, X),
+    "perplexity": lambda X: pd.DataFrame(
+        [um.analysis.perplexity(MODEL, X, held_out=0.5, smoothing=0.01, rng=np.random.default_rng(0))]
+    ),
 }
+TAKE_SHARDS = ("choose", "entropies", "perplexity")
 
 
 @pytest.mark.parametrize("name", OF_COUNTS)
@@ -132,11 +143,25 @@ def test_counts_may_be_an_anndata_or_a_path_and_shards_are_taken_or_refused_by_n
     adata = anndata.AnnData(X.csr.astype(np.float32))
     adata.obs_names, adata.var_names = list(X.samples), list(X.features)  # type: ignore[arg-type]
     write_counts(X, tmp_path / "counts.npz")
-    for counts in (adata, tmp_path / "counts.npz"):
+    for counts in (adata, tmp_path / "counts.npz", str(tmp_path / "counts.npz")):
         pd.testing.assert_frame_equal(ask(counts), expected)
     shards = um.shard(X, tmp_path / "shards")
-    if name == "choose":
+    if name in TAKE_SHARDS:
         pd.testing.assert_frame_equal(ask(shards), expected)
-    else:
-        with pytest.raises(ValueError, match=r"takes counts in memory, and these are shards; use shards\.sample"):
-            ask(tmp_path / "shards")
+        pd.testing.assert_frame_equal(ask(tmp_path / "shards"), expected)
+        return
+    what = "coherence" if name == "quality" else name
+    for counts in (shards, tmp_path / "shards"):
+        with pytest.raises(ValueError, match=rf"^{what} takes counts in memory, .*; use shards\.sample"):
+            ask(counts)
+
+
+def test_the_path_of_texts_is_read_as_the_texts_of_the_fit(tmp_path: Path) -> None:
+    texts = ["red roses and red wine", "red wine with wine", "white snow", "white snow and snow roses"] * 3
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    fit = um.TopicModel(2, random_state=0).fit(um.read_texts(texts, min_df=4, stop_words=["and"])).result_
+    expected = um.analysis.transform(fit, texts)
+    np.testing.assert_array_equal(um.analysis.transform(fit, tmp_path / "texts.txt"), expected)
+    np.testing.assert_array_equal(um.analysis.transform(fit, str(tmp_path / "texts.txt")), expected)
+    table = um.analysis.quality(fit, tmp_path / "texts.txt", top=2).table
+    pd.testing.assert_frame_equal(table, um.analysis.quality(fit, um.read_texts(texts, like=fit), top=2).table)

@@ -16,7 +16,7 @@ import unmix as um
 from unmix.cli import main
 
 TABLES = ["proportions.csv", "topics.csv", "top_features.csv"]
-FIT = ["fit", "counts.npz", "-k", "5", "--tol", "0", "--max-iter", "1500", "--refine", "0", "--quiet"]
+FIT = ["fit", "counts.npz", "-k", "5", "--tol", "0", "--max-iter", "600", "--refine", "0", "--quiet"]
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 
@@ -78,7 +78,7 @@ def test_a_stopped_fit_resumes_to_the_same_bytes(how, folder, tmp_path, monkeypa
         assert process.returncode == -signal.SIGKILL
         left = um.load(output / "checkpoint.safetensors")
     assert left.status == "interrupted"
-    assert len(left.trace) < 1500
+    assert len(left.trace) < 600
     assert run(*FIT, "-o", output, "--resume") == 0
     assert_same(output, Path("whole"))
     assert not (output / "checkpoint.safetensors").exists()

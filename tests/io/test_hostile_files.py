@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no links and pipes there"),
 ]
-SEEDS = 4
+SEEDS = 3  # and a fourth in `test_fuzz.py`
 RUNS_CODE = [
     "zarr-codec",
     "zarr-consolidated",

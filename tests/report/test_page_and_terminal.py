@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +39,8 @@ FITS = {
 class Shown:
     """What a fit shows: in the terminal, as a model, on its page, and as JSON."""
 
-    def __init__(self, run, *options):
+    def __init__(self, *options):
+        write_counts(COUNTS, "counts.npz")
         self.code, self.out, self.err = run("fit", "counts.npz", *options, "-o", "made")
         self.fit = um.load("made/model.safetensors")
         text = Path("made/report.html").read_text(encoding="utf-8")
@@ -47,23 +50,27 @@ class Shown:
         self.json = json.loads(run("info", "made", "--json")[1])
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
+def run(*arguments):
+    with pytest.raises(SystemExit) as left, redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        main(list(map(str, arguments)))
+    return left.value.code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture(scope="module", params=FITS)
+def shown(request, tmp_path_factory):
+    """Made once, for all that is asked of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("shown"))
+        patch.setenv("COLUMNS", "200")
+        return Shown(*FITS[request.param])
+
+
+@pytest.fixture(name="run")
+def run_in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     write_counts(COUNTS, "counts.npz")
-
-    def command(*arguments):
-        with pytest.raises(SystemExit) as left:
-            main(list(map(str, arguments)))
-        return left.value.code, *capsys.readouterr()
-
-    return command
-
-
-@pytest.fixture(params=FITS)
-def shown(request, run):
-    return Shown(run, *FITS[request.param])
+    return run
 
 
 def test_the_end_of_a_fit_is_told_in_the_same_words(shown):

@@ -18,7 +18,7 @@ SMALL = ("-k", 3, "--tol", "1e-3", "-q")
 @pytest.fixture(scope="module")
 def made():
     rng = np.random.default_rng(0)
-    X = rng.poisson(2000 * rng.dirichlet([5, 5, 5], 30) @ (rng.dirichlet(np.full(40, 2.0), 3) + 0.01))
+    X = rng.poisson(2000 * rng.dirichlet([5, 5, 5], 30) @ (rng.dirichlet(np.full(16, 2.0), 3) + 0.01))
     counts = um.Counts(X, samples=[f"tumour {i}" for i in range(30)])
     fit = um.TopicModel(3, random_state=0, tol=1e-3).fit(counts).result_
     stability = um.stability(counts, 3, runs=4, estimator=um.TopicModel(tol=1e-3), reference=fit, random_state=0)

@@ -65,16 +65,20 @@ def refuse_multipliers(fit: object, what: str) -> None:
         )
 
 
-def counts_in_memory(X: Any, what: str, *, sample: bool = False) -> Counts:
+def opened(X: Any, like: Fit | None = None) -> Any:
+    """What is read of a path, texts as those of the fit; all else as it is."""
+    from unmix.io.read import read
+
+    return read(X, like=like) if isinstance(X, str | os.PathLike) else X
+
+
+def counts_in_memory(X: Any, what: str, *, sample: bool = False, like: Fit | None = None) -> Counts:
     """Counts of any kind: Counts and what they take, an AnnData, a path. Of shards the sample, or an error that says `what`
     does not take them."""
     if isinstance(X, Fit) or hasattr(type(X), "fit"):
         kind = type(X).__name__
         raise TypeError(f"{what}: expected counts, got a {kind}; check the order of the arguments")
-    if isinstance(X, str | os.PathLike):
-        from unmix.io.read import read
-
-        X = read(X)
+    X = opened(X, like)
     if not getattr(X, "in_memory", True):
         if sample:
             return X.sample
@@ -136,7 +140,8 @@ def transform(
     from unmix.estimators.features import doubts, goodness, match_features, proportions_of
 
     fit = fit_of(fit)
-    counts = fit._prepared(from_fit)._multiplied_as_in_fit(_counted(fit, X), batch, opportunities)
+    counts = _counted(fit, X, "unmix.analysis.transform")
+    counts = fit._prepared(from_fit)._multiplied_as_in_fit(counts, batch, opportunities)
     matched = match_features(counts, fit, missing)
     if notes := matched.notes():
         warn("; ".join(notes))
@@ -192,7 +197,7 @@ def goodness_of_fit(fit: FitLike, X: CountsLike | Iterable[str], *, missing: Mis
 
     fit = fit_of(fit)
     refuse_multipliers(fit, "goodness_of_fit")
-    counts = _counted(fit, X)
+    counts = _counted(fit, X, "unmix.analysis.goodness_of_fit")
     matched = match_features(counts, fit, missing)
     table = goodness(fit, matched, proportions_of(fit._prepared(from_fit), matched))
     return table.set_axis(pd.Index(numbered(counts.samples, "sample", len(counts)), name="sample"), axis=0)
@@ -235,7 +240,7 @@ def responsibilities(fit: FitLike, X: CountsLike | Iterable[str]) -> Floats:
     ((9, 2), True)
     """
     fit = fit_of(fit)
-    counts = _counted(fit, X)
+    counts = _counted(fit, X, "unmix.analysis.responsibilities")
     places = order_by_name("feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1]), reorder=True)
     same = places is None and counts.facts["checksum"] == fit.data.get("checksum")
     if same and fit.allocation is not None:
@@ -287,7 +292,8 @@ def entropies(fit: FitLike, X: CountsLike) -> pd.DataFrame:
     cells       1.040        0.000
     """
     fit = fit_of(fit)
-    parts = X.parts() if is_data(X) else [_counted(fit, X)]
+    X = opened(X, fit)
+    parts = X.parts() if is_data(X) else [_counted(fit, X, "unmix.analysis.entropies")]
     sums: dict[str, Any] = {"samples": 0.0, "features": 0.0, "topics": 0.0, "cells": 0.0}
     total = 0.0
     for part in parts:
@@ -335,7 +341,7 @@ def _rows_of(fit: Fit, counts: Counts) -> Integers | None:
 
 def counts_of(fit: Fit, X: CountsLike, what: str, where: str = "X") -> Counts:
     """The counts of the samples and features of a fit, in its order; an error if they are of others."""
-    counts = counts_in_memory(X, what)
+    counts = counts_in_memory(X, what, like=fit)
     rows = order_by_name(
         "sample", (fit.samples, len(fit.L)), (counts.samples, counts.shape[0]), where=where, reorder=True
     )
@@ -350,7 +356,7 @@ def with_samples(fit: Fit, X: CountsLike, what: str) -> Fit:
     from unmix.estimators import from_fit
     from unmix.estimators.features import Matched, proportions_of
 
-    counts = counts_in_memory(X, what)
+    counts = counts_in_memory(X, what, like=fit)
     places = order_by_name("feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1]), reorder=True)
     counts = counts if places is None else counts.take(None, places)
     proportions = proportions_of(fit._prepared(from_fit), Matched(counts))
@@ -358,10 +364,12 @@ def with_samples(fit: Fit, X: CountsLike, what: str) -> Fit:
     return replace(fit, L=L, samples=counts.samples, metadata=counts.metadata)
 
 
-def _counted(fit: Fit, X: Any) -> Counts:
+def _counted(fit: Fit, X: Any, what: str) -> Counts:
     from unmix.io.read import read_texts
     from unmix.io.read.text import are_tokens
 
+    if isinstance(X, str) and (fit.text is None or os.path.exists(X)):
+        X = Path(X)
     texts = (
         isinstance(X, list | tuple) and len(X) > 0 and all(isinstance(entry, str) or are_tokens(entry) for entry in X)
     )
@@ -369,4 +377,4 @@ def _counted(fit: Fit, X: Any) -> Counts:
         if fit.text is None:
             raise ValueError("the fit was not made from texts; use counts with its features")
         return read_texts(X, like=fit)
-    return counts_in_memory(X, "unmix.analysis.transform")
+    return counts_in_memory(X, what, like=fit)

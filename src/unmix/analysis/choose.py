@@ -11,26 +11,26 @@ predicted from them by the multinomial (1 − ε) Σ_k l_ik f_jk / Σ_jk l_ik f_
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from time import perf_counter
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.special import xlogy
 from sklearn.base import clone
 
-from unmix.analysis.application import counts_in_memory
+from unmix.analysis.application import counts_in_memory, opened
 from unmix.analysis.results import FileLayout, Finished, Result, columns, in_parts
 from unmix.base.checks import ParameterError, parameter, plural, positive, share, warn, whole
 from unmix.base.progress import Progress
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Integers, Record, Seed
-from unmix.counts.counts import Counts, CountsLike
-from unmix.counts.data import is_data
+from unmix.counts.counts import Counts, CountsLike, as_counts
+from unmix.counts.data import Data, is_data
 from unmix.estimators.allocation import AllocationModel
 from unmix.estimators.base import CountsEstimator, generator
 from unmix.estimators.likelihood import PoissonNMF, TopicModel
@@ -44,7 +44,7 @@ from unmix.storage.tensors import Arrays
 
 def perplexity(
     model: CountsEstimator,
-    X: Counts | Iterable[Counts],
+    X: CountsLike | Data | Iterator[Counts],
     *,
     held_out: float,
     smoothing: float = 0.0,
@@ -56,7 +56,7 @@ def perplexity(
     ----------
     model : estimator
         A fitted one.
-    X : Counts, Shards or iterable of Counts
+    X : Counts, Shards, array-like, AnnData, path or iterator of Counts
         Whole numbers.
     held_out : float
         The probability with which a count is held out.
@@ -89,7 +89,8 @@ def perplexity(
     True
     """
     share("held_out", held_out)
-    parts = X.parts() if is_data(X) else cast("Iterable[Counts]", X)
+    X = opened(X)
+    parts = X if isinstance(X, Iterator) else X.parts() if is_data(X) else [as_counts(X)]
     logliks, totals = zip(*(_foreseen(model, part, held_out, smoothing, rng) for part in parts), strict=True)
     return float(np.exp(-sum(logliks) / sum(totals))) if sum(totals) > 0 else 1.0
 

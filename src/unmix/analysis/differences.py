@@ -585,7 +585,7 @@ def differences(
         raise ValueError("groups do not apply to errors='poisson'; use errors='robust', or remove groups")
     pseudocount = positive("pseudocount", pseudocount)
     with use_threads(n_jobs):
-        counts = counts_in_memory(X, "differences")
+        counts = counts_in_memory(X, "differences", like=fit if isinstance(fit, Fit) else None)
         proportions = proportions_of(fit, counts)
         place = column_of(against, proportions.shape[1])
         material = material_of(fit, proportions, counts, groups, held_out, sizes, random_state)

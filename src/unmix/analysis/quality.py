@@ -93,7 +93,7 @@ def coherence(
     fit = fit_of(fit)
     top = checked_top(fit, top)
     choice("by", by, ("frequency", "distinctive"))
-    counts = match_features(counts_in_memory(X, "coherence"), fit).counts
+    counts = match_features(counts_in_memory(X, "coherence", like=fit), fit).counts
     chosen = distinctive_features(fit, top) if by == "distinctive" else frequent_features(fit, top)
     used, places = np.unique(np.concatenate(chosen), return_inverse=True)
     together = cooccurrences(counts, used)

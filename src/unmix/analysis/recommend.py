@@ -219,7 +219,7 @@ def ranking(
 def _known(fit: Fit, X: Any) -> tuple[Counts, Floats]:
     """Counts with the features of the fit, and proportions: the fit's own of its own counts, inferred ones of others; of
     samples without counts, the shares of topics."""
-    counts = match_features(counts_in_memory(X, "recommend"), fit).counts
+    counts = match_features(counts_in_memory(X, "recommend", like=fit), fit).counts
     own = counts.shape[0] == len(fit.L) and counts.facts["checksum"] == fit.data.get("checksum")
     proportions = np.asarray(fit.proportions) if own else transform(fit, counts)
     return counts, np.where(counts.sample_totals[:, None] > 0, proportions, fit.shares)

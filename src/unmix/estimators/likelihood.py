@@ -19,7 +19,7 @@ from unmix import solvers
 from unmix.base.checks import ParameterError, choice, real, warn
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Pair, as_names
-from unmix.counts.counts import Counts, CountsLike, as_counts
+from unmix.counts.counts import Counts, CountsLike
 from unmix.counts.data import Data
 from unmix.counts.shards import Shards
 from unmix.estimators.base import (
