@@ -31,6 +31,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "freedom": {"probes": 2},
     "quality": {"top": 3},
     "prevalence": {"by": list("ab") * 10},
+    "effects": {"formula": "~ kind", "metadata": pd.DataFrame({"kind": list("ab") * 10})},
 }
 
 
@@ -121,6 +122,7 @@ OF_COUNTS: dict[str, Callable[[Any], pd.DataFrame]] = {
     "differences": lambda X: um.differences(FIT, X).table,
     "intervals": lambda X: um.intervals(FIT, X, sweeps=10, burn_in=5, random_state=0).table,
     "quality": lambda X: um.analysis.quality(FIT, X, top=3).table,
+    "effects": lambda X: um.effects(FIT, X, **QUICK["effects"]).table,
     "coherence": lambda X: um.coherence(FIT, X, top=3),
     "freedom": lambda X: um.freedom(FIT, X=X, loss=1.0, probes=1).table,
     "recommend": lambda X: um.analysis.recommend(FIT, X, 2),
@@ -132,7 +134,7 @@ OF_COUNTS: dict[str, Callable[[Any], pd.DataFrame]] = {
         [um.analysis.perplexity(MODEL, X, held_out=0.5, smoothing=0.01, rng=np.random.default_rng(0))]
     ),
 }
-TAKE_SHARDS = ("choose", "entropies", "perplexity")
+TAKE_SHARDS = ("choose", "effects", "entropies", "perplexity")
 
 
 @pytest.mark.parametrize("name", OF_COUNTS)

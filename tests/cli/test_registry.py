@@ -166,7 +166,8 @@ OF_ROWS: dict[str, tuple[list[str], Fields]] = {
     ),
     "effects": (
         ["model", "counts.npz", "--metadata", "about.csv", "--formula", "~ kind"],
-        {"formula": str, "groups": str, "scale": str, "level": float, "reliability": float},
+        dict.fromkeys(("formula", "groups", "scale"), str)
+        | dict.fromkeys(("level", "spread", "noise_per_count", "reliability"), float),
     ),
     "compare": (["model", "model"], {"samples": int}),
     "align": (["model", "model"], {}),

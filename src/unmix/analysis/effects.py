@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import f as fisher
 from scipy.stats import t as student
 
-from unmix.analysis.application import FitLike, counts_in_memory, fit_of, refuse_multipliers
+from unmix.analysis.application import FitLike, counts_in_memory, fit_of, opened, refuse_multipliers
 from unmix.analysis.features import topic_names
 from unmix.analysis.results import FileLayout, Result, columns
 from unmix.analysis.samples import column_of_groups, column_or_values, metadata_of
@@ -302,6 +302,7 @@ def effects(
     """
     level, scale = share("level", level), choice("scale", scale, ("proportion", "log"))  # type: ignore[assignment]
     source, F, names = _topics(fit)
+    X = opened(X, source)
     data = X if is_data(X) else counts_in_memory(X, "effects")
     n = data.shape[0]
     own = data.metadata
