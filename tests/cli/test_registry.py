@@ -307,25 +307,3 @@ def test_the_help_says_where_results_go(name: str) -> None:
     text = analyses.command_of(row).__doc__ or ""
     assert ("With -o, writes" in text) == (folder is None)
     assert ("into the folder of MODEL" in text) == (folder == Path("."))
-
-
-EVERYWHERE = {"output", "force", "quiet", "json", "help"}
-
-
-def options_by_command() -> dict[str, tuple[str, str]]:
-    """Of each command its options besides those of all, and how many ways to read there are."""
-    found = {}
-    for name, command in options.program().commands.items():
-        several = [param for param in command.params if param.param_type_name == "option"]
-        own = [param for param in several if param.rich_help_panel not in (options.READING, options.TEXTS)]
-        shown = ", ".join(f"`{param.opts[0]}`" for param in own if param.name not in EVERYWHERE)
-        found[name] = shown, str(len(several) - len(own) or "–")
-    return found
-
-
-def test_the_table_of_options_by_command_has_them_all() -> None:
-    from conftest import ROOT
-
-    page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `unmix (\w+)[^|]* \| ([^|]*) \| ([^|]+) \|$", page, re.MULTILINE)
-    assert {name: (own.strip(), reading) for name, own, reading in rows} == options_by_command()
