@@ -43,7 +43,8 @@ class Shown:
         write_counts(COUNTS, "counts.npz")
         self.code, self.out, self.err = run("fit", "counts.npz", *options, "-o", "made")
         self.fit = um.load("made/model.safetensors")
-        text = Path("made/report.html").read_text(encoding="utf-8")
+        self.folder = Path("made").resolve()
+        text = (self.folder / "report.html").read_text(encoding="utf-8")
         data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1]
         self.page = json.loads(data)
         self.info = run("info", "made")[1]
@@ -87,14 +88,14 @@ def test_the_end_of_a_fit_is_told_in_the_same_words(shown):
 
 
 def test_moves_to_leave_a_poor_optimum_are_counted(run):
-    fit = Shown(run, *FITS["refined"]).fit
+    fit = Shown(*FITS["refined"]).fit
     assert figures(fit)["moves to leave a poor optimum"].startswith("1 tried, ")
 
 
 def test_topics_have_one_order_and_share_and_list_the_same_features(shown):
     lines = [line.split() for line in shown.out.splitlines() if line.startswith(" ■")]
     order, features = shown.page["order"], shown.page["features"]
-    table = pd.read_csv("made/top_features.csv")
+    table = pd.read_csv(shown.folder / "top_features.csv")
     assert [int(line[1]) - 1 for line in lines] == order
     for k, line in zip(order, lines, strict=True):
         best = [features["names"][j] for j in features["distinctive"][k]][:WORDS_SHOWN]
@@ -112,7 +113,7 @@ def test_advice_is_the_same_in_terminal_page_and_json(shown):
 
 
 def test_a_fit_without_an_end_names_the_option_and_not_the_parameter(run):
-    shown = Shown(run, *FITS["not converged"])
+    shown = Shown(*FITS["not converged"])
     assert shown.page["glance"][-1] == "not converged"
     assert any(text.endswith("increase --max-iter") for text in shown.page["advice"])
     um.write_report(shown.fit, "python.html")
@@ -120,7 +121,7 @@ def test_a_fit_without_an_end_names_the_option_and_not_the_parameter(run):
 
 
 def test_further_answers_are_told_in_the_same_words(run):
-    shown = Shown(run, "-k", 3, "--tol", "1e-3", "--differences", "--stability", "--stability-runs", 4, "--freedom")
+    shown = Shown("-k", 3, "--tol", "1e-3", "--differences", "--stability", "--stability-runs", 4, "--freedom")
     said = [line.removeprefix("note: ") for line in shown.err.splitlines()]
     own = [text for name in ("differences", "stability", "freedom") for text in shown.page[name]["advice"]]
     assert said == shown.page["advice"] + own
@@ -150,7 +151,7 @@ def test_a_parameter_error_names_the_option_of_its_command(run):
 @pytest.mark.xdist_group("browser")
 def test_the_browser_shows_these_very_words(run):
     playwright = pytest.importorskip("playwright.sync_api")
-    shown = Shown(run, *FITS["refined"])
+    shown = Shown(*FITS["refined"])
     with playwright.sync_playwright() as p:
         page = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"]).new_page()
         page.goto(Path("made/report.html").absolute().as_uri())
