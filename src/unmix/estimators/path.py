@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from unmix.base.checks import ParameterError, warn
 from unmix.base.threads import use_threads
-from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.counts import Counts, CountsLike, as_counts
 from unmix.estimators.base import CountsEstimator
 from unmix.estimators.likelihood import PoissonNMF, TopicModel
 from unmix.fit import Fit
@@ -63,7 +63,7 @@ def fit_path(
     True
     """
     model = clone(TopicModel() if estimator is None else estimator).set_params(**parameters)
-    counts = X if isinstance(X, Counts) else Counts(X)
+    counts = as_counts(X)
     numbers = numbers_of_topics(topics)
     fits: dict[int, Fit] = {}
     try:
