@@ -240,7 +240,7 @@ def test_results_in_the_folder_of_a_fit_are_about_that_fit(
     for output in (tmp_path, tmp_path / f"{ANALYSES[name].stem}.safetensors"):
         code, _, err = run(capsys, *arguments, "-o", str(output))
         assert code == 2
-        assert "it holds another fit than model: give another folder" in err
+        assert "it holds another fit than model: use another folder" in err
         assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
 
 
@@ -261,7 +261,7 @@ def test_stability_beside_a_fit_is_about_its_topics(
 def test_a_picture_that_a_result_does_not_have_is_refused_before_the_work(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "heaviest", "nowhere", "counts.npz", "-o", "picture.png")
     assert code == 2
-    assert "-o picture.png; give a name that ends in .csv or .tex or .safetensors or .html" in err
+    assert "-o picture.png; use a name that ends in .csv or .tex or .safetensors or .html" in err
 
 
 # --- one vocabulary ---------------------------------------------------------------------------------------------------

@@ -421,7 +421,7 @@ def check_same_fit(place: Path, fit: Fit | None, source: Path | None) -> None:
         return
     there = fits.fit_of(place)
     if there.L.shape != fit.L.shape or not bool((there.L == fit.L).all()):
-        raise ParameterError("output", str(place), f"it holds another fit than {source}: give another folder")
+        raise ParameterError("output", str(place), f"it holds another fit than {source}: use another folder")
 
 
 def write_page_again(place: Path, fit: Fit | None) -> None:
