@@ -76,8 +76,8 @@ class ParameterError(ValueError):
 class InputError(ValueError):
     """A file or a folder is not what it should be.
 
-    >>> str(InputError("model.npz", "not a fit", "give the folder of one"))
-    'model.npz: not a fit; give the folder of one'
+    >>> str(InputError("model.npz", "not a fit", "use the folder of one"))
+    'model.npz: not a fit; use the folder of one'
     """
 
     def __init__(self, path: Any, problem: str, remedy: str) -> None:
