@@ -21,7 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def main(arguments: Namespace) -> None:
     import unmix as um
     from unmix.analysis.choose import FINE_ENOUGH, foretold
-    from unmix.estimators.path import fits_downwards
+    from unmix.estimators.likelihood import fits_downwards
 
     matrix, simulated = find_matrix(arguments.data, arguments.data_folder, arguments.out)
     X = um.Counts(load_counts(matrix))

@@ -36,7 +36,7 @@ from .estimators.allocation import AllocationModel as AllocationModel
 from .estimators.likelihood import PoissonNMF as PoissonNMF
 from .estimators.likelihood import SparsePoissonNMF as SparsePoissonNMF
 from .estimators.likelihood import TopicModel as TopicModel
-from .estimators.path import fit_path as fit_path
+from .estimators.likelihood import fit_path as fit_path
 from .estimators.variational import LDA as LDA
 from .estimators.variational import BayesianPoissonNMF as BayesianPoissonNMF
 from .estimators.variational import GammaPoisson as GammaPoisson

@@ -33,8 +33,7 @@ from unmix.counts.counts import Counts, CountsLike, as_counts
 from unmix.counts.data import Data, is_data
 from unmix.estimators.allocation import AllocationModel
 from unmix.estimators.base import CountsEstimator, generator
-from unmix.estimators.likelihood import PoissonNMF, TopicModel
-from unmix.estimators.path import fits_downwards, numbers_of_topics
+from unmix.estimators.likelihood import PoissonNMF, TopicModel, fits_downwards, numbers_of_topics
 from unmix.fit import Fit, quietly
 from unmix.models.poisson import frequencies, with_background
 from unmix.models.problem import Problem

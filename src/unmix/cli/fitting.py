@@ -270,7 +270,7 @@ def write_path(
     """A folder for each fit, and a table of all, written again after each. Ctrl-C leaves with 130; what is finished is kept."""
     import pandas as pd
 
-    from unmix.estimators.path import fits_downwards
+    from unmix.estimators.likelihood import fits_downwards
 
     about["command"] = show.command_line()
     table = pd.DataFrame({"topics": [], "folder": []})
