@@ -61,7 +61,7 @@ def refusals() -> dict[str, tuple[Any, str]]:
             "every sample is a batch of its own: that is overdispersion; give labels",
         ),
         "missing": ({"batch": missing()}, "the batch of sample AAC-1 is missing; give it a name such as unknown"),
-        "short": ({"batch": ["a", "b"]}, "batch has 2 labels for 40 samples; give one label per sample"),
+        "short": ({"batch": ["a", "b"]}, "batch has 2 labels for 40 samples; use one label per sample"),
         "column": ({"batch": "doner"}, r"batch='doner': the metadata has no such column \(it has donor, seq, n\)"),
         "zero": (
             {"opportunities": impossible()},
@@ -69,10 +69,10 @@ def refusals() -> dict[str, tuple[Any, str]]:
         ),
         "negative": (
             {"opportunities": -np.ones(30)},
-            "opportunities of gene0 are -1 in row 1; give finite numbers >= 0",
+            "opportunities of gene0 are -1 in row 1; use finite numbers >= 0",
         ),
-        "nan": ({"opportunities": wrong}, "opportunities of gene4 are nan in row 1; give finite numbers >= 0"),
-        "shape": ({"opportunities": np.ones(7)}, r"opportunities has shape \(7,\); give 30 numbers, 40 samples × 30"),
+        "nan": ({"opportunities": wrong}, "opportunities of gene4 are nan in row 1; use finite numbers >= 0"),
+        "shape": ({"opportunities": np.ones(7)}, r"opportunities has shape \(7,\); use 30 numbers, 40 samples × 30"),
         "text": ({"opportunities": ["a"] * 30}, "opportunities are not numbers"),
         "rows": (
             {"opportunities": TABLE},
@@ -80,15 +80,15 @@ def refusals() -> dict[str, tuple[Any, str]]:
         ),
         "row": (
             {"opportunities": TABLE.iloc[:2].rename_axis("donor")},
-            "opportunities has no row for donor ant; give one row per label",
+            "opportunities has no row for donor ant; use one row per label",
         ),
-        "twice": ({"opportunities": pd.concat([TABLE, TABLE])}, "opportunities has two rows for emu; give one row per"),
+        "twice": ({"opportunities": pd.concat([TABLE, TABLE])}, "opportunities has two rows for emu; use one row per"),
         "features": (
             {"opportunities": TABLE.rename_axis("donor").set_axis([f"g{j}" for j in range(30)], axis=1)},
             "feature 1 is 'g0', the model has 'gene0' there: the names differ",
         ),
-        "weights": ({"sample_weight": np.arange(40)}, "the weight of sample AAC-0 is 0; give weights > 0"),
-        "weight": ({"sample_weight": np.ones(3)}, r"sample_weight has shape \(3,\); give a number per sample \(40\)"),
+        "weights": ({"sample_weight": np.arange(40)}, "the weight of sample AAC-0 is 0; use weights > 0"),
+        "weight": ({"sample_weight": np.ones(3)}, r"sample_weight has shape \(3,\); use a number per sample \(40\)"),
     }
 
 
@@ -264,7 +264,7 @@ def test_a_resumed_fit_is_the_whole(given: Any, shards: bool, tmp_path: Path) ->
     )
     np.testing.assert_array_equal(again.L, whole.L)
     np.testing.assert_array_equal(again.F, whole.F)
-    with pytest.raises(ValueError, match="the fit to go on with had other multipliers of rates"):
+    with pytest.raises(ValueError, match="the interrupted fit had other multipliers of rates"):
         um.TopicModel(3, max_iter=25, **options).resume(data, half)
 
 

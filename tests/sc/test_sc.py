@@ -155,7 +155,7 @@ def test_an_estimator_brings_its_own_options_and_is_fitted() -> None:
     assert adata.obsm["topics_posterior_L"].tobytes() == model.gamma_.tobytes()
     with pytest.raises(ValueError, match="n_topics=5, but the estimator has n_components=4"):
         um.sc.tl.topics(adata, 5, model=model)
-    with pytest.raises(ValueError, match="tol: pass options to the estimator itself"):
+    with pytest.raises(ValueError, match="tol: use options to the estimator itself"):
         um.sc.tl.topics(adata, model=model, tol=1e-3)
 
 
@@ -656,7 +656,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no topics": ({"n_topics": 0}, "n_topics=0; use a whole number of topics >= 1"),
     "half a topic": ({"n_topics": 2.5}, "n_topics=2.5; use a whole number"),
     "no such model": ({"model": "nmf"}, "model='nmf'; choose one of topics, poisson-nmf, "),
-    "no such option": ({"alpha": 1.0}, "model 'topics' has no option 'alpha'; it has callbacks, "),
+    "no such option": ({"alpha": 1.0}, "model 'topics' has no option 'alpha'; it has batch_prior, callbacks, "),
     "a wrong option": ({"tol": -1}, "tol=-1; use a number >= 0"),
     "no such layer": ({"layer": "counts"}, "there is no layer 'counts' in it; it has X"),
     "no raw": ({"use_raw": True}, "there is no raw in it; it has X"),

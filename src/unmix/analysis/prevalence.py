@@ -454,7 +454,7 @@ def _auc(p: Floats, labels: Integers) -> float:
 # Effects of batches, where rates have such: how large they are, and what of the differences between batches is theirs.
 #
 # With p_b the frequencies of features that the fit expects in batch b, q_b those without effects, and p, q their means over
-# batches, what sets batches apart is Σ_b n_b ‖√p_b − √q_b‖² by effects and Σ_b n_b ‖√q_b − √q‖² by topics.
+# batches, what distinguishes batches is Σ_b n_b ‖√p_b − √q_b‖² by effects and Σ_b n_b ‖√q_b − √q‖² by topics.
 
 TWO_FOLD = float(np.log(2))
 SUMMARY = ["batch", "samples", "counts", "sd", "beyond_two_fold", "up", "down"]
@@ -518,7 +518,7 @@ def _effects(fit: Fit) -> Floats:
 
 
 def effect_remarks(fit: Fit) -> list[str]:
-    """How large effects are, how much of what sets batches apart is theirs, and what they contain; nothing without effects."""
+    """How large effects are, how much of what distinguishes batches is theirs, and what they contain; nothing without effects."""
     table = batch_summary(fit, 1)
     if table.empty:
         return []
@@ -527,13 +527,13 @@ def effect_remarks(fit: Fit) -> list[str]:
     size = f"{100 * np.expm1(largest['sd']):.0f}% for a feature of {largest['batch']}, where they are largest"
     apart = _apart(fit)
     of_effects = (
-        "" if np.isnan(apart) else f"; of what sets batches apart, {apart:.0%} is effects and {1 - apart:.0%} topics"
+        "" if np.isnan(apart) else f"; of what distinguishes batches, {apart:.0%} is effects and {1 - apart:.0%} topics"
     )
     return [f"effects of batches: {size} (up to {beyond} beyond two-fold){of_effects}; {BY_DESIGN}"]
 
 
 def _apart(fit: Fit) -> float:
-    """The part of effects in what sets batches apart; NaN where nothing does."""
+    """The part of effects in what distinguishes batches; NaN where nothing does."""
     S, n = fit.rates["expected"], fit.rates["counts"].sum(axis=1)
     there = (n > 0) & (S.sum(axis=1) > 0)
     q, p = (np.sqrt(column_shares(rates[there].T, 0).T) for rates in (S, S * _effects(fit)))

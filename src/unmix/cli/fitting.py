@@ -70,7 +70,7 @@ def opportunities_in(file: Path) -> pd.DataFrame:
     import pandas as pd
 
     if not file.is_file():
-        raise FileNotFoundError(f"{file}: no such file; give a table of opportunities, .csv or .tsv")
+        raise FileNotFoundError(f"{file}: no such file; use a table of opportunities, .csv or .tsv")
     try:
         table = pd.read_csv(file, sep="," if file.suffix.lower() == ".csv" else "\t", index_col=0)
         numbers = table.astype(float)

@@ -31,7 +31,7 @@ class Multipliers:
 
     `groups` has the group of every sample, `labels` what groups are called. `known` is groups × features, None where all are
     one. `owners` has the batch of every group, and `batches` what batches are called; None where nothing is estimated.
-    `weights` is how many samples each one stands for; counts have been multiplied by it.
+    `weights` is how many samples each one represents; counts have been multiplied by it.
     """
 
     groups: NDArray[np.int32]
@@ -51,7 +51,7 @@ class Multipliers:
         return replace(self, groups=self.groups[rows], weights=weights)
 
     def with_features(self, places: Integers, features: int) -> Self:
-        """Of features that have moved to these places, those with −1 left out; others have multiplier one."""
+        """Of features that have moved to these places, without those at −1; others have multiplier one."""
         if self.known is None:
             return self
         known, there = np.ones((len(self.known), features)), places >= 0
@@ -89,25 +89,23 @@ def with_multipliers(X: Any, batch: Any = None, opportunities: Any = None, *, es
                 name, feature = numbered(part.samples, "sample", len(part))[row], part.features
                 feature = str(feature[j]) if feature is not None else f"number {j + 1}"
                 raise ValueError(
-                    f"{_sample(name)} has {x:g} counts of feature {feature}, which was not measured there; give it an "
+                    f"{_sample(name)} has {x:g} counts of feature {feature}, which was not measured there; use it an "
                     "opportunity above 0, or take the counts out"
                 )
     return other
 
 
 def weighted(X: Any, weights: Any) -> Any:
-    """Counts of which each sample stands for so many: multiplied by that. Loadings are divided by it in the end."""
+    """Counts of which each sample represents several: multiplied by that number. Loadings are divided by it in the end."""
     if not X.in_memory:
         raise ValueError("sample_weight is for counts in memory; repeat samples when you make the shards")
     w = np.asarray(weights, dtype=np.float64)
     if w.shape != (X.shape[0],):
-        raise ValueError(f"sample_weight has shape {w.shape}; give a number per sample ({X.shape[0]:,})")
+        raise ValueError(f"sample_weight has shape {w.shape}; use a number per sample ({X.shape[0]:,})")
     if not np.isfinite(w).all() or (w <= 0).any():
         place = int(np.flatnonzero(~(np.isfinite(w) & (w > 0)))[0])
         name = numbered(X.samples, "sample", X.shape[0])[place]
-        raise ValueError(
-            f"the weight of {_sample(name)} is {w[place]:g}; give weights > 0, and leave other samples out"
-        )
+        raise ValueError(f"the weight of {_sample(name)} is {w[place]:g}; use weights > 0, and remove other samples")
     given = X.multipliers
     none = Multipliers(np.zeros(X.shape[0], np.int32), as_names([""]))
     of_counts = w[X.sides().left.owners]
@@ -161,12 +159,12 @@ def labels_of(X: Data, given: Any, what: str) -> Names:
         if table is None or given not in table:
             columns = "there is no metadata" if table is None else f"it has {', '.join(map(str, table.columns[:8]))}"
             raise ValueError(
-                f"{parameter(what, given)}: the metadata has no such column ({columns}); give one, or a label per sample"
+                f"{parameter(what, given)}: the metadata has no such column ({columns}); use one, or a label per sample"
             )
         given = table[given]
     values = pd.Series(np.asarray(given, dtype=object) if not isinstance(given, pd.Series) else given.to_numpy(object))
     if np.ndim(values.to_numpy()) != 1 or len(values) != n:
-        raise ValueError(f"{what} has {len(values):,} labels for {n:,} samples; give one label per sample")
+        raise ValueError(f"{what} has {len(values):,} labels for {n:,} samples; use one label per sample")
     texts = values.map(lambda value: str(int(value)) if isinstance(value, float) and value.is_integer() else str(value))
     missing = values.isna() | (texts.str.strip() == "")
     if missing.any():
@@ -188,11 +186,13 @@ def _check_batches(X: Data, labels: Names, batches: Names, codes: Integers) -> N
         raise ValueError("every sample is a batch of its own: that is overdispersion; give labels that samples share")
     single = np.flatnonzero(np.bincount(codes) == 1)
     if single.size:
-        warn(f"batch {batches[single[0]]} has one sample; its effects cannot be told from what that sample is made of")
+        warn(
+            f"batch {batches[single[0]]} has one sample; its effects cannot be separated from what that sample is made of"
+        )
     if X.shape[1] < FEW_FEATURES:
         warn(
             f"effects of batches are estimated from {X.shape[1]} features, which is few: topics can take the place of "
-            "effects; give opportunities if the multipliers are known"
+            "effects; use opportunities if the multipliers are known"
         )
     table = X.metadata
     own = [] if table is None else [name for name in table if table[name].astype(str).tolist() == labels.tolist()]
@@ -235,13 +235,13 @@ def _opportunities(X: Data, given: Any, batch: Names | None) -> tuple[Floats, In
         array = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(
-            "opportunities are not numbers; give a number per feature, a row per sample, or a DataFrame"
+            "opportunities are not numbers; use a number per feature, a row per sample, or a DataFrame"
         ) from None
     if array.shape == (m,):
         return _checked(X, array[None]), np.zeros(n, np.int64), _numbered(1)
     if array.shape != (n, m):
         raise ValueError(
-            f"opportunities has shape {array.shape}; give {m:,} numbers, {n:,} samples × {m:,} features, or a DataFrame with "
+            f"opportunities has shape {array.shape}; use {m:,} numbers, {n:,} samples × {m:,} features, or a DataFrame with "
             "a row per label"
         )
     array = np.ascontiguousarray(array)
@@ -256,7 +256,7 @@ def _labelled(X: Data, table: pd.DataFrame, batch: Names | None) -> tuple[Floats
     index = [str(label) for label in table.index]
     if len({*index}) < len(index):
         twice = next(label for label in index if index.count(label) > 1)
-        raise ValueError(f"opportunities has two rows for {twice}; give one row per label")
+        raise ValueError(f"opportunities has two rows for {twice}; use one row per label")
     column = table.index.name
     if column is not None and X.metadata is not None and column in X.metadata:
         labels, what = labels_of(X, str(column), str(column)), str(column)
@@ -275,14 +275,14 @@ def _labelled(X: Data, table: pd.DataFrame, batch: Names | None) -> tuple[Floats
         )
     place = {label: row for row, label in enumerate(index)}
     if absent := [label for label in np.unique(labels).tolist() if label not in place]:
-        raise ValueError(f"opportunities has no row for {what} {absent[0]}; give one row per label")
+        raise ValueError(f"opportunities has no row for {what} {absent[0]}; use one row per label")
     columns = as_names([str(name) for name in table.columns])
     known = None if isinstance(table.columns, pd.RangeIndex) else columns
     order = order_by_name("feature", (X.features, m), (known, table.shape[1]), reorder=True)
     try:
         array = table.to_numpy(dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError("opportunities are not numbers; give a table of numbers >= 0") from None
+        raise ValueError("opportunities are not numbers; use a table of numbers >= 0") from None
     array = np.ascontiguousarray(array if order is None else array[:, order])
     used = np.unique(labels)
     of_label, firsts = _different(array[place[label]].tobytes() for label in used.tolist())
@@ -313,7 +313,7 @@ def _check_size(X: Data, different: int) -> None:
     if (numbers := different * X.shape[1]) > max(MOST_NUMBERS, PER_NONZERO * X.nnz):
         raise ValueError(
             f"opportunities of {different:,} different rows × {X.shape[1]:,} features are {numbers:,} numbers, more than "
-            f"{PER_NONZERO} per count that is not zero; give rows that samples share, one per label"
+            f"{PER_NONZERO} per count that is not zero; use rows that samples share, one per label"
         )
 
 
@@ -322,5 +322,5 @@ def _checked(X: Data, table: Floats) -> Floats:
     if bad.any():
         row, j = np.argwhere(bad)[0]
         feature = numbered(X.features, "feature", X.shape[1])[j]
-        raise ValueError(f"opportunities of {feature} are {table[row, j]:g} in row {row + 1}; give finite numbers >= 0")
+        raise ValueError(f"opportunities of {feature} are {table[row, j]:g} in row {row + 1}; use finite numbers >= 0")
     return table

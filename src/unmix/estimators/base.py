@@ -295,7 +295,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             matrix, 1 where nothing is stored), or a DataFrame with a row per sample, per batch, or per value of the column of
             metadata that its index is named after.
         **weights : dict
-            `sample_weight`, an array: how many samples each one stands for.
+            `sample_weight`, an array: how many samples each one represents.
 
         Returns
         -------
@@ -765,9 +765,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         if (given is not None and not given.plain) != bool(kept) or (
             given is not None and kept and not given.made(kept)
         ):
-            raise ValueError(
-                "the fit to go on with had other multipliers of rates; give the same batch and opportunities"
-            )
+            raise ValueError("the interrupted fit had other multipliers of rates; use the same batch and opportunities")
         if X.facts["checksum"] != fit.data.get("checksum"):
             raise ValueError("the fit to resume is of other data; use the same data, or start again without it")
         order_by_name("sample", (fit.samples, len(fit.L)), (X.samples, X.shape[0]))

@@ -135,7 +135,7 @@ def match_features(counts: Counts, fit: Fit, missing: Missing | None = "zero") -
 
 
 def places_of(counts: Data, fit: Fit) -> Integers:
-    """Where features of the counts stand in the fit, −1 for those that it does not have."""
+    """Places of the features of the counts in the fit, −1 for those that it does not have."""
     if in_place("feature", (fit.features, len(fit.F)), (counts.features, counts.shape[1]), where="the matrix"):
         return np.arange(counts.shape[1])
     assert counts.features is not None
@@ -158,10 +158,10 @@ def multiplied_as_in_fit(X: Any, fit: Fit, batch: Any, opportunities: Any) -> An
     effects = "batches" in fit.rates
     if batch is None and opportunities is None:
         if effects and not (is_data(X) and X.multipliers is not None):
-            warn("the fit has effects of batches, and no batch is given: multipliers are taken as one; give batch=...")
+            warn("the fit has effects of batches, and no batch is given: multipliers are taken as one; use batch=...")
         return X
     if batch is not None and not effects and opportunities is None:
-        raise ValueError("the fit has no effects of batches; leave batch out, or fit with batch=...")
+        raise ValueError("the fit has no effects of batches; remove batch, or fit with batch=...")
     X = from_anndata(X)
     counts = with_multipliers(X if is_data(X) else Counts(X), batch, opportunities, estimated=False)
     return with_effects(counts, fit, batch) if batch is not None and effects else counts

@@ -526,7 +526,7 @@ def _percents(value: float, _: Any) -> str:
 
 # Effects of batches: the features whose rates differ most between batches.
 
-MOST_BATCHES = 12  # with a colour of their own
+MOST_BATCHES = 12  # with different colours
 
 
 def batch_effects(fit: FitLike, n: int = 20, ax: Axes | None = None, colors: Sequence[str] | None = None) -> Axes:
@@ -539,7 +539,7 @@ def batch_effects(fit: FitLike, n: int = 20, ax: Axes | None = None, colors: Seq
     n : int, default=20
         Number of features.
     ax : Axes, default=None
-        Where to draw; a new picture by default.
+        Where to draw; a new figure by default.
     colors : sequence of str, default=None
         A colour for each batch.
 
@@ -573,7 +573,7 @@ def batch_effects(fit: FitLike, n: int = 20, ax: Axes | None = None, colors: Seq
     batches = fit.rates["batches"].tolist()
     if len(batches) > MOST_BATCHES:
         raise ValueError(
-            f"{len(batches)} batches are more than a picture shows ({MOST_BATCHES}); use fit.batch_effects"
+            f"{len(batches)} batches are more than one figure shows ({MOST_BATCHES}); use fit.batch_effects"
         )
     colors = palette(len(batches)) if colors is None else colors
     logs = table["log2"].to_numpy().reshape(len(batches), -1)

@@ -222,7 +222,7 @@ class Extrapolate(FactorSolver[ExtrapolatedState]):
         Ly = ahead(Ln, s.Ln)
         Fn, xlog = self.inner(problem.right, Ly, s.Fy, measure=True)
         Fy = ahead(Fn, s.Fn)
-        xlog = problem.settled([(Ln, Fn), (Ly, Fy)], Ly, Fn, xlog)  # all alike, or momentum runs along the scales
+        xlog = problem.settled([(Ln, Fn), (Ly, Fy)], Ly, Fn, xlog)  # all pairs, or momentum runs along the scales
         return Advance(Ln, Ly, Fn, Fy, Ly, problem.loss(Ly, Fn, xlog))
 
 
