@@ -237,7 +237,7 @@ class Differences(Result):
         How many groups of samples had their residuals added up; 0 for none.
     held_out : float or None
         The part of the counts that were kept from finding the topics.
-    similarity : array, K, or None
+    likeness : array, K, or None
         How like the topics found without what is held out are to those of the fit, 0 to 1.
     pseudocount : float
         How many counts' worth of belief there was that all topics use a feature equally.
