@@ -8,6 +8,7 @@ import pytest
 
 import unmix as um
 from unmix.analysis.results import Result, in_parts
+from unmix.base.progress import Progress, Step, watching
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,14 +61,13 @@ def test_what_is_finished_survives_an_interrupt_and_the_rest_goes_on_from_the_fi
     first, status = in_parts(range(5), lambda part: work(part, stop_at=3), checkpoint=keep, of={"K": 2})
     assert status == "interrupted"
     assert [None if one is None else one["square"][0] for one in first] == [0, 1, 4, None, None]
-    told = []
-    second, status = in_parts(
-        range(5), work, checkpoint=keep, of={"K": 2}, progress=lambda *said: told.append(said[:2])
-    )
+    steps: list[Step] = []
+    with watching(steps.append):
+        second, status = in_parts(range(5), work, checkpoint=keep, of={"K": 2}, progress=Progress("parts"))
     assert status == "finished"
     assert [one["square"][0] for one in second] == [0, 1, 4, 9, 16]
     assert asked == [0, 1, 2, 3, 4]  # each once
-    assert told[-1] == (5, 5)
+    assert steps[-1][:3] == ("parts", 5, 5)
 
 
 def test_an_interrupt_before_anything_is_finished_is_an_interrupt():

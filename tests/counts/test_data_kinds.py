@@ -26,7 +26,7 @@ BLOCK = 16
 class Blocks:
     """Counts as a list of CSR blocks, that are in memory all at once, or only one after the other."""
 
-    samples = features = metadata = text = None
+    samples = features = metadata = text = multipliers = None
 
     def __init__(self, matrix: np.ndarray, in_memory: bool) -> None:
         self.blocks = [um.Counts(sp.csr_array(matrix[first : first + BLOCK])) for first in range(0, len(matrix), BLOCK)]

@@ -400,7 +400,7 @@ def test_a_shard_that_would_lead_a_kernel_astray_is_refused_whatever_its_checksu
             "exception": None,
             "values": -values.astype("<f4"),
         },
-        "no count": {"exception_at": None, "exception": None, "values": values.astype("<f8") * np.nan},
+        "not a count": {"exception_at": None, "exception": None, "values": values.astype("<f8") * np.nan},
         "it holds zeros": {"values": np.where(np.arange(nnz) == 2, 0, values).astype("u1")},
         "features are out of order": {"indices": np.concatenate([indices[1::-1], indices[2:]])},
         "its arrays do not go together": {"values": values.astype("<i2")},

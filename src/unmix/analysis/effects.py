@@ -248,9 +248,9 @@ def effects(
 ) -> Effects:
     """How proportions of topics change with what is known of samples: a regression with honest errors.
 
-    Topics are taken as given. Proportions are estimated from scratch from the counts, without bias for samples of any length,
-    and regressed on the columns of the formula. Give `groups` wherever samples belong together, such as cells of a donor or
-    speeches by one person: otherwise a third of all tests may be significant where nothing differs.
+    Topics are taken as given. Proportions are estimated without bias for samples of any length and regressed on the columns of
+    the formula. Use `groups` if samples are dependent, such as cells of one donor; otherwise half of all tests may be
+    significant where nothing differs.
 
     Parameters
     ----------
@@ -259,13 +259,13 @@ def effects(
     X : Counts, Shards, array-like, AnnData or path
         Counts of the samples of the fit, or of new ones. Features are found by name where there are names.
     formula : str, DataFrame or array
-        Such as "~ party + s(year)": columns of the metadata, `a:b` for interactions, `a*b` for both and their interaction,
-        `C(x)` for numbers that are levels, `s(x, df=6)` for a natural cubic spline, `0` for no intercept. Or a table of
-        covariates, or numbers, one row per sample.
+        Covariates, such as "~ party + s(year)": columns of the metadata. `a:b` is an interaction, `a*b` both and their
+        interaction, `C(x)` a number as levels, `s(x, df=6)` a natural cubic spline, `0` no intercept. Or a table of
+        covariates, or numbers, with one row per sample.
     groups : str or array-like, default=None
         Column of the metadata that says which samples belong together, or one value per sample.
     scale : {"proportion", "log"}, default="proportion"
-        Whether coefficients are differences of proportions, or of their natural logarithms (fold changes).
+        Scale of coefficients: differences of proportions, or of their natural logarithms.
     metadata : DataFrame, Counts, AnnData, str or PathLike, default=None
         Table with one row per sample, found by name where there are names. By default that of the counts, or else of the fit.
     level : float, default=0.9
