@@ -105,7 +105,7 @@ def _parsed(
 def head_of(path: Path, encoding: str | None, separators: str) -> tuple[int, str]:
     """How many lines of comments stand above the header, and what separates its cells: blanks only if numbers stand between
     those of the next line, as R's write.table writes them."""
-    with opened_text(path, encoding, nul=False) as file:
+    with opened_text(path, encoding) as file:
         lines = [file.readline(csv.field_size_limit())]
         while lines[-1].startswith("#") and len(lines) <= MOST_COMMENTS:
             lines.append(file.readline(csv.field_size_limit()))
