@@ -332,7 +332,7 @@ def _inferred(fit: Fit, counts: Counts) -> tuple[Factor, Factor]:
 
 
 def _rows_of(fit: Fit, counts: Counts) -> Integers | None:
-    """Where the samples of the counts stand in the fit; None if a name is missing there, or if names do not tell."""
+    """Where the samples of the counts stand in the fit; None if a name is missing there, or if names are not unique."""
     if fit.samples is None or counts.samples is None or len(set(fit.samples.tolist())) < len(fit.samples):
         return None
     rows = pd.Index(fit.samples).get_indexer(counts.samples)

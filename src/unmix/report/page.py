@@ -103,8 +103,6 @@ def write_report(
     True
     """
     fit = fit_of(fit)
-    if not len(fit.L):
-        raise ValueError("this fit has no samples, only topics; a report needs the fit of some counts")
     text = page(fit, title, names=names, results=results)
     with replacing(path) as temporary:
         temporary.write_bytes(text.encode("utf-8", errors="replace"))
@@ -143,6 +141,8 @@ def page(
     names: Sequence[str] | Mapping[int, str] | None = None,
 ) -> str:
     """The text of the report; `results` are those of further analyses, by the names of their sections."""
+    if not len(fit.L):
+        raise ValueError("this fit has no samples, only topics; a report needs the fit of some counts")
     title = title_of(fit, title)
     names = fit.names.tolist() if names is None and fit.names is not None else names
     style = _static("page.css")
