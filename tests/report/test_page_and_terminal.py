@@ -107,9 +107,11 @@ def test_topics_have_one_order_and_share_and_list_the_same_features(shown):
 
 def test_advice_is_the_same_in_terminal_page_and_json(shown):
     said = [line.removeprefix("note: ") for line in shown.err.splitlines()]
-    assert said == shown.page["advice"] == shown.json["notes"]
+    elsewhere = [text.replace("increase --max-iter", "increase --max-iter of unmix fit") for text in said]
+    assert said == shown.page["advice"]
+    assert shown.json["notes"] == elsewhere  # `unmix info` has no such option
     with parameters_as(option):
-        assert said == [text.replace(" of unmix fit", "") for text in shown.fit.advice()]  # no command runs here
+        assert shown.fit.advice() in (said, elsewhere)
 
 
 def test_a_fit_without_an_end_names_the_option_and_not_the_parameter(run):

@@ -155,7 +155,7 @@ def test_an_estimator_brings_its_own_options_and_is_fitted() -> None:
     assert adata.obsm["topics_posterior_L"].tobytes() == model.gamma_.tobytes()
     with pytest.raises(ValueError, match="n_topics=5, but the estimator has n_components=4"):
         um.sc.tl.topics(adata, 5, model=model)
-    with pytest.raises(ValueError, match="tol: use options to the estimator itself"):
+    with pytest.raises(ValueError, match="tol: pass options to the estimator itself"):
         um.sc.tl.topics(adata, model=model, tol=1e-3)
 
 
