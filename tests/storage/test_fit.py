@@ -83,6 +83,13 @@ def test_every_field_survives_the_file(tmp_path: Path, dtype: Any) -> None:
     assert again.text == fit.text
     pd.testing.assert_frame_equal(again.trace, fit.trace, check_exact=True)
     pd.testing.assert_frame_equal(again.metadata, fit.metadata, check_exact=True, check_dtype=False)
+    rated = um.PoissonNMF(2, max_iter=2, tol=0, random_state=0).fit(X0, opportunities=np.arange(1.0, 26)).result_
+    rated.save(tmp_path / "rated.safetensors")
+    loaded = um.load(tmp_path / "rated.safetensors").rates
+    assert {name: array.tolist() for name, array in loaded.items()} == {
+        name: array.tolist() for name, array in rated.rates.items()
+    }
+    assert loaded["multipliers"].shape == (1, 25)
     assert fit.state is not None
     assert again.state is not None
     assert set(again.state) == set(fit.state)
@@ -110,6 +117,7 @@ def test_every_field_survives_the_file(tmp_path: Path, dtype: Any) -> None:
         "versions",
         "state",
         "remaining_gain",
+        "rates",
     }  # a new field needs its line above
 
 
@@ -181,7 +189,7 @@ def test_a_fit_reports_its_own_loglik_and_kkt() -> None:
     assert um.kkt(X0, fit.L, fit.F) == pytest.approx(fit.kkt, rel=1e-3, abs=1e-9)
     assert fit.trace["loglik"].iloc[-1] == fit.loglik
     assert fit.n_topics == 3
-    assert repr(fit).startswith("Fit(20 samples × 25 features, 3 topics, not converged, about 0.")
+    assert repr(fit).startswith("Fit(20 samples × 25 features, 3 topics, not converged, remaining gain about 0.")
 
 
 def test_shares_are_parts_of_all_expected_counts() -> None:

@@ -145,7 +145,7 @@ class Prevalence(Result):
         >>> X = um.datasets.sotu()
         >>> fit = um.TopicModel(3, tol=1e-3, random_state=0).fit(X).result_
         >>> um.prevalence(fit, by="party").advice()[-1]
-        "samples with the same president have the same party and may be alike; groups='president' allows for that"
+        "samples with the same president have the same party and may be dependent; groups='president' allows for that"
         """
         return list(self.remarks)
 
@@ -490,8 +490,8 @@ def batch_summary(fit: FitLike, n: int = 5) -> pd.DataFrame:
     >>> rng = np.random.default_rng(0)
     >>> X = rng.poisson(2 * np.exp(rng.normal(0, 0.5, (2, 600)))[np.arange(40) % 2])
     >>> fit = um.PoissonNMF(1, random_state=0).fit(X, batch=np.arange(40) % 2).result_
-    >>> um.analysis.batch_summary(fit)["sd"].round(1).tolist()
-    [0.3, 0.4]
+    >>> bool(um.analysis.batch_summary(fit)["sd"].between(0.2, 0.5).all())
+    True
     """
     fit, n = fit_of(fit), whole("n", n, 1)
     if "batches" not in fit.rates:
