@@ -70,7 +70,10 @@ Numbers = TypeVar("Numbers", float, Floats)
 
 ALIKE = {"PoissonNMF", "TopicModel"}  # two ways to read one fit
 MOST_FRACTIONS = 0.5  # of the values; a matrix with more is not a matrix of counts
-NO_COUNTS = "of the values are not whole numbers, as after tf-idf, logarithms or normalisation; unmix models counts: use raw counts"
+NO_COUNTS = (
+    "of the values are not whole numbers, as after tf-idf, logarithms or normalisation; unmix models counts: "
+    "use raw counts"
+)
 SMOOTHING = 1e-3  # of the overall frequencies of features, in predictions
 LEAST_TOL = 1e-5  # of the fit of a sample, whose optimum is a different than that of all
 MIXED = 0.01  # of the whole, in every topic of a sample: it may lack features
