@@ -75,7 +75,7 @@ NO_COUNTS = (
     "use raw counts"
 )
 SMOOTHING = 1e-3  # of the overall frequencies of features, in predictions
-LEAST_TOL = 1e-5  # of the fit of a sample, whose optimum is a different than that of all
+LEAST_TOL = 1e-5  # of the fit of a sample, whose optimum differs from that of all
 MIXED = 0.01  # of the whole, in every topic of a sample: it may lack features
 LOOKED_AT, FEWEST = 200, 4  # samples of a part, to see whether they fit; and how many there must be to tell
 OTHER_NAMES = dict.fromkeys(("k", "n_topics", "num_topics", "topics", "rank", "n_clusters"), "n_components")
