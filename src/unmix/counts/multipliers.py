@@ -89,8 +89,8 @@ def with_multipliers(X: Any, batch: Any = None, opportunities: Any = None, *, es
                 name, feature = numbered(part.samples, "sample", len(part))[row], part.features
                 feature = str(feature[j]) if feature is not None else f"number {j + 1}"
                 raise ValueError(
-                    f"{_sample(name)} has {x:g} counts of feature {feature}, which was not measured there; give the "
-                    "feature an opportunity above 0, or remove the counts"
+                    f"{_sample(name)} has {x:g} counts of feature {feature}, which was not measured there; set its "
+                    "opportunity above 0, or remove the counts"
                 )
     return other
 
