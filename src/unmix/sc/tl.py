@@ -106,9 +106,8 @@ def topics(
 
     - `obsm["X_topics"]`, `varm["topics"]`: proportions, cells × topics, rows sum to one, as for
       `sc.pp.neighbors(use_rep="X_topics")`; topics, genes × topics, columns sum to one.
-    - `obs["topics"]`, `uns["topics_colors"]`: the largest topic of each cell, "1" to "K" (missing for cells without counts),
-    and
-      the colours of topics in every figure of unmix, which scanpy takes up.
+    - `obs["topics"]`, `uns["topics_colors"]`: the largest topic of each cell, "1" to "K" (missing for cells without
+      counts), and the colours of topics in every figure of unmix, which scanpy uses.
     - `uns["topics"]`: "params", "trace", "status", "loglik", "kkt", "remaining_gain", "shares", "versions", "data", and what
       `to_fit` needs.
     - `obsm["topics_loadings"]`, `varm["topics_factors"]`: L and F of X ≈ L Fᵀ. Bayesian models also keep their posteriors:
