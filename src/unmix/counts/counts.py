@@ -495,6 +495,11 @@ def as_counts(X: CountsLike) -> Counts:
     return X if isinstance(X, Counts) else Counts(X)
 
 
+def with_names(X: CountsLike) -> Counts | None:
+    """X, if it is `Counts` whose features have names."""
+    return X if isinstance(X, Counts) and X.features is not None else None
+
+
 def from_anndata(X: Any) -> Any:
     """`Counts` in X of an AnnData, with names and obs; all else as it is."""
     if not is_anndata(X):

@@ -30,7 +30,7 @@ from unmix.base.checks import ParameterError, parameter, warn
 from unmix.base.memory import npy_rows
 from unmix.base.threads import use_threads
 from unmix.base.types import WIDEST, Floats, Record, Seed, as_plain, order_by_name
-from unmix.counts.counts import Counts, CountsLike, fitting, from_anndata
+from unmix.counts.counts import Counts, CountsLike, fitting, from_anndata, with_names
 from unmix.counts.data import Data, is_data, joined
 from unmix.counts.multipliers import weighted, with_multipliers
 from unmix.counts.shards import Shards
@@ -235,8 +235,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         part = from_anndata(part)
         if isinstance(part, pd.DataFrame) and not hasattr(self, "feature_names_in_"):
             part = Counts(part)
-        named = isinstance(part, Counts) and part.features is not None and self.result_.features is not None
-        return part if named else None
+        return None if self.result_.features is None else with_names(part)
 
     @classmethod
     def from_fit(cls, fit: Fit) -> Self:

@@ -18,7 +18,7 @@ from scipy.special import gammaln, xlogy
 
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Integers, Record
-from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.counts import Counts, CountsLike, as_counts
 from unmix.counts.sides import column_sums
 
 
@@ -308,7 +308,7 @@ def _row_sums(X: Counts, values: Floats) -> Floats:
 
 
 def _checked(X: CountsLike, L: ArrayLike, F: ArrayLike) -> tuple[Counts, Floats, Floats]:
-    X = X if isinstance(X, Counts) else Counts(X)
+    X = as_counts(X)
     return X, *check_factors(X.shape, L, F)
 
 
