@@ -156,12 +156,17 @@ def shared_data(name: str) -> Path:
     return folder / name
 
 
-@pytest.fixture(autouse=True)
-def _pictures_are_put_away():
-    """What a test drew with pyplot does not stay in memory."""
-    yield
-    if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
-        pyplot.close("all")
+class Figures:
+    """What a test drew with pyplot does not stay in memory. For doctests in `src` too, which see no fixtures of this file."""
+
+    @staticmethod
+    def pytest_runtest_teardown() -> None:
+        if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
+            pyplot.close("all")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Figures)
 
 
 @pytest.fixture(autouse=True)
