@@ -46,6 +46,7 @@ LEAST_SPREAD = 1e-3  # of the spread of proportions that is not counting noise
 FEW_DF, UNRELIABLE = 5.0, 0.3
 POINTS = 40  # of a curve
 COMPLETE = 1e-10  # what is left of a direction that a group determines alone: it has no error there
+ALONE = 1e-9  # the same, of a design that is refused
 MOST_STEPS = 100
 Scale = Literal["proportion", "log"]
 
@@ -314,7 +315,7 @@ def effects(
     if not kept.any():
         raise ValueError("no sample has two counts of features that topics have; nothing to regress")
     all_samples = design(formula, table, n)
-    told = formula if isinstance(formula, str) else f"{len(all_samples.codes)} columns"
+    told = formula if isinstance(formula, str) else f"{len(all_samples.blocks)} columns"
     unit, many = np.arange(int(kept.sum())), "samples"
     if groups is not None:
         many = f"groups of {_called(groups)}"
@@ -578,49 +579,65 @@ def _log_linear(W: Floats, weights: Floats, p: Floats) -> Floats | None:
 
 def _check_positive(design: Design, weights: Floats, P: Floats, formula: str) -> None:
     """Raises if a topic has no positive sum in a level, or in all samples."""
-    for codes in design.codes.values():
-        for code in codes:
-            if not code.levels:
-                continue
-            places = design.places_of(code)
-            sums = np.array([weights[places == level] @ P[places == level] for level in range(len(code.levels))])
-            for level, k in np.argwhere(sums <= 0)[:1]:
-                raise ParameterError(
-                    "scale",
-                    "log",
-                    f"topic {k + 1} has no positive proportion in {code.factor.column} {code.levels[level]}, and so no "
-                    f"logarithm there; use {parameter('scale', 'proportion')}",
-                )
+    for code in design.codes:
+        if not code.levels:
+            continue
+        places = design.places_of(code)
+        sums = np.array([weights[places == level] @ P[places == level] for level in range(len(code.levels))])
+        for level, k in np.argwhere(sums <= 0)[:1]:
+            raise ParameterError(
+                "scale",
+                "log",
+                f"topic {k + 1} has no positive proportion in {code.factor.column} {code.levels[level]}, and so no "
+                f"logarithm there; use {parameter('scale', 'proportion')}",
+            )
 
 
 def _check(design: Design, unit: Integers, formula: str, many: str, groups: str) -> None:
     """Raises where coefficients are not determined."""
     n_units, (n, columns) = int(unit.max()) + 1, design.matrix.shape
-    for codes in design.codes.values():
-        for code in codes:
-            if not code.levels:
-                continue
-            places = design.places_of(code)
-            for level, label in enumerate(code.levels):
-                rows = places == level
-                if rows.sum() == 1:
-                    raise ParameterError(
-                        "formula",
-                        formula,
-                        f"only one sample has {code.factor.column} {label!r}; merge it with another level, or remove it",
-                    )
-                if groups and rows.any() and len(np.unique(unit[rows])) == 1:
-                    raise ParameterError(
-                        "formula",
-                        formula,
-                        f"all samples with {code.factor.column} {label!r} are of one {groups}, so that the two cannot be "
-                        "distinguished; merge the level with another, or remove it",
-                    )
+    for code in design.codes:
+        if not code.levels:
+            continue
+        places = design.places_of(code)
+        for level, label in enumerate(code.levels):
+            rows = places == level
+            if rows.sum() == 1:
+                raise ParameterError(
+                    "formula",
+                    formula,
+                    f"only one sample has {code.factor.column} {label!r}; merge it with another level, or remove it",
+                )
+            if groups and rows.any() and len(np.unique(unit[rows])) == 1:
+                raise ParameterError(
+                    "formula",
+                    formula,
+                    f"all samples with {code.factor.column} {label!r} are of one {groups}, so that the two cannot be "
+                    "distinguished; merge the level with another, or remove it",
+                )
     if columns >= n or columns >= n_units:
         raise ParameterError(
             "formula", formula, f"it has {plural(columns, 'coefficient')}, and there are {n_units} {many}; use fewer"
         )
     check_rank(design.matrix, design.names, formula)
+    _check_alone(design, unit, formula, groups)
+
+
+def _check_alone(design: Design, unit: Integers, formula: str, groups: str) -> None:
+    """Raises where a combination of columns is 0 but in one group (or sample): its error would be left out, not estimated."""
+    Q, R = np.linalg.qr(design.matrix / np.linalg.norm(design.matrix, axis=0))
+    order = np.argsort(unit, kind="stable")
+    for rows in np.split(order, np.cumsum(np.bincount(unit))[:-1]):
+        if (Q[rows] ** 2).sum() < 1 - ALONE:
+            continue
+        values, vectors = np.linalg.eigh(Q[rows].T @ Q[rows])
+        if values[-1] > 1 - ALONE:
+            weights = np.abs(np.linalg.solve(R, vectors[:, -1]))
+            found = [design.names[j] for j in np.flatnonzero(weights > 1e-4 * weights.max())]
+            what = f"a combination of {listed(found)}" if len(found) > 1 else found[0]
+            outside = f"one {groups}, that of sample {rows[0] + 1}" if groups else f"sample {rows[0] + 1}"
+            problem = f"{what} is 0 outside of {outside}, so that its error cannot be estimated; merge levels, or use fewer"
+            raise ParameterError("formula", formula, problem)
 
 
 class _Tables:

@@ -7,7 +7,8 @@
 Names that are not words stand in backquotes. Nothing in a formula is ever evaluated: there are no other functions.
 
 Numbers are one column, dates numbers of years. Texts (and numbers in `C`) have one column for each level but the first, unless
-no simpler term spans their sum. `s` is a natural cubic spline with knots at quantiles: with u = (x − first) / (last − first)
+no simpler term spans their sum; a term such as `a:b` without `a` and `b` has the columns of `b`, and those of `a` within levels
+of `b`. `s` is a natural cubic spline with knots at quantiles: with u = (x − first) / (last − first)
 and knots 0 = κ_0 < … < κ_df = 1 its columns are u and d_j(u) − d_{df−1}(u), where
 
     d_j(u) = ((u − κ_j)³₊ − (u − κ_df)³₊) / (κ_df − κ_j),    j = 0, …, df − 2.
@@ -18,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -95,19 +96,22 @@ class Design:
     names: list[str]
     terms: dict[str, slice]
     variables: dict[str, Column]  # of the formula, by name, with numbers of years for dates
-    codes: dict[str, tuple[Code, ...]]  # of each term but the intercept
+    blocks: dict[str, list[tuple[Code, ...]]]  # of columns, of each term but the intercept: products of these
+
+    @property
+    def codes(self) -> list[Code]:
+        return [code for blocks in self.blocks.values() for codes in blocks for code in codes]
 
     def means_at(self, variable: str, values: Floats) -> Floats:
         """Rows of the matrix with one value of a variable for all samples, averaged over samples: one row per value."""
         rows = np.tile(self.matrix.mean(axis=0), (len(values), 1))
-        for term, codes in self.codes.items():
-            if all(code.factor.column != variable for code in codes):
-                continue
-            own = [code.columns(values) if code.factor.column == variable else None for code in codes]
-            rest = [_coded(code, self.variables) if one is None else None for code, one in zip(codes, own, strict=True)]
-            rows[:, self.terms[term]] = np.column_stack(
-                [_product(own, at) * np.mean(_product(rest, at)) for at in _places(codes)]
-            )
+        for term, blocks in self.blocks.items():
+            columns = []
+            for codes in blocks:
+                own = [code.columns(values) if code.factor.column == variable else None for code in codes]
+                rest = [_coded(c, self.variables) if one is None else None for c, one in zip(codes, own, strict=True)]
+                columns += [_product(own, at) * np.mean(_product(rest, at)) * np.ones(len(values)) for at in _places(codes)]
+            rows[:, self.terms[term]] = np.column_stack(columns)
         return rows
 
     def places_of(self, code: Code) -> Integers:
@@ -116,7 +120,7 @@ class Design:
 
     def levels_of(self, variable: str) -> tuple[str, ...]:
         """Of a variable of the formula; none of a number."""
-        of = (code.levels for codes in self.codes.values() for code in codes if code.factor.column == variable)
+        of = (code.levels for code in self.codes if code.factor.column == variable)
         return next(filter(None, of), ())
 
     def part(self, rows: Any) -> Design:
@@ -151,10 +155,13 @@ def design(formula: Any, table: pd.DataFrame | None, n: int, name: str = "formul
     codes = _codes(terms, intercept, variables, formula, name)
     blocks = {INTERCEPT: np.ones((n, 1))} if intercept else {}
     names = [INTERCEPT] if intercept else []
-    for term, coded in codes.items():
-        parts = [_coded(code, variables) for code in coded]
-        blocks[term] = np.column_stack([_product(parts, at) for at in _places(coded)])
-        names += [":".join(code.labels[j] for code, j in zip(coded, at, strict=True)) for at in _places(coded)]
+    for term, of_term in codes.items():
+        columns = []
+        for coded in of_term:
+            parts = [_coded(code, variables) for code in coded]
+            columns += [_product(parts, at) for at in _places(coded)]
+            names += [":".join(code.labels[j] for code, j in zip(coded, at, strict=True)) for at in _places(coded)]
+        blocks[term] = np.column_stack(columns)
     ends = np.cumsum([0, *(block.shape[1] for block in blocks.values())])
     slices = {term: slice(int(a), int(b)) for term, a, b in zip(blocks, ends[:-1], ends[1:], strict=True)}
     if not blocks:
@@ -299,26 +306,46 @@ def _variable(factor: Factor, table: pd.DataFrame | None, formula: str, name: st
 
 def _codes(
     terms: Sequence[Term], intercept: bool, variables: Mapping[str, Column], formula: str, name: str
-) -> dict[str, tuple[Code, ...]]:
-    """Levels of a factor are complete where no simpler term spans their sum: the term without it, or the intercept."""
-    spanned, codes = {frozenset(term) for term in terms} | ({frozenset[Factor]()} if intercept else set()), {}
+) -> dict[str, list[tuple[Code, ...]]]:
+    """What the columns of each term are products of. Levels of a factor are complete where nothing spans their sum so far."""
+    spanned, found = {frozenset[Factor]()} if intercept else set(), {}
     for term in terms:
-        coded = []
-        for factor in term:
-            column, knots = variables[factor.column], None
-            levels: tuple[str, ...] = ()
-            rest, full = frozenset(term) - {factor}, False
-            if factor.form == "s":
-                knots = _knots(factor, column, formula, name)
-            elif factor.form == "C" or column.kind == "text":
-                levels = _levels(column)
-                if len(levels) < 2:
-                    raise ParameterError(name, formula, f"{factor.column} is {levels[0]} in all samples; remove it")
-                if full := rest not in spanned:
-                    spanned.add(rest)
-            coded.append(Code(factor, levels, full, knots))
-        codes[":".join(factor.label for factor in term)] = tuple(coded)
-    return codes
+        codes = {factor: _code(factor, variables[factor.column], formula, name) for factor in term}
+        numbers = {factor for factor in term if not codes[factor].levels}
+        # a product of complete levels spans those of fewer factors: such parts that nothing spans yet are put together
+        subsets = [numbers | {*some} for q in range(len(term) + 1) for some in combinations(codes.keys() - numbers, q)]
+        order = sorted(subsets, key=lambda part: (len(part), [term.index(factor) for factor in term if factor in part]))
+        parts = [(frozenset(part), frozenset[Factor]()) for part in order if frozenset(part) not in spanned]
+        spanned |= {frozenset(part) for part in subsets}
+        while pair := _absorbed(parts):
+            few, many = pair
+            parts[parts.index(many)] = (many[0], many[1] | (many[0] - few[0]))
+            parts.remove(few)
+        found[":".join(factor.label for factor in term)] = [
+            tuple(replace(codes[factor], full=factor in full) for factor in term if factor in part) for part, full in parts
+        ]
+    return found
+
+
+Part = tuple[frozenset[Factor], frozenset[Factor]]  # factors, and those of them with all levels
+
+
+def _absorbed(parts: Sequence[Part]) -> tuple[Part, Part] | None:
+    """A part, and one that has a factor more, whose levels can be complete instead."""
+    for few, many in combinations(parts, 2):
+        if few[0] < many[0] and len(many[0] - few[0]) == 1 and few[1] == many[1]:
+            return few, many
+    return None
+
+
+def _code(factor: Factor, column: Column, formula: str, name: str) -> Code:
+    if factor.form == "s":
+        return Code(factor, knots=_knots(factor, column, formula, name))
+    if factor.form != "C" and column.kind != "text":
+        return Code(factor)
+    if len(levels := _levels(column)) < 2:
+        raise ParameterError(name, formula, f"{factor.column} is {levels[0]} in all samples; remove it")
+    return Code(factor, levels)
 
 
 def _levels(column: Column) -> tuple[str, ...]:
