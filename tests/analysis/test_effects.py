@@ -303,7 +303,14 @@ def test_a_term_without_those_within_it_has_as_many_columns_as_it_can() -> None:
     """The rule of R, and of Patsy where R's columns depend on each other: each term adds all that simpler ones do not span."""
     levels = {"a": ["x", "y", "z"] * 4, "b": list("uuuvvv") * 2}
     table = pd.DataFrame(levels | {"x": np.random.default_rng(0).normal(size=12)})
-    for formula, columns in {"~ a:b": 6, "~ 0 + a:b": 6, "~ a + a:b": 6, "~ a:x": 4, "~ a:b:x": 7, "~ x + a:x + b:x": 5}.items():
+    for formula, columns in {
+        "~ a:b": 6,
+        "~ 0 + a:b": 6,
+        "~ a + a:b": 6,
+        "~ a:x": 4,
+        "~ a:b:x": 7,
+        "~ x + a:x + b:x": 5,
+    }.items():
         made = design(formula, table, 12)
         assert made.matrix.shape[1] == len(made.names) == columns
         assert np.linalg.matrix_rank(made.matrix) == columns
@@ -352,8 +359,18 @@ def changed(**columns: object) -> pd.DataFrame:
         ("~ w + z", "g", changed(g=list("aaabbbcc")), "it has 3 coefficients, and there are 3 groups of g; use fewer"),
         ("~ w", "g", changed(g=["a", None, *"bbccdd"]), "groups='g'; it is missing in 1 sample; fill it in"),
         ("~ one", None, changed(one="x"), "one is x in all samples; remove it"),
-        ("~ u * v", None, changed(u=list("aaaabbbb"), v=list("cdccccdd")), r"a combination of v\[d\] and u\[b\]:v\[d\] is 0 outside of sample 2,"),
-        ("~ z", "g", changed(z=[3, 4, 0, 0, 0, 0, 0, 0]), "z is 0 outside of one g, that of sample 1, so that its error"),
+        (
+            "~ u * v",
+            None,
+            changed(u=list("aaaabbbb"), v=list("cdccccdd")),
+            r"a combination of v\[d\] and u\[b\]:v\[d\] is 0 outside of sample 2,",
+        ),
+        (
+            "~ z",
+            "g",
+            changed(z=[3, 4, 0, 0, 0, 0, 0, 0]),
+            "z is 0 outside of one g, that of sample 1, so that its error",
+        ),
     ],
 )
 def test_what_cannot_be_answered_is_refused(formula: str, groups: str | None, table: object, says: str) -> None:

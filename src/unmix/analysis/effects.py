@@ -636,7 +636,9 @@ def _check_alone(design: Design, unit: Integers, formula: str, groups: str) -> N
             found = [design.names[j] for j in np.flatnonzero(weights > 1e-4 * weights.max())]
             what = f"a combination of {listed(found)}" if len(found) > 1 else found[0]
             outside = f"one {groups}, that of sample {rows[0] + 1}" if groups else f"sample {rows[0] + 1}"
-            problem = f"{what} is 0 outside of {outside}, so that its error cannot be estimated; merge levels, or use fewer"
+            problem = (
+                f"{what} is 0 outside of {outside}, so that its error cannot be estimated; merge levels, or use fewer"
+            )
             raise ParameterError("formula", formula, problem)
 
 

@@ -110,7 +110,9 @@ class Design:
             for codes in blocks:
                 own = [code.columns(values) if code.factor.column == variable else None for code in codes]
                 rest = [_coded(c, self.variables) if one is None else None for c, one in zip(codes, own, strict=True)]
-                columns += [_product(own, at) * np.mean(_product(rest, at)) * np.ones(len(values)) for at in _places(codes)]
+                columns += [
+                    _product(own, at) * np.mean(_product(rest, at)) * np.ones(len(values)) for at in _places(codes)
+                ]
             rows[:, self.terms[term]] = np.column_stack(columns)
         return rows
 
@@ -322,7 +324,8 @@ def _codes(
             parts[parts.index(many)] = (many[0], many[1] | (many[0] - few[0]))
             parts.remove(few)
         found[":".join(factor.label for factor in term)] = [
-            tuple(replace(codes[factor], full=factor in full) for factor in term if factor in part) for part, full in parts
+            tuple(replace(codes[factor], full=factor in full) for factor in term if factor in part)
+            for part, full in parts
         ]
     return found
 

@@ -515,9 +515,9 @@ def _lines(
 
 
 def _limits(own: pd.DataFrame) -> tuple[float, float]:
-    """From 0, or below it where an interval of a regression is, to a little above the highest."""
+    """From 0, or below it where an interval of a regression is, to a little above the highest; above 1 only for a mean."""
     low, high = float(np.nanmin(own[["mean", "low"]])), float(np.nanmax(own[["mean", "high"]]))
-    return min(0.0, 1.08 * low), min(max(1.02, low), 1.08 * high) + 1e-9
+    return min(0.0, 1.08 * low), min(max(1.02, low, 1.02 * float(np.nanmax(own["mean"]))), 1.08 * high) + 1e-9
 
 
 def _percents(value: float, _: Any) -> str:
