@@ -42,9 +42,9 @@ from .estimators.variational import BayesianPoissonNMF as BayesianPoissonNMF
 from .estimators.variational import GammaPoisson as GammaPoisson
 from .fit import Fit as Fit
 from .fit import load as load
+from .io.options import ReadOptions as ReadOptions
 from .io.read import read as read
 from .io.read import read_texts as read_texts
-from .io.read.raw_counts import ReadOptions as ReadOptions
 from .io.shard import shard as shard
 from .models.differences import shrink as shrink
 from .models.poisson import deviance as deviance

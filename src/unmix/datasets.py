@@ -9,7 +9,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 from unmix.counts.counts import Counts
-from unmix.io.read.raw_counts import ReadOptions
+from unmix.io.options import ReadOptions
 from unmix.io.read.words import settings_of
 from unmix.io.simulate import Cells, correlated_topics, simulate, swimmer
 

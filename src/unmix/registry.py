@@ -1,9 +1,9 @@
 """The names of models, solvers and analyses, and what the packages above need to know of each before it is imported.
 
 A new model is named here and in `__init__.pyi`: the command line, `unmix.sc` and saved fits all look here. A new analysis is
-its module, its row in `ANALYSES` and, where the report shows more than its table, the script of its section. The command, the
-option of `unmix fit`, the files in a fit's folder, the section of the report and `Result.plot` follow from the row; options
-follow from the signature and the docstring of its function.
+its module, `unmix.analysis.NAME`, its row in `ANALYSES` and, where the report shows more than its table, the script of its
+section. The command, the option of `unmix fit`, the files in a fit's folder, the section of the report and `Result.plot` follow
+from the row; options follow from the signature and the docstring of its function.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ NAMES = {"solvers": SOLVERS, "models": WORDS}
 
 @dataclass(frozen=True)
 class Analysis:
-    """A question about counts or fits. Functions and classes are public names of `unmix`, imported when they are needed."""
+    """A question about counts or fits, whose module is imported when it is needed."""
 
-    name: str  # of the command, and of its option of `unmix fit`
-    function: str
+    name: str  # of its module, of the command, and of its option of `unmix fit`
+    function: str  # in its module, as is the class of the result
     result: str  # its class; in lower case, the name of its files and of its section
     summary: str  # one line of help
     title: str  # of its section in the report, a noun
@@ -74,6 +74,10 @@ class Analysis:
     @property
     def stem(self) -> str:
         return self.result.lower()
+
+    def here(self, name: str) -> Any:
+        """What its module calls so."""
+        return getattr(import_module(f"unmix.analysis.{self.name}"), name)
 
 
 ANALYSES = {
@@ -158,7 +162,7 @@ ANALYSES = {
         ),
         Analysis(
             "quality",
-            "analysis.quality",
+            "quality",
             "Quality",
             "Coherence, exclusivity and diversity of topics.",
             "Topic quality",
@@ -232,7 +236,7 @@ ANALYSES = {
 
 
 def public(name: str) -> Any:
-    """What a public name of `unmix` means, such as "stability" or "plot.stability", imported now."""
+    """What a public name of `unmix` means, such as "plot.stability", imported now."""
     thing: Any = import_module("unmix")
     for part in name.split("."):
         thing = getattr(thing, part)

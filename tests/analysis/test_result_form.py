@@ -14,7 +14,7 @@ from conftest import random_counts
 import unmix as um
 from unmix.analysis.results import Result
 from unmix.io.write import write_counts
-from unmix.registry import ANALYSES, public
+from unmix.registry import ANALYSES
 
 X = um.Counts(
     random_counts(20, 15, K=3, seed=1, mean=6.0),
@@ -38,7 +38,7 @@ QUICK: dict[str, dict[str, Any]] = {
 def answer(name: str, **given: Any) -> Any:
     row = ANALYSES[name]
     pool = {"X": X, "fit": FIT, "other": OTHER, "fits": [FIT, OTHER]}
-    return public(row.function)(
+    return row.here(row.function)(
         **{need: pool[need] for need in row.needs if need in pool} | QUICK.get(name, {}) | given
     )
 
@@ -52,7 +52,7 @@ def results() -> dict[str, Any]:
 def test_every_result_has_a_table_a_summary_advice_and_one_screen_of_repr(name: str, results: dict[str, Any]) -> None:
     found, row = results[name], ANALYSES[name]
     assert isinstance(found, Result)
-    assert type(found) is public(row.result if hasattr(um, row.result) else f"analysis.{row.result}")
+    assert type(found) is row.here(row.result)
     assert isinstance(found.table, pd.DataFrame)
     assert isinstance(found.summary, pd.DataFrame)
     assert all(isinstance(sentence, str) for sentence in found.advice())

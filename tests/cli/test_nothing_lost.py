@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -159,7 +160,7 @@ def test_an_analysis_that_fails_leaves_the_fit_and_the_others(
     analysis: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     others = {"differences", "freedom"} - {analysis}
-    monkeypatch.setattr(um, analysis, fail)
+    monkeypatch.setattr(import_module(f"unmix.analysis.{analysis}"), analysis, fail)
     assert fit(*(f"--{name}" for name in sorted({analysis, *others})), "--stability-runs", 2) == 1
     assert f"--{analysis} failed (no font); the fit is kept" in capsys.readouterr().err
     assert names() >= FILES | {f"{name}.csv" for name in others}

@@ -5,29 +5,38 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from dataclasses import dataclass
-from functools import partial
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
 import pandas as pd
 import pytest
 from conftest import random_counts
 
 import unmix as um
-from unmix.analysis.application import FitLike, counts_of, fit_of
-from unmix.analysis.results import Result
-from unmix.base.checks import share
-from unmix.cli import analyses, commands, main, options
+from unmix.cli import analyses, main, options
 from unmix.io.write import write_counts
-from unmix.registry import ANALYSES, Analysis
+from unmix.registry import ANALYSES
 
 X = um.Counts(random_counts(20, 15, K=3, seed=1, mean=6.0), features=[f"f{j}" for j in range(15)])
 
 
-# The module of an analysis: a result, and a function with a docstring.
+# A new analysis, in a copy of the package: its module, its row and its script are added, and nothing else is touched.
+
+MODULE = '''
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from unmix.analysis.application import FitLike, counts_of, fit_of
+from unmix.analysis.results import Result
+from unmix.base.checks import share
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,35 +72,52 @@ def heaviest(fit: FitLike, X: Any, *, above: float = 0.5, verbose: bool = False)
     counts_of(fit, X, "heaviest")
     many = (fit.proportions > above).sum(axis=0)
     return Heaviest(pd.DataFrame({"topic": np.arange(1, fit.n_topics + 1), "samples": many}), above)
+'''
+ROW = """        Analysis("heaviest", "heaviest", "Heaviest", "How many samples each topic dominates.", "Heaviest samples",
+                 ("fit", "X"), section=True, asks_fit=True, examples=("unmix heaviest counts-k3 counts.npz",)),
+"""
+SCRIPT = "sections.heaviest = ({ rows }, card) => card.append(el('p', {}, `${rows.length} drawn by its own script`));\n"
+# Runs each command that it is told of in the copy, and says how each ended.
+DRIVER = """
+import contextlib, io, json, sys
+sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in type(finder).__module__]
+sys.path.insert(0, "package")
+from unmix.cli import main
+ends = []
+for arguments in json.load(sys.stdin):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(arguments)
+        except SystemExit as end:
+            ends.append((int(end.code or 0), out.getvalue(), err.getvalue()))
+import unmix
+assert unmix.__file__.endswith("package/unmix/__init__.py")
+json.dump(ends, sys.stdout)
+"""
 
 
-ROW = Analysis(
-    "heaviest",
-    "analysis.heaviest",
-    "Heaviest",
-    "How many samples each topic dominates.",
-    "Heaviest samples",
-    ("fit", "X"),
-    section=True,
-    asks_fit=True,
-    examples=("unmix heaviest counts-k3 counts.npz --above 0.6",),
-)
+@pytest.fixture(scope="module")
+def added(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("added")
+    package = folder / "package" / "unmix"
+    shutil.copytree(Path(um.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for module in [module for name, module in sys.modules.items() if name.startswith("unmix.kernels._")]:
+        shutil.copy(str(module.__file__), package / "kernels")
+    (package / "analysis" / "heaviest.py").write_text(MODULE)
+    registry = (package / "registry.py").read_text(encoding="utf-8")
+    head, rows, rest = registry.partition("ANALYSES = {\n    row.name: row\n    for row in (\n")
+    (package / "registry.py").write_text(head + rows + ROW + rest, encoding="utf-8")
+    (package / "report" / "static" / "heaviest.js").write_text(SCRIPT)
+    write_counts(X, folder / "counts.npz")
+    return folder
 
 
-@pytest.fixture
-def added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What importing the new module and its row would do; nothing else is touched."""
-    monkeypatch.setattr(um.analysis, "heaviest", heaviest, raising=False)
-    monkeypatch.setattr(um.analysis, "Heaviest", Heaviest, raising=False)
-    monkeypatch.setitem(ANALYSES, "heaviest", ROW)
-    command = options.Command(options.ASK, ROW.summary, partial(analyses.command_of, ROW), ROW.examples)
-    monkeypatch.setitem(options.COMMANDS, "heaviest", command)
-    monkeypatch.setitem(commands.ASKABLE, "heaviest", ROW)
-    monkeypatch.setitem(
-        commands.FURTHER, "heaviest", options.option_of("heaviest", False, "bool", ROW.summary, options.QUESTIONS)
-    )
-    monkeypatch.chdir(tmp_path)
-    write_counts(X, "counts.npz")
+def in_copy(folder: Path, *commands: str) -> list[tuple[int, str, str]]:
+    asked = json.dumps([command.split() for command in commands])
+    done = subprocess.run([sys.executable, "-c", DRIVER], cwd=folder, input=asked, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [tuple(end) for end in json.loads(done.stdout)]
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -107,27 +133,33 @@ def section(page: Path) -> dict[str, Any]:
     return json.loads(data[1])["heaviest"]
 
 
-@pytest.mark.usefixtures("added")
-def test_an_analysis_is_added_by_its_module_and_its_row(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "fit", "counts.npz", "-k", "3", "--heaviest", "-q")[0] == 0
-    assert {"heaviest.safetensors", "heaviest.csv"} <= {path.name for path in Path("counts-k3").iterdir()}
-    assert section(Path("counts-k3/report.html"))["heads"] == ["topic", "samples"]
-    code, out, err = run(capsys, "heaviest", "counts-k3", "counts.npz", "--above", "0.6")
-    assert (code, err) == (0, "note: 3 topics have samples above 60%\n")
-    assert "wrote counts-k3" in out
-    assert Heaviest.load("counts-k3/heaviest.safetensors").above == 0.6
-    assert section(Path("counts-k3/report.html"))["advice"] == ["3 topics have samples above 60%"]
-    code, out, _ = run(capsys, "heaviest", "counts-k3", "counts.npz", "--json", "-o", "only.csv")
-    answer = json.loads(out)
+def test_an_analysis_is_added_by_its_module_its_row_and_its_script(added: Path) -> None:
+    fitted, asked, answered, refused, undrawn, helped, listed = in_copy(
+        added,
+        "fit counts.npz -k 3 --heaviest -q -o fitted",
+        "heaviest fitted counts.npz --above 0.6",
+        "heaviest fitted counts.npz --json -o only.csv",
+        "heaviest fitted counts.npz --above 2",
+        "heaviest nowhere counts.npz -o picture.png",
+        "heaviest --help",
+        "--help",
+    )
+    assert fitted[0] == 0
+    assert (asked[0], asked[2]) == (0, "note: 3 topics have samples above 60%\n")
+    assert "wrote fitted" in asked[1]
+    assert {"heaviest.safetensors", "heaviest.csv"} <= {path.name for path in (added / "fitted").iterdir()}
+    assert section(added / "fitted" / "report.html")["heads"] == ["topic", "samples"]
+    assert section(added / "fitted" / "report.html")["advice"] == ["3 topics have samples above 60%"]
+    assert SCRIPT in (added / "fitted" / "report.html").read_text(encoding="utf-8")
+    answer = json.loads(answered[1])
     assert (answer["analysis"], answer["above"], len(answer["table"])) == ("heaviest", 0.5, 3)
-    assert len(pd.read_csv("only.csv")) == 3
-    code, _, err = run(capsys, "heaviest", "counts-k3", "counts.npz", "--above", "2")
-    assert code == 2
-    assert "--above 2.0; use a probability between 0 and 1" in err
-    code, out, _ = run(capsys, "heaviest", "--help")
-    assert code == 0
-    assert "Part of a sample. [0.5]" in out
-    assert "heaviest" in run(capsys, "--help")[1]
+    assert len(pd.read_csv(added / "only.csv")) == 3
+    assert refused[0] == undrawn[0] == 2
+    assert "--above 2.0; use a probability between 0 and 1" in refused[2]
+    assert "-o picture.png; use a name that ends in .csv or .tex or .safetensors or .html" in undrawn[2]
+    assert "Part of a sample. [0.5]" in helped[1]
+    assert "unmix heaviest counts-k3 counts.npz" in helped[1]
+    assert "heaviest" in listed[1]
 
 
 # --- the answers for machines ---------------------------------------------------------------------------------------
@@ -255,13 +287,6 @@ def test_stability_beside_a_fit_is_about_its_topics(
     assert run(capsys, "report", "kept")[0] == 0
     text = Path("kept/report.html").read_text(encoding="utf-8")
     assert '"stability": {' in text or '"stability":{' in text
-
-
-@pytest.mark.usefixtures("added")
-def test_a_picture_that_a_result_does_not_have_is_refused_before_the_work(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "heaviest", "nowhere", "counts.npz", "-o", "picture.png")
-    assert code == 2
-    assert "-o picture.png; use a name that ends in .csv or .tex or .safetensors or .html" in err
 
 
 # --- one vocabulary ---------------------------------------------------------------------------------------------------

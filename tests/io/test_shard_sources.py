@@ -31,8 +31,8 @@ from unmix.counts import shards
 from unmix.counts.shards import Shards
 from unmix.io import building
 from unmix.io import read as reading
-from unmix.io.read import blocks, cells, matrices, separated, sheets, tables, text
-from unmix.io.read.raw_counts import ReadKeywords, StopWords
+from unmix.io.options import ReadKeywords, StopWords
+from unmix.io.read import blocks, cells, matrices, sheets, tables, text
 from unmix.storage.fit_file import table_to_json
 
 N, M = 37, 11
@@ -50,7 +50,6 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
         (blocks, "ROWS", 3),
         (blocks, "NONZEROS", 25),
         (blocks, "BUCKET", 60),
-        (separated, "CELLS", 8),
         (sheets, "CELLS", 8),
         (text, "BATCH", 5),
         (matrices, "LINES", 17),
@@ -255,11 +254,11 @@ def test_a_table_whose_columns_turn_to_text_is_read_in_pieces(
     rows = [",".join(map(str, row)) for row in (header, *map(TURNING[what], range(WIDE)))]
     (tmp_path / "x.csv").write_text("\n".join(rows))
     whole = um.read(tmp_path / "x.csv")  # in one piece
-    monkeypatch.setattr(separated, "CELLS", 8)
+    monkeypatch.setattr(sheets, "CELLS", 8)
     monkeypatch.setattr(blocks, "KEPT", 0)
-    at_once, known = [], separated.unguarded_table
+    at_once, known = [], sheets.unguarded_table
     monkeypatch.setattr(
-        separated, "unguarded_table", lambda header, table: at_once.append(len(table)) or known(header, table)
+        sheets, "unguarded_table", lambda header, table: at_once.append(len(table)) or known(header, table)
     )
     same(um.shard(tmp_path / "x.csv", tmp_path / "out"), whole)
     in_pieces = um.read(tmp_path / "x.csv")
@@ -801,10 +800,10 @@ def test_texts_of_a_table_come_in_parts_of_few_bytes_and_a_limit_changes_no_coun
     path, part = tmp_path / "texts.csv", 1 << 16
     long_texts(path)
     whole = um.read(path)
-    monkeypatch.setattr(separated, "CELLS", 1 << 23)
+    monkeypatch.setattr(sheets, "CELLS", 1 << 23)
     monkeypatch.setattr(blocks, "PART", part)
     sizes, size = list[int](), tables.size_of
-    for module in (separated, tables):
+    for module in (sheets, tables):
         monkeypatch.setattr(module, "size_of", lambda table: sizes.append(size(table)) or sizes[-1])
     disk = um.shard(path, tmp_path / "out", memory=limit)
     same(disk, whole)

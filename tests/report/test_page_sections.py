@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -110,7 +111,7 @@ def test_ctrl_c_during_an_answer_keeps_the_fit(run, made, tmp_path, monkeypatch,
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unmix.stability", interrupted)
+    monkeypatch.setattr(import_module("unmix.analysis.stability"), "stability", interrupted)
     assert run("fit", "counts.npz", *SMALL, "-o", "model", "--stability", "--freedom") == 130
     assert "without --stability and --freedom" in capsys.readouterr().err
     assert um.load(tmp_path / "model" / "model.safetensors").n_topics == 3

@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
 import psutil
-from numpy.typing import DTypeLike, NDArray
 
 from unmix.base.checks import ParameterError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import DTypeLike, NDArray
 
 BYTES_PER_NONZERO = 48  # at most at a time, from reading counts to the end of a fit in memory
 IN_MEMORY = 16 << 30  # bytes: a fit that needs more goes over shards, unless the user says otherwise
@@ -85,6 +87,8 @@ def gigabytes(size: float) -> str:
 
 def room(shape: tuple[int, int], dtype: DTypeLike) -> NDArray[Any]:
     """An empty array; a large one is in a temporary file, which goes when the array does."""
+    import numpy as np
+
     size = np.dtype(dtype).itemsize * shape[0] * shape[1]
     if size <= LARGE:
         return np.empty(shape, dtype)
@@ -116,6 +120,8 @@ def reserve(file: IO[bytes], size: int) -> None:
 def npy_rows(path: Path, shape: tuple[int, int], name: str) -> Iterator[Callable[[NDArray[Any]], None]]:
     """A function that appends rows to a new .npy file, which will have this shape in the end. The file is written in order and
     not mapped, so that a full disk is an OSError, about the file of this name."""
+    import numpy as np
+
     with errors_about(name):
         file = path.open("wb")
 
@@ -149,6 +155,8 @@ def errors_about(name: str) -> Iterator[None]:
 
 def closed(array: NDArray[Any]) -> NDArray[Any]:
     """If it is in a file: the same array, which can no longer be written to."""
+    import numpy as np
+
     if isinstance(array, np.memmap):
         array.flags.writeable = False
     return array
@@ -156,6 +164,8 @@ def closed(array: NDArray[Any]) -> NDArray[Any]:
 
 def reordered(array: NDArray[Any], order: NDArray[np.intp]) -> NDArray[Any]:
     """Columns in a different order: another array, or for one that is in a file the same."""
+    import numpy as np
+
     if not isinstance(array, np.memmap):
         return np.ascontiguousarray(array[..., order])
     array.flags.writeable = True

@@ -49,7 +49,7 @@ def command_of(row: Analysis) -> Callable[..., None]:
     def run_row(**given: Any) -> None:
         run(row, given)
 
-    function, known = public(row.function), parameters_of(row)
+    function, known = row.here(row.function), parameters_of(row)
     own = inspect.signature(function).parameters
     required, others = [], []
     reading = options.reading_options(["snippets", *(WORD_OPTIONS if "fit" in row.needs else ())]) if "X" in own else {}
@@ -98,7 +98,7 @@ def _paragraph(function: Any) -> str:
 def parameters_of(row: Analysis) -> dict[str, tuple[Any, str, str]]:
     """Of each parameter that a command can ask for: default, type and first sentence."""
     found: dict[str, tuple[Any, str, str]] = {}
-    for function in (public(row.function), *_methods(row)):
+    for function in (row.here(row.function), *_methods(row)):
         texts = documented(function)
         for name, one in inspect.signature(function).parameters.items():
             kind, text = texts.get(name, ("", ""))
@@ -109,12 +109,8 @@ def parameters_of(row: Analysis) -> dict[str, tuple[Any, str, str]]:
 
 
 def _methods(row: Analysis) -> list[Any]:
-    kind = result_class(row)
+    kind = row.here(row.result)
     return [method for name in row.tables if callable(method := getattr(kind, name, None))]
-
-
-def result_class(row: Analysis) -> Any:
-    return public(f"analysis.{row.result}" if hasattr(um.analysis, row.result) else row.result)
 
 
 COMMANDS.update(
@@ -176,7 +172,7 @@ def run(row: Analysis, given: dict[str, Any]) -> None:
         about = given.get("X") or given.get("fit") or row.name
         with show.errors_about(about):
             result = asked(row, pool)
-            more = {f"{name}.safetensors": public(name)(**_fitting(public(name), pool)).save for name in also}
+            more = {f"{name}.safetensors": asked(row, pool, name).save for name in also}
         name = readers.name_of(given["X"]) if isinstance(given.get("X"), Path) else row.name
         page = partial(write_result, result, title=title or f"{name}: {row.summary}", command=show.command_line())
         failed: dict[str, Any] = {}
@@ -221,9 +217,9 @@ def _leave(result: Result, failed: Mapping[str, Any], kept: Path | None) -> None
         sys.exit(INCOMPLETE)
 
 
-def asked(row: Analysis, pool: Mapping[str, Any], **given: Any) -> Result:
+def asked(row: Analysis, pool: Mapping[str, Any], function: Any = None, **given: Any) -> Result:
     """The answer, from what there is: the function takes of the pool what it has parameters for."""
-    function = public(row.function)
+    function = row.here(function or row.function)
     return function(**_fitting(function, pool) | given, **_fitting(function, {"verbose": show.reports()}))
 
 
@@ -377,11 +373,10 @@ def _write_table(result: Result, name: str, table_options: Mapping[str, Any], pa
 
 
 def draw(name: str, result: Any, pool: Mapping[str, Any], path: Path) -> None:
-    """A figure of `unmix.plot`, of the result or, where it asks for them, of the fits it came from."""
+    """A figure of a result by `unmix.plot`, which may use the fit that it is about."""
     function = public(f"plot.{name}")
     known = inspect.signature(function).parameters
-    given = {one: pool[one] for one in ("fit", "other", "topic") if one in known and one in pool}
-    picture(function(**given) if next(iter(known)) in given else function(result, **given), path)
+    picture(function(result, **{one: pool[one] for one in ("fit", "topic") if one in known and one in pool}), path)
 
 
 def picture(drawn: Any, path: Path) -> None:
@@ -412,7 +407,7 @@ def _single(file: Path, written: Mapping[str, Write], result: Result, page: Writ
 def results_in(folder: Path) -> dict[str, Result]:
     """Those that lie in a fit's folder, by the names of their sections."""
     files = {row: folder / f"{row.stem}.safetensors" for row in ANALYSES.values() if row.section}
-    return {row.stem: result_class(row).load(file) for row, file in files.items() if file.is_file()}
+    return {row.stem: row.here(row.result).load(file) for row, file in files.items() if file.is_file()}
 
 
 def check_same_fit(place: Path, fit: Fit | None, source: Path | None) -> None:

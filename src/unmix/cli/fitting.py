@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import unmix as um
-from unmix.base.checks import ParameterError, choice, parameter
+from unmix.base.checks import InputError, ParameterError, choice, parameter
 from unmix.cli import show
 from unmix.cli.analyses import INCOMPLETE, INTERRUPTED, asked, files_of, picture
 from unmix.cli.options import parsed
 from unmix.cli.show import matching, writing
-from unmix.registry import WORDS, Analysis, estimator_class, public
+from unmix.registry import WORDS, Analysis, estimator_class
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,8 @@ def opportunities_in(file: Path) -> pd.DataFrame:
         table = pd.read_csv(file, sep="," if file.suffix.lower() == ".csv" else "\t", index_col=0)
         numbers = table.astype(float)
     except (ValueError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file}: not a table of numbers with a label in the first column ({error})") from None
+        problem = f"not a table of numbers with a label in the first column ({error})"
+        raise InputError(file, problem, "use a row per label and a column per feature") from None
     name = str(numbers.index.name or "")
     return numbers.rename_axis(None if name.startswith("Unnamed") or not name else name)
 
@@ -239,7 +240,7 @@ def _keep(result: Fit, output: Path, force: bool) -> Failures:
     except Exception as error:
         rescue = _rescued(result, output / writing.CHECKPOINT_FILE)
         place, problem = getattr(error, "filename", None) or output, getattr(error, "strerror", None) or error
-        raise ValueError(f"{place}: {problem}; {rescue}") from error
+        raise InputError(place, str(problem), rescue) from error
 
 
 def _rescued(result: Fit, checkpoint: Path) -> str:
@@ -381,15 +382,15 @@ def check_replaced(folder: Path, counts: Counts | Shards, python: str, *, force:
     earlier = um.load(file).data
     if earlier.get("checksum", known := counts.facts["checksum"]) != known:
         of = f", {earlier['python']}" if earlier.get("python", python) != python else ""
-        raise ValueError(
-            f"{folder}: holds a fit of other counts{of}; use a different folder, or replace it with --force"
+        raise InputError(
+            folder, f"holds a fit of other counts{of}", "use a different folder, or replace it with --force"
         )
 
 
 def check_askable(rows: list[Analysis], counts: Counts | Shards, n_components: int) -> None:
     """What cannot be answered is best said before the fit."""
     for row in rows:
-        if "X" in inspect.signature(public(row.function)).parameters and not counts.in_memory and not row.shards:
+        if "X" in inspect.signature(row.here(row.function)).parameters and not counts.in_memory and not row.shards:
             raise ParameterError(row.name, True, "it is for counts in memory, and these are shards; remove it")
         if not row.multipliers and counts.multipliers is not None:
             remedy = "it does not support multipliers of rates (batch, opportunities); remove it"

@@ -24,6 +24,7 @@ from unmix.counts.counts import Counts, CountsLike, chosen, in_memory, is_anndat
 from unmix.counts.shards import Shards, start_sample
 from unmix.io import read as reading
 from unmix.io.building import build
+from unmix.io.options import ReadKeywords, ReadOptions
 from unmix.io.read.blocks import Blocks, slices
 from unmix.io.read.names import (
     FEATURES_FILE,
@@ -34,7 +35,7 @@ from unmix.io.read.names import (
     settle_names,
     writable_name,
 )
-from unmix.io.read.raw_counts import RawCounts, ReadKeywords, ReadOptions
+from unmix.io.read.raw_counts import RawCounts
 from unmix.io.read.text import about_empty
 from unmix.io.read.words import name_of_tokenizer
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import inspect
 import io
 import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
 
@@ -24,32 +24,14 @@ from unmix.analysis.application import FitLike, fit_of
 from unmix.analysis.results import Result
 from unmix.counts.columns import clean
 from unmix.fit import Fit
-from unmix.registry import ANALYSES, Analysis, public
+from unmix.registry import ANALYSES
 from unmix.report.payload import named_topics, payload, shape_of
 from unmix.report.sections import cells, embeddable_json
 from unmix.storage.files import replacing
 
-FIRST = (
-    "data",
-    "copy",
-    "dom",
-    "state",
-    "figure",
-)  # one scope, in this order; then those of sections that have one, and "main"
-THEN = (
-    "structure",
-    "axis",
-    "walk",
-    "sample",
-    "scatter",
-    "signature",
-    "topics",
-    "map",
-    "time",
-    "fit",
-    "reproduce",
-    "section",
-)
+# One scope, in this order; then the scripts of sections that have one, and "main"
+SCRIPTS = ["data", "copy", "dom", "state", "figure", "structure", "axis", "walk", "sample", "scatter", "signature"]
+SCRIPTS += ["topics", "map", "time", "fit", "reproduce", "section"]
 
 
 def write_report(
@@ -163,7 +145,7 @@ def page(
 
 def _scripts() -> list[str]:
     own = [f"{row.stem}.js" for row in ANALYSES.values() if row.section]
-    return [*(f"{name}.js" for name in (*FIRST, *THEN)), *(name for name in own if _is_static(name)), "main.js"]
+    return [*(f"{name}.js" for name in SCRIPTS), *(name for name in own if _is_static(name)), "main.js"]
 
 
 def _is_static(name: str) -> bool:
@@ -217,17 +199,17 @@ def write_result(
     ...     pathlib.Path(folder, "choice.html").stat().st_size > 1000
     True
     """
-    row = next((row for row in ANALYSES.values() if row.result == type(result).__name__), None)
+    about = next((row.summary for row in ANALYSES.values() if row.result == (result.ROW or type(result).__name__)), "")
     style = _static("page.css")
     heads, rows = cells(result.summary)
     facts = {name.replace("_", " "): clean(str(fact)) for name, fact in result.facts.items() if fact is not None}
     parts = {
-        "title": html.escape(clean(title or (row.summary if row else type(result).__name__))),
+        "title": html.escape(clean(title or about or type(result).__name__)),
         "policy": f"default-src 'none'; style-src '{_hash(style)}'; img-src data:; base-uri 'none'; form-action 'none'",
         "style": style,
         "facts": "".join(f"<li>{html.escape(name)} <b>{html.escape(fact)}</b></li>" for name, fact in facts.items()),
         "advice": "".join(f"<li>{html.escape(text[:1].upper() + text[1:])}.</li>" for text in result.advice()),
-        "picture": _picture(result, row),
+        "picture": _picture(result, about),
         "heads": "".join(f'<th scope="col">{html.escape(head)}</th>' for head in heads),
         "rows": "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>" for cells in rows),
         "command": "" if command is None else REPRODUCE.format(html.escape(clean(command))),
@@ -243,15 +225,11 @@ PICTURE = (
 )
 
 
-def _picture(result: Result, row: Analysis | None) -> str:
-    """As SVG, of results that draw themselves without the fit."""
-    drawn = public(f"plot.{row.pictures[0]}") if row and row.pictures else None
-    if drawn is None or row is None or "fit" in inspect.signature(drawn).parameters:
-        return ""
+def _picture(result: Result, about: str) -> str:
+    """As SVG, if there is a figure of such results."""
     file = io.BytesIO()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), suppress(NotImplementedError):
         warnings.filterwarnings("ignore", message="Glyph")  # a font without the letter: the table has it
-        np.ravel(drawn(result))[0].figure.canvas.figure.savefig(file, format="svg", metadata={"Date": None})
-    return PICTURE.format(
-        html.escape(row.summary), "image/svg+xml;base64," + base64.b64encode(file.getvalue()).decode()
-    )
+        np.ravel(result.plot())[0].figure.canvas.figure.savefig(file, format="svg", metadata={"Date": None})
+    source = "image/svg+xml;base64," + base64.b64encode(file.getvalue()).decode()
+    return PICTURE.format(html.escape(about), source) if file.getvalue() else ""

@@ -21,10 +21,11 @@ from unmix.base.memory import BYTES_PER_NONZERO
 from unmix.counts.counts import Counts
 from unmix.counts.shards import Shards
 from unmix.counts.stores import JOURNAL, MANIFEST
-from unmix.io.read import cells, matrices, rds, separated, sheets, text
+from unmix.io.options import ReadKeywords, ReadOptions, TextKeywords, listed
+from unmix.io.read import cells, matrices, rds, sheets, text
 from unmix.io.read.files import errors_about, require_file, require_inside
 from unmix.io.read.names import FEATURES_FILE, add_neighbours, join_metadata, number_texts, settle_names, writable_name
-from unmix.io.read.raw_counts import RawCounts, ReadKeywords, ReadOptions, TextKeywords, checked, listed
+from unmix.io.read.raw_counts import RawCounts, checked
 
 __all__ = ["READERS", "ending_of", "is_shards", "kind_of", "load", "name_of", "read", "read_catalogue"]
 
@@ -72,9 +73,9 @@ READERS = {
     ".h5mu": Reader("MuData file", cells.read_h5mu, frozenset({"layer", "raw"})),
     ".loom": Reader("loom file", cells.read_loom, frozenset({"layer"})),
     ".rds": Reader("R object", rds.read_rds, SHEET | {"layer"}),
-    ".csv": Reader("CSV table", separated.read_csv, TABLE),
-    ".tsv": Reader("TSV table", separated.read_tsv, TABLE),
-    ".all": Reader("TSV table of SigProfiler", separated.read_tsv, TABLE),
+    ".csv": Reader("CSV table", sheets.read_csv, TABLE),
+    ".tsv": Reader("TSV table", sheets.read_tsv, TABLE),
+    ".all": Reader("TSV table of SigProfiler", sheets.read_tsv, TABLE),
     ".parquet": Reader("Parquet table", sheets.read_parquet, SHEET, sheets.require_room),
     ".xlsx": Reader("Excel table", sheets.read_xlsx, SHEET),
     ".txt": Reader("text, one document a line", text.read_txt, LINES),

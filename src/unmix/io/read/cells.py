@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from unmix.base.checks import parameter
 from unmix.base.memory import require
 from unmix.counts.counts import are_counts, chosen, elsewhere
+from unmix.io.options import ReadOptions, listed
 from unmix.io.read.blocks import NONZEROS, ROWS, SMALLER, Blocks, Entries, csr_blocks, slices
 from unmix.io.read.files import extra, first_line, lines_of, opened_hdf5, opened_zarr, require_inside
 from unmix.io.read.matrices import read_market
-from unmix.io.read.raw_counts import RawCounts, ReadOptions, listed, require_numbers, require_plain
+from unmix.io.read.raw_counts import RawCounts, require_numbers, require_plain
 
 # 10x: the matrix is features × barcodes, so it is transposed. Gene symbols become the names. Where there are several types of
 # features, as with antibodies, only "Gene Expression" is kept, as scanpy does.

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from unmix.base.memory import require
 from unmix.counts.canonical import sparse_to_csr
+from unmix.io.options import ReadOptions, listed
 from unmix.io.read.blocks import NONZEROS, ROWS, SMALLER, Blocks, Entries, cuts, slices, sound_block, sound_offsets
 from unmix.io.read.files import (
     ONLY_EMPTY_IS_MISSING,
@@ -32,7 +33,7 @@ from unmix.io.read.files import (
     unless_damaged,
 )
 from unmix.io.read.names import vocabulary_beside
-from unmix.io.read.raw_counts import RawCounts, ReadOptions, listed
+from unmix.io.read.raw_counts import RawCounts
 
 NAMES = ("samples", "features")  # members of a .npz written by `write_counts`: JSON as bytes
 NOT_SCIPY = "no sparse matrix that can be read ({}); save one with scipy.sparse.save_npz"

@@ -17,8 +17,9 @@ from unmix.base.checks import parameter
 from unmix.base.kinds import looks_like
 from unmix.base.memory import require
 from unmix.base.types import check_names
+from unmix.io.options import ReadOptions, listed
 from unmix.io.read.files import ONLY_EMPTY_IS_MISSING, first_line, lines_of, opened_text, require_inside
-from unmix.io.read.raw_counts import RawCounts, ReadOptions, listed
+from unmix.io.read.raw_counts import RawCounts
 from unmix.io.write import unguarded_table
 
 FEATURES_FILE, VOCABULARY_FILE, SAMPLES_FILE = "features.txt", "vocab.txt", "samples.csv"  # may lie next to a matrix

@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from unmix.base.checks import parameter
 from unmix.base.memory import require
 from unmix.counts.counts import are_counts, elsewhere
+from unmix.io.options import ReadOptions, listed
 from unmix.io.read.blocks import Blocks, csr_blocks, slices
 from unmix.io.read.files import extra, require_file, unless_damaged
 from unmix.io.read.names import rows_are_features
-from unmix.io.read.raw_counts import RawCounts, ReadOptions, listed
+from unmix.io.read.raw_counts import RawCounts
 from unmix.io.read.tables import Table, from_table
 
 AGAIN = "write it again in R with saveRDS(object, file)"

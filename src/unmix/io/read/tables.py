@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from unmix.base.checks import parameter
 from unmix.base.kinds import DOUBLETS, mutation_type
 from unmix.base.memory import besides, limited, require
+from unmix.io.options import ReadOptions, listed
 from unmix.io.read.blocks import SMALLER, Again, Blocks, Entries, from_row
 from unmix.io.read.names import (
     FEATURE_WORDS,
@@ -40,7 +41,7 @@ from unmix.io.read.names import (
     with_mutation_types,
     words_in,
 )
-from unmix.io.read.raw_counts import BYTES_A_TEXT, RawCounts, ReadOptions, listed
+from unmix.io.read.raw_counts import BYTES_A_TEXT, RawCounts
 from unmix.io.read.text import TEXT_FIELD, counted, told_roles
 from unmix.io.read.words import SEGMENTERS
 

@@ -24,6 +24,7 @@ from unmix.base.checks import parameter
 from unmix.base.memory import available, gigabytes
 from unmix.base.threads import prefetch
 from unmix.base.types import Floats
+from unmix.io.options import ReadOptions, listed
 from unmix.io.read.blocks import KEPT, Blocks, from_row
 from unmix.io.read.files import checked_encoding, first_line, opened, opened_text, require_inside
 from unmix.io.read.names import (
@@ -36,7 +37,7 @@ from unmix.io.read.names import (
     whole_numbers,
     writable_name,
 )
-from unmix.io.read.raw_counts import RawCounts, ReadOptions, listed
+from unmix.io.read.raw_counts import RawCounts
 from unmix.io.read.words import (
     MOST,
     TOKENS,
@@ -57,7 +58,7 @@ MOST_NAMED = 20  # files that cannot be read, in one message
 def read_txt(path: Path, options: ReadOptions) -> RawCounts:
     """One document per line; or, if the lines are numbers between tabs or blanks, a table."""
     if is_table(path, options.encoding):
-        from unmix.io.read.separated import read_tsv
+        from unmix.io.read.sheets import read_tsv
 
         raw = read_tsv(path, options)
         raw.notes.insert(0, "its lines are numbers separated by tabs or blanks: read as a table")
@@ -80,7 +81,7 @@ def read_txt(path: Path, options: ReadOptions) -> RawCounts:
 def is_table(path: Path, encoding: str | None = None) -> bool:
     """Whether the line below the header is made of numbers between tabs or blanks, after a name, the two columns that types of
     mutations may stand in, or, where the header has as many cells, fewer words than numbers."""
-    from unmix.io.read.separated import cells_of, head_of
+    from unmix.io.read.sheets import cells_of, head_of
 
     comments, separator = head_of(path, encoding, "\t")
     with opened_text(path, encoding) as file:

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, Self
 import regex
 
 from unmix.base.checks import parameter
+from unmix.io.options import Phrases, ReadOptions, StopWords, Tokenizer
 from unmix.io.read.files import extra, lines_of
-from unmix.io.read.raw_counts import Phrases, ReadOptions, StopWords, Tokenizer
 
 if TYPE_CHECKING:
     from unmix.fit import Fit
