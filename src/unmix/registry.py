@@ -109,6 +109,7 @@ ANALYSES = {
             tables=("surest",),
             section=True,
             asks_fit=True,
+            shards="parts",
             multipliers=False,
             examples=(
                 "unmix differences cells-k12 cells.h5ad --layer counts --groups donor",
@@ -125,6 +126,7 @@ ANALYSES = {
             pictures=("stability",),
             section=True,
             asks_fit=True,
+            shards="sample",
             multipliers=False,
             also=("consensus",),
             examples=(
@@ -170,6 +172,7 @@ ANALYSES = {
             pictures=("quality",),
             section=True,
             asks_fit=True,
+            shards="parts",
             examples=("unmix quality counts-k10 counts.npz",),
         ),
         Analysis(

@@ -591,6 +591,24 @@ def test_blocks_keep_memory_bounded_and_results_the_same(fitted, monkeypatch) ->
 # ---- what can be wrong with the input
 
 
+@pytest.mark.parametrize("free", [10**9, 0, 2_000])
+def test_shards_have_the_same_bytes_however_few_features_fit_into_memory(free, fitted, monkeypatch) -> None:
+    fit, X = fitted
+    monkeypatch.setattr("unmix.counts.shards.SHARD", 16)
+    monkeypatch.setattr("unmix.counts.shards.TILE", 8)
+    shards = um.Shards.of(X)
+    assert shards.n_shards > 2
+    monkeypatch.setattr("unmix.counts.data.available", lambda: free)
+    sizes = np.where(np.arange(len(X)) % 5 == 0, 0.0, X.sample_totals)  # of which some have none
+    groups = np.arange(len(X)) % 6
+    for options in ({}, {"groups": groups}, {"sizes": sizes, "against": "rest"}, {"sizes": sizes, "groups": groups}):
+        one, other = um.differences(fit, X, **options), um.differences(fit, shards, **options)
+        for name in ("lfc", "lfc_raw", "sd", "lfsr", "rate", "dispersion", "rival", "counts", "frequency"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    with pytest.raises(ValueError, match=r"differences with held_out takes counts in memory, .* use shards\.sample"):
+        um.differences(fit, shards, held_out=0.5)
+
+
 def test_features_without_counts_and_dead_topics_are_unknown_and_said() -> None:
     rng = np.random.default_rng(0)
     X = random_counts(40, 30)

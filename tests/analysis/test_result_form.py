@@ -134,7 +134,10 @@ OF_COUNTS: dict[str, Callable[[Any], pd.DataFrame]] = {
         [um.analysis.perplexity(MODEL, X, held_out=0.5, smoothing=0.01, rng=np.random.default_rng(0))]
     ),
 }
-TAKE_SHARDS = ("choose", "effects", "entropies", "perplexity")
+TAKE_SHARDS = (
+    *("choose", "stability", "differences", "quality", "effects", "coherence"),
+    *("unmix.analysis.goodness_of_fit", "entropies", "perplexity"),
+)
 
 
 @pytest.mark.parametrize("name", OF_COUNTS)
@@ -152,9 +155,8 @@ def test_counts_may_be_an_anndata_or_a_path_and_shards_are_taken_or_refused_by_n
         pd.testing.assert_frame_equal(ask(shards), expected)
         pd.testing.assert_frame_equal(ask(tmp_path / "shards"), expected)
         return
-    what = "coherence" if name == "quality" else name
     for counts in (shards, tmp_path / "shards"):
-        with pytest.raises(ValueError, match=rf"^{what} takes counts in memory, .*; use shards\.sample"):
+        with pytest.raises(ValueError, match=rf"^{name} takes counts in memory, .*; use shards\.sample"):
             ask(counts)
 
 

@@ -240,14 +240,20 @@ def test_bad_input_gets_one_clear_error(given: dict[str, Any], message: str) -> 
         um.stability(**({"X": X, "n_components": 2, "runs": 2} | given))
 
 
-def test_a_reference_of_other_features_and_shards_are_refused(tmp_path: Path) -> None:
+def test_a_reference_of_other_features_and_a_consensus_of_shards_are_refused() -> None:
     names = [f"f{j}" for j in range(30)]
     other = fit_of(np.ones((30, 2)), [1, 1], [*names[1:], "new"])
     with pytest.raises(ValueError, match="feature 1 is 'f0', the model has 'f1' there: the names differ"):
         um.stability(um.Counts(X, features=names), 2, reference=other)
-    for function in (um.stability, um.consensus):
-        with pytest.raises(ValueError, match="stability takes counts in memory, and these are shards; use"):
-            function(um.Shards.of(um.Counts(X)), 2)
+    with pytest.raises(ValueError, match="stability takes counts in memory, and these are shards; use"):
+        um.consensus(um.Shards.of(um.Counts(X)), 2)
+
+
+def test_of_shards_a_sample_is_asked_and_a_warning_says_so() -> None:
+    shards, n = um.Shards.of(um.Counts(X), sample=20), len(X)
+    with pytest.warns(UserWarning, match=f"stability uses 20 of the {n} samples of these shards"):
+        found = um.stability(shards, 2, runs=2, random_state=0)
+    pd.testing.assert_frame_equal(found.table, um.stability(shards.sample, 2, runs=2, random_state=0).table)
 
 
 def test_fractions_can_be_drawn_anew_or_left_as_they_are() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
@@ -16,7 +16,7 @@ from scipy.special import xlogy
 from unmix.base.checks import warn
 from unmix.base.types import Factor, Floats, Integers, numbered, order_by_name
 from unmix.counts.counts import Counts, CountsLike, as_counts
-from unmix.counts.data import is_data
+from unmix.counts.data import Data, is_data
 from unmix.fit import Fit, load
 from unmix.io.write import MODEL_FILE
 from unmix.models.variational import restore
@@ -72,18 +72,25 @@ def opened(X: Any, like: Fit | None = None) -> Any:
     return read(X, like=like) if isinstance(X, str | os.PathLike) else X
 
 
-def counts_in_memory(X: Any, what: str, *, sample: bool = False, like: Fit | None = None) -> Counts:
-    """Counts of any kind: Counts and what they take, an AnnData, a path. Of shards the sample, or an error that says `what`
-    does not take them."""
+def data_of(X: Any, what: str, like: Fit | None = None) -> Data:
+    """Counts of any kind: Counts and what they take, an AnnData, a path, shards."""
     if isinstance(X, Fit) or hasattr(type(X), "fit"):
         kind = type(X).__name__
         raise TypeError(f"{what}: expected counts, got a {kind}; check the order of the arguments")
     X = opened(X, like)
-    if not getattr(X, "in_memory", True):
-        if sample:
-            return X.sample
-        raise ValueError(f"{what} takes counts in memory, and these are shards; use shards.sample, or some of them")
-    return as_counts(X)
+    return X if is_data(X) else as_counts(X)
+
+
+def counts_in_memory(X: Any, what: str, *, sample: bool = False, like: Fit | None = None) -> Counts:
+    """What `data_of` takes, in memory: of shards the sample, and a warning, or an error that says `what` does not take them."""
+    data = data_of(X, what, like)
+    if data.in_memory:
+        return next(data.parts())
+    if sample:
+        if (n := len(data.sample)) < data.shape[0]:
+            warn(f"{what} uses {n:,} of the {data.shape[0]:,} samples of these shards: shards.sample")
+        return data.sample
+    raise ValueError(f"{what} takes counts in memory, and these are shards; use shards.sample, or some of them")
 
 
 def transform(
@@ -158,8 +165,8 @@ def goodness_of_fit(fit: FitLike, X: CountsLike | Iterable[str], *, missing: Mis
     ----------
     fit : Fit, estimator or path
         Of any model.
-    X : Counts, array-like, AnnData or iterable of str
-        Samples, as in `transform`.
+    X : Counts, Shards, array-like, AnnData or iterable of str
+        Samples, as in `transform`; of shards, one part after the other.
     missing : {"unmeasured", "zero"}, default=None
         Features of the fit that X does not have, as in `transform`.
 
@@ -197,10 +204,15 @@ def goodness_of_fit(fit: FitLike, X: CountsLike | Iterable[str], *, missing: Mis
 
     fit = fit_of(fit)
     refuse_multipliers(fit, "goodness_of_fit")
-    counts = _counted(fit, X, "unmix.analysis.goodness_of_fit")
-    matched = match_features(counts, fit, missing)
-    table = goodness(fit, matched, proportions_of(fit._prepared(from_fit), matched))
-    return table.set_axis(pd.Index(numbered(counts.samples, "sample", len(counts)), name="sample"), axis=0)
+    tables: list[pd.DataFrame] = []
+    names: list[str | None] = []
+    for part in _parts(fit, X, "unmix.analysis.goodness_of_fit"):
+        matched = match_features(part, fit, missing)
+        tables.append(goodness(fit, matched, proportions_of(fit._prepared(from_fit), matched)))
+        names += [None] * len(part) if part.samples is None else part.samples.tolist()
+    table = pd.concat(tables)
+    samples = None if None in names else np.array(names)
+    return table.set_axis(pd.Index(numbered(samples, "sample", len(table)), name="sample"), axis=0)
 
 
 def responsibilities(fit: FitLike, X: CountsLike | Iterable[str]) -> Floats:
@@ -292,11 +304,9 @@ def entropies(fit: FitLike, X: CountsLike) -> pd.DataFrame:
     cells       1.040        0.000
     """
     fit = fit_of(fit)
-    X = opened(X, fit)
-    parts = X.parts() if is_data(X) else [_counted(fit, X, "unmix.analysis.entropies")]
     sums: dict[str, Any] = {"samples": 0.0, "features": 0.0, "topics": 0.0, "cells": 0.0}
     total = 0.0
-    for part in parts:
+    for part in _parts(fit, X, "unmix.analysis.entropies"):
         x = part.csr.data[:, None]
         S = np.hstack([x * responsibilities(fit, part), x])  # the last column for the counts themselves
         i, j = part.csr.tocoo().coords
@@ -364,7 +374,13 @@ def with_samples(fit: Fit, X: CountsLike, what: str) -> Fit:
     return replace(fit, L=L, samples=counts.samples, metadata=counts.metadata)
 
 
-def _counted(fit: Fit, X: Any, what: str) -> Counts:
+def _parts(fit: Fit, X: Any, what: str) -> Iterator[Counts]:
+    """Of shards one after the other; all else in one part."""
+    data = X if is_data(X) else _counted(fit, X, what, shards=True)
+    return data.parts()
+
+
+def _counted(fit: Fit, X: Any, what: str, *, shards: bool = False) -> Any:
     from unmix.io.read import read_texts
     from unmix.io.read.text import are_tokens
 
@@ -377,4 +393,4 @@ def _counted(fit: Fit, X: Any, what: str) -> Counts:
         if fit.text is None:
             raise ValueError("the fit was not made from texts; use counts with its features")
         return read_texts(X, like=fit)
-    return counts_in_memory(X, what, like=fit)
+    return data_of(X, what, fit) if shards else counts_in_memory(X, what, like=fit)

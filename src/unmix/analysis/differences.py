@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from numbers import Integral
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 from sklearn.base import clone
 
-from unmix.analysis.application import counts_in_memory, fit_of, refuse_multipliers
+from unmix.analysis.application import counts_in_memory, data_of, fit_of, refuse_multipliers
 from unmix.analysis.features import topic_place
 from unmix.analysis.results import FileLayout, Finished, Result, in_parts
 from unmix.analysis.samples import column_or_values
@@ -25,6 +25,8 @@ from unmix.base.progress import Progress
 from unmix.base.threads import threads, use_threads
 from unmix.base.types import Floats, Integers, Seed, numbered, order_by_name
 from unmix.counts.counts import Counts, CountsLike
+from unmix.counts.data import Data, feature_ranges, gathered_features
+from unmix.counts.sides import Sides
 from unmix.estimators import from_fit
 from unmix.estimators.base import CountsEstimator, generator
 from unmix.estimators.features import match_features
@@ -38,25 +40,33 @@ FEW_GROUPS = 5  # cannot determine how much groups differ
 Known = Fit | CountsEstimator | ArrayLike
 
 
-class Material(NamedTuple):
+@dataclass(frozen=True)
+class Material:
     """Samples of a size above zero: what they are made of, and counts that are tested."""
 
     proportions: Floats
-    counts: Counts
+    counts: Data  # of all samples
+    kept: NDArray[np.bool_] | None  # those that are of a size above zero; None for all
     sizes: Floats
     labels: NDArray[np.int32] | None  # of groups
     likeness: Floats | None  # of topics that were found in the counts that are not held out to those of the fit, 0 to 1
 
+    @cached_property
+    def feature_totals(self) -> Floats:
+        """In samples that are kept."""
+        totals = self.counts.feature_totals
+        return totals if self.kept is None else totals - self.counts.take(np.flatnonzero(~self.kept)).feature_totals
+
     @property
     def pooled(self) -> Floats:
         """f0: the rate of each feature in all samples."""
-        return self.counts.feature_totals / self.sizes.sum()
+        return self.feature_totals / self.sizes.sum()
 
 
 def material_of(
     fit: Known,
     proportions: Floats,
-    counts: Counts,
+    counts: Data,
     groups: ArrayLike | None,
     held_out: float | None,
     sizes: ArrayLike | None,
@@ -67,15 +77,15 @@ def material_of(
     if held_out is not None:
         proportions, counts, likeness = split(fit, counts, held_out, random_state)
         size = counts.sample_totals if sizes is None else size
-    kept = np.flatnonzero(size > 0)
-    if len(kept) < 2:
+    kept = size > 0
+    if kept.sum() < 2:
         raise ValueError("fewer than 2 samples have a size above 0; there is nothing to compare")
-    if len(kept) < len(size):
-        counts, size, proportions = counts.take(kept), size[kept], proportions[kept]
+    if not kept.all():
+        size, proportions = size[kept], proportions[kept]
         labels = None if labels is None else np.unique(labels[kept], return_inverse=True)[1].astype(np.int32)
     if labels is not None and not labels.any():
         raise ValueError("groups: all samples with a size above 0 are of one group; use at least 2")
-    return Material(proportions, counts, size, labels, likeness)
+    return Material(proportions, counts, None if kept.all() else kept, size, labels, likeness)
 
 
 def column_of(against: str | int, topics: int) -> str | int:
@@ -90,13 +100,13 @@ def column_of(against: str | int, topics: int) -> str | int:
     return int(against) - 1
 
 
-def proportions_of(fit: Known, counts: Counts) -> Floats:
+def proportions_of(fit: Known, counts: Data) -> Floats:
     """Of the samples, which must be those of the fit."""
     if isinstance(fit, CountsEstimator):
         fit = fit.result_
     if isinstance(fit, Fit):
         proportions = fit.proportions
-        order_by_name("sample", (fit.samples, len(fit.L)), (counts.samples, len(counts)))
+        order_by_name("sample", (fit.samples, len(fit.L)), (counts.samples, counts.shape[0]))
     else:
         proportions = np.asarray(fit, dtype=float)
         if proportions.ndim != 2 or not np.isfinite(proportions).all() or (proportions < 0).any():
@@ -105,32 +115,28 @@ def proportions_of(fit: Known, counts: Counts) -> Floats:
         if len(off := np.flatnonzero(np.abs(sums - 1) > 1e-3)):
             raise ValueError(f"row {off[0]} of the proportions sums to {sums[off[0]]:.4g}; divide each row by its sum")
         proportions = proportions / sums[:, None]
-    if len(proportions) != len(counts):
-        raise ValueError(
-            f"there are proportions of {len(proportions)} samples and counts of {len(counts)}; use the same"
-        )
+    if len(proportions) != (n := counts.shape[0]):
+        raise ValueError(f"there are proportions of {len(proportions)} samples and counts of {n}; use the same")
     return proportions
 
 
-def sizes_of(given: ArrayLike | None, counts: Counts) -> Floats:
+def sizes_of(given: ArrayLike | None, counts: Data) -> Floats:
     if given is None:
         return counts.sample_totals
-    sizes = np.asarray(given, dtype=float)
-    if sizes.shape != (len(counts),) or not np.isfinite(sizes).all() or (sizes < 0).any():
-        raise ValueError(
-            f"sizes of shape {sizes.shape}; use a finite number >= 0 for each of the {len(counts)} samples"
-        )
+    sizes, n = np.asarray(given, dtype=float), counts.shape[0]
+    if sizes.shape != (n,) or not np.isfinite(sizes).all() or (sizes < 0).any():
+        raise ValueError(f"sizes of shape {sizes.shape}; use a finite number >= 0 for each of the {n} samples")
     return sizes
 
 
-def labels_of(fit: Known, groups: ArrayLike | None, counts: Counts) -> NDArray[np.int32] | None:
+def labels_of(fit: Known, groups: ArrayLike | None, counts: Data) -> NDArray[np.int32] | None:
     """The number of the group of each sample."""
     if groups is None:
         return None
     held = fit.result_ if isinstance(fit, CountsEstimator) else fit
     tables = [held.metadata if isinstance(held, Fit) else None, counts.metadata]
     table = next((one for one in tables if one is not None and isinstance(groups, str) and groups in one), tables[1])
-    values = column_or_values(table, groups, "groups", len(counts))
+    values = column_or_values(table, groups, "groups", counts.shape[0])
     if values.isna().any():
         raise ValueError(
             f"groups: {int(values.isna().sum())} samples have none; use one for each, or remove these samples"
@@ -145,7 +151,7 @@ def labels_of(fit: Known, groups: ArrayLike | None, counts: Counts) -> NDArray[n
     return labels.astype(np.int32)
 
 
-def split(fit: Known, counts: Counts, held_out: float, random_state: Seed) -> tuple[Floats, Counts, Floats]:
+def split(fit: Known, data: Data, held_out: float, random_state: Seed) -> tuple[Floats, Counts, Floats]:
     """Proportions by topics that are found in one part of the counts; the other part; and how much in the same samples these
     topics are as those of the fit whose numbers they have."""
     share("held_out", held_out, "use a fraction of the counts between 0 and 1, such as 0.5, or remove it")
@@ -153,6 +159,7 @@ def split(fit: Known, counts: Counts, held_out: float, random_state: Seed) -> tu
         raise ValueError(
             f"{parameter('held_out')} needs a Fit or an estimator, to fit it again to a part of the counts; pass one"
         )
+    counts = counts_in_memory(data, f"differences with {parameter('held_out')}")
     counts.require_whole(parameter("held_out"), "or remove it")
     known = fit if isinstance(fit, Fit) else fit.result_
     model = from_fit(fit) if isinstance(fit, Fit) else clone(fit)
@@ -528,8 +535,9 @@ def differences(
     fit : Fit, estimator, path or array
         A `Fit`, a fitted estimator, the path of a model, or proportions of topics (samples × topics, rows that sum to one),
         which are taken as known.
-    X : Counts or array-like
-        Counts of the same samples. Features may be others than those of the fit: topics may be found in some and tested in all.
+    X : Counts, Shards or array-like
+        Counts of the same samples; of shards, as many features at a time as fit into memory. Features may be others than those
+        of the fit: topics may be found in some and tested in all.
     against : str or int, default="next"
         Comparison: next, least, rest, average, or a topic. Feature by feature, "next" is the other topic that uses the
         feature most; "least", the one whose rate is most similar; "rest", all others by their shares; "average", all samples;
@@ -585,7 +593,7 @@ def differences(
         raise ValueError("groups do not apply to errors='poisson'; use errors='robust', or remove groups")
     pseudocount = positive("pseudocount", pseudocount)
     with use_threads(n_jobs):
-        counts = counts_in_memory(X, "differences", like=fit if isinstance(fit, Fit) else None)
+        counts = data_of(X, "differences", fit if isinstance(fit, Fit) else None)
         proportions = proportions_of(fit, counts)
         place = column_of(against, proportions.shape[1])
         material = material_of(fit, proportions, counts, groups, held_out, sizes, random_state)
@@ -593,7 +601,7 @@ def differences(
         spread = spread_of(weights, material.labels) if errors == "robust" else None
         design = Design(weights, pseudocount, spread)
         arrays, status = _changes(design, material, place, Progress("parts") if verbose else None)
-        raw, sd, values = arrays["lfc_raw"], arrays["sd"], material.counts.rows.data
+        raw, sd = arrays["lfc_raw"], arrays["sd"]
         lfc, lfsr = _shrunk(raw, sd)
     return Differences(
         **arrays,
@@ -601,7 +609,7 @@ def differences(
         lfsr=lfsr,
         z=np.divide(raw, sd, out=np.full(lfc.shape, np.nan), where=sd > 0),
         frequency=material.pooled,
-        counts=material.counts.feature_totals,
+        counts=material.feature_totals,
         shares=design.sums / design.sums.sum(),
         features=material.counts.features,
         against=place + 1 if isinstance(place, int) else place,
@@ -610,7 +618,7 @@ def differences(
         held_out=held_out,
         likeness=material.likeness,
         pseudocount=pseudocount,
-        fractional=float((values % 1 != 0).mean()) if len(values) else 0.0,
+        fractional=material.counts.fractional,
         status=status,
     )
 
@@ -619,12 +627,14 @@ def _changes(
     design: Design, material: Material, place: str | int, progress: Progress | None
 ) -> tuple[Arrays, Finished]:
     """Raw changes of all features, block by block; NaN for features without counts and for topics that no sample has."""
-    side, (n, m), pooled = material.counts.sides().right, material.counts.shape, material.pooled
+    n, m, pooled = len(material.sizes), material.counts.shape[1], material.pooled
     K, size, compare = len(design.sums), features_at_once(len(design.sums)), comparison(place, design)
+    side = lru_cache(1)(lambda ends: Sides(gathered_features(material.counts, ends, material.kept)).right)
 
-    def work(begin: int) -> Arrays:
-        rates = pooled[begin : begin + size]
-        found = design.posteriors(side, begin, rates)
+    def work(block: tuple[tuple[int, int], int]) -> Arrays:
+        ends, begin = block
+        rates = pooled[begin : begin + size][: ends[1] - begin]
+        found = design.posteriors(side(ends), begin - ends[0], rates)
         beliefs = LogFactors.of(found)
         known, changes = design.alive & (rates > 0)[:, None], compare(beliefs, rates)
         return {
@@ -635,13 +645,13 @@ def _changes(
             "rival": changes.rival,
         }
 
-    begins = range(0, m, size)
-    parts, status = in_parts(begins, work, progress=progress)
+    blocks = [(ends, begin) for ends in feature_ranges(material.counts) for begin in range(*ends, size)]
+    parts, status = in_parts(blocks, work, progress=progress)
     whole: Arrays = {name: np.full((m, K), np.nan) for name in ("rate", "lfc_raw", "sd")}
     whole |= {"dispersion": np.full(m, np.nan), "rival": np.full((m, K), -1)}
-    for begin, part in zip(begins, parts, strict=True):
+    for (_, begin), part in zip(blocks, parts, strict=True):
         for name, array in (part or {}).items():
-            whole[name][begin : begin + size] = array
+            whole[name][begin : begin + len(array)] = array
     return whole, status
 
 

@@ -28,14 +28,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import f as fisher
 from scipy.stats import t as student
 
-from unmix.analysis.application import FitLike, counts_in_memory, fit_of, opened, refuse_multipliers
+from unmix.analysis.application import FitLike, data_of, fit_of, refuse_multipliers
 from unmix.analysis.features import topic_names
 from unmix.analysis.results import FileLayout, Result, columns
 from unmix.analysis.samples import column_of_groups, column_or_values, metadata_of
 from unmix.analysis.samples import groups as groups_of
 from unmix.base.checks import ParameterError, analysis, choice, listed, parameter, plural, share
 from unmix.base.types import Floats, Integers, as_names, order_by_name
-from unmix.counts.data import is_data
 from unmix.counts.formulas import INTERCEPT, Design, check_rank, design
 from unmix.fit import Fit
 from unmix.solvers.halfsteps import poisson_regression
@@ -303,8 +302,7 @@ def effects(
     """
     level, scale = share("level", level), choice("scale", scale, ("proportion", "log"))  # type: ignore[assignment]
     source, F, names = _topics(fit)
-    X = opened(X, source)
-    data = X if is_data(X) else counts_in_memory(X, "effects")
+    data = data_of(X, "effects", source)
     n = data.shape[0]
     own = data.metadata
     if own is None and source is not None and len(source.L) == n:

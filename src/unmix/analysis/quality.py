@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from unmix.analysis.application import FitLike, counts_in_memory, counts_of, fit_of, refuse_multipliers
+from unmix.analysis.application import FitLike, counts_of, data_of, fit_of, refuse_multipliers
 from unmix.analysis.compare import topic_distances
 from unmix.analysis.features import distinctive_features, topic_names
 from unmix.analysis.results import FileLayout, Result, columns
@@ -54,7 +54,7 @@ def coherence(
     ----------
     fit : Fit, estimator or path
         Whose topics.
-    X : Counts or array-like
+    X : Counts, Shards or array-like
         The samples to count in: those of the fit, or better others; features are found by name where both have names.
     top : int, default=10
         How many features of each topic.
@@ -93,12 +93,14 @@ def coherence(
     fit = fit_of(fit)
     top = checked_top(fit, top)
     choice("by", by, ("frequency", "distinctive"))
-    counts = match_features(counts_in_memory(X, "coherence", like=fit), fit).counts
+    data = data_of(X, "coherence", fit)
     chosen = distinctive_features(fit, top) if by == "distinctive" else frequent_features(fit, top)
     used, places = np.unique(np.concatenate(chosen), return_inverse=True)
-    together = cooccurrences(counts, used)
+    together = np.sum([cooccurrences(match_features(part, fit).counts, used) for part in data.parts()], axis=0)
     ends = np.cumsum([len(features) for features in chosen])
-    rows = [_of_one(together, places[end - len(own) : end], len(counts)) for own, end in zip(chosen, ends, strict=True)]
+    rows = [
+        _of_one(together, places[end - len(own) : end], data.shape[0]) for own, end in zip(chosen, ends, strict=True)
+    ]
     table = pd.DataFrame([{"topic": k + 1} | row for k, row in enumerate(rows)])
     if texts is not None:
         near, n = _in_windows(texts, fit.feature_names[used].tolist(), whole("window", window, 2))
@@ -289,7 +291,7 @@ def quality(
     ----------
     fit : Fit, estimator or path
         Whose topics.
-    X : Counts or array-like
+    X : Counts, Shards or array-like
         The samples to count co-occurrences in, as in `coherence`.
     top : int, default=10
         How many features of each topic.

@@ -335,8 +335,8 @@ def stability(
 
     Parameters
     ----------
-    X : Counts or array-like
-        Counts: anything that `Counts` takes.
+    X : Counts, Shards or array-like
+        Counts: anything that `Counts` takes. Of shards, the sample that fits start from, with a warning if it is not all.
     n_components : int
         Number of topics.
     runs : int, default=20
@@ -387,6 +387,7 @@ def stability(
     """
     known = None if reference is None else fit_of(reference)
     refuse_multipliers(known, "stability")
+    X = counts_in_memory(X, "stability", sample=True)
     done = repeated(X, n_components, runs, noise, estimator, known, random_state, n_jobs, checkpoint, verbose)
     similarity, _ = likeness(done.reference.topics, done.found)
     distances = distances_between(done.found)

@@ -14,15 +14,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar, Token
 from functools import cached_property
 from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeGuard, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from unmix.base.memory import room
+from unmix.base.memory import BYTES_PER_NONZERO, available, room
 from unmix.base.types import Factor, Floats, Integers, Names, Record
-from unmix.counts.canonical import as_scipy
+from unmix.counts.canonical import arrays_of, as_scipy
 from unmix.kernels import CSR, transpose
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ LARGEST = "largest_"  # sums whose name begins so are maxima
 
 LOOKED_AT = 1 << 22  # nonzeros
 MANY = 100  # features of a sample, on average, or nonzeros
+GATHERED = 4  # times less memory than is available, for some features of all samples
 
 
 class Facts(UserDict[str, Any]):
@@ -190,6 +192,31 @@ class Part:
         """array, n: the sum of each sample."""
         owners = np.repeat(np.arange(self.shape[0]), np.diff(self.rows.indptr))
         return np.bincount(owners, self.rows.data, minlength=self.shape[0]).astype(np.float64, copy=False)
+
+
+def feature_ranges(X: Data) -> list[tuple[int, int]]:
+    """Ranges of features that `gathered_features` can have in memory, one after the other: all at once where counts are."""
+    m = X.shape[1]
+    if X.in_memory:
+        return [(0, m)]
+    ends = np.cumsum(np.append(0, sum(np.bincount(part.rows.indices, minlength=m) for part in X.parts())))
+    most, edges = available() // (GATHERED * BYTES_PER_NONZERO), [0]
+    while (first := edges[-1]) < m:
+        edges.append(max(first + 1, int(np.searchsorted(ends, ends[first] + most, side="right")) - 1))
+    return list(pairwise(edges))
+
+
+def gathered_features(X: Data, ends: tuple[int, int], rows: NDArray[np.bool_] | None = None) -> Part:
+    """The features of such a range, of all samples or of those for which `rows` is true."""
+    first, last = ends
+    if X.in_memory and rows is None and ends == (0, X.shape[1]):
+        return next(X.parts())
+    found, begin = [], 0
+    for part in X.parts():
+        csr, end = as_scipy(part.rows, part.shape)[:, first:last], begin + part.shape[0]
+        found.append(csr if rows is None else csr[rows[begin:end]])
+        begin = end
+    return Part(arrays_of(sp.vstack(found, format="csr")), last - first)
 
 
 class Visited(NamedTuple):
