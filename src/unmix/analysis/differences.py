@@ -17,7 +17,7 @@ from sklearn.base import clone
 
 from unmix.analysis.application import counts_in_memory, data_of, fit_of, refuse_multipliers
 from unmix.analysis.features import topic_place
-from unmix.analysis.results import FileLayout, Finished, Result, in_parts
+from unmix.analysis.results import FileLayout, Finished, Result, in_parts, shapes
 from unmix.analysis.samples import column_or_values
 from unmix.analysis.samples import groups as groups_of
 from unmix.base.checks import ParameterError, analysis, choice, parameter, positive, share, warn
@@ -269,9 +269,7 @@ class Differences(Result):
     """
 
     LAYOUT: ClassVar = FileLayout(
-        shapes=dict.fromkeys(("lfc", "lfc_raw", "sd", "z", "lfsr", "rate", "rival"), "mK")
-        | dict.fromkeys(("frequency", "counts", "dispersion", "features"), "m")
-        | dict.fromkeys(("shares", "likeness"), "K"),
+        shapes("mK lfc lfc_raw sd z lfsr rate rival, m frequency counts dispersion features, K shares likeness"),
         places={"rival": "K"},
     )
 

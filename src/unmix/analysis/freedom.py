@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from unmix.analysis.application import FitLike, counts_of, fit_of, refuse_multipliers
 from unmix.analysis.features import topic_place
-from unmix.analysis.results import FileLayout, Finished, Result, in_parts
+from unmix.analysis.results import FileLayout, Finished, Result, in_parts, shapes
 from unmix.analysis.samples import by_sample_and_topic
 from unmix.analysis.transformations import FEATURES, SAMPLES, SIDES, Point, Region, Target, explored, spread_rows
 from unmix.base.checks import ParameterError, choice, parameter, percent, real, whole
@@ -70,15 +70,7 @@ class Freedom(Result):
     """
 
     LAYOUT: ClassVar = FileLayout(
-        shapes=dict.fromkeys(("low", "high", "proportions"), "nK")
-        | {
-            "topics_low": "mK",
-            "topics_high": "mK",
-            "shares": "K",
-            "changes": "K",
-            "transformations": "aKK",
-            "samples": "n",
-        }
+        shapes("nK low high proportions, mK topics_low topics_high, K shares changes, aKK transformations, n samples")
     )
 
     low: Floats

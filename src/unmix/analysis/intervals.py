@@ -33,7 +33,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from unmix.analysis.application import FitLike, counts_of, fit_of, refuse_multipliers, with_samples
-from unmix.analysis.results import FileLayout, Finished, Result
+from unmix.analysis.results import FileLayout, Finished, Result, shapes
 from unmix.analysis.samples import by_sample_and_topic
 from unmix.base.checks import ParameterError, analysis, choice, parameter, share, whole
 from unmix.base.progress import Progress
@@ -104,9 +104,10 @@ class Intervals(Result):
     """
 
     LAYOUT: ClassVar = FileLayout(
-        shapes=dict.fromkeys(("low", "high", "mean", "sd", "log_mean"), "nK")
-        | dict.fromkeys(("topics_low", "topics_high", "topics_mean", "topics_sd", "topics_log_mean"), "mK")
-        | {"alpha": "K", "eta": "m", "samples": "n", "names": "K"}
+        shapes(
+            "nK low high mean sd log_mean, mK topics_low topics_high topics_mean topics_sd topics_log_mean, K alpha names, "
+            "m eta, n samples"
+        )
     )
 
     low: Floats

@@ -44,6 +44,16 @@ class FileLayout:
     places: Mapping[str, str] = field(default_factory=dict)  # arrays of places, −1 for none, and of what: a letter
 
 
+def shapes(text: str) -> dict[str, str]:
+    """Shapes by the names of arrays.
+
+    >>> shapes("nK low high, m eta")
+    {'low': 'nK', 'high': 'nK', 'eta': 'm'}
+    """
+    parts = [part.split() for part in text.split(", ")]
+    return {name: shape for shape, *names in parts for name in names}
+
+
 def columns(numbers: str, texts: str = "") -> dict[str, Any]:
     """Columns by their names, separated by blanks; every cell may be missing."""
     return dict.fromkeys(numbers.split(), Gap) | dict.fromkeys(texts.split(), str | None)

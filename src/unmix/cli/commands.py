@@ -17,15 +17,7 @@ from unmix.base.checks import ParameterError
 from unmix.base.memory import IN_MEMORY, gigabytes
 from unmix.base.memory import parsed as parsed_memory
 from unmix.cli import fitting, options, show
-from unmix.cli.analyses import (
-    INCOMPLETE,
-    INTERRUPTED,
-    check_file,
-    is_model,
-    numbers_in,
-    read_counts,
-    results_in,
-)
+from unmix.cli.analyses import INCOMPLETE, INTERRUPTED, check_file, is_model, numbers_in, read_counts, results_in
 from unmix.cli.options import PREPARE, START, USE, WORD_OPTIONS, InputPath, Json, Quiet, command, results
 from unmix.cli.show import matching, readers, writing
 from unmix.registry import ANALYSES, STARTS
@@ -220,13 +212,8 @@ def transform(
     input: InputPath,
     output: Annotated[Path, results("-o", "--output", metavar="FILE", help="A .csv file, or .npy for many samples.")],
     missing: options.Missing = None,
-    batch: Annotated[
-        str | None, options.asking("--batch", metavar="COLUMN", help="Column of the batch of each sample.", hidden=True)
-    ] = None,
-    opportunities: Annotated[
-        Path | None,
-        options.asking("--opportunities", metavar="FILE", help="Table of known multipliers of rates.", hidden=True),
-    ] = None,
+    batch: options.Batch = None,
+    opportunities: options.Opportunities = None,
     quiet: Quiet = False,
     json: Json = False,
     *,

@@ -301,11 +301,7 @@ def write_path(
                 fit = replace(fit, data=fit.data | about)
                 failed = writing.write_fit(fit, place, force=True)
                 failed |= writing.write_each(
-                    place,
-                    {
-                        "structure.png": partial(draw_structure, fit),
-                        "report.html": partial(um.write_report, fit),
-                    },
+                    place, {"structure.png": partial(draw_structure, fit), "report.html": partial(um.write_report, fit)}
                 )
                 tell_failures(failed, place)
             last = fit.trace.iloc[-1]

@@ -38,6 +38,7 @@ def _option(panel: str, *names: str, help: str, default: str = "", metavar: str 
 
 fitting, asking = partial(_option, FITTING), partial(_option, ASKING)
 questions, results = partial(_option, QUESTIONS), partial(_option, RESULTS)
+rarely = partial(_option, FITTING, hidden=True)
 
 # Parameters of Python whose options have other names. All others are called as in Python, with hyphens.
 NAMES = {
@@ -45,7 +46,6 @@ NAMES = {
     "topics": ("-k", "--topics"),
     "n_jobs": ("--n-jobs", "--threads"),
     "random_state": ("--seed", "--random-state"),
-    "n_init": ("--n-init",),
     "checkpoint": ("--resume",),
     "output": ("-o", "--output"),
     "quiet": ("-q", "--quiet"),
@@ -66,50 +66,23 @@ Model = Annotated[str, fitting(metavar="NAME", help=f"{', '.join(WORDS)}.")]
 Settings = Annotated[
     list[str] | None, fitting(*NAMES["settings"], metavar="P=VALUE", help="Parameter of the model: alpha=auto.")
 ]
-Solver = Annotated[
-    str | None, fitting(metavar="NAME", help=f"Algorithm: {', '.join(SOLVERS)}.", default="newton", hidden=True)
-]
-Init = Annotated[str, fitting(metavar="START", help=f"{', '.join(STARTS)} or a model.", hidden=True)]
+Solver = Annotated[str | None, rarely(metavar="NAME", help=f"Algorithm: {', '.join(SOLVERS)}.", default="newton")]
+Init = Annotated[str, rarely(metavar="START", help=f"{', '.join(STARTS)} or a model.")]
 Starts = Annotated[
-    int | None,
-    fitting(
-        *NAMES["n_init"],
-        metavar="N",
-        min=1,
-        help="Number of initialisations; the best fit is kept.",
-        default="1",
-        hidden=True,
-    ),
+    int | None, rarely(metavar="N", min=1, help="Number of initialisations; the best fit is kept.", default="1")
 ]
 Refine = Annotated[
-    int | None,
-    fitting(metavar="N", min=0, help="Split-merge moves to try after convergence.", default="0", hidden=True),
+    int | None, rarely(metavar="N", min=0, help="Split-merge moves to try after convergence.", default="0")
 ]
+Batch = Annotated[str | None, rarely(metavar="COLUMN", help="Column of batches, whose effects are estimated.")]
+BatchPrior = Annotated[
+    float | None, rarely(metavar="NUMBER", min=0, help="Strength of the prior of effects.", default="learned")
+]
+Opportunities = Annotated[Path | None, rarely(metavar="FILE", help="Table of multipliers of rates, a row per label.")]
 Seed = Annotated[
     int, results(*NAMES["random_state"], metavar="N", min=0, help="Seed of the random numbers.", default="0")
 ]
 MaxIter = Annotated[int | None, results(metavar="N", min=1, help="Maximum number of iterations.")]
-Batch = Annotated[
-    str | None,
-    fitting("--batch", metavar="COLUMN", help="Column of batches whose effects are estimated.", hidden=True),
-]
-BatchPrior = Annotated[
-    float | None,
-    fitting(
-        "--batch-prior",
-        metavar="NUMBER",
-        min=0,
-        help="Strength of the prior of effects.",
-        default="learned",
-        hidden=True,
-    ),
-]
-Opportunities = Annotated[
-    Path | None,
-    fitting(
-        "--opportunities", metavar="FILE", help="Table of known multipliers of rates, a row per label.", hidden=True
-    ),
-]
 Tol = Annotated[
     float | None, results(metavar="GAIN", min=0, help="Remaining gain per count below which to stop.", hidden=True)
 ]
@@ -121,16 +94,8 @@ Jobs = Annotated[
     int | None, results(*NAMES["n_jobs"], metavar="N", min=1, help="Number of threads.", default="all cores")
 ]
 Memory = Annotated[str | None, results(metavar="SIZE", help="Memory limit; larger data become shards.", default="16GB")]
-DaskCluster = Annotated[
-    str | None,
-    results(
-        "--dask",
-        metavar="ADDRESS",
-        help="Dask cluster to fit shards on: tcp://…, tls://…, a scheduler file, or local:N for N processes.",
-        default="this machine",
-        hidden=True,
-    ),
-]
+ON_DASK = "Dask cluster to fit shards on: tcp://…, tls://…, a scheduler file, or local:N for N processes."
+DaskCluster = Annotated[str | None, results(metavar="ADDRESS", help=ON_DASK, default="this machine", hidden=True)]
 Missing = Annotated[
     Literal["unmeasured", "zero"] | None,
     asking(help="Features missing from INPUT: unmeasured or zero.", default="zero for texts"),

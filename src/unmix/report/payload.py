@@ -334,21 +334,17 @@ def shape_of(fit: Fit) -> str:
 
 def _topics(fit: Fit) -> Json:
     distances, means = topic_distances(fit), fit.proportions.mean(axis=0)
+    colors, dark, shares, names = (
+        topic_colors(fit),
+        topic_colors(fit, dark=True),
+        rounded(fit.shares),
+        _given_names(fit),
+    )
     return {
         "topics": [
-            {"colour": color, "dark": dark, "share": share, "mean": mean, "said": said, "name": name}
-            for color, dark, share, mean, said, name in zip(
-                topic_colors(fit),
-                topic_colors(fit, dark=True),
-                rounded(fit.shares),
-                rounded(means),
-                [
-                    {"share": percent(share), "mean": percent(mean)}
-                    for share, mean in zip(fit.shares, means, strict=True)
-                ],
-                _given_names(fit),
-                strict=True,
-            )
+            {"colour": colors[k], "dark": dark[k], "share": shares[k], "mean": rounded(means)[k], "name": names[k]}
+            | {"said": {"share": percent(fit.shares[k]), "mean": percent(means[k])}}
+            for k in range(fit.n_topics)
         ],
         "order": topic_order(fit).tolist(),
         "map": {
@@ -421,7 +417,7 @@ def _trace(fit: Fit) -> Json:
             "kkt": rounded(_numbers(rows, "kkt"), 3),
             "stages": _texts(rows, "stage"),
             "notes": _texts(rows, "note"),
-        },
+        }
     }
 
 

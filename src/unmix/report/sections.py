@@ -140,6 +140,7 @@ def freedom(fit: Fit, found: Freedom) -> Json:
     places = np.unique(np.linspace(0, n - 1, min(n, MOST_RANGES)).astype(np.intp))
     shown = np.argsort(fit.proportions, axis=0, kind="stable")[places]
     used = np.unique(shown)
+    mean, widest = rounded(table["mean_width"], 4), rounded(table["widest"], 4)
     ranges = [np.take_along_axis(part, shown, axis=0).T for part in (fit.proportions, found.low, found.high)]
     return {
         "loss": found.loss,
@@ -147,14 +148,8 @@ def freedom(fit: Fit, found: Freedom) -> Json:
         "places": packed(np.searchsorted(used, shown).T.astype(np.uint32)),
         "ranges": packed(quantised_proportions(np.stack(ranges, axis=2))),  # topics × samples × (proportion, low, high)
         "topics": [
-            {"mean": mean, "widest": widest, "said": said, "mark": percent(width)}
-            for mean, widest, said, width in zip(
-                rounded(table["mean_width"], 4),
-                rounded(table["widest"], 4),
-                moves(found),
-                table["mean_width"],
-                strict=True,
-            )
+            {"mean": mean[k], "widest": widest[k], "said": said, "mark": percent(table["mean_width"][k])}
+            for k, said in enumerate(moves(found))
         ],
     }
 
@@ -197,11 +192,7 @@ def effects(fit: Fit, found: Effects) -> Json:
         about = f"Mean proportions by {variable}, given {found.formula}, with {found.level:.0%} intervals."
         views.append(
             {"by": clean(variable), "over": clean(variable) if curve else "", "level": found.level, "dates": False}
-            | {
-                "groups": [""] if curve else [clean(level) for level in levels],
-                "about": about,
-                "advice": [],
-            }
+            | {"groups": [""] if curve else [clean(level) for level in levels], "about": about, "advice": []}
             | {"topics": [_records(table, k, ["group", "bin", "samples", *numbers]) for k in range(fit.n_topics)]}
             | {"examples": [[] for _ in range(fit.n_topics)]}
         )

@@ -7,7 +7,7 @@ Each returns its Axes. A figure without an `ax` of its own is a figure of pyplot
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from matplotlib import pyplot
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from anndata import AnnData
     from matplotlib.axes import Axes
 
+Drawn = TypeVar("Drawn")
 __all__ = ["convergence", "prevalence", "structure", "top_features", "usage"]
 
 
@@ -72,10 +73,7 @@ def structure(
     >>> um.sc.tl.topics(adata, n_topics=2)
     >>> ax = um.sc.pl.structure(adata)
     """
-    axes = plot.structure(to_fit(adata, key), group=groupby, order=order, ax=ax, colors=colors_of(adata, key))
-    if show:
-        pyplot.show()
-    return axes
+    return _shown(plot.structure(to_fit(adata, key), groupby, order, ax, colors_of(adata, key)), show)
 
 
 def top_features(
@@ -126,10 +124,7 @@ def top_features(
     >>> panels = um.sc.pl.top_features(adata, n_genes=2)
     """
     colors = colors_of(adata, key)
-    axes = plot.top_features(to_fit(adata, key), n=n_genes, topics=topics, ax=ax, colors=colors)
-    if show:
-        pyplot.show()
-    return axes
+    return _shown(plot.top_features(to_fit(adata, key), n=n_genes, topics=topics, ax=ax, colors=colors), show)
 
 
 def convergence(
@@ -172,10 +167,7 @@ def convergence(
     fit = to_fit(adata, key)
     if not len(fit.trace):
         raise ValueError(f"the topics under {key!r} were projected, not fitted; draw the model they came from")
-    axes = plot.convergence(fit, ax=ax)
-    if show:
-        pyplot.show()
-    return axes
+    return _shown(plot.convergence(fit, ax=ax), show)
 
 
 def usage(
@@ -234,9 +226,12 @@ def usage(
         remedy = f"choose one of {', '.join(known)}" if known else "compute one, as with sc.tl.umap"
         raise ValueError(f"there are no coordinates {basis or 'of an embedding'} in adata.obsm; {remedy}")
     places = np.asarray(adata.obsm[found], dtype=float)[:, :2]
-    axes = plot.usage(
-        to_fit(adata, key), places, topics, ax=ax, colors=colors_of(adata, key), image=found == "spatial", title=found
-    )
+    drawn: Any = {"ax": ax, "colors": colors_of(adata, key), "image": found == "spatial", "title": found}
+    return _shown(plot.usage(to_fit(adata, key), places, topics, **drawn), show)
+
+
+def _shown(axes: Drawn, show: bool) -> Drawn:
+    """The same, shown at once if that is wanted."""
     if show:
         pyplot.show()
     return axes
@@ -300,10 +295,7 @@ def prevalence(
     >>> panels = um.sc.pl.prevalence(adata, "condition")
     """
     found = means_of(to_fit(adata, key), groupby, over, groups)
-    axes = plot.prevalence(found, ax=ax, colors=colors_of(adata, key), **options)
-    if show:
-        pyplot.show()
-    return axes
+    return _shown(plot.prevalence(found, ax=ax, colors=colors_of(adata, key), **options), show)
 
 
 def __dir__() -> list[str]:

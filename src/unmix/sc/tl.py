@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from unmix.analysis import Differences, Effects, Prevalence
 from unmix.analysis import differences as find
 from unmix.analysis import effects as effects_of
 from unmix.analysis import prevalence as means_of
+from unmix.analysis.application import fit_of
 from unmix.base.checks import choice, warn, whole
 from unmix.base.types import Integers
 from unmix.counts.counts import Counts
@@ -24,8 +23,7 @@ from unmix.counts.shards import Shards
 from unmix.estimators import from_fit
 from unmix.estimators.base import NO_COUNTS, CountsEstimator
 from unmix.estimators.features import Missing, doubts, goodness, match_features, proportions_of, scales_of
-from unmix.fit import Fit, load
-from unmix.io.write import MODEL_FILE
+from unmix.fit import Fit
 from unmix.models.poisson import topics_to_poisson
 from unmix.plot import topic_colors
 from unmix.registry import WORDS, estimator_class, named
@@ -288,17 +286,11 @@ def _fitted(
         if model.uns[key]["params"].get("projected"):  # from the model of other cells
             raise ValueError(f"the topics under {key!r} were projected themselves; use the model they came from")
         return from_fit(fit), colors_of(model, key)
-    if isinstance(model, str | os.PathLike):
-        path = Path(model)
-        model = load(path / MODEL_FILE if path.is_dir() else path)
-    if isinstance(model, Fit):
-        return from_fit(model), topic_colors(model)
-    if isinstance(model, CountsEstimator):
-        check_is_fitted(model)
-        return model, topic_colors(model.result_)
-    raise TypeError(
-        f"model is {type(model).__name__}; use an AnnData with topics, a Fit, a fitted estimator, or a path"
-    )
+    if not isinstance(model, str | os.PathLike | Fit | CountsEstimator):
+        kind = type(model).__name__
+        raise TypeError(f"model is {kind}; use an AnnData with topics, a Fit, a fitted estimator, or a path")
+    fit = fit_of(model)
+    return model if isinstance(model, CountsEstimator) else from_fit(fit), topic_colors(fit)
 
 
 def _genes(adata: AnnData, mask_var: str | NDArray[np.bool_] | None) -> Integers | None:

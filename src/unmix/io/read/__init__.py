@@ -43,16 +43,8 @@ class Reader(NamedTuple):
 TEXT = frozenset({"text_column", "id_column", "title_column", "snippets", "encoding"})
 OF_TABLES = frozenset({"transpose", "layout", "long_columns", "metadata_columns"})
 FOLDER, LINES = frozenset({"encoding", "skip_bad", "snippets"}), OF_TABLES | {"encoding", "snippets"}
-MATRIX, TABLE, SHEET = (
-    frozenset({"transpose"}),
-    TEXT | OF_TABLES,
-    TEXT - {"encoding"} | OF_TABLES,
-)
-BY_FORMAT = (
-    "layer",
-    "raw",
-    *sorted(OF_TABLES | TEXT | FOLDER),
-)  # options that mean something for some formats only
+MATRIX, TABLE, SHEET = (frozenset({"transpose"}), TEXT | OF_TABLES, TEXT - {"encoding"} | OF_TABLES)
+BY_FORMAT = ("layer", "raw", *sorted(OF_TABLES | TEXT | FOLDER))  # options that mean something for some formats only
 OF_TEXTS = (
     "min_df",
     "max_df",

@@ -40,6 +40,7 @@ REPEATED = 1 << 20  # parts of a function that come again, for which rdata makes
 COUNTS = "counts"
 SEQUENCES = (b"compact_intseq", b"compact_realseq")
 NUMBERS = ("INT", "REAL", "LGL")
+OF_FRAMES = "layout", "long_columns", "metadata_columns", "text_column", "id_column", "title_column", "snippets"
 
 
 def read_rds(path: Path, options: ReadOptions) -> RawCounts:
@@ -50,17 +51,7 @@ def read_rds(path: Path, options: ReadOptions) -> RawCounts:
             header, table, named = _table(thing)
             return from_table(Table(lambda texts: iter([(header, table)]), named or None), options)
         what = _class(thing) or thing.info.type.name
-        _refuse(
-            options,
-            f"an R object of class {what}",
-            "layout",
-            "long_columns",
-            "metadata_columns",
-            "text_column",
-            "id_column",
-            "title_column",
-            "snippets",
-        )
+        _refuse(options, f"an R object of class {what}", *OF_FRAMES)
         if _is_matrix(thing):
             _refuse(options, "a matrix", "layer")
             return _alone(_matrix(thing), options)
@@ -457,9 +448,8 @@ def _experiment(own: dict[str, Any]) -> tuple[dict[str, Layer], pd.DataFrame | N
     holders = [own, *(_attributes(ranges[name]) for name in ("ranges", "partitioning") if name in ranges)]
     features = next((names for holder in holders if (names := _texts(holder.get("NAMES"))) is not None), None)
     n = int(_numbers(described["nrows"])[0]) if "nrows" in described else len(cells or ())
-    return {name: Layer(one, features, cells) for name, one in _list(own["assays"]).items()}, _frame(
-        _list(own["colData"]), cells, n
-    )
+    layers = {name: Layer(one, features, cells) for name, one in _list(own["assays"]).items()}
+    return layers, _frame(_list(own["colData"]), cells, n)
 
 
 def _chosen(matrices: Mapping[str, Layer], layer: str | None) -> str:
