@@ -363,7 +363,7 @@ def compared(
     """Of scores by fold, K and sample, and of what the fits of every fold and K came to."""
     by_sample = scores.sum(axis=0)
     totals = by_sample.sum(axis=1)
-    top = int(np.argmax(totals))  # the first, so the least, of equals
+    top = int(np.argmax(totals))  # the first, and so the smallest, of equals
     errors = paired_errors(scores, top)
     delta = totals - totals[top]
     gains = np.append(np.nan, np.diff(totals) / np.diff(numbers)) / held_out * 1000

@@ -269,7 +269,8 @@ class Differences(Result):
     """
 
     LAYOUT: ClassVar = FileLayout(
-        shapes("mK lfc lfc_raw sd z lfsr rate rival, m frequency counts dispersion features, K shares likeness"),
+        shapes("mK lfc lfc_raw sd z lfsr rate rival, m frequency counts dispersion features, K shares")
+        | {"likeness": "K"},
         places={"rival": "K"},
     )
 

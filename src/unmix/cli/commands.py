@@ -18,7 +18,7 @@ from unmix.base.memory import IN_MEMORY, gigabytes
 from unmix.base.memory import parsed as parsed_memory
 from unmix.cli import fitting, options, show
 from unmix.cli.analyses import INCOMPLETE, INTERRUPTED, check_file, is_model, numbers_in, read_counts, results_in
-from unmix.cli.options import PREPARE, START, USE, WORD_OPTIONS, InputPath, Json, Quiet, command, results
+from unmix.cli.options import PREPARE, START, USE, WORD_OPTIONS, InputPath, Json, Quiet, command, into, results
 from unmix.cli.show import matching, readers, writing
 from unmix.registry import ANALYSES, STARTS
 from unmix.storage.files import replacing
@@ -38,9 +38,7 @@ FURTHER = {
 
 @command(START, "unmix demo")
 def demo(
-    output: Annotated[
-        Path, results("-o", "--output", metavar="DIR", help="Folder of the results.", default="sotu-k8")
-    ] = Path("sotu-k8"),
+    output: Annotated[Path, into(metavar="DIR", help="Folder of the results.", default="sotu-k8")] = Path("sotu-k8"),
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -163,9 +161,7 @@ def path(
     random_state: options.Seed = 0,
     n_jobs: options.Jobs = None,
     resume: options.Resume = False,
-    output: Annotated[
-        Path | None, results("-o", "--output", metavar="DIR", help="Folder of the fits.", default="INPUT-path")
-    ] = None,
+    output: Annotated[Path | None, into(metavar="DIR", help="Folder of the fits.", default="INPUT-path")] = None,
     force: options.Force = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -210,7 +206,7 @@ def path(
 def transform(
     model: options.ModelPath,
     input: InputPath,
-    output: Annotated[Path, results("-o", "--output", metavar="FILE", help="A .csv file, or .npy for many samples.")],
+    output: Annotated[Path, into(metavar="FILE", help="A .csv file, or .npy for many samples.")],
     missing: options.Missing = None,
     batch: options.Batch = None,
     opportunities: options.Opportunities = None,
@@ -259,9 +255,7 @@ def transform(
 )
 def shard(
     input: InputPath,
-    output: Annotated[
-        Path | None, results("-o", "--output", metavar="DIR", help="Folder of the shards.", default="INPUT.shards")
-    ] = None,
+    output: Annotated[Path | None, into(metavar="DIR", help="Folder of the shards.", default="INPUT.shards")] = None,
     sample: Annotated[
         int | None, results(min=1, metavar="N", help="Samples that fits start from, in memory.", default="16384")
     ] = None,
@@ -355,9 +349,7 @@ def info(
 )
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A fit's folder, or its model.safetensors.")],
-    output: Annotated[
-        Path | None, results("-o", "--output", metavar="FILE", help="An .html file.", default="DIR/report.html")
-    ] = None,
+    output: Annotated[Path | None, into(metavar="FILE", help="An .html file.", default="DIR/report.html")] = None,
     title: Annotated[str | None, results(metavar="TEXT", help="Title of the report.", default="as before")] = None,
     names: Annotated[
         str | None,
@@ -397,7 +389,7 @@ def simulate(
     name: Annotated[
         Literal["A", "B", "swimmer"], typer.Argument(metavar="NAME", help="A, B: correlated topics; swimmer: images.")
     ],
-    output: Annotated[Path, results("-o", "--output", metavar="FILE", help="A .npz file.")],
+    output: Annotated[Path, into(metavar="FILE", help="A .npz file.")],
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

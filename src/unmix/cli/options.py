@@ -53,6 +53,8 @@ NAMES = {
     "X": ("--counts",),
 }
 
+into = partial(results, *NAMES["output"])
+
 InputPath = Annotated[Path, typer.Argument(metavar="INPUT", help="Counts or text: .npz .h5ad .csv .txt …, shards.")]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A fit's folder, or its model.safetensors.")]
 OtherPath = Annotated[Path, typer.Argument(metavar="OTHER", help="Another fit, or a catalogue: .csv .tsv .txt.")]
@@ -100,12 +102,8 @@ Missing = Annotated[
     Literal["unmeasured", "zero"] | None,
     asking(help="Features missing from INPUT: unmeasured or zero.", default="zero for texts"),
 ]
-FitFolder = Annotated[
-    Path | None, results(*NAMES["output"], metavar="DIR", help="Folder of the results.", default="INPUT-kK")
-]
-Outputs = Annotated[
-    list[Path] | None, results(*NAMES["output"], metavar="DIR|FILE", help="Folder, or files: .csv .png .html …")
-]
+FitFolder = Annotated[Path | None, into(metavar="DIR", help="Folder of the results.", default="INPUT-kK")]
+Outputs = Annotated[list[Path] | None, into(metavar="DIR|FILE", help="Folder, or files: .csv .png .html …")]
 Title = Annotated[str | None, results(metavar="TEXT", help="Title of the report.", default="INPUT", hidden=True)]
 Force = Annotated[bool, results("--force", help="Replace another fit; fit values that are not counts.")]
 ForceBeside = Annotated[bool, results("--force", help="Write into a folder with other files.")]

@@ -109,7 +109,7 @@ class ReadOptions:
         return [name for name in names if getattr(self, name) != getattr(ReadOptions, name)]
 
     def columns(self, name: str, header: Sequence[str]) -> list[int]:
-        """Where the columns stand that the user has named."""
+        """Places of the columns that the user has named."""
         given = getattr(self, name) or ()
         names = [one.strip() for one in given.split(",")] if isinstance(given, str) else [str(one) for one in given]
         if absent := [one for one in names if one not in header]:

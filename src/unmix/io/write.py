@@ -83,16 +83,8 @@ def write_latex(table: pd.DataFrame, path: str | os.PathLike[str]) -> None:
 
     sides = "".join("r" if pd.api.types.is_numeric_dtype(kind) else "l" for kind in table.dtypes)
     rows = [" & ".join(map(cell, row)) + r" \\" for row in [table.columns, *table.to_numpy(object)]]
-    lines = [
-        rf"\begin{{tabular}}{{{sides}}}",
-        r"\toprule",
-        rows[0],
-        r"\midrule",
-        *rows[1:],
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", rows[0], r"\midrule", *rows[1:]]
+    Path(path).write_text("\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""]), encoding="utf-8")
 
 
 def _has_returns(table: pd.DataFrame, index: bool) -> bool:

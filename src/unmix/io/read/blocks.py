@@ -201,11 +201,10 @@ def blocks_of(matrix: Any, start: int, scratch: Path) -> Generator[Any, None, No
     yield from slices(matrix.iloc if hasattr(matrix, "iloc") else matrix, matrix.shape[0], start)
 
 
-def slices(matrix: Any, n: int, start: int = 0, rows: int | None = None) -> Iterator[Any]:
+def slices(matrix: Any, n: int, start: int = 0) -> Iterator[Any]:
     """Rows of what can be sliced, some at a time."""
-    step = ROWS if rows is None else rows
-    for first in range(start, n, step):
-        yield matrix[first : min(first + step, n)]
+    for first in range(start, n, ROWS):
+        yield matrix[first : min(first + ROWS, n)]
 
 
 def csr_blocks(shape: Shape, indptr: NDArray, indices: Any, data: Any, start: int) -> Iterator[sp.csr_array]:

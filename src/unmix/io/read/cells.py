@@ -18,7 +18,7 @@ from unmix.base.checks import parameter
 from unmix.base.memory import require
 from unmix.counts.counts import are_counts, chosen, elsewhere
 from unmix.io.options import ReadOptions, listed
-from unmix.io.read.blocks import NONZEROS, ROWS, SMALLER, Blocks, Entries, csr_blocks, slices
+from unmix.io.read.blocks import NONZEROS, ROWS, SMALLER, Blocks, Entries, csr_blocks
 from unmix.io.read.files import extra, first_line, lines_of, opened_hdf5, opened_zarr, require_inside
 from unmix.io.read.matrices import read_market
 from unmix.io.read.raw_counts import RawCounts, require_numbers, require_plain
@@ -208,10 +208,8 @@ def _gene_expression(matrix: Blocks, barcodes: list[str], symbols: list[str], ty
 
 SAMPLE = 10_000  # values by which to distinguish counts from what was normalised
 WIDEST = 1 << 20  # features that are looked at for that
-LOOM_GENES, LOOM_CELLS = (
-    ("Gene", "var_names", "gene", "Accession"),
-    ("CellID", "obs_names", "cell_id", "Barcode"),
-)  # names
+LOOM_GENES = ("Gene", "var_names", "gene", "Accession")  # names of names
+LOOM_CELLS = ("CellID", "obs_names", "cell_id", "Barcode")
 # What anndata writes for a column; a name that another package has registered would run its reader.
 COLUMNS = ("array", "string-array", "categorical", "nullable-integer", "nullable-boolean", "nullable-string-array")
 
@@ -383,32 +381,32 @@ def read_loom(path: Path, options: ReadOptions) -> RawCounts:
         element, note = matrices[name], _not_counts(name, matrices)
         require_numbers([element])
         m, n = (int(size) for size in element.shape)
-        named = [_named_by(file["row_attrs"], m, LOOM_GENES), _named_by(file["col_attrs"], n, LOOM_CELLS)]
-        about = {
-            key: one for key, one in file["col_attrs"].items() if key != named[1] and getattr(one, "shape", ()) == (n,)
-        }
-        read = [file["row_attrs"][named[0]]] * (named[0] is not None) + [file["col_attrs"][named[1]]] * (
-            named[1] is not None
-        )
-        require_plain([*read, *about.values()], "its names")
-        features, samples = (
-            None if key is None else _strings(file[group][key])
-            for group, key in zip(("row_attrs", "col_attrs"), named, strict=True)
-        )
+        genes, cells = _named_by(file["row_attrs"], m, LOOM_GENES), _named_by(file["col_attrs"], n, LOOM_CELLS)
+        others = ((key, one) for key, one in file["col_attrs"].items() if cells is None or one != cells)
+        about = {key: one for key, one in others if getattr(one, "shape", ()) == (n,)}
+        require_plain([*(one for one in (genes, cells) if one is not None), *about.values()], "its names")
+        features, samples = (None if one is None else _strings(one) for one in (genes, cells))
         metadata = pd.DataFrame({key: _plain(one[:]) for key, one in about.items()})
-        place, step = element.name, max(1, min(ROWS, NONZEROS // max(1, m)))
-
-        def rows(start: int) -> Iterator[NDArray]:
-            with opened_hdf5(path, "loom") as file:
-                for first in range(start, n, step):
-                    yield file[place][:, first : min(first + step, n)].T
-
-        matrix = Blocks((n, m), None, rows, size=2.0 * element.size * element.dtype.itemsize)
+        matrix = _dense(lambda: opened_hdf5(path, "loom"), element, turned=True)
         return RawCounts(matrix, samples, features, metadata, notes=[note] if note else [])
 
 
-def _named_by(attributes: Any, size: int, usual: tuple[str, ...]) -> str | None:
-    return next((name for name in usual if name in attributes and attributes[name].shape == (size,)), None)
+def _named_by(attributes: Any, size: int, usual: tuple[str, ...]) -> Any:
+    return next((attributes[name] for name in usual if name in attributes and attributes[name].shape == (size,)), None)
+
+
+def _dense(opened: Callable[[], AbstractContextManager[Any]], element: Any, *, turned: bool = False) -> Blocks:
+    """A dense matrix of a file, or its transpose, some rows at a time."""
+    n, m = (int(size) for size in (element.shape[::-1] if turned else element.shape))
+    place, step = element.name, max(1, min(ROWS, NONZEROS // max(1, m)))
+
+    def read(start: int) -> Iterator[NDArray]:
+        with opened() as file:
+            for first in range(start, n, step):
+                some = slice(first, min(first + step, n))
+                yield file[place][:, some].T if turned else file[place][some]
+
+    return Blocks((n, m), None, read, size=2.0 * element.size * element.dtype.itemsize)
 
 
 def _blocks(path: Path, element: Any) -> Blocks:
@@ -418,14 +416,7 @@ def _blocks(path: Path, element: Any) -> Blocks:
         kind, (n, m) = form_of(element)
         rows = stored_rows(lambda: opened_anndata(path), element, (n, m) if kind == "csr" else (m, n))
         return rows if kind == "csr" else rows.T
-    n, m = (int(size) for size in element.shape)
-    place, step = element.name, max(1, min(ROWS, NONZEROS // max(1, m)))
-
-    def read(start: int) -> Iterator[NDArray]:
-        with opened_anndata(path) as file:
-            yield from slices(file[place], n, start, step)
-
-    return Blocks((n, m), None, read, size=2.0 * element.size * element.dtype.itemsize)
+    return _dense(lambda: opened_anndata(path), element)
 
 
 def _matrices(file: Any) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def _rows_in_parts(path: Path, separators: str, encoding: str | None, texts: fro
 
 
 def _rows_of(path: Path, encoding: str | None) -> int:
-    """How many rows have about as many letters as are read at once, as the first lines show."""
+    """How many rows have about the number of letters that is read at once, as the first lines show."""
     with opened_text(path, encoding, nul=False) as file:
         sample = file.read(1 << 20)
     return max(16, int(part_size()) * (sample.count("\n") + 1) // max(1, len(sample)))
@@ -112,7 +112,7 @@ def _parsed(
 
 
 def head_of(path: Path, encoding: str | None, separators: str) -> tuple[int, str]:
-    """How many lines of comments stand above the header, and what separates its cells: blanks only if numbers stand between
+    """How many lines of comments are above the header, and what separates its cells: blanks only if numbers are between
     those of the next line, as R's write.table writes them."""
     with opened_text(path, encoding) as file:
         lines = [file.readline(csv.field_size_limit())]
