@@ -135,5 +135,6 @@ void bind_sampling(nb::module_& m);    // sampling.cpp: gibbs, icm, greedy, tall
 void bind_sums(nb::module_& m);         // sums.cpp: add_sums, box_step, curvature_size, transpose
 void bind_special(nb::module_& m);     // special.cpp: digamma, log_gamma
 void bind_posterior(nb::module_& m);   // posterior.cpp: posteriors
+void bind_assign(nb::module_& m);      // assign.cpp: assign_topics, residuals
 
 }  // namespace unmix

@@ -10,4 +10,5 @@ NB_MODULE(UNMIX_MODULE, m) {
     unmix::bind_sums(m);
     unmix::bind_special(m);
     unmix::bind_posterior(m);
+    unmix::bind_assign(m);
 }

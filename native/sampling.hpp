@@ -6,22 +6,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "random.hpp"
 #include "rows.hpp"
 
 namespace unmix {
-
-struct Xoshiro {                       // xoshiro256++ of Blackman and Vigna
-    uint64_t s[4];
-    static uint64_t rotated(uint64_t x, int by) { return (x << by) | (x >> (64 - by)); }
-    uint64_t next() {
-        const uint64_t result = rotated(s[0] + s[3], 23) + s[0], t = s[1] << 17;
-        s[2] ^= s[0]; s[3] ^= s[1]; s[1] ^= s[2]; s[0] ^= s[3];
-        s[2] ^= t;
-        s[3] = rotated(s[3], 45);
-        return result;
-    }
-    double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }      // in [0, 1)
-};
 
 struct Prior {
     const double* alpha;               // one a feature

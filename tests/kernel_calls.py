@@ -101,6 +101,12 @@ def log_means(p: Problem) -> tuple[np.ndarray, ...]:
     return geometric, shift, np.array(term)
 
 
+def assigned(p: Problem) -> tuple[np.ndarray, ...]:
+    F = p.F[:, : min(p.K, 6)] / p.F[:, : min(p.K, 6)].sum(axis=0)
+    found = kernels.assign_topics(p.X.rows, F, np.ones((1, F.shape[1])))
+    return *found, kernels.residuals(p.X.rows, F, found.exposures, found.chosen, 1, draws=3)
+
+
 CALLS: dict[str, Callable[[Problem], tuple[np.ndarray | None, ...]]] = {
     "em": lambda p: kernels.em(*p.halves, steps=20, measure=True, workspace=p.workspace),
     "cd": lambda p: kernels.cd(*p.halves, sweeps=4, rule="scd", measure=True, workspace=p.workspace),
@@ -113,6 +119,7 @@ CALLS: dict[str, Callable[[Problem], tuple[np.ndarray | None, ...]]] = {
     "box_step": box_step,
     "transpose": lambda p: kernels.transpose(p.X.rows, p.X.shape[1]),
     "posteriors": posteriors,
+    "assign_topics": assigned,
     "gibbs": gibbs,
     "icm": icm,
     "greedy": greedy,

@@ -17,10 +17,10 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import gammaln, psi
+from scipy.special import gammaln, log_ndtr, psi
 
 from unmix.base.types import Factor, Floats, Integers
-from unmix.kernels import CSR, Hierarchy, Labels, Posteriors, Spread
+from unmix.kernels import CSR, Assigned, Hierarchy, Labels, Posteriors, Spread
 
 Half = tuple[Factor, Floats | None]
 Shape = Floats | None
@@ -316,6 +316,164 @@ def posteriors(
                 h = np.sqrt(G / (G - 1)) * np.array([h[spread.labels == a].sum(axis=0) for a in range(G)])
             robust[j] = (S @ (c * np.eye(K) + h.T @ h) @ S)[lower]
     return out
+
+
+# --- sets of topics: native/assign.hpp -----------------------------------------------------------------------------------------
+
+LEAK, ADDITIONS, SWAPS, EXPANDED, NEAR = 1e-12, 4, 2, 40, 3.0
+Set = tuple[int, ...]
+
+
+def assign_topics(
+    rows: CSR,
+    catalogue: Floats,
+    odds: Floats,
+    *,
+    groups: Ints | None = None,
+    given: NDArray[np.uint8] | None = None,
+    volume: bool = True,
+    dispersion: float = 0.0,
+    most: int = 64,
+) -> Assigned:
+    """The set of topics of each row with the largest score, by additions, removals and swaps, each refitted exactly."""
+    n, K = len(rows.indptr) - 1, catalogue.shape[1]
+    out = Assigned(*(np.zeros((n, K)) for _ in range(3)), np.zeros((n, 4)), np.zeros((n, K), np.uint8))
+    out.gains[:] = np.nan
+    some = catalogue.any(axis=1)
+    for i in range(n):
+        x = np.zeros(len(catalogue))
+        x[rows.indices[rows.indptr[i] : rows.indptr[i + 1]]] = rows.data[rows.indptr[i] : rows.indptr[i + 1]]
+        x[~some] = 0
+        if not x.any():
+            continue
+        search = Sets(x, catalogue, odds[0 if groups is None else groups[i]], volume, dispersion, some.sum(), most)
+        best = search.best() if given is None else search.fit(tuple(np.flatnonzero(given[i]).tolist()))
+        found = search.fitted[best]
+        out.exposures[i, list(best)], out.chosen[i, list(best)] = found[0], 1
+        out.gains[i, list(best)] = np.inf
+        for k in best if given is None and len(best) > 1 else ():
+            out.gains[i, k] = (search.fitted[search.fit(tuple(c for c in best if c != k))][1] - found[1]) / 2
+        weights = {one: np.exp(fit[3] - found[3]) for one, fit in search.fitted.items()}
+        for one, weight in weights.items():
+            out.probabilities[i, list(one)] += weight / sum(weights.values())
+        out.numbers[i] = found[1], search.phi(found[1]), found[3], len(weights)
+    return out
+
+
+class Sets:
+    """The sets of topics of one sample that were fitted: l, deviance, score with φ = 1, and with its own."""
+
+    def __init__(
+        self, x: Floats, F: Floats, odds: Floats, volume: bool, dispersion: float, features: int, most: int
+    ) -> None:
+        self.x, self.F, self.odds, self.volume, self.dispersion = x, F, odds, volume, dispersion
+        self.t, self.m, self.most = x.sum(), features, most
+        self.fitted: dict[Set, tuple[Floats, float, float, float]] = {}
+        self.expanded: dict[Set, list[Set]] = {}
+
+    def phi(self, deviance: float) -> float:
+        return self.dispersion or max(1.0, deviance / self.m)
+
+    def rates(self, one: Set, l: Floats) -> Floats:  # noqa: E741
+        return self.F[:, list(one)] @ l + LEAK * self.t
+
+    def fit(self, one: Set) -> Set:
+        if one not in self.fitted:
+            l = self._refit(list(one))  # noqa: E741
+            x = self.x[self.x > 0]
+            deviance = max(0.0, 2 * (x @ np.log(x / self.rates(one, l)[self.x > 0]) - self.t + l.sum()))
+            against = self.odds[list(one)].sum()
+            scores = [
+                -(self.m * np.log(phi) + deviance / phi) / 2 + self._volume(one, l, phi) - against
+                for phi in (self.dispersion or 1.0, self.phi(deviance))
+            ]
+            self.fitted[one] = (l, deviance, *scores)
+        return one
+
+    def _refit(self, one: list[int]) -> Floats:
+        """The maximum of Σ x log(Fl) − Σ l over l >= 0: EM, then Newton on free topics up to the first that reaches zero."""
+        A, l = self.F[:, one], np.full(len(one), self.t / len(one))  # noqa: E741
+        for step in range(600):
+            rates = A @ l + LEAK * self.t
+            g = A.T @ (self.x / rates) - 1
+            if step < 20:
+                l = l * (1 + g)  # noqa: E741
+                continue
+            free = np.flatnonzero((l > 0) | (g > 0))
+            H = (A * (self.x / rates**2)[:, None]).T @ A
+            while True:
+                d = np.zeros(len(l))
+                d[free] = np.linalg.lstsq(H[np.ix_(free, free)], g[free], rcond=1e-12)[0]
+                if not (falls := [k for k in free if l[k] == 0 and d[k] < 0]):
+                    break
+                free = np.setdiff1d(free, falls)
+            ends = np.where(d < 0, -l / np.where(d < 0, d, -1), np.inf)
+            length, first = min(1.0, ends.min()), int(ends.argmin()) if ends.min() < 1 else -1
+            if length * (lowest := (A @ d / rates).min()) < -FULL_STEP:
+                length, first = FULL_STEP / -lowest, -1
+            l = np.maximum(l + length * d, 0)  # noqa: E741
+            if first >= 0:
+                l[first] = 0
+            elif g @ d < 1e-10:
+                break
+        return l
+
+    def _volume(self, one: Set, l: Floats, phi: float) -> float:  # noqa: E741
+        if len(one) == 1 or not self.volume:
+            return 0.0
+        rates, A, big = self.rates(one, l), self.F[:, list(one)], int(l.argmax())
+        rest = [k for k in range(len(one)) if k != big]
+        D = A[:, rest] - A[:, [big]]
+        C = phi / self.t**2 * np.linalg.inv((D * (self.x / rates**2)[:, None]).T @ D)
+        slopes, sd, w = (A.T @ (self.x / rates) - 1)[rest], np.sqrt(np.diag(C)), l[rest] / self.t
+        zero = w == 0
+        z = np.where(zero, np.minimum(slopes, 0) * self.t * sd / phi, w / sd)
+        shape = gammaln(len(one)) + (len(rest) * np.log(2 * np.pi) + np.linalg.slogdet(C)[1]) / 2
+        return min(0.0, shape + float((log_ndtr(z) + np.where(zero, z**2 / 2, 0)).sum()))
+
+    def additions(self, one: Set) -> list[int]:
+        if len(one) >= self.most:
+            return []
+        l, deviance = self.fitted[one][:2]  # noqa: E741
+        rates, free = self.rates(one, l), [k for k, value in zip(one, l, strict=True) if value > 0]
+        slopes = self.F.T @ (self.x / rates) - 1
+        H = (self.F * (self.x / rates**2)[:, None]).T @ self.F
+        gains = {}
+        for k in np.setdiff1d(np.flatnonzero((slopes > 0) & np.isfinite(self.odds)), one).tolist():
+            left = H[k, k] - H[k, free] @ np.linalg.solve(H[np.ix_(free, free)], H[free, k])
+            gains[k] = slopes[k] ** 2 / (2 * max(left, 1e-9 * H[k, k]) * self.phi(deviance)) - self.odds[k]
+        return sorted(gains, key=lambda k: -gains[k])[:ADDITIONS]
+
+    def neighbours(self, one: Set) -> list[Set]:
+        if one not in self.expanded:
+            found = [self.fit(tuple(sorted((*one, k)))) for k in self.additions(one)]
+            for k in one if len(one) > 1 else ():
+                found.append(smaller := self.fit(tuple(c for c in one if c != k)))
+                others = [c for c in self.additions(smaller) if c != k][:SWAPS]
+                found += [self.fit(tuple(sorted((*smaller, c)))) for c in others]
+            self.expanded[one] = found
+        return self.expanded[one]
+
+    def best(self) -> Set:
+        at = max(
+            (self.fit((k,)) for k in np.flatnonzero(np.isfinite(self.odds)).tolist()), key=lambda s: self.fitted[s][2]
+        )
+        for score in (2, 3):
+            while (new := max([*self.neighbours(at), at], key=lambda s: self.fitted[s][score])) and (
+                self.fitted[new][score] > self.fitted[at][score]
+            ):
+                at = new
+        for _ in range(EXPANDED):
+            fresh = [one for one in self.fitted if one not in self.expanded]
+            if not fresh:
+                break
+            new = max(fresh, key=lambda s: self.fitted[s][3])
+            if self.fitted[new][3] < max(fit[3] for fit in self.fitted.values()) - NEAR:
+                break
+            self.neighbours(new)
+        while (best := max(self.fitted, key=lambda s: self.fitted[s][3])) not in self.expanded:
+            self.neighbours(best)
+        return best
 
 
 def _at_nonzeros(rows: CSR, left: Factor, right: Factor) -> tuple[Floats, Floats, NDArray[np.intp]]:

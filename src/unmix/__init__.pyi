@@ -8,6 +8,8 @@ from . import sc as sc
 from . import solvers as solvers
 from .analysis.align import Alignment as Alignment
 from .analysis.align import align as align
+from .analysis.assign import Assignment as Assignment
+from .analysis.assign import assign as assign
 from .analysis.choose import Choice as Choice
 from .analysis.choose import choose_topics as choose_topics
 from .analysis.compare import CatalogueMatch as CatalogueMatch

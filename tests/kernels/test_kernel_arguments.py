@@ -147,6 +147,16 @@ GOOD: dict[str, Callable[[], Arguments]] = {
         "out_data": np.empty(NONZEROS), "threads": 2,
     },
     "posteriors": posteriors,
+    "assign_topics": lambda: matrix() | {
+        "catalogue": factor(M), "logs": np.log(factor(M)), "odds": factor(3), "groups": np.array([0, 2, 1, 2], np.int32),
+        "given": None, "volume": True, "dispersion": 0.0, "most": 3, "exposures": np.empty((N, K)),
+        "probabilities": np.empty((N, K)), "gains": np.empty((N, K)), "numbers": np.empty((N, 4)),
+        "chosen": np.empty((N, K), np.uint8), "threads": 2,
+    },
+    "residuals": lambda: matrix() | {
+        "catalogue": factor(M), "exposures": factor(N), "chosen": np.ones((N, K), np.uint8), "seed": 1, "draws": 3,
+        "numbers": np.empty((N, 3)), "threads": 2,
+    },
     "gibbs": lambda: matrix() | priors() | labelled(random=generators(), sweeps=2, threads=2),
     "icm": lambda: matrix() | priors() | labelled(),
     "greedy": lambda: matrix() | priors() | {"order": np.arange(NONZEROS)[::-1].copy()} | labelled(),
@@ -195,9 +205,11 @@ WRITTEN = {
         "by_topic",
         "random",
     ),
+    *("exposures", "probabilities", "gains", "numbers", "chosen"),
 }
 STATES = {"B", "H", "labels", "by_column", "by_row", "by_topic", "random"}  # read and written
 READ = {("gather_rows", "ratio"), ("box_step", "B"), ("box_step", "H"), ("posteriors", "labels")}
+READ |= {("residuals", "exposures"), ("residuals", "chosen")}
 STRIDED = {("em", "shape"), ("cd", "shape"), ("newton", "shape"), ("box_step", "shape"), ("box_step", "cost")}
 STRIDED |= {("log_means", "prior"), ("log_means", "offset")}
 # What is other than in the good call, and as good: more memory; features without rates; empty rows at the end of what is
@@ -206,6 +218,8 @@ STRIDED |= {("log_means", "prior"), ("log_means", "offset")}
 AS_GOOD = {
     **{name: {("scratch", "a row more")} for name in ("infer", "pass_rows", "gather_rows", "add_sums")},
     **{name: {("scratch", "a row more"), ("weights", "a row more")} for name in ("em", "cd", "newton")},
+    "assign_topics": {("odds", "a row more")},
+    "residuals": {("catalogue", "a row more")},
     "transpose": {("indptr", "a row more"), ("out_indptr", "a row more")},
     "posteriors": {("indptr", "a row more"), ("scratch", "a row more"), ("group_sums", "a row more")},
     "log_factorials": {("indptr", "a row more")},
@@ -349,6 +363,7 @@ def test_nothing_is_done_with_no_rows(module: Any, kernel: str) -> None:
     }
     by_rows |= {"F", "totals", "rates", "modes", "covariances", "thirds", "robust", "pearson", "rounds", "x", "prior"}
     by_rows |= {"groups", "offset", "parameters", *(["cost"] if kernel == "box_step" else [])}
+    by_rows |= {"exposures", "probabilities", "gains", "numbers", "chosen"}
     by_nonzeros = {"indices", "data", "ratio", "order", "out_indices", "out_data", "rows", "columns"}
     stays = {"pass_rows": {"right"}, "gather_rows": {"left"}, "add_sums": {"left"}, "infer": {"prior"}}.get(
         kernel, set()
@@ -381,6 +396,11 @@ def test_nothing_is_done_with_no_rows(module: Any, kernel: str) -> None:
         ("log_factorials", {"topics": 2**40}),
         ("filter", {"particles": 0}),
         ("filter", {"particles": -1}),
+        ("assign_topics", {"most": 0}),
+        ("assign_topics", {"most": K + 1}),
+        ("assign_topics", {"given": np.zeros((N, K), np.uint8)}),
+        ("assign_topics", {"given": np.ones((N, K), np.uint8)}),  # more than `most`
+        ("residuals", {"draws": 0}),
         ("posteriors", {"shape": 0.0}),
         ("posteriors", {"labels": None}),
         ("posteriors", {"gram": np.ones((K, K))}),

@@ -7,6 +7,7 @@ Topics are given by their numbers, from 1, as in every table; arrays that come b
 from unmix.analysis.advice import advice
 from unmix.analysis.align import Alignment, align, fit_table
 from unmix.analysis.application import entropies, goodness_of_fit, responsibilities, transform
+from unmix.analysis.assign import Assignment, assign
 from unmix.analysis.choose import Choice, perplexity
 from unmix.analysis.compare import CatalogueMatch, Comparison, compare, match_catalogue, match_topics, topic_distances
 from unmix.analysis.differences import Differences, differences

@@ -13,8 +13,9 @@ import pandas as pd
 import scipy.sparse as sp
 from scipy.special import xlogy
 
-from unmix.base.checks import warn
-from unmix.base.types import Factor, Floats, Integers, numbered, order_by_name
+from unmix.base.checks import plural, warn
+from unmix.base.kinds import mutation_types
+from unmix.base.types import Factor, Floats, Integers, Names, as_names, numbered, order_by_name
 from unmix.counts.counts import Counts, CountsLike, as_counts
 from unmix.counts.data import Data, is_data
 from unmix.fit import Fit, load
@@ -54,6 +55,73 @@ def fit_of(model: FitLike, otherwise: str = "use a fit's folder or its model.saf
     if not isinstance(model, Fit):
         raise TypeError(f"{type(model).__name__} is not a fit; pass a Fit, a fitted estimator, or the path of one")
     return model
+
+
+def known_topics(catalogue: Any, features: Names | None, m: int, what: str = "catalogue") -> tuple[Floats, Names]:
+    """Topics of a catalogue over m features in the order of the counts, columns summing to one, and their names."""
+    from unmix.io.read import read_catalogue
+
+    if isinstance(catalogue, Fit) or hasattr(type(catalogue), "fit"):
+        fit = fit_of(catalogue)
+        table = pd.DataFrame(fit.topics, columns=fit.labels, index=fit.features)
+    elif isinstance(catalogue, str | os.PathLike) and Path(catalogue).suffix.lower() not in CATALOGUES:
+        return known_topics(fit_of(catalogue), features, m, what)
+    elif isinstance(catalogue, pd.DataFrame | str | os.PathLike):
+        table = read_catalogue(catalogue)
+        unnamed = isinstance(catalogue, pd.DataFrame) and isinstance(catalogue.index, pd.RangeIndex)
+        if unnamed and table.index.tolist() == [str(place) for place in range(len(table))]:  # numbers are no names
+            table = table.reset_index(drop=True)
+    else:
+        table = pd.DataFrame(np.asarray(catalogue, dtype=np.float64))
+        table.columns = [f"topic {k + 1}" for k in range(table.shape[1])]
+    names, F = [str(name) for name in table.columns], table.to_numpy(np.float64)
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"{what}: two topics are called {pd.Index(names)[pd.Index(names).duplicated()][0]!r}; rename one"
+        )
+    if not np.isfinite(F).all() or (F < 0).any():
+        name = names[int(np.flatnonzero(~(np.isfinite(F) & (F >= 0)).all(axis=0))[0])]
+        raise ValueError(f"{what}: topic {name} has entries that are not numbers >= 0; correct or remove it")
+    if isinstance(table.index, pd.RangeIndex) or features is None:
+        if len(F) != m:
+            raise ValueError(
+                f"{what} has {len(F):,} features and X has {m:,}; use the same, or names of features on both sides"
+            )
+    else:
+        F = F[_rows_of_catalogue([str(name) for name in table.index], features, names, what)]
+    weights = F.sum(axis=0)
+    if (dead := np.flatnonzero(weights == 0)).size:
+        raise ValueError(f"{what}: topic {names[dead[0]]} has no weight on the features of X; remove it")
+    return F / weights, as_names(names)
+
+
+def _rows_of_catalogue(known: list[str], features: Names, topics: list[str], what: str) -> Integers:
+    """Where the features of the counts stand in a catalogue."""
+    wanted = [str(name) for name in features]
+    if not set(known) & set(wanted):  # types of mutations have many spellings
+        known, wanted = mutation_types(known), mutation_types(wanted)
+    place = {name: j for j, name in enumerate(known)}
+    if len(place) < len(known):
+        raise ValueError(
+            f"{what}: two rows are called {pd.Index(known)[pd.Index(known).duplicated()][0]!r}; remove one"
+        )
+    missing = [str(given) for given, name in zip(features, wanted, strict=True) if name not in place]
+    if len(missing) == len(wanted):
+        turned = " (its columns are: transpose it)" if {*topics, *mutation_types(topics)} & {*wanted} else ""
+        raise ValueError(
+            f"no feature of the {what} ({known[0]} …) has a name that X knows ({features[0]} …){turned}; use features × topics, "
+            "and compare the spelling"
+        )
+    if missing:
+        raise ValueError(
+            f"the {what} has no row for {plural(len(missing), 'feature')} of X ({', '.join(missing[:3])}"
+            f"{', …' if len(missing) > 3 else ''}); add rows, with 0 where no topic has a feature, or remove it from X"
+        )
+    if extra := len(known) - len(set(wanted)):
+        warn(
+            f"{plural(extra, 'feature')} of the {what} {'is' if extra == 1 else 'are'} not in X: taken as not measured"
+        )
+    return np.array([place[name] for name in wanted], dtype=np.intp)
 
 
 def refuse_multipliers(fit: object, what: str) -> None:

@@ -361,6 +361,58 @@ def posteriors(
     return out
 
 
+# Which topics of a catalogue samples have (native/assign.hpp).
+
+LEAK = 1e-12  # of a sample's counts, added to every rate: no count is impossible
+
+
+class Assigned(NamedTuple):
+    """Of every sample: the best set of topics, its exposures, and what was seen on the way there."""
+
+    exposures: Floats  # n × K
+    probabilities: Floats  # n × K: over all sets that were tried
+    gains: Floats  # n × K: log-likelihood of the set beyond that without the topic; missing for topics that it does not have
+    numbers: Floats  # n × 4: deviance, dispersion, score, sets that were tried
+    chosen: NDArray[np.uint8]  # n × K
+
+
+def assign_topics(
+    rows: CSR,
+    catalogue: Floats,
+    odds: Floats,
+    *,
+    groups: NDArray[np.int32] | None = None,
+    given: NDArray[np.uint8] | None = None,
+    volume: bool = True,
+    dispersion: float = 0.0,
+    most: int = 64,
+) -> Assigned:
+    """The best set of topics of every sample, of at most `most`, or the refit of the sets that are `given`.
+
+    `catalogue` is m × K with columns that sum to one, `odds` has −log π/(1 − π) of each topic, or a price, in a row for each
+    group; `dispersion` 0 is fitted. Without `volume` the score is the likelihood less the odds."""
+    catalogue = np.ascontiguousarray(catalogue)
+    (_, K), n = catalogue.shape, len(rows.indptr) - 1
+    tables = (np.empty((n, K)), np.empty((n, K)), np.empty((n, K)), np.empty((n, 4)))
+    out = Assigned(*tables, np.empty((n, K), np.uint8))
+    options = (volume, dispersion, K if given is not None else min(most, K))
+    logs = np.log(catalogue + LEAK)
+    _native.assign_topics(
+        rows.handle, catalogue, logs, np.ascontiguousarray(odds), groups, given, *options, *out, threads()
+    )
+    return out
+
+
+def residuals(
+    rows: CSR, catalogue: Floats, exposures: Floats, chosen: NDArray[np.uint8], seed: int, draws: int = 99
+) -> Floats:
+    """n × 3: p of the deviance among draws from the fit, fitted again on the same topics; the share of counts that is
+    unexplained beyond noise; the cosine of counts and rates. What is drawn depends on the seed and the counts of the sample."""
+    out = np.empty((len(rows.indptr) - 1, 3))
+    _native.residuals(rows.handle, np.ascontiguousarray(catalogue), exposures, chosen, seed, draws, out, threads())
+    return out
+
+
 # Kernels of the allocation model: labels of single counts (tokens), and digamma and log-gamma on whole arrays.
 #
 # Tokens stand in row order, the x_ij tokens of a nonzero side by side. `Labels` holds several independent chains: threads take a

@@ -436,6 +436,8 @@ def read_catalogue(catalogue: pd.DataFrame | str | os.PathLike[str]) -> pd.DataF
     """
     if isinstance(catalogue, pd.DataFrame):
         table, where = catalogue, "the catalogue"
+        if any(not pd.api.types.is_numeric_dtype(column) for _, column in table.items()):
+            table = _with_named_rows(table, where)
     else:
         where = str(catalogue)
         if not Path(catalogue).is_file():
