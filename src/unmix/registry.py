@@ -209,6 +209,23 @@ ANALYSES = {
             ),
         ),
         Analysis(
+            "assign",
+            "assign",
+            "Assignment",
+            "Which topics of a catalogue each sample has.",
+            "Topics of the catalogue",
+            ("X",),
+            pictures=("assignment",),
+            tables=("table", "samples", "by_sample"),
+            section=True,
+            shards="parts",
+            multipliers=False,
+            examples=(
+                "unmix assign mutations.csv --catalogue COSMIC_v3.4_SBS_GRCh37.txt -o assigned",
+                "unmix assign tumours.SBS96.all --catalogue COSMIC_v3.4_SBS_GRCh37.txt --metadata tumours.csv --group tissue",
+            ),
+        ),
+        Analysis(
             "compare",
             "compare",
             "Comparison",

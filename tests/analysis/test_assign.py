@@ -100,7 +100,7 @@ def test_topics_that_stand_in_for_each_other_are_named() -> None:
     X, known, _ = cohort(total=2_000)
     twice = known.assign(like=known["S1"] * 0.98 + known["S7"] * 0.02)
     said = um.assign(X, twice, random_state=0).advice()
-    assert any("S1 and like stand in for each other" in text for text in said)
+    assert any("S1 and like replace each other" in text for text in said)
 
 
 def test_the_summary_counts_samples_and_shares() -> None:

@@ -31,6 +31,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "freedom": {"probes": 2},
     "quality": {"top": 3},
     "prevalence": {"by": list("ab") * 10},
+    "assign": {"catalogue": FIT, "random_state": 0},
     "effects": {"formula": "~ kind", "metadata": pd.DataFrame({"kind": list("ab") * 10})},
 }
 
@@ -123,6 +124,7 @@ OF_COUNTS: dict[str, Callable[[Any], pd.DataFrame]] = {
     "intervals": lambda X: um.intervals(FIT, X, sweeps=10, burn_in=5, random_state=0).table,
     "quality": lambda X: um.analysis.quality(FIT, X, top=3).table,
     "effects": lambda X: um.effects(FIT, X, **QUICK["effects"]).table,
+    "assign": lambda X: um.assign(X, FIT, random_state=0).table,
     "coherence": lambda X: um.coherence(FIT, X, top=3),
     "freedom": lambda X: um.freedom(FIT, X=X, loss=1.0, probes=1).table,
     "recommend": lambda X: um.analysis.recommend(FIT, X, 2),
@@ -135,7 +137,7 @@ OF_COUNTS: dict[str, Callable[[Any], pd.DataFrame]] = {
     ),
 }
 TAKE_SHARDS = (
-    *("choose", "stability", "differences", "quality", "effects", "coherence"),
+    *("choose", "stability", "differences", "quality", "effects", "assign", "coherence"),
     *("unmix.analysis.goodness_of_fit", "entropies", "perplexity"),
 )
 

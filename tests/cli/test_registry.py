@@ -201,6 +201,7 @@ OF_ROWS: dict[str, tuple[list[str], Fields]] = {
         dict.fromkeys(("formula", "groups", "scale"), str)
         | dict.fromkeys(("level", "spread", "noise_per_count", "reliability"), float),
     ),
+    "assign": (["counts.npz", "--catalogue", "model"], {"rule": str, "price": float | None, "loglik": float}),
     "compare": (["model", "model"], {"samples": int}),
     "align": (["model", "model"], {}),
 }

@@ -69,7 +69,7 @@ def known_topics(catalogue: Any, features: Names | None, m: int, what: str = "ca
     elif isinstance(catalogue, pd.DataFrame | str | os.PathLike):
         table = read_catalogue(catalogue)
         unnamed = isinstance(catalogue, pd.DataFrame) and isinstance(catalogue.index, pd.RangeIndex)
-        if unnamed and table.index.tolist() == [str(place) for place in range(len(table))]:  # numbers are no names
+        if unnamed and table.index.tolist() == [str(place) for place in range(len(table))]:  # which are places
             table = table.reset_index(drop=True)
     else:
         table = pd.DataFrame(np.asarray(catalogue, dtype=np.float64))
@@ -96,7 +96,7 @@ def known_topics(catalogue: Any, features: Names | None, m: int, what: str = "ca
 
 
 def _rows_of_catalogue(known: list[str], features: Names, topics: list[str], what: str) -> Integers:
-    """Where the features of the counts stand in a catalogue."""
+    """Rows of a catalogue in the order of the features of the counts."""
     wanted = [str(name) for name in features]
     if not set(known) & set(wanted):  # types of mutations have many spellings
         known, wanted = mutation_types(known), mutation_types(wanted)

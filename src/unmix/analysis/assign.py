@@ -2,7 +2,7 @@
 
 A refit of all topics gives every sample a little of nearly everything. `assign` finds the set of topics of each sample whose
 evidence is largest, given how common topics are among the samples (`models/assignment.py`), and says how sure that is: the
-probability of each topic over all sets that were tried, p-values of leaving a topic out, and a test of what the fit leaves of
+probability of each topic over all sets that were tried, p-values of tests that omit a topic, and a test of what the fit leaves of
 the counts.
 """
 
@@ -41,7 +41,7 @@ from unmix.models.assignment import (
 )
 
 POOR, UNEXPLAINED = 0.01, 0.03  # the p of the residual test, and the share of counts, of samples that advice speaks of
-UNSURE = (0.2, 0.8)  # probabilities of topics that may stand in for each other
+UNSURE = (0.2, 0.8)  # probabilities of topics that may replace each other
 PAIRS = 3  # that advice names
 ALL = "all samples"  # the group of all, where no groups are given
 
@@ -54,7 +54,7 @@ class Assignment(Result):
     ----------
     table : DataFrame
         One row per sample and topic that it has: `sample`, `topic`, `exposure` (counts), `share` of the sample, `probability`
-        that the sample has it, and `p` of the likelihood ratio test that leaves it out.
+        that the sample has it, and `p` of the likelihood ratio test that omits it.
     samples : DataFrame
         One row per sample: `sample`, `group`, `counts`, number of `topics`, `cosine` of counts and fit, `dispersion`, share of
         counts that is `unexplained` beyond noise, and `p` of the residual test.
@@ -65,7 +65,7 @@ class Assignment(Result):
     allowed : array of bool, n × K
         The topics that each sample has; of a sample without counts all.
     p : array, n × K
-        Of leaving a topic out; missing where a sample does not have it.
+        Of the test that omits a topic; missing where a sample does not have it.
     topics : array, m × K
         The catalogue; columns sum to one.
     names, features, sample_names, groups : array of str or None
@@ -74,8 +74,8 @@ class Assignment(Result):
         How common topics are; `prevalence` has names too.
     rule : str
         "evidence", "price" or "test".
-    price : float
-        What a topic had to add to the log-likelihood; missing for "evidence".
+    price : float or None
+        What a topic had to add to the log-likelihood; None for "evidence".
     loglik : float
         The Poisson log-likelihood of the counts, all constants included.
     metadata : DataFrame or None
@@ -106,6 +106,7 @@ class Assignment(Result):
             "sample_names": "n",
             "groups": "g",
             "prevalences": "gK",
+            "metadata": "nc",
         },
         columns={
             "table": columns("exposure share probability p", "sample topic"),
@@ -126,7 +127,7 @@ class Assignment(Result):
     groups: Any
     prevalences: Floats
     rule: str
-    price: float
+    price: float | None
     loglik: float
     metadata: pd.DataFrame | None
 
@@ -150,6 +151,14 @@ class Assignment(Result):
         return replace(known, L=L, samples=self.sample_names, metadata=self.metadata, loglik=self.loglik)
 
     @property
+    def by_sample(self) -> pd.DataFrame:
+        """DataFrame: exposures, with a row per sample and a column per topic that some sample has."""
+        used = self.exposures.any(axis=0)
+        table = pd.DataFrame(self.exposures[:, used], columns=self.names[used].tolist())
+        table.insert(0, "sample", self.samples["sample"], allow_duplicates=True)
+        return table
+
+    @property
     def summary(self) -> pd.DataFrame:
         """DataFrame: one row per topic that some sample has, the most frequent first: how many `samples` have it, the
         `expected` number, its `share` of all counts, and its mean `probability` where it was found."""
@@ -168,7 +177,7 @@ class Assignment(Result):
         return found.sort_values(["samples", "share"], ascending=False, kind="stable", ignore_index=True)
 
     def advice(self) -> list[str]:
-        """Which samples the catalogue does not explain, and which topics stand in for each other.
+        """Which samples the catalogue does not explain, and which topics replace each other.
 
         Returns
         -------
@@ -190,7 +199,7 @@ class Assignment(Result):
             remedy = f"unmix.PoissonNMF({parameter('known')}=catalogue, new=1).fit(X)"
             said.append(
                 f"the catalogue does not explain {plural(len(poor), 'sample')} ({first['sample']}: "
-                f"{percent(first['unexplained'])} of its counts); fit a new topic beside it, {remedy}"
+                f"{percent(first['unexplained'])} of its counts); fit a new topic in addition, {remedy}"
             )
         low, high = UNSURE
         some: NDArray[np.bool_] = np.asarray(self.exposures.any(axis=1))
@@ -204,8 +213,8 @@ class Assignment(Result):
                 pairs.append((many, k, c))
         for many, k, c in sorted(pairs, key=lambda pair: -pair[0])[:PAIRS]:
             said.append(
-                f"{self.names[k]} and {self.names[c]} stand in for each other in {plural(many, 'sample')}: "
-                "one of them is there, and the counts hardly say which"
+                f"{self.names[k]} and {self.names[c]} replace each other in {plural(many, 'sample')}: "
+                "one of them is there, and the counts do not say which"
             )
         return said
 
@@ -242,16 +251,16 @@ def assign(
         What decides: the evidence; the log-likelihood less `price` per topic; or likelihood ratio tests at `level`.
     price : float or "held-out", default=None
         For "price": what a topic must add to the log-likelihood; 0 is the refit of all topics. "held-out" takes the price that
-        foretells half of the counts best from the other half.
+        predicts half of the counts best from the other half.
     level : float, default=None
         For "test": of every single test. 0.05 divided by the number of topics by default.
     dispersion : float, default=None
-        Variance of counts beside Poisson counts. By default it is fitted for every sample, at least 1; 1 for "price".
+        Variance of counts relative to Poisson counts. By default it is fitted for every sample, at least 1; 1 for "price".
     expected : float, default=3
         Number of topics that a sample has before it is seen.
     cohort : bool, default=True
         Whether to learn from the samples how common topics are; False takes each sample alone.
-    prevalence : DataFrame or array-like, default=None
+    prevalence : array-like, default=None
         How common topics are, where that is known: `Assignment.prevalence` of other samples, or a number per topic.
     random_state : int, Generator or RandomState, default=None
         For the draws of the residual test, and for held-out counts.
@@ -329,12 +338,12 @@ def _judged(
     expected: float,
     cohort: bool,
     prevalence: Any,
-) -> tuple[Rule, Floats, Floats | None, float]:
-    """The rule, what stands against each topic in each group, prevalences if the rule has them, and the price if it has one."""
+) -> tuple[Rule, Floats, Floats | None, float | None]:
+    """The rule, the odds against each topic in each group, prevalences if the rule has them, and the price if it has one."""
     K, of = F.shape[1], (("price", price, "price"), ("level", level, "test"), ("prevalence", prevalence, "evidence"))
     for name, value, belongs in of:
         if value is not None and rule != belongs:
-            raise ParameterError(name, value, f"use it with {parameter('rule', belongs)}, or leave it out")
+            raise ParameterError(name, value, f"use it with {parameter('rule', belongs)}, or remove it")
     phi = 0.0 if dispersion is None else real("dispersion", dispersion, 1)
     if rule == "evidence":
         how, expected = Rule(dispersion=phi), positive("expected", expected)
@@ -344,7 +353,7 @@ def _judged(
             shares = learned_prevalence(data, F, labels, len(titles), how, expected)
         else:
             shares = expected_prevalence(expected, len(titles), K)
-        return how, odds_of(shares), shares, float("nan")
+        return how, odds_of(shares), shares, None
     if rule == "test":
         cost = price_of_level(share("level", 0.05 / K if level is None else level))
         how = Rule(evidence=False, dispersion=phi)
@@ -386,7 +395,7 @@ def _result(
     found: dict[str, NDArray[Any]],
     shares: Floats | None,
     rule: str,
-    cost: float,
+    cost: float | None,
 ) -> Assignment:
     n, K = found["exposures"].shape
     exposures, chosen, counts = found["exposures"], found["chosen"].astype(bool), found["totals"]

@@ -65,7 +65,7 @@ def command_of(row: Analysis) -> Callable[..., None]:
         elif name in SHARED:
             others.append(_typed(name, *SHARED[name]))
         else:
-            kind = "PathLike" if name in (*MODELS, "X") else kind
+            kind = "PathLike" if name in (*MODELS, "X", "catalogue") else kind
             others.append(option_of(name, default, kind, text, options.ASKING))
     for name in row.also:
         others.append(option_of(name, False, "bool", f"Also write {name}.safetensors.", options.RESULTS))

@@ -406,7 +406,7 @@ def assign_topics(
 def residuals(
     rows: CSR, catalogue: Floats, exposures: Floats, chosen: NDArray[np.uint8], seed: int, draws: int = 99
 ) -> Floats:
-    """n × 3: p of the deviance among draws from the fit, fitted again on the same topics; the share of counts that is
+    """n × 3: p of the deviance among draws from the fit, refitted on the same topics; the share of counts that is
     unexplained beyond noise; the cosine of counts and rates. What is drawn depends on the seed and the counts of the sample."""
     out = np.empty((len(rows.indptr) - 1, 3))
     _native.residuals(rows.handle, np.ascontiguousarray(catalogue), exposures, chosen, seed, draws, out, threads())

@@ -107,13 +107,13 @@ def price_of_level(level: float) -> float:
 
 
 def price_by_held_out(data: Data, F: Floats, rule: Rule, rng: np.random.Generator) -> float:
-    """The price whose sets, found from a half of the counts, foretell the other half best."""
+    """The price whose sets, found from a half of the counts, predict the other half best."""
     few = data.take(_some(np.arange(data.shape[0])))
     fitted, held_out = few.thinned(2, rng)
-    return max(PRICES, key=lambda price: _foretold(fitted, held_out, F, rule, price))
+    return max(PRICES, key=lambda price: _predicted(fitted, held_out, F, rule, price))
 
 
-def _foretold(fitted: Counts, held_out: Counts, F: Floats, rule: Rule, price: float) -> float:
+def _predicted(fitted: Counts, held_out: Counts, F: Floats, rule: Rule, price: float) -> float:
     """The log-likelihood of the held-out counts at the rates of the fitted ones."""
     rule = Rule(evidence=False, dispersion=rule.dispersion, everything=price == 0)
     exposures = rule.found(fitted, F, np.full((1, F.shape[1]), price))["exposures"]

@@ -14,6 +14,6 @@ from unmix.plot.samples import embedding, freedom, loadings_scatter, structure, 
 from unmix.plot.signature import signature
 from unmix.plot.stability import alignment, quality, stability
 from unmix.plot.style import palette, topic_colors
-from unmix.plot.topics import matches, similarity, top_features, topic_features
+from unmix.plot.topics import assignment, matches, similarity, top_features, topic_features
 
 __all__ = public_names(globals())

@@ -17,11 +17,13 @@ from unmix.analysis import (
     topic_order,
 )
 from unmix.analysis.application import FitLike, fit_of
+from unmix.analysis.assign import Assignment
 from unmix.analysis.compare import CatalogueMatch, Comparison
 from unmix.analysis.features import distinctiveness, topic_place, topic_places
 from unmix.base.checks import choice, short, whole
 from unmix.plot.style import (
     MANY_POINTS,
+    QUIET,
     bare,
     color_bar,
     figure_of,
@@ -315,4 +317,82 @@ def matches(found: Comparison | CatalogueMatch, ax: Axes | None = None) -> Axes:
     ax.set_yticks(rows, [short(str(name), 2 * LONGEST_LABEL) for name in table["label"]], fontsize=8, parse_math=False)
     ax.set(xlim=(0, 1), xlabel=f"cosine similarity to its match in the {'other fit' if fits else 'catalogue'}")
     tidy(ax)
+    return ax
+
+
+MOST_TOPICS = 40  # of a figure
+FAINTEST = 0.25  # of a point
+
+
+def assignment(found: Assignment, ax: Axes | None = None, colors: Sequence[str] | None = None) -> Axes:
+    """Draw what `unmix.assign` found: a row per topic, the most frequent first, and a point per sample that has it.
+
+    Points are at the exposure, on a logarithmic scale, and are fainter where the probability is lower. A line marks the
+    median, and the number of samples is on the right.
+
+    Parameters
+    ----------
+    found : Assignment
+        The result.
+    ax : Axes, default=None
+        Where to draw; by default a new figure.
+    colors : sequence of str, default=None
+        Of the topics, in the order of the catalogue; by default `palette`, the most frequent topic first.
+
+    Returns
+    -------
+    Axes
+        Its `figure` saves it: `.figure.savefig("assigned.png")`.
+
+    Raises
+    ------
+    ValueError
+        If no sample has counts.
+
+    See Also
+    --------
+    assign, plot.structure, plot.signature
+
+    Examples
+    --------
+    >>> import unmix as um
+    >>> X = um.Counts([[80, 9, 11, 0], [1, 49, 70, 21]])
+    >>> found = um.assign(X, [[0.8, 0, 0], [0.1, 0.5, 0], [0.1, 0.5, 0.5], [0, 0, 0.5]])
+    >>> um.plot.assignment(found).get_xlabel()
+    'exposure (counts)'
+    """
+    names, table = found.names.tolist(), found.summary.head(MOST_TOPICS)
+    if not len(table):
+        raise ValueError("no sample has counts; there is nothing to draw")
+    places = [names.index(name) for name in table["topic"]]
+    paint = dict(zip(places, palette(len(places)), strict=True)) if colors is None else dict(enumerate(colors))
+    if ax is None:
+        ax = new_axes(7.5, 1.1 + 0.27 * len(table))
+    spread = np.random.default_rng(0)
+    for height, k in enumerate(places):
+        rows = np.flatnonzero(found.exposures[:, k] > 0)
+        shift = 0.28 * (2 * spread.random(len(rows)) - 1) if len(rows) > 1 else np.zeros(1)
+        strength = FAINTEST + (1 - FAINTEST) * found.probabilities[rows, k]
+        how = {"s": 12, "color": paint[k], "alpha": strength, "linewidth": 0, "rasterized": len(rows) > MANY_POINTS}
+        ax.scatter(found.exposures[rows, k], height + shift, **how)
+        ax.plot([np.median(found.exposures[rows, k])] * 2, [height - 0.38, height + 0.38], color="0.15", linewidth=1.2)
+    ax.set_xscale("log")
+    ax.set_yticks(
+        range(len(places)), [short(names[k], 2 * LONGEST_LABEL) for k in places], fontsize=8, parse_math=False
+    )
+    ax.set_ylim(len(places) - 0.4, -0.6)
+    n = int((found.exposures.sum(axis=1) > 0).sum())
+    for height, many in enumerate(table["samples"]):
+        ax.text(
+            1.01,
+            height,
+            f"{many:,} of {n:,}",
+            transform=ax.get_yaxis_transform(),
+            va="center",
+            fontsize=7.5,
+            color=QUIET,
+        )
+    left = len(found.summary) - len(table)
+    ax.set_xlabel("exposure (counts)" + (f"; {left} rarer topics are not shown" if left else ""))
+    tidy(ax, grid="x")
     return ax
