@@ -235,8 +235,8 @@ MUTANTS = [
     Mutant(
         "the bound has the expected total",
         "models/variational.py",
-        "- X.log_factorials - sums @ right.sums",
-        "- X.log_factorials - 0.5 * sums @ right.sums",
+        "expected = sums @ right.sums if rates",
+        "expected = 0.5 * sums @ right.sums if rates",
         only(VARIATIONAL, "in_the_books"),
     ),
     Mutant(
@@ -263,8 +263,8 @@ MUTANTS = [
     Mutant(
         "Paisley (35): the rate of the factors uses the new loadings",
         "solvers/vi.py",
-        "        right = model.right.update(counts, left.sums)\n        if model.exact_scales:",
-        "        right = model.right.update(counts, s.left.sums)\n        if model.exact_scales:",
+        "cost = task.cost_of_factors(left, s.right)\n        if not self.rescale:",
+        "cost = task.cost_of_factors(s.left, s.right)\n        if not self.rescale:",
         only(VARIATIONAL, "one_step_equals_the_listing"),
     ),
     Mutant(

@@ -17,28 +17,33 @@ static void log_means_of(In2<double> shape, Strided2 offset, Strided2 prior, Out
               {prior.data(), prior.stride(0), prior.stride(1)}, geometric.data(), shift.data(), term.data(), threads);
 }
 
+static int64_t step_of(const std::optional<In2<double>>& cost) {
+    return cost && cost->shape(0) > 1 ? static_cast<int64_t>(cost->shape(1)) : 0;
+}
+
 static void infer_rows(Scratch scratch, const Matrix& matrix, In2<double> fixed, In1<double> scale, In2<double> start, Out2<double> out,
-                       In1<double> prior, std::optional<In1<double>> cost, double shape, double rate, int steps, double enough, int threads) {
+                       In1<double> prior, std::optional<In2<double>> cost, double shape, double rate, int steps, double enough, int threads) {
     const Sparse& X = matrix.sparse();
     require_columns(X, fixed);
     require_aligned(fixed, scale, start, out, prior, cost);
     const auto n = static_cast<std::size_t>(X.rows), K = fixed.shape(1);
     require(start.shape(0) == n && out.shape(0) == n, "the parameters have another number of rows than the matrix");
-    require(start.shape(1) == K && out.shape(1) == K && scale.shape(0) == K && prior.shape(0) == K && (!cost || cost->shape(0) == K),
+    require(start.shape(1) == K && out.shape(1) == K && scale.shape(0) == K && prior.shape(0) == K && (!cost || cost->shape(1) == K),
             "the arrays differ in their number of topics");
+    require(!cost || cost->shape(0) == 1 || cost->shape(0) == n, "costs have another number of rows than the matrix");
     const int topics = topics_of(K), padded = padded_topics(topics);
     double* room = room_in<double>(scratch, fixed.shape(0), padded);
     nb::gil_scoped_release release;
     infer(X, fixed.data(), fixed.shape(0), scale.data(), start.data(), out.data(), topics, padded, room, prior.data(),
-          {cost ? cost->data() : nullptr, shape, rate}, steps, enough, threads);
+          {cost ? cost->data() : nullptr, step_of(cost), shape, rate}, steps, enough, threads);
 }
 
-static void means_of(In2<double> parameters, In1<double> cost, double shape, double rate, Out1<double> out, int threads) {
+static void means_of(In2<double> parameters, In2<double> cost, double shape, double rate, Out1<double> out, int threads) {
     require_aligned(parameters, cost, out);
     const int topics = topics_of(parameters.shape(1));
-    require(cost.shape(0) == parameters.shape(1) && out.shape(0) == parameters.shape(0), "the arrays do not fit together");
+    require(cost.shape(1) == parameters.shape(1) && (cost.shape(0) == 1 || cost.shape(0) == parameters.shape(0)) && out.shape(0) == parameters.shape(0), "the arrays do not fit together");
     nb::gil_scoped_release release;
-    means_of_rates(parameters.data(), parameters.shape(0), topics, {cost.data(), shape, rate}, out.data(), threads);
+    means_of_rates(parameters.data(), parameters.shape(0), topics, {cost.data(), step_of(std::optional(cost)), shape, rate}, out.data(), threads);
 }
 
 void bind_beliefs(nb::module_& m) {

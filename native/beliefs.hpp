@@ -51,11 +51,14 @@ inline void log_means(const double* shape, int64_t rows, int topics, Shape offse
 //     Gamma(g_k, xi + cost_k)   and   Gamma(shape, rate + sum_k g_k / (xi + cost_k)),   shape = c + sum_k a_k
 //
 // Given g and cost, xi is the root of  rate xi + sum_k g_k xi / (xi + cost_k) = shape. The left side rises and is concave, so
-// Newton's method from below the root stays below it, and converges.
+// Newton's method from below the root stays below it, and converges. With shape 0 there is no xi, only costs that differ from row to row.
 struct Hierarchy {
-    const double* cost;                    // a number per topic; null: there is none
+    const double* cost;                    // a number per topic, of the first row; null: there is none
+    int64_t step;                          // from row to row: 0 if all have the same costs
     double shape, rate;
+    Hierarchy of(int64_t row) const { return {cost ? cost + row * step : nullptr, 0, shape, rate}; }
     double mean(const double* g, int topics) const {
+        if (shape == 0) return 0;
         double most = rate, xi;
         for (int k = 0; k < topics; ++k) most += g[k] / cost[k];
         xi = shape / most;
@@ -77,7 +80,7 @@ struct Hierarchy {
 inline void means_of_rates(const double* g, int64_t rows, int topics, const Hierarchy& hierarchy, double* out, int threads) {
     for_row_blocks(even_blocks(rows), threads, [&] {
         return [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) out[i] = hierarchy.mean(g + i * topics, topics);
+            for (int64_t i = begin; i < end; ++i) out[i] = hierarchy.of(i).mean(g + i * topics, topics);
         };
     });
 }
@@ -130,7 +133,7 @@ inline void infer(const Sparse& X, const double* fixed, int64_t fixed_rows, cons
                     continue;
                 }
                 std::copy_n(start + i * topics, topics, row.g.data());
-                row.infer(prior, hierarchy, steps, enough);
+                row.infer(prior, hierarchy.of(i), steps, enough);
                 std::copy_n(row.g.data(), topics, out + i * topics);
             }
         };

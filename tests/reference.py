@@ -186,7 +186,8 @@ def infer(
         for _ in range(steps):
             b = np.exp(psi(g) - psi(g).max())
             if hierarchy is not None:
-                b /= means_of_rates(g[None], hierarchy)[0] + hierarchy.cost
+                of_row = hierarchy._replace(cost=np.broadcast_to(hierarchy.cost, start.shape)[i])
+                b /= means_of_rates(g[None], of_row)[0] + of_row.cost
             last, g = g, prior + b * (m.T @ (x / (m @ b)))
             if np.abs(g - last).sum() <= tolerance * g.sum():
                 break
@@ -197,6 +198,8 @@ def infer(
 def means_of_rates(parameters: Floats, hierarchy: Hierarchy) -> Floats:
     """The root of  rate ξ + Σ_k g_k ξ / (ξ + cost_k) = shape  for each row g"""
     cost, shape, rate = hierarchy
+    if shape == 0:
+        return np.zeros(len(parameters))
 
     def excess(xi: float, g: Floats) -> float:
         return float(rate * xi + (g * xi / (xi + cost)).sum() - shape)

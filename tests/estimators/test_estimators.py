@@ -595,13 +595,13 @@ def test_names_promised_inside_the_public_objects_exist() -> None:
         ),
         (
             "GammaPoisson",
-            "n_components shape rate eta init n_init inner extrapolate max_iter tol refine online n_jobs random_state "
-            "verbose callbacks",
+            "n_components shape rate eta init n_init inner extrapolate max_iter tol refine batch_prior online n_jobs "
+            "random_state verbose callbacks",
         ),
         (
             "BayesianPoissonNMF",
-            "n_components a b c d rate_shape init n_init inner extrapolate max_iter tol refine online n_jobs random_state "
-            "verbose callbacks",
+            "n_components a b c d rate_shape init n_init inner extrapolate max_iter tol refine batch_prior online n_jobs "
+            "random_state verbose callbacks",
         ),
         ("load", "path"),
     ],

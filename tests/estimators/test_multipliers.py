@@ -114,7 +114,7 @@ def test_other_parameters_are_refused() -> None:
 )
 def test_models_without_multipliers_refuse_them_by_name(estimator: Any) -> None:
     for name, value in {"batch": "donor", "opportunities": np.full(30, 2.0), "sample_weight": np.full(40, 2.0)}.items():
-        with pytest.raises(ValueError, match=f"does not support {name}; use TopicModel or PoissonNMF"):
+        with pytest.raises(ValueError, match=f"does not support {name}; use TopicModel"):
             estimator.fit(COUNTS, **{name: value})
 
 

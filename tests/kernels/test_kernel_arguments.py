@@ -133,10 +133,10 @@ GOOD: dict[str, Callable[[], Arguments]] = {
     },
     "infer": lambda: scratch(M) | matrix() | {
         "fixed": factor(M), "scale": np.ones(K), "start": factor(N), "out": np.empty((N, K)), "prior": np.ones(K),
-        "cost": np.ones(K), "shape": 2.0, "rate": 1.0, "steps": 3, "enough": 0.0, "threads": 2,
+        "cost": factor(N), "shape": 2.0, "rate": 1.0, "steps": 3, "enough": 0.0, "threads": 2,
     },
     "means_of_rates": lambda: {
-        "parameters": factor(N), "cost": np.ones(K), "shape": 2.0, "rate": 1.0, "out": np.empty(N), "threads": 2,
+        "parameters": factor(N), "cost": factor(N), "shape": 2.0, "rate": 1.0, "out": np.empty(N), "threads": 2,
     },
     "add_sums": lambda: scratch(N) | transposed() | {"left": factor(N), "right": factor(M)} | sums() | {"threads": 2},
     "box_step": lambda: {"F": factor(M), "out": np.empty((M, K))} | sums() | {
@@ -362,8 +362,8 @@ def test_nothing_is_done_with_no_rows(module: Any, kernel: str) -> None:
         "H",
     }
     by_rows |= {"F", "totals", "rates", "modes", "covariances", "thirds", "robust", "pearson", "rounds", "x", "prior"}
-    by_rows |= {"groups", "offset", "parameters", *(["cost"] if kernel == "box_step" else [])}
-    by_rows |= {"exposures", "probabilities", "gains", "numbers", "chosen"}
+    by_rows |= {"groups", "offset", "parameters", "exposures", "probabilities", "gains", "numbers", "chosen"}
+    by_rows |= {"cost"} if kernel in {"box_step", "infer", "means_of_rates"} else set()
     by_nonzeros = {"indices", "data", "ratio", "order", "out_indices", "out_data", "rows", "columns"}
     stays = {"pass_rows": {"right"}, "gather_rows": {"left"}, "add_sums": {"left"}, "infer": {"prior"}}.get(
         kernel, set()

@@ -111,6 +111,11 @@ def hierarchy(K: int, seed: int = 5) -> kernels.Hierarchy:
     return kernels.Hierarchy(wide(K, low=1e-3, high=1e3, seed=seed), rng.gamma(2, 1) + K, rng.gamma(1, 1))
 
 
+def costs_of_rows(K: int, seed: int = 5) -> kernels.Hierarchy:
+    """As where rates of counts have multipliers."""
+    return kernels.Hierarchy(wide(len(awkward_counts()), K, low=1e-3, high=1e3, seed=seed))
+
+
 @pytest.mark.parametrize("K", TOPICS)
 def test_means_of_rates_are_roots(K: int) -> None:
     """Whatever the sizes of parameters, costs and hyper-parameters."""
@@ -124,7 +129,9 @@ def test_means_of_rates_are_roots(K: int) -> None:
 
 @pytest.mark.parametrize("steps", [1, 7])
 @pytest.mark.parametrize("K", TOPICS)
-@pytest.mark.parametrize("rates", [None, hierarchy], ids=["rates of topics", "a hierarchy"])
+@pytest.mark.parametrize(
+    "rates", [None, hierarchy, costs_of_rows], ids=["rates of topics", "a hierarchy", "costs of rows"]
+)
 def test_infer_equals_its_reference(K: int, steps: int, rates) -> None:
     arguments, of = infer_arguments(K), rates and rates(K)
     got = kernels.infer(*arguments, steps=steps, tolerance=0.0, hierarchy=of)

@@ -86,6 +86,7 @@ OTHER_NAMES |= {
     "n_threads": "n_jobs",
 }  # of other libraries
 OF_SAMPLES = ("batch", "opportunities", "sample_weight")  # what `fit` may be given for samples
+TAKERS = "TopicModel, PoissonNMF, GammaPoisson or BayesianPoissonNMF"
 MAY_CHANGE = {"max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
 
 
@@ -206,7 +207,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         """New samples with their multipliers: of batches, those that the fit has."""
         for name, value in {"batch": batch, "opportunities": opportunities}.items():
             if value is not None and name not in self.takes:
-                raise ValueError(f"{type(self).__name__} does not support {name}; use TopicModel or PoissonNMF")
+                raise ValueError(f"{type(self).__name__} does not support {name}; use {TAKERS}")
         if isinstance(X, pd.DataFrame) and hasattr(self, "feature_names_in_"):
             self._checked_counts(X, reset=False)
         return multiplied_as_in_fit(X, self.result_, batch, opportunities)
@@ -400,7 +401,8 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         for name in given:
             if name not in self.takes or self.online is not None:
                 who = "online learning" if name in self.takes else type(self).__name__
-                raise ValueError(f"{who} does not support {name}; use TopicModel or PoissonNMF, in memory or on shards")
+                takers = "TopicModel or PoissonNMF" if name == "sample_weight" else TAKERS
+                raise ValueError(f"{who} does not support {name}; use {takers}, in memory or on shards")
         weights = given.pop("sample_weight", None)
         if given:
             counts = with_multipliers(counts, **given, estimated=getattr(self, "batch_prior", None) != np.inf)
@@ -460,10 +462,10 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             note = f"fit of a sample of {len(X.sample):,}: {fit.trace['note'].iloc[0]}"
             return solver.start(task, np.empty((0, self.n_components)), F.astype(dtype)), note
 
-        phases = [Phase("fit", solver, self.max_iter, self.tol)]
-        if isinstance(task, Problem):
-            phases += correcting(task, partial(Phase, solver=solver, max_iter=self.max_iter, tol=self.tol))
-        return Plan(task, phases, first)
+        fit = partial(Phase, solver=solver, max_iter=self.max_iter, tol=self.tol)
+        return Plan(
+            task, [fit("fit"), *(correcting(task, fit) if isinstance(task, Problem | Inference) else [])], first
+        )
 
     def _sample_fit(self, sample: Counts, rng: np.random.Generator) -> Fit:
         """The same estimator on the sample, in memory. How long it runs does not depend on how long the fit of all may, which

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
@@ -36,7 +36,7 @@ from unmix.estimators.base import (
     where_online,
 )
 from unmix.estimators.features import Missing
-from unmix.estimators.plans import correcting, refining
+from unmix.estimators.plans import correcting, refining, strength_of
 from unmix.fit import Fit
 from unmix.models.poisson import check_factors, proportions_and_sizes
 from unmix.models.priors import Dirichlet, Gamma
@@ -478,8 +478,7 @@ class PoissonNMF(LikelihoodEstimator):
 
     def _problem(self, X: Data) -> Problem:
         prior = self.prior.on_topics() if isinstance(self.prior, Dirichlet) else self.prior
-        strength = None if self.batch_prior == "auto" else float(self.batch_prior)
-        return Problem(X, self.n_components, prior, self.loadings_prior, batch_prior=strength)
+        return Problem(X, self.n_components, prior, self.loadings_prior, batch_prior=strength_of(self.batch_prior))
 
     def _prefit(self) -> int:
         return 0 if isinstance(self.loadings_prior, Dirichlet) else self.prefit
@@ -542,8 +541,7 @@ class PoissonNMF(LikelihoodEstimator):
         if not isinstance(self.prior, Gamma | Dirichlet | None):
             remedy = "use None, unmix.Gamma(shape, rate) or unmix.Dirichlet(concentration)"
             raise ParameterError("prior", self.prior, remedy)
-        if self.batch_prior != "auto" and not (isinstance(self.batch_prior, Real) and self.batch_prior > 0):
-            raise ParameterError("batch_prior", self.batch_prior, 'give "auto", a number > 0, or inf for no effects')
+        strength_of(self.batch_prior)
         self._check_loadings_prior()
         self._solver()
 

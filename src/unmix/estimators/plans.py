@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from numbers import Real
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from unmix.base.checks import ParameterError
 from unmix.base.types import Factor, Record
 from unmix.counts.data import Data
 from unmix.fit import Fit, quietly
@@ -26,7 +28,7 @@ E = TypeVar("E", bound="CountsEstimator")
 T = TypeVar("T", bound=Problem | Inference)
 S = TypeVar("S", bound=Iterate)
 
-# The best of several fits, each from a start of its own, and how far apart they end.
+# The best of several fits, each from another start, and how far apart they end.
 #
 # The first start is that of the fit without `n_init`, so that more starts are never worse; seeds of the others come from it.
 # They run one after the other, each with all threads. The spread says what the data do not identify: with P_s the proportions of
@@ -101,7 +103,16 @@ def refining(
     ]
 
 
-def correcting(problem: Problem, fit: Callable[..., Phase]) -> list[Phase]:
+def strength_of(batch_prior: object) -> float | None:
+    """The parameter `batch_prior`, checked; None to learn it."""
+    if batch_prior == "auto":
+        return None
+    if not isinstance(batch_prior, Real) or not float(batch_prior) > 0:
+        raise ParameterError("batch_prior", batch_prior, 'give "auto", a number > 0, or inf for no effects')
+    return float(batch_prior)
+
+
+def correcting(problem: Problem | Inference, fit: Callable[..., Phase]) -> list[Phase]:
     """A phase in the end, where the prior of effects of batches is learned: with the corrected one."""
     if problem.rates is None or not problem.rates.learned:
         return []

@@ -23,12 +23,13 @@ from unmix.counts.shards import Shards
 from unmix.estimators.base import CountsEstimator, checked_finite, estimator, generator, parts_of, where_online
 from unmix.estimators.features import Missing
 from unmix.estimators.likelihood import PoissonNMF
-from unmix.estimators.plans import refining
+from unmix.estimators.plans import correcting, refining, strength_of
 from unmix.fit import Fit, finished, quietly
-from unmix.models.beliefs import Belief, HierarchicalGammas, Prior
+from unmix.models.beliefs import Belief, Gammas, HierarchicalGammas, PointTopics, Prior
 from unmix.models.poisson import check_factors
 from unmix.models.priors import positive, positive_number
 from unmix.models.problem import Problem
+from unmix.models.rates import average_multipliers
 from unmix.models.variational import (
     Beliefs,
     Inference,
@@ -104,7 +105,7 @@ class PosteriorEstimator(CountsEstimator):
             task, left, _ = self._infer(part)
             return task.model.left.mean(left)
 
-    def score(self, X: CountsLike | Shards, y: None = None) -> float:
+    def score(self, X: CountsLike | Shards, y: None = None, *, batch: Any = None, opportunities: Any = None) -> float:
         """A lower bound of the log-likelihood per count of samples, given the fitted topics; higher is better.
 
         Parameters
@@ -113,6 +114,10 @@ class PosteriorEstimator(CountsEstimator):
             Samples with the features of the fit.
         y : None, default=None
             Ignored; scikit-learn's searches pass it.
+        batch : str or array-like, default=None
+            As in `transform`.
+        opportunities : array-like, sparse matrix or DataFrame, default=None
+            As in `transform`.
 
         Returns
         -------
@@ -132,6 +137,8 @@ class PosteriorEstimator(CountsEstimator):
                 task, left, right = self._infer(part)
                 return -task.loss(task.model, left, right) - right.bound, task.X.total
 
+        check_is_fitted(self)
+        X = self._multiplied_as_in_fit(X, batch, opportunities)
         return checked_finite(self._mean_over_counts(X, bound), "score")
 
     def standard_deviations(self, of: Literal["loadings", "factors"] = "loadings") -> Floats:
@@ -215,7 +222,7 @@ class PosteriorEstimator(CountsEstimator):
         counts = self._possible(self._checked_counts(X, reset=False))
         model, right = self.result_._prepared(_model_of)
         task = Inference(counts, model)
-        left = infer(task, model, right, None, STEPS, INFERENCE_TOLERANCE)
+        left = infer(task, model, right, None, STEPS, INFERENCE_TOLERANCE, task.cost_of_loadings(None, right))
         checked_finite(left.parameters, "posterior")
         return task, left, right
 
@@ -280,9 +287,10 @@ class VariationalEstimator(PosteriorEstimator):
 
     def _check_parameters(self) -> None:
         self._check_common(refine=0, **{} if self.inner is None else {"inner": 0})
+        strength_of(getattr(self, "batch_prior", "auto"))
 
     def _plan(self, X: Data, rng: np.random.Generator) -> Plan:
-        task = Inference(X, self._model(X))
+        task = Inference(X, self._model(X), strength_of(getattr(self, "batch_prior", "auto")))
         solver = self._solver(task).for_data(X)
         if self.online is not None:
             self._check_online()
@@ -307,7 +315,8 @@ class VariationalEstimator(PosteriorEstimator):
 
         fit = partial(Phase, solver=solver, max_iter=self.max_iter, tol=self.tol)
         moves = self.refine if self.online is None and self.n_components > 1 else 0
-        return Plan(task, [fit("fit"), *(refining(solver, start, fit, moves, rng) if moves else [])], first)
+        phases = [fit("fit"), *(refining(solver, start, fit, moves, rng) if moves else []), *correcting(task, fit)]
+        return Plan(task, phases, first)
 
     def _solver(self, task: Inference) -> CAVI | ExtrapolatedVI:
         inner, in_memory = self.inner, task.X.in_memory
@@ -571,6 +580,9 @@ class GammaPoisson(VariationalEstimator):
     refine : int, default=0
         Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of a different
         fit, and is kept if the bound rises.
+    batch_prior : float or str, default="auto"
+        Strength τ of the prior Gamma(τ, τ) of effects of batches, where `fit` is given some: "auto" learns it, a larger one holds
+        effects closer to 1, inf allows for none. What belongs to samples, `batch` and `opportunities`, is given to `fit`.
     online : Online, default=None
         `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
     n_jobs : int, default=None
@@ -588,8 +600,8 @@ class GammaPoisson(VariationalEstimator):
         The (mean) topics; rows sum to one.
     shape_ : array, n × K
         Shapes of the Gamma posterior of the loadings.
-    rate_ : array, K
-        Its rates.
+    rate_ : array, K or n × K
+        Its rates: of each sample where rates of counts have multipliers.
     elbo_ : float
         Lower bound of log p(X), all constants included.
     result_ : Fit
@@ -613,6 +625,8 @@ class GammaPoisson(VariationalEstimator):
     shape: ArrayLike = 1.0
     rate: ArrayLike | None = None
     eta: ArrayLike | None = None
+    batch_prior: float | Literal["auto"] = "auto"
+    takes: ClassVar[frozenset[str]] = frozenset({"batch", "opportunities"})
 
     @property
     def shape_(self) -> Floats:
@@ -622,15 +636,23 @@ class GammaPoisson(VariationalEstimator):
 
     @property
     def rate_(self) -> Floats:
-        """array, K: rates of the Gamma posterior of the loadings."""
+        """array, K or n × K: rates of the Gamma posterior of the loadings."""
         check_is_fitted(self)
         return self.result_.posterior["L_rate"]
 
     def _model(self, X: Data) -> Variational:
         shape = positive("shape", self.shape, self.n_components, "topic")
         rate = shape.sum() * X.shape[0] / X.total if self.rate is None else self.rate
-        eta = None if self.eta is None else positive("eta", self.eta, X.shape[1], "feature")
-        return gamma_poisson(shape, positive("rate", rate, self.n_components, "topic"), eta)
+        rate = positive("rate", rate, self.n_components, "topic")
+        if X.multipliers is None or X.multipliers.plain:
+            return gamma_poisson(
+                shape, rate, None if self.eta is None else positive("eta", self.eta, X.shape[1], "feature")
+            )
+        if self.eta is not None:
+            raise ValueError(
+                "GammaPoisson with eta does not support batch or opportunities; use eta=None, or BayesianPoissonNMF"
+            )
+        return Variational(Gammas(shape, rate), PointTopics(weights=average_multipliers(X)))
 
     def _prior_weights(self) -> ArrayLike | None:
         means = np.divide(self.shape, 1.0 if self.rate is None else self.rate)
@@ -684,6 +706,9 @@ class BayesianPoissonNMF(VariationalEstimator):
     refine : int, default=0
         Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of a different
         fit, and is kept if the bound rises.
+    batch_prior : float or str, default="auto"
+        Strength τ of the prior Gamma(τ, τ) of effects of batches, where `fit` is given some: "auto" learns it, a larger one holds
+        effects closer to 1, inf allows for none. What belongs to samples, `batch` and `opportunities`, is given to `fit`.
     online : Online, default=None
         `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
     n_jobs : int, default=None
@@ -735,6 +760,8 @@ class BayesianPoissonNMF(VariationalEstimator):
     d: float | None = None
     rate_shape: float | None = None
     inner: int | None = 0
+    batch_prior: float | Literal["auto"] = "auto"
+    takes: ClassVar[frozenset[str]] = frozenset({"batch", "opportunities"})
 
     @property
     def sample_rates_(self) -> Floats:
@@ -757,7 +784,13 @@ class BayesianPoissonNMF(VariationalEstimator):
     def _model(self, X: Data) -> Variational:
         a, c = (positive_number(name, getattr(self, name)) for name in "ac")
         (n, m), K = X.shape, self.n_components
-        product = K * a * c * n * m / X.total  # b d for which the prior expects this total
+        given = X.multipliers
+        if given is not None and not given.plain and self.rate_shape is not None:
+            raise ValueError(
+                "BayesianPoissonNMF with rate_shape does not support batch or opportunities; use rate_shape=None"
+            )
+        entries = n * m if given is None or given.known is None else given.known.sum(axis=1)[given.groups].sum()
+        product = K * a * c * entries / X.total  # b d for which the prior expects this total
         b, d = (None if (value := getattr(self, name)) is None else positive_number(name, value) for name in "bd")
         if b is None:
             b = np.sqrt(product) if d is None else product / d

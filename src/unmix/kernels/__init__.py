@@ -217,18 +217,24 @@ def log_means(shape: Floats, offset: Floats, prior: Floats) -> tuple[Floats, Flo
 
 
 class Hierarchy(NamedTuple):
-    """Of rows with beliefs Gamma(g_k, ξ + cost_k), ξ being the mean of Gamma(shape, rate + Σ_k g_k / (ξ + cost_k))."""
+    """Of rows with beliefs Gamma(g_k, ξ + cost_k), ξ being the mean of Gamma(shape, rate + Σ_k g_k / (ξ + cost_k)); 0 if the
+    shape is, and then costs alone are what differs from row to row."""
 
-    cost: Floats
-    shape: float
-    rate: float
+    cost: Floats  # of all rows, or of each
+    shape: float = 0.0
+    rate: float = 0.0
+
+    @property
+    def arguments(self) -> tuple[Floats, float, float]:
+        """As native code takes them."""
+        return np.ascontiguousarray(np.atleast_2d(self.cost)), self.shape, self.rate
 
 
 def means_of_rates(parameters: Floats, hierarchy: Hierarchy) -> Floats:
     """ξ of every row, of which these are the g."""
     parameters = np.ascontiguousarray(parameters)
     out = np.empty(len(parameters))
-    _native.means_of_rates(parameters, *hierarchy, out, threads())
+    _native.means_of_rates(parameters, *hierarchy.arguments, out, threads())
     return out
 
 
@@ -248,7 +254,7 @@ def infer(
     a row changes by at most `tolerance` of its sum. With a hierarchy, b = exp ψ(g) / (ξ_i + cost)."""
     fixed, start = np.ascontiguousarray(fixed), np.ascontiguousarray(start)
     out = np.empty(start.shape)
-    given = (prior, *(hierarchy or (None, 0.0, 0.0)), steps, tolerance)
+    given = (prior, *(hierarchy.arguments if hierarchy else (None, 0.0, 0.0)), steps, tolerance)
     _run(_native.infer, workspace, fixed, rows.handle, fixed, scale, start, out, *given, threads())
     return out
 

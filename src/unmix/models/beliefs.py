@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -111,7 +111,9 @@ class Belief:
     """q of one factor: its parameters, and what the bound and the pass over the nonzeros need of it."""
 
     parameters: Floats  # of each entry: the shape of a Gamma, the parameter of a Dirichlet, or the value itself
-    rates: Floats  # of each topic, for a Gamma; ones otherwise. With rates of rows too, what is added to those; or of each entry
+    # of each topic, for a Gamma, or of each entry where rates of counts have multipliers; ones otherwise. With rates of rows too,
+    # what is added to those; or of each entry
+    rates: Floats
     geometric: Floats  # exp E log, each row divided by exp(shift)
     shifts: Floats
     sums: Floats  # column sums of the mean
@@ -169,11 +171,20 @@ class Prior(ABC):
         return 1 / rates, None
 
     def infer(
-        self, side: Side, other: Belief, start: Belief | Floats | None, totals: Floats, *, steps: int, tolerance: float
+        self,
+        side: Side,
+        other: Belief,
+        start: Belief | Floats | None,
+        totals: Floats,
+        *,
+        steps: int,
+        tolerance: float,
+        cost: Floats | None = None,
     ) -> Belief:
         """As prior of loadings: the best belief given q of the factors, by up to `steps` updates γ ← prior + expected counts of
-        each row. From a belief, from parameters (with the rates that are best now), or (None) from counts spread evenly."""
-        prior, rates = self.shape_and_rates(other.sums)
+        each row. From a belief, from parameters (with the rates that are best now), or (None) from counts spread evenly. `cost`
+        is what a unit costs, the sums of q of the factors if it is not given."""
+        prior, rates = self.shape_and_rates(other.sums if cost is None else cost)
 
         def loop(parameters: Floats, rates: Floats, steps: int) -> Floats:
             scale, hierarchy = self.row_rates(rates)
@@ -190,12 +201,12 @@ class Prior(ABC):
                 start, steps = loop(start, old, 1), steps - 1
         return self.belief(loop(start, rates, steps) if steps else start, rates)
 
-    def moved(self, side: Side, other: Belief, belief: Belief, counts: Floats) -> Belief:
+    def moved(self, side: Side, other: Belief, belief: Belief, counts: Floats, cost: Floats | None = None) -> Belief:
         """As prior of factors: a belief that is better given q of the loadings, `counts` being the expected ones. An `update`,
         or a longer step, which the caller has to check: the bound may fall."""
-        return self.update(counts, other.sums)
+        return self.update(counts, other.sums if cost is None else cost)
 
-    def stepped(self, sums: FeatureSums, belief: Belief, totals: Floats) -> Belief:
+    def stepped(self, sums: FeatureSums, belief: Belief, totals: Floats, cost: Floats) -> Belief:
         """The same where data are visited in parts, from sums with exp E log of the loadings; only where it is `regressed`."""
         raise ValueError(f"{type(self).__name__} has no step but an update")
 
@@ -267,14 +278,29 @@ class Gammas(Prior):
         if rates is None:
             raise ValueError("a Gamma belief needs rates")
         rows = len(parameters)
+        if rates.ndim == 2:
+            return self._of_entries(parameters, rates)
         geometric, shifts, term = kernels.log_means(parameters, -np.log(rates), self.shape)
         sums = column_sums(parameters)
         prior = rows * (self.shape * np.log(self.rate / rates) - gammaln(self.shape)).sum()
         bound = term + prior + sums @ (1 - self.rate / rates)
         return Belief(parameters, rates, geometric, shifts, sums / rates, float(bound))
 
+    def _of_entries(self, parameters: Floats, rates: Floats) -> Belief:
+        """Where every entry has a rate; without rows they are rates of groups."""
+        if not len(parameters):
+            return Belief(parameters, rates, parameters, np.zeros(0), np.zeros(len(self.shape)), 0.0)
+        geometric, shifts, term = kernels.log_means(parameters, -np.log(rates), self.shape)
+        means = parameters / rates
+        prior = (self.shape * np.log(self.rate / rates)).sum() - len(parameters) * gammaln(self.shape).sum()
+        bound = term + prior + (parameters - self.rate * means).sum()
+        return Belief(parameters, rates, geometric, shifts, column_sums(means), float(bound))
+
     def shape_and_rates(self, cost: Floats) -> tuple[Floats, Floats]:
         return self.shape, self.rate + cost
+
+    def row_rates(self, rates: Floats) -> tuple[Floats, Hierarchy | None]:
+        return super().row_rates(rates) if rates.ndim == 1 else (np.ones(len(self.shape)), Hierarchy(rates))
 
     def scale_terms(self) -> ScaleTerms:
         return ScaleTerms(self.shape, self.rate)
@@ -451,26 +477,61 @@ class DirichletColumns(Dirichlets):
 @dataclass(frozen=True, eq=False)
 class PointTopics(Prior):
     """Topics, columns that sum to one, which are estimated, not believed: by maximum likelihood, or, with a Dirichlet prior of
-    which `extra` is the parameter − 1 (m × K), by its mode."""
+    which `extra` is the parameter − 1 (m × K), by its mode. Where rates have multipliers, features cost differently, and it is
+    Σ_j w_j f_jk that is one, `weights` being the multipliers of features in all samples (m × 1)."""
 
     extra: Floats | None = None
+    weights: Floats | None = None
     regressed: ClassVar[bool] = True
 
     def update(self, counts: Floats, cost: Floats) -> Belief:
-        return self.belief(_columns_of_one(counts if self.extra is None else counts + self.extra))
+        counts = counts if self.extra is None else counts + self.extra
+        if cost.ndim == 2:
+            costs = self._costs(counts, cost)
+            counts = np.divide(counts, costs, out=np.zeros_like(counts), where=counts > 0)
+        return self.belief(self._normalised(counts))
 
-    def moved(self, side: Side, other: Belief, belief: Belief, counts: Floats) -> Belief:
+    def _normalised(self, topics: Floats) -> Floats:
+        """Divided by what should be one; even where there is nothing."""
+        sums = column_sums(topics if self.weights is None else topics * self.weights)
+        even = 1 / (len(topics) if self.weights is None else self.weights.sum())
+        return np.divide(topics, sums, out=np.full_like(topics, even), where=sums > 0)
+
+    def _costs(self, counts: Floats, cost: Floats) -> Floats:
+        """Of topics, or of their entries, with the multiplier μ of the condition: f = counts / costs meets it. With costs d of
+        entries, Σ w counts / (d + μ w) = 1, by Newton's method on the inverse of the sum from a μ that is too small, below which
+        one feature would have everything."""
+        if cost.ndim == 1:
+            return column_sums(counts)
+        w, here = np.ones((len(counts), 1)) if self.weights is None else self.weights, counts > 0
+        unit = np.divide(cost, w, out=np.zeros_like(cost), where=w > 0)
+        mu = np.where(here, counts - unit, -np.inf).max(axis=0)
+        mu[~here.any(axis=0)] = 0
+        for _ in range(100):
+            apart = np.divide(1.0, np.maximum(unit + mu, counts), out=np.zeros_like(unit), where=here)
+            value, slope = (counts * apart).sum(axis=0), (counts * apart**2).sum(axis=0)
+            step = np.divide(value * (value - 1), slope, out=np.zeros_like(value), where=slope > 0)
+            mu = mu + step
+            if (step <= 1e-15 * np.abs(mu)).all():
+                break
+        return np.where(here, w * np.maximum(unit + mu, counts), cost)
+
+    def moved(self, side: Side, other: Belief, belief: Belief, counts: Floats, cost: Floats | None = None) -> Belief:
         """A Newton step on every feature: with what a topic's weights sum to as its cost (the multiplier of the condition that
         its shares sum to one), features are regressions of their own."""
-        cost = column_sums(counts if self.extra is None else counts + self.extra)
-        side = side.with_prior(self.extra, cost - column_sums(other.geometric))
+        costs = self._costs(counts if self.extra is None else counts + self.extra, other.sums if cost is None else cost)
+        if costs.ndim == 2:
+            side = replace(side, shape=self.extra, costs=lambda fixed, moving: (costs, None))
+        else:
+            side = side.with_prior(self.extra, costs - column_sums(other.geometric))
         topics, _ = side.update("newton", other.geometric, belief.geometric, rounds=1, tolerance=0.1)
-        return self.belief(_columns_of_one(topics.astype(np.float64)))
+        return self.belief(self._normalised(topics.astype(np.float64)))
 
-    def stepped(self, sums: FeatureSums, belief: Belief, totals: Floats) -> Belief:
+    def stepped(self, sums: FeatureSums, belief: Belief, totals: Floats, cost: Floats) -> Belief:
         counts = belief.geometric * sums.numerators
-        cost = column_sums(counts if self.extra is None else counts + self.extra)
-        return self.belief(_columns_of_one(sums.step(belief.geometric, cost, totals, self.extra).astype(np.float64)))
+        costs = self._costs(counts if self.extra is None else counts + self.extra, cost)
+        topics = sums.step(belief.geometric, costs, totals, self.extra)
+        return self.belief(self._normalised(topics.astype(np.float64)))
 
     def belief(self, parameters: Floats, rates: Floats | None = None) -> Belief:
         rows, topics = parameters.shape
@@ -481,11 +542,17 @@ class PointTopics(Prior):
         return Belief(parameters, np.ones(topics), parameters, np.zeros(rows), np.ones(topics), bound)
 
     def start(self, shares: Floats, totals: Floats, cost: Floats) -> Belief:
-        return self.belief(point_topics(shares))
+        if self.weights is None:
+            return self.belief(point_topics(shares))
+        topics = point_topics(self._normalised(shares) * self.weights)
+        return self.belief(np.divide(topics, self.weights, out=np.zeros_like(topics), where=self.weights > 0))
 
     def beyond(self, new: Belief, old: Belief, beta: float) -> Belief:
-        topics = np.maximum(further(new, old, beta), LEAST_MOVED / len(new.parameters) * (new.parameters > 0))
-        sums = column_sums(topics)
+        least: float | Floats = LEAST_MOVED / len(new.parameters)
+        if self.weights is not None:
+            least = least / np.where(self.weights > 0, self.weights, 1.0)
+        topics = np.maximum(further(new, old, beta), least * (new.parameters > 0))
+        sums = column_sums(topics if self.weights is None else topics * self.weights)
         return self.belief(topics / np.where(sums > 0, sums, 1.0))
 
     def mean(self, belief: Belief) -> Floats:
@@ -498,22 +565,16 @@ class PointTopics(Prior):
         return self.standard_deviation(belief)
 
     def arrays(self, belief: Belief) -> dict[str, Floats]:
-        return {"": belief.parameters}
+        return {"": belief.parameters} | ({} if self.weights is None else {"_weights": self.weights})
 
     @classmethod
     def restore(cls, arrays: Mapping[str, Floats]) -> tuple[Self, Belief]:
-        prior = cls()
+        prior = cls(weights=arrays.get("_weights"))
         return prior, prior.belief(arrays[""])
 
     @classmethod
     def without_rows(cls, arrays: Mapping[str, Floats], lost: Floats) -> dict[str, Floats]:
         return {"": arrays[""] * lost}
-
-
-def _columns_of_one(weights: Floats) -> Floats:
-    """Divided by their sums; even where there is nothing."""
-    sums = column_sums(weights)
-    return np.divide(weights, sums, out=np.full_like(weights, 1 / len(weights)), where=sums > 0)
 
 
 def point_topics(shares: Floats) -> Floats:

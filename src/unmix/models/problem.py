@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_type_hints
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -140,10 +140,17 @@ def best_scales(L: Factor, F: Factor, a: ArrayLike, b: ArrayLike, c: ArrayLike, 
 
 
 def scaled_counts(
-    sides: Sides, L: Factor, F: Factor, a: ArrayLike, b: ArrayLike, c: ArrayLike, d: ArrayLike
+    sides: Sides,
+    L: Factor,
+    F: Factor,
+    a: ArrayLike,
+    b: ArrayLike,
+    c: ArrayLike,
+    d: ArrayLike,
+    rates: Rates | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Expected counts of each topic in samples (n × K) and features (m × K), each with the column sums of the other factor,
-    once topics are scaled as Gamma(a, b) on L and Gamma(c, d) on F like them best."""
+    """Expected counts of each topic in samples (n × K) and features (m × K), each with the column sums of the other factor, or
+    what a unit costs where rates have multipliers, once topics are scaled as Gamma(a, b) on L and Gamma(c, d) on F like."""
     z = best_scales(L, F, a, b, c, d)
     L, F = L / z, F * z
     A, B, xlog = sides.both_numerators(L, F)
@@ -151,7 +158,10 @@ def scaled_counts(
         raise ValueError(
             "a count has a rate of zero, so it is impossible; use its sample and feature some weight in init"
         )
-    return L * A, column_sums(F), F * B, column_sums(L)
+    if rates is None:
+        return L * A, column_sums(F), F * B, column_sums(L)
+    (of_groups, groups), (of_features, _) = rates.for_loadings(F, L), rates.for_factors(L, F)
+    return L * A, of_groups[groups], F * B, of_features
 
 
 def _root(square: Floats, middle: Floats, constant: Floats) -> Floats:
@@ -261,12 +271,86 @@ class StreamedPoint(Iterate):
         return self.number
 
 
-P = TypeVar("P", bound=State | StreamedPoint)
+M = TypeVar("M", bound=Any)  # a state with `loss`, `strength` and `corrected`
 LARGEST = float(np.finfo(float).max)
 
 
+class Multiplied:
+    """What tasks share whose rates may have multipliers; states carry the strength of the prior of effects."""
+
+    X: Data
+    batch_prior: float | None
+    rates: Rates | None
+    engine: Any
+
+    def __post_init__(self) -> None:
+        given = self.X.multipliers
+        if given is None or given.plain:
+            object.__setattr__(self, "rates", None)
+        elif self.rates is None or self.rates.given is not given:
+            object.__setattr__(self, "rates", Rates.of(self.X, self.engine, self.batch_prior))
+
+    def sums(self, state: Any) -> Floats:
+        """Column sums of the loadings, by group where there are such."""
+        raise NotImplementedError
+
+    def factors(self, state: Any) -> Factor:
+        """Factors, or their posterior means."""
+        raise NotImplementedError
+
+    def with_strength(self, strength: float) -> Self:
+        """With this prior of effects; what was prepared for the data stays."""
+        if not strength or self.rates is None or strength == self.rates.strength:
+            return self
+        other = copy(self)
+        object.__setattr__(other, "rates", self.rates.with_strength(strength))
+        for side in ("left", "right"):
+            other.__dict__.pop(side, None)
+        return other
+
+    def at(self, state: Any) -> Self:
+        """With the prior of effects that a state has."""
+        return self.with_strength(state.strength)
+
+    @property
+    def strength(self) -> float:
+        """Of the prior of effects; 0 where there is none."""
+        return 0.0 if self.rates is None else self.rates.strength
+
+    @property
+    def needs_of_rates(self) -> list[str]:
+        """What a solver must support for them, in the words of `solvers.base.NEEDS`."""
+        names = ["multipliers of rates"] if self.rates is not None else []
+        return names + (["effects of batches"] if self.rates is not None and self.rates.estimated else [])
+
+    def learned(self, state: M) -> M:
+        """The same point with the most likely prior of effects, if it is learned; never a larger loss."""
+        rates = self.at(state).rates
+        if rates is None or not rates.learned or state.corrected:
+            return state
+        U, F = self.sums(state), self.factors(state)
+        other = rates.with_strength(rates.best_strength(U, F))
+        gain = rates.first_term(U, F) - other.first_term(U, F)
+        return replace(state, strength=other.strength, loss=state.loss - gain)
+
+    def corrected(self, state: M) -> M | None:
+        """The same point with the prior of effects that is learned, corrected; None where it is not learned."""
+        rates = self.at(state).rates
+        if rates is None or not rates.learned:
+            return None
+        return self.with_other_strength(state, rates.corrected(rates.strength), True)
+
+    def with_other_strength(self, state: M, strength: float, corrected: bool = False) -> M:
+        """The same point under another prior of effects, where its loss differs. The next iteration is accepted anyway."""
+        rates, U, F = self.at(state).rates, self.sums(state), self.factors(state)
+        assert rates is not None
+        more = rates.with_strength(strength).first_term(U, F) - rates.first_term(U, F)
+        changed: Any = {"reference": LARGEST} if hasattr(state, "reference") else {}
+        return replace(state, strength=strength, corrected=corrected, loss=state.loss + more, **changed)
+
+
 @dataclass(frozen=True, eq=False)
-class Problem:
+class Problem(Multiplied):
     """The loss of loadings and factors: Σ λ − Σ x log λ − log priors + penalty, λ = L Fᵀ, times multipliers where there are some.
 
     Parameters
@@ -306,31 +390,8 @@ class Problem:
     batch_prior: float | None = None
     rates: Rates | None = None
 
-    def __post_init__(self) -> None:
-        given = self.X.multipliers
-        if given is None or given.plain:
-            object.__setattr__(self, "rates", None)
-        elif self.rates is None or self.rates.given is not given:
-            object.__setattr__(self, "rates", Rates.of(self.X, self.engine, self.batch_prior))
-
-    def with_strength(self, strength: float) -> Problem:
-        """With this prior of effects; what was prepared for the data stays."""
-        if not strength or self.rates is None or strength == self.rates.strength:
-            return self
-        other = copy(self)
-        object.__setattr__(other, "rates", self.rates.with_strength(strength))
-        for side in ("left", "right"):
-            other.__dict__.pop(side, None)
-        return other
-
-    def at(self, state: State | StreamedPoint) -> Problem:
-        """With the prior of effects that a state has."""
-        return self.with_strength(state.strength)
-
-    @property
-    def strength(self) -> float:
-        """Of the prior of effects; 0 where there is none."""
-        return 0.0 if self.rates is None else self.rates.strength
+    def factors(self, state: State | StreamedPoint) -> Factor:
+        return state.F
 
     @cached_property
     def sides(self) -> Sides:
@@ -370,10 +431,8 @@ class Problem:
             "a prior with a row per sample": isinstance(on_L, Gamma) and np.ndim(on_L.shape) > 1,
             "a Dirichlet prior on loadings": isinstance(on_L, Dirichlet),
             "a sparsity penalty": self.sparsity is not None,
-            "multipliers of rates": self.rates is not None,
-            "effects of batches": self.rates is not None and self.rates.estimated,
         }
-        return [need for need, asked in needs.items() if asked]
+        return [need for need, asked in needs.items() if asked] + self.needs_of_rates
 
     def likelihood(self, X: Data | None = None) -> Problem:
         """Maximum likelihood of these data, or of some of them, with the prior of effects as it is."""
@@ -498,32 +557,6 @@ class Problem:
                     factor *= scale[:, None].astype(factor.dtype)
                     done.append(id(factor))
         return None if xlog is None else xlog + rates.moved_logs(c, a)
-
-    def learned(self, state: State) -> State:
-        """The same factors with the most likely prior of effects, if it is learned; never a larger loss."""
-        here = self.at(state)
-        rates = here.rates
-        if rates is None or not rates.learned or state.corrected:
-            return state
-        U = rates.sums(state.L)
-        other = rates.with_strength(rates.best_strength(U, state.F))
-        gain = rates.first_term(U, state.F) - other.first_term(U, state.F)
-        return replace(state, strength=other.strength, loss=state.loss - gain)
-
-    def corrected(self, state: P) -> P | None:
-        """The same factors with the prior of effects that is learned, corrected; None where it is not learned."""
-        rates = self.at(state).rates
-        if rates is None or not rates.learned:
-            return None
-        return self.with_other_strength(state, rates.corrected(rates.strength), True)
-
-    def with_other_strength(self, state: P, strength: float, corrected: bool = False) -> P:
-        """The same point under another prior of effects, where its loss differs. The next iteration is accepted anyway."""
-        rates, U = self.at(state).rates, self.sums(state)
-        assert rates is not None
-        more = rates.with_strength(strength).first_term(U, state.F) - rates.first_term(U, state.F)
-        changed: Any = {"reference": LARGEST} if hasattr(state, "reference") else {}
-        return replace(state, strength=strength, corrected=corrected, loss=state.loss + more, **changed)
 
     def kkt(self, state: State | StreamedPoint) -> float:
         if isinstance(self.loadings_prior, Dirichlet):

@@ -32,6 +32,7 @@ from unmix.counts.sides import column_sums
 FIRST_STRENGTH = 1.0  # of effects, before it is learned: too small a one does little harm
 LEAST_STRENGTH, LARGEST_STRENGTH = 1e-3, 1e7
 STEPS = 30  # of Newton's method for it
+TOPIC_STEPS = 50  # towards the single topic of `average_multipliers`
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +180,10 @@ class Rates:
         more = float(xlogy(self.totals, effects).sum() - (effects * self.by_batch(s)).sum())
         return self.first_term(U, F) + self.logs + more
 
+    def expected_total(self, U: Floats, F: Factor) -> float:
+        """Σ λ − Σ x log e with ē in place of e: what the Poisson log-likelihood has for the total without multipliers."""
+        return self.first_term(U, F) - (self.plugged_in(U, F) if self.estimated else 0.0)
+
     def merging(self, U: Floats, F: Factor, a: int, b: int, merged: Floats, expected: Floats | None) -> float:
         """By how much the first term grows if topics a and b are replaced by their sum, with these factors; `expected` is s of
         batches."""
@@ -254,6 +259,22 @@ class Rates:
         """As every feature's mean is fitted, τ is too large by about G / (G − 1)."""
         n = int((self.totals.sum(axis=1) > 0).sum())  # type: ignore[union-attr]
         return tau * (n - 1) / n if n > 1 else tau
+
+
+def average_multipliers(X: Data) -> Floats | None:
+    """Known multipliers of features in all samples, m × 1: by what is found in each group if there is a single topic, for which
+    samples are as large as their counts. None where none are known."""
+    given = X.multipliers
+    if given is None or given.known is None:
+        return None
+    t, x, e = np.bincount(given.groups, X.sample_totals, len(given.known)), X.feature_totals, given.known
+    f = x / x.sum()
+    for _ in range(TOPIC_STEPS):
+        size = e @ f
+        u = np.divide(t, size, out=np.zeros_like(t), where=size > 0)
+        cost = u @ e
+        f = np.divide(x, cost, out=np.zeros_like(cost), where=cost > 0)
+    return np.asarray((u @ e / u.sum())[:, None])
 
 
 def members(groups: NDArray[np.int32], n_groups: int) -> sp.csr_array:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 from scipy.special import gammaln
 
 from unmix.base.memory import closed
 from unmix.base.types import Factor, Floats, Record
-from unmix.counts.data import Arrays, Data, Engine, Part, Visit, Visited, by_tile, gathered, joined
+from unmix.counts.data import Arrays, Data, Engine, Part, Visit, Visited, gathered, joined, with_rows
 from unmix.counts.sides import FeatureSums, Sides, column_sums
 from unmix.models.beliefs import (
     Belief,
@@ -23,7 +24,8 @@ from unmix.models.beliefs import (
     Prior,
 )
 from unmix.models.poisson import poisson_to_topics
-from unmix.models.problem import Estimate, Iterate, bound_scales, scaled_counts, shared_scales
+from unmix.models.problem import TINY, Estimate, Iterate, Multiplied, bound_scales, scaled_counts, shared_scales
+from unmix.models.rates import Rates, group_sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,18 +50,27 @@ class Variational:
         given = gammaln(totals + 1).sum() + len(totals) if self.totals_given else 0.0
         return np.array([xlog, totals @ left.shifts, left.bound, given])
 
-    def elbo(self, X: Data, right: Belief, terms: Floats, sums: Floats) -> float:
-        """With all constants, from `terms` and the sums of E l over all samples."""
+    def elbo(self, X: Data, right: Belief, terms: Floats, sums: Floats, rates: Rates | None = None) -> float:
+        """With all constants, from `terms` and the sums of E l over all samples, by group where rates have multipliers. Effects
+        of batches are integrated out: of their beliefs, the best ones."""
         xlog, shifted, bound, given = terms
-        value = xlog + shifted + X.feature_totals @ right.shifts - X.log_factorials - sums @ right.sums
+        expected = sums @ right.sums if rates is None else rates.first_term(sums, self.right.mean(right))
+        value = xlog + shifted + X.feature_totals @ right.shifts - X.log_factorials - expected
         return float(value + bound + right.bound + given)
 
-    def start(self, sides: Sides, X: Data, L: Factor, F: Factor) -> tuple[Belief, Belief]:
+    def start(self, sides: Sides, X: Data, L: Factor, F: Factor, rates: Rates | None = None) -> tuple[Belief, Belief]:
         """q(L) and q(F) to begin with at maximum-likelihood factors."""
         on_L, on_F = self.left.scale_terms(), self.right.scale_terms()
         if on_L is not None and on_F is not None:
-            Z, u, Y, v = scaled_counts(sides, L, F, *on_L, *on_F)
+            Z, u, Y, v = scaled_counts(sides, L, F, *on_L, *on_F, rates)
             return self.left.update(Z, u), self.right.update(Y, v)
+        if rates is not None:
+            right = self.right.start(F.astype(np.float64, copy=False), column_sums(L), np.ones(F.shape[1]))
+            topics = self.right.mean(right)
+            L = L * (column_sums(F) / column_sums(topics))
+            cost = rates.for_loadings(topics, L)[0][rates.groups]
+            shares = L * cost / np.maximum((L * cost).sum(axis=1, keepdims=True), TINY)
+            return self.left.update(shares * X.sample_totals[:, None], cost), right
         proportions, topics, _, _ = poisson_to_topics(L, F)
         totals = X.sample_totals[:, None]
         right = self.right.start(topics, column_sums(totals * proportions), np.ones(topics.shape[1]))
@@ -136,14 +147,17 @@ class Beliefs(Iterate):
     right: Belief
     A: Floats | None = None
     B: Floats | None = None
+    strength: float = 0.0  # of the prior of effects of batches; 0 for that of the task
+    corrected: bool = False
 
     @property
     def before(self) -> Arrays:
-        """Where visits find the parameters of q(L)."""
-        return {"L": self.left.parameters}
+        """Where visits find the parameters of q(L), and their rates where those differ."""
+        return {"L": self.left.parameters} | ({"rates": self.left.rates} if self.left.rates.ndim == 2 else {})
 
     def save(self) -> Record:
-        return {"loss": self.loss} | self.model.arrays(self.left, self.right)
+        effects = {"strength": self.strength, "corrected": self.corrected} if self.strength else {}
+        return {"loss": self.loss} | effects | self.model.arrays(self.left, self.right)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,8 +179,8 @@ class StreamedBelief:
 
 
 def rowless(rates: Floats) -> Belief:
-    """q(L) of no samples, with these rates: what is in one place where the rows are not."""
-    return started(np.empty((0, len(rates))), rates)
+    """q(L) of no samples, with these rates, or rates of groups: what is in one place where the rows are not."""
+    return started(np.empty((0, rates.shape[-1])), rates)
 
 
 def started(parameters: Factor, rates: Floats) -> Belief:
@@ -176,7 +190,7 @@ def started(parameters: Factor, rates: Floats) -> Belief:
 
 
 @dataclass(frozen=True, eq=False)
-class Inference:
+class Inference(Multiplied):
     """Find the posterior of a variational model of these counts: the task that `CAVI` and its relatives solve.
 
     Parameters
@@ -185,6 +199,10 @@ class Inference:
         The data.
     model : Variational
         A prior on L and one on F.
+    batch_prior : float, default=None
+        Strength of the prior of effects of batches, if the data have such; None to learn it.
+    rates : Rates, default=None
+        Multipliers of rates; by default those of the data.
 
     See Also
     --------
@@ -206,6 +224,8 @@ class Inference:
 
     X: Data
     model: Variational
+    batch_prior: float | None = None
+    rates: Rates | None = None
 
     @cached_property
     def sides(self) -> Sides:
@@ -213,8 +233,8 @@ class Inference:
 
     @property
     def needs(self) -> list[str]:
-        """What a solver must support, in the words of `solvers.base.NEEDS`: nothing special."""
-        return []
+        """What a solver must support, in the words of `solvers.base.NEEDS`."""
+        return self.needs_of_rates
 
     @cached_property
     def engine(self) -> Engine:
@@ -225,23 +245,57 @@ class Inference:
         """`xlog` is Σ x log Σ_k l̃ f̃ where the caller has it already."""
         if xlog is None:
             xlog = float(self.sides.left.xlogs(left.geometric, right.geometric).sum())
-        return -model.elbo(self.X, right, model.terms(self.X.sample_totals, left, xlog), left.sums)
+        sums = left.sums if self.rates is None else self.rates.sums(model.left.mean(left))
+        return -model.elbo(self.X, right, model.terms(self.X.sample_totals, left, xlog), sums, self.rates)
+
+    def cost_of_loadings(self, left: Belief | None, right: Belief) -> Floats | None:
+        """What a unit of each topic costs in every sample, with the best beliefs of effects here, or, without loadings, effects
+        of one; None where rates have no multipliers."""
+        if self.rates is None:
+            return None
+        U = self.rates.sums(self.model.left.mean(left)) if self.rates.estimated and left is not None else None
+        return self.rates.costs_of_loadings(U, self.model.right.mean(right))[self.rates.groups]
+
+    def cost_of_factors(self, left: Belief, right: Belief) -> Floats:
+        """What a unit of each topic costs, in every feature where rates have multipliers."""
+        if self.rates is None:
+            return left.sums
+        return self.rates.costs_of_factors(self.rates.sums(self.model.left.mean(left)), self.model.right.mean(right))
 
     def metrics(self, state: Iterate) -> dict[str, float]:
-        return {"loglik": np.nan, "objective": -state.loss, "elbo": -state.loss}
+        found = {"loglik": np.nan, "objective": -state.loss, "elbo": -state.loss}
+        rates = self.at(state).rates
+        return found | ({"batch_prior": rates.strength} if rates is not None and rates.estimated else {})
 
     def kkt(self, state: Iterate) -> float:
         return np.nan
 
+    def factors(self, state: Beliefs | StreamedBeliefs) -> Factor:
+        at = _best(state)
+        return at.model.right.mean(at.right)
+
+    def sums(self, state: Beliefs | StreamedBeliefs) -> Floats:
+        """Sums of the means of the loadings, by group."""
+        at, rates = _best(state), self.rates
+        assert rates is not None
+        parameters = gathered(self.engine, self.X, at.before, at.model.n_topics)
+        return rates.sums(parameters / _of_samples(at, rates))
+
     def result(self, state: Beliefs | StreamedBeliefs) -> Estimate:
-        at = state.best if isinstance(state, StreamedBeliefs) else state
+        at, rates = _best(state), self.at(state).rates
         model, F, after = at.model, at.model.right.mean(at.right), 1 + max(state.numbers, default=0)
-        shared = {"F": F, "rates": at.left.rates}
-        sums = self.engine.over(self.X, Means(model), shared, before=at.before, after=after)
-        loglik = float(sums["xlog"][0]) - self.X.log_factorials - float(sums["v"] @ column_sums(F))
+        shared, before = cast(Arrays, {"F": F, "rates": at.left.rates}), at.before
+        if rates is not None:
+            shared["groups"] = np.arange(len(rates.given.labels))
+            before = before | {"groups": rates.groups} if isinstance(before, dict) else before
+        sums = self.engine.over(self.X, Means(model), shared, before=before, after=after)
+        expected = float(sums["v"] @ column_sums(F)) if rates is None else rates.expected_total(sums["v"], F)
+        loglik = float(sums["xlog"][0]) - self.X.log_factorials - expected
         L, parameters = (closed(gathered(self.engine, self.X, where, F.shape[1])) for where in (after, at.before))
         self.engine.keep_only(set(state.numbers))
-        return Estimate(L, F, loglik, model.arrays(started(parameters, at.left.rates), at.right), model.kinds)
+        left = started(parameters, at.left.rates if rates is None else _of_samples(at, rates))
+        multipliers = {} if rates is None else rates.arrays(sums["v"], F)
+        return Estimate(L, F, loglik, model.arrays(left, at.right), model.kinds, multipliers=multipliers)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -249,6 +303,17 @@ class StreamedBeliefs(Iterate):
     """The best beliefs so far."""
 
     best: StreamedBelief
+    strength: float = 0.0
+    corrected: bool = False
+
+
+def _best(state: Beliefs | StreamedBeliefs) -> Beliefs | StreamedBelief:
+    return state.best if isinstance(state, StreamedBeliefs) else state
+
+
+def _of_samples(at: Beliefs | StreamedBelief, rates: Rates) -> Floats:
+    """Rates of beliefs of all samples: of groups where data are visited in parts."""
+    return at.left.rates[rates.groups] if isinstance(at, StreamedBelief) else at.left.rates
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +330,8 @@ class Infer(Visit):
     def __call__(self, tiles: Iterable[Part], shared: Arrays, before: Arrays) -> Visited:
         prior, right = self.model.left, self.model.right.belief(shared["F"], shared["F_rate"])
         m, K = right.parameters.shape
-        v, terms, parameters = np.zeros(K), np.zeros(4), []
+        costs, terms, parameters = shared.get("costs"), np.zeros(4), []
+        v = np.zeros(K if costs is None else costs.shape)
         statistics = np.zeros(K if self.learns_prior else 0)
         scale = np.zeros(0 if self.model.exact_scales else K + prior.rates_of_rows)
         sums = (
@@ -273,11 +339,11 @@ class Infer(Visit):
             if self.model.right.regressed
             else FeatureSums(np.zeros((m, K)), np.zeros((0, 0), np.float32))
         )
-        pairs = ((tile, None) for tile in tiles) if self.first else by_tile(tiles, before)
-        for tile, last in pairs:
-            sides, totals = Sides(tile), tile.sample_totals
-            start = None if last is None else started(last, shared["rates"])
-            left = prior.infer(sides.left, right, start, totals, steps=self.steps, tolerance=self.tolerance)
+        for tile, rows in with_rows(tiles, before):
+            sides, totals, groups = Sides(tile), tile.sample_totals, rows.get("groups")
+            start = None if self.first else started(rows["L"], _of_rows(shared, rows))
+            cost = None if costs is None else costs[groups]
+            left = prior.infer(sides.left, right, start, totals, steps=self.steps, tolerance=self.tolerance, cost=cost)
             if self.model.right.regressed:
                 sides.right.add_sums(left.geometric, right.geometric, sums)
                 xlog = float(sides.left.xlogs(left.geometric, right.geometric).sum())
@@ -289,11 +355,18 @@ class Infer(Visit):
                 statistics += prior.statistics(left)
             if not self.model.exact_scales:
                 scale += prior.scale_sums(left)
-            v += left.sums
+            v += left.sums if costs is None else group_sums(prior.mean(left), groups, len(v))
             parameters.append(left.parameters)
         added: Arrays = {"B": sums.numerators, "H": sums.curvature, "v": v, "terms": terms, "statistics": statistics}
         added["scale"] = scale
-        return Visited({"L": joined(parameters)}, added)
+        return Visited({"L": joined(parameters)} | ({} if costs is None else {"groups": before["groups"]}), added)
+
+
+def _of_rows(shared: Arrays, rows: Arrays) -> Floats:
+    """Rates of the beliefs of these samples: by sample, by group, or one for all."""
+    if "rates" in rows:
+        return rows["rates"]
+    return shared["rates"][rows["groups"]] if shared["rates"].ndim == 2 else shared["rates"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,11 +376,12 @@ class Means(Visit):
     model: Variational
 
     def __call__(self, tiles: Iterable[Part], shared: Arrays, before: Arrays) -> Visited:
-        F, means, v, xlog = shared["F"], [], np.zeros(shared["F"].shape[1]), 0.0
-        for tile, parameters in by_tile(tiles, before):
-            L = self.model.loadings(started(parameters, shared["rates"]), tile.sample_totals)
+        F, means, xlog, groups = shared["F"], [], 0.0, shared.get("groups")
+        v = np.zeros(F.shape[1] if groups is None else (len(groups), F.shape[1]))
+        for tile, rows in with_rows(tiles, before):
+            L = self.model.loadings(started(rows["L"], _of_rows(shared, rows)), tile.sample_totals)
             xlog += float(Sides(tile).left.xlogs(L, F).sum())
-            v += column_sums(L)
+            v += group_sums(L, rows.get("groups"), len(v))
             means.append(L)
         return Visited({"L": joined(means)}, {"xlog": np.array([xlog]), "v": v})
 

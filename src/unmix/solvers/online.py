@@ -198,6 +198,10 @@ class StochasticVI(Learner[Inference, OnlineBeliefs, Belief], BeliefSolver[Onlin
     tolerance: float
     start_weight: float = 1.0
 
+    @property
+    def supports(self) -> frozenset[str]:
+        return frozenset()
+
     def from_beliefs(self, task: Inference, left: Belief, right: Belief) -> OnlineBeliefs:
         L, F = task.model.factors(task.X, left, right)
         return self.at(task, left, Stream.beginning(right, left.sums, L, F, self.start_weight, self.seed))

@@ -32,7 +32,8 @@ from unmix.models.variational import (
     restore,
     rowless,
 )
-from unmix.solvers.base import Momentum, Solver
+from unmix.solvers.base import MULTIPLIERS, Momentum, Solver
+from unmix.solvers.extrapolate import LEARNING
 
 B = TypeVar("B", bound=Beliefs)
 
@@ -42,8 +43,12 @@ GENTLE = Momentum(0.8, moving=False)
 class BeliefSolver(Solver[Inference, B]):
     """Variational inference in memory, from the beliefs that the model makes of loadings and factors, or from others."""
 
+    @property
+    def supports(self) -> frozenset[str]:
+        return MULTIPLIERS
+
     def start(self, task: Inference, L: Factor, F: Factor) -> B:
-        return self.from_beliefs(task, *task.model.start(task.sides, task.X, L, F))
+        return self.from_beliefs(task, *task.model.start(task.sides, task.X, L, F, task.rates))
 
     @abstractmethod
     def from_beliefs(self, task: Inference, left: Belief, right: Belief) -> B:
@@ -97,27 +102,36 @@ class CAVI(BeliefSolver[Beliefs]):
         return self._at(task, task.model, left, right)
 
     def restore(self, task: Inference, saved: Record) -> Beliefs:
-        state = self._at(task, *restored_beliefs(task, saved, learned=self.learn_prior))
-        return check_loss(state, saved)
+        effects = effects_of(saved)
+        here = task.with_strength(effects.get("strength", 0.0))
+        state = self._at(here, *restored_beliefs(task, saved, learned=self.learn_prior))
+        return check_loss(replace(state, **effects), saved)
 
     def step(self, task: Inference, s: Beliefs) -> Beliefs:
+        here = task.at(s)
+        return task.learned(replace(self._step(here, s), corrected=s.corrected))
+
+    def _step(self, task: Inference, s: Beliefs) -> Beliefs:
         model = s.model
         if self.inner:
-            left = infer(task, model, s.right, s.left, self.inner, self.tolerance)
+            cost = task.cost_of_loadings(s.left, s.right)
+            left = infer(task, model, s.right, s.left, self.inner, self.tolerance, cost)
             B, _ = task.sides.right.numerators(s.right.geometric, left.geometric)
         else:
             assert s.A is not None
             assert s.B is not None
-            given = (s.left.geometric * s.A, s.right.sums)
+            cost = task.cost_of_loadings(s.left, s.right)
+            given = (s.left.geometric * s.A, s.right.sums if cost is None else cost)
             left = model.left.update(*given) if self.rescale else model.left.printed(*given, s.left)
             B = s.B
         counts = s.right.geometric * B
         if self.learn_prior:
             model = replace(model, left=model.left.learned(len(left.parameters), model.left.statistics(left)))
             left = model.left.belief(left.parameters, left.rates)
+        cost = task.cost_of_factors(left, s.right)
         if not self.rescale:
-            return self._at(task, model, left, model.right.printed(counts, left.sums, s.right))
-        right = model.right.update(counts, left.sums)
+            return self._at(task, model, left, model.right.printed(counts, cost, s.right))
+        right = model.right.update(counts, cost)
         if model.exact_scales:
             left, right, _ = model.rescaled(left, right, task.X.shape[0], model.left.scale_sums(left))
         return self._at(task, model, left, right)
@@ -126,7 +140,8 @@ class CAVI(BeliefSolver[Beliefs]):
         A = B = xlog = None
         if not self.inner:
             A, B, xlog = task.sides.both_numerators(left.geometric, right.geometric)
-        return Beliefs(model=model, left=left, right=right, A=A, B=B, loss=task.loss(model, left, right, xlog))
+        loss = task.loss(model, left, right, xlog)
+        return Beliefs(model=model, left=left, right=right, A=A, B=B, loss=loss, strength=task.strength)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -137,15 +152,17 @@ class ExtrapolatedBeliefs(Beliefs):
     last_right: Belief
     momentum: Momentum = GENTLE
     plain_steps: int = 0
+    iteration: int = 0
 
     def save(self) -> Record:
         last = self.model.arrays(self.last_left, self.last_right)
-        return super().save() | {"last": last, "momentum": to_record(self.momentum), "plain_steps": self.plain_steps}
+        counted = {"plain_steps": self.plain_steps} | ({"iteration": self.iteration} if self.strength else {})
+        return super().save() | {"last": last, "momentum": to_record(self.momentum)} | counted
 
 
 @dataclass(frozen=True)
 class ExtrapolatedVI(BeliefSolver[ExtrapolatedBeliefs]):
-    """`CAVI` that moves on along its last change, q(F) + β (q(F) − last q(F)) in parameters, and q(L) alike.
+    """`CAVI` that moves on along its last change, q(F) + β (q(F) − last q(F)) in parameters, and q(L) likewise.
 
     With inner iterations, q(F) takes as long a step as its prior knows (`Prior.moved`). Where the bound falls, the step is
     taken back and the next one is without momentum, with a smaller β; where that falls too, it is `CAVI`'s: so the bound
@@ -193,16 +210,24 @@ class ExtrapolatedVI(BeliefSolver[ExtrapolatedBeliefs]):
 
     def from_beliefs(self, task: Inference, left: Belief, right: Belief) -> ExtrapolatedBeliefs:
         if self.inner:  # topics move by what loadings say, and a start may know topics alone
-            left = infer(task, task.model, right, left, FIRST_STEPS, self.tolerance)
-        return replace(self._at(task, left, right, left, right), plain_steps=self.settling)
+            cost = task.cost_of_loadings(left, right)
+            left = infer(task, task.model, right, left, FIRST_STEPS, self.tolerance, cost)
+        return task.learned(replace(self._at(task, left, right, left, right), plain_steps=self.settling))
 
     def restore(self, task: Inference, saved: Record) -> ExtrapolatedBeliefs:
         _, left, right = restored_beliefs(task, saved)
-        state = self._at(task, left, right, *restored_beliefs(task, saved["last"])[1:])
+        effects = effects_of(saved)
+        here = task.with_strength(effects.get("strength", 0.0))
+        state = self._at(here, left, right, *restored_beliefs(task, saved["last"])[1:])
+        counted = {name: saved[name] for name in ("plain_steps", "iteration") if name in saved}
         momentum = from_record(Momentum, saved["momentum"])
-        return check_loss(replace(state, momentum=momentum, plain_steps=saved["plain_steps"]), saved)
+        return check_loss(replace(state, momentum=momentum, **counted, **effects), saved)
 
     def step(self, task: Inference, s: ExtrapolatedBeliefs) -> ExtrapolatedBeliefs:
+        new = replace(self._step(task.at(s), s), corrected=s.corrected, iteration=s.iteration + 1)
+        return task.learned(new) if new.iteration % LEARNING == 0 else new
+
+    def _step(self, task: Inference, s: ExtrapolatedBeliefs) -> ExtrapolatedBeliefs:
         if s.plain_steps == 0:
             new = self._advance(task, s, s.momentum.beta)
             if new.loss > s.loss:
@@ -222,17 +247,20 @@ class ExtrapolatedVI(BeliefSolver[ExtrapolatedBeliefs]):
         assert s.B is not None
         counts = s.right.geometric * s.B
         if s.A is not None:
-            left = model.left.update(left.geometric * s.A, s.right.sums)
+            cost = task.cost_of_loadings(left, s.right)
+            left = model.left.update(left.geometric * s.A, s.right.sums if cost is None else cost)
+        cost = task.cost_of_factors(left, s.right)
         if safe or s.A is not None:
-            right = model.right.update(counts, left.sums)
+            right = model.right.update(counts, cost)
         else:
-            right = model.right.moved(task.sides.right, left, s.right, counts)
+            right = model.right.moved(task.sides.right, left, s.right, counts, cost)
         if model.exact_scales or not safe:
             left, right, _ = model.rescaled(left, right, task.X.shape[0], model.left.scale_sums(left))
         new_right = model.right.beyond(right, s.last_right, beta) if beta else right
         if self.inner:
             begin = further(left, s.last_left, beta) if beta else left
-            new_left = infer(task, model, new_right, begin, self.inner, self.tolerance)
+            cost = task.cost_of_loadings(left, new_right)
+            new_left = infer(task, model, new_right, begin, self.inner, self.tolerance, cost)
         else:
             new_left = model.left.beyond(left, s.last_left, beta) if beta else left
         return self._at(task, new_left, new_right, left, right)
@@ -252,6 +280,7 @@ class ExtrapolatedVI(BeliefSolver[ExtrapolatedBeliefs]):
             A=A,
             B=B,
             loss=task.loss(task.model, left, right, xlog),
+            strength=task.strength,
             last_left=last_left,
             last_right=last_right,
         )
@@ -264,10 +293,16 @@ def infer(
     start: Belief | Floats | None,
     steps: int,
     tolerance: float,
+    cost: Floats | None = None,
 ) -> Belief:
     """q(L) given q(F), from a belief, from parameters, or from nothing; see `Prior.infer`."""
     totals = task.X.sample_totals
-    return model.left.infer(task.sides.left, right, start, totals, steps=steps, tolerance=tolerance)
+    return model.left.infer(task.sides.left, right, start, totals, steps=steps, tolerance=tolerance, cost=cost)
+
+
+def effects_of(saved: Record) -> Record:
+    """What a state knows of the prior of effects of batches."""
+    return {name: saved[name] for name in ("strength", "corrected") if name in saved}
 
 
 def restored_beliefs(
@@ -311,6 +346,7 @@ class StreamedVIState(StreamedBeliefs):
     reference: float  # the loss of the last pass
     momentum: Momentum = GENTLE
     stride: Stride = "long"
+    sums: Floats | None = None  # of the means that the last pass left, by group, in the scales of `next`
 
     @property
     def numbers(self) -> frozenset[int]:
@@ -320,6 +356,8 @@ class StreamedVIState(StreamedBeliefs):
         plain = self.best.model.arrays(self.best.left, self.plain)
         beliefs = {"best": self.best.save(), "next": self.next.save(), "plain": plain}
         rest = {"reference": self.reference, "momentum": to_record(self.momentum), "stride": self.stride}
+        if self.sums is not None:
+            rest |= {"sums": self.sums, "strength": self.strength, "corrected": self.corrected}
         return {"loss": self.loss} | beliefs | rest
 
 
@@ -335,33 +373,51 @@ class StreamedVI(Solver[Inference, StreamedVIState]):
 
     @property
     def supports(self) -> frozenset[str]:
-        return frozenset({"shards"})
+        return frozenset({"shards"}) | MULTIPLIERS
 
     def start(self, task: Inference, L: Factor, F: Factor) -> StreamedVIState:
         """From topics F, whose columns sum to one; loadings follow from them."""
         model, right = task.model, first_belief(task, F)
-        left, visit = self._rowless(model, right), self._visit(model, FIRST_STEPS, first=True)
-        sums = task.engine.over(task.X, visit, {"F": right.parameters, "F_rate": right.rates}, after=0)
+        cost = self._cost(task, None, right)
+        left, visit = self._rowless(model, right, cost), self._visit(model, FIRST_STEPS, first=True)
+        shared, before = {"F": right.parameters, "F_rate": right.rates}, None
+        if cost is not None and task.rates is not None:
+            shared, before = shared | {"costs": cost}, {"groups": task.rates.groups}
+        sums = task.engine.over(task.X, visit, shared, before=before, after=0)
+        if task.rates is not None and task.rates.learned:
+            task = task.with_strength(task.rates.best_strength(sums["v"], model.right.mean(right)))
         loss, stride = self._loss(task, model, right, sums), self._stride("safe", True)
         best = StreamedBelief(model, left, right, 0)
-        following = self._next(task, best, sums, stride)
+        following, kept = self._next(task, best, sums, stride)
         return StreamedVIState(
-            loss=loss, best=best, next=following, plain=following.right, reference=loss, stride=stride
+            loss=loss,
+            best=best,
+            next=following,
+            plain=following.right,
+            reference=loss,
+            stride=stride,
+            sums=kept,
+            strength=task.strength,
         )
 
     def step(self, task: Inference, s: StreamedVIState) -> StreamedVIState:
         model, right, number = s.next.model, s.next.right, s.next.number + 1
+        rates = task.at(s).rates
+        if rates is not None and rates.learned and not s.corrected and number % LEARNING == 0:
+            s = task.with_other_strength(s, rates.best_strength(task.sums(s), task.factors(s)))
+        task = task.at(s)
+        cost = self._cost(task, s.sums, right)
         shared = {"F": right.parameters, "F_rate": right.rates, "rates": s.next.left.rates}
-        visit = self._visit(model, self.inner)
+        visit, shared = self._visit(model, self.inner), shared | ({} if cost is None else {"costs": cost})
         sums = task.engine.over(task.X, visit, shared, before=s.next.number, after=number)
         loss = self._loss(task, model, right, sums)
         better, accepted = loss < s.loss, loss <= s.reference
-        at = StreamedBelief(model, self._rowless(model, right), right, number)
+        at = StreamedBelief(model, self._rowless(model, right, cost), right, number)
         if better:
             s = replace(s, best=at, loss=loss)
         moved = s.momentum.accepted() if accepted else s.momentum.rejected()
         stride = self._stride(s.stride, accepted)
-        new = self._next(task, at, sums, stride)
+        new, kept = self._next(task, at, sums, stride)
         ahead = model.right.beyond(new.right, s.plain, moved.beta) if stride == "momentum" else new.right
         s = replace(
             s,
@@ -372,6 +428,7 @@ class StreamedVI(Solver[Inference, StreamedVIState]):
             stride=stride,
             conclusive=better,
             note="" if accepted else "rejected",
+            sums=kept,
         )
         task.engine.keep_only(set(s.numbers))
         return s
@@ -389,18 +446,25 @@ class StreamedVI(Solver[Inference, StreamedVIState]):
             reference=saved["reference"],
             momentum=from_record(Momentum, saved["momentum"]),
             stride=saved["stride"],
+            sums=saved.get("sums"),
+            **effects_of(saved),
         )
 
     def _visit(self, model: Variational, steps: int, first: bool = False) -> Infer:
         return Infer(model, steps, self.tolerance, self.learn_prior, first)
 
     @staticmethod
-    def _rowless(model: Variational, right: Belief) -> Belief:
-        return rowless(model.left.shape_and_rates(right.sums)[1])
+    def _rowless(model: Variational, right: Belief, cost: Floats | None) -> Belief:
+        return rowless(model.left.shape_and_rates(right.sums if cost is None else cost)[1])
+
+    @staticmethod
+    def _cost(task: Inference, sums: Floats | None, right: Belief) -> Floats | None:
+        """What a unit of each topic costs in every group, if there are such."""
+        return None if task.rates is None else task.rates.costs_of_loadings(sums, task.model.right.mean(right))
 
     @staticmethod
     def _loss(task: Inference, model: Variational, right: Belief, sums: Arrays) -> float:
-        return -model.elbo(task.X, right, sums["terms"], sums["v"])
+        return -model.elbo(task.X, right, sums["terms"], sums["v"], task.rates)
 
     def _stride(self, last: Stride, accepted: bool) -> Stride:
         """Of the next step, after one of this kind."""
@@ -408,19 +472,24 @@ class StreamedVI(Solver[Inference, StreamedVIState]):
             return "safe"
         return "long" if last == "safe" or not accepted else "momentum"
 
-    def _next(self, task: Inference, at: StreamedBelief, sums: Arrays, stride: Stride) -> StreamedBelief:
-        """q(F), the model with the prior it has learned, and the rates of q(L) once both are scaled best."""
-        model, n = at.model, task.X.shape[0]
+    def _next(
+        self, task: Inference, at: StreamedBelief, sums: Arrays, stride: Stride
+    ) -> tuple[StreamedBelief, Floats | None]:
+        """q(F), the model with the prior it has learned, and the rates of q(L) once both are scaled best; and the sums of E l by
+        group then, if there are groups."""
+        model, n, v = at.model, task.X.shape[0], sums["v"]
+        cost = v if task.rates is None else task.rates.costs_of_factors(v, model.right.mean(at.right))
         if self.learn_prior:
             model = replace(model, left=model.left.learned(n, sums["statistics"]))
         if model.right.regressed and stride != "safe":
-            right = model.right.stepped(FeatureSums(sums["B"], sums["H"]), at.right, task.X.feature_totals)
+            right = model.right.stepped(FeatureSums(sums["B"], sums["H"]), at.right, task.X.feature_totals, cost)
         else:
-            right = model.right.update(at.right.geometric * sums["B"], sums["v"])
-        left, exact = at.left, model.exact_scales
+            right = model.right.update(at.right.geometric * sums["B"], cost)
+        left, exact, z = at.left, model.exact_scales, np.ones(v.shape[-1])
         if exact or stride != "safe":
-            left, right, _ = model.rescaled(at.left, right, n, sums["v"] if exact else sums["scale"])
-        return StreamedBelief(model, rowless(left.rates), right, at.number)
+            of_scale = (v if v.ndim == 1 else v.sum(axis=0)) if exact else sums["scale"]
+            left, right, z = model.rescaled(at.left, right, n, of_scale)
+        return StreamedBelief(model, rowless(left.rates), right, at.number), None if task.rates is None else v / z
 
 
 def first_belief(task: Inference, F: Factor) -> Belief:
