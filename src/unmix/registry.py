@@ -127,7 +127,6 @@ ANALYSES = {
             section=True,
             asks_fit=True,
             shards="sample",
-            multipliers=False,
             also=("consensus",),
             examples=(
                 "unmix stability counts.npz -k 10",

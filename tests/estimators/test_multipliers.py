@@ -15,6 +15,8 @@ from conftest import random_counts
 from sklearn.pipeline import make_pipeline
 
 import unmix as um
+from unmix.analysis.choose import dispersion, foretold
+from unmix.registry import ANALYSES
 from unmix.solvers import Extrapolate
 
 X = random_counts(n=40, m=30, seed=3)
@@ -136,7 +138,7 @@ def test_analyses_that_would_be_wrong_refuse_such_fits_by_name(model: um.TopicMo
         "intervals": lambda: um.intervals(fit, COUNTS),
         "recommend": lambda: fit.recommend(COUNTS),
         "goodness_of_fit": lambda: um.analysis.goodness_of_fit(fit, COUNTS),
-        "stability": lambda: um.stability(COUNTS, 3, reference=fit),
+        "stability without batch or opportunities": lambda: um.stability(COUNTS, 3, reference=fit),
         "held_out_lift": lambda: fit.quality(COUNTS, held_out=COUNTS),
         "effects": lambda: um.effects(fit, COUNTS, "~ n"),
         "freedom with a loss": lambda: um.freedom(fit, loss=1, X=COUNTS),
@@ -144,9 +146,83 @@ def test_analyses_that_would_be_wrong_refuse_such_fits_by_name(model: um.TopicMo
     for what, ask in questions.items():
         with pytest.raises(ValueError, match=f"{what} does not support fits with multipliers of rates"):
             ask()
-    assert um.freedom(fit).low.shape == (40, 3)
-    assert um.compare(fit, fit).table is not None
     assert fit.responsibilities(COUNTS).shape == (COUNTS.nnz, 3)
+
+
+GIVEN: dict[str, Any] = {"batch": "donor"}
+ASKED: dict[str, Any] = {  # of every analysis: with a fit whose rates have multipliers, or counts that get some
+    "align": lambda fit: um.align([fit, fit]),
+    "assign": None,  # which has no topics
+    "choose": lambda fit: um.choose_topics(COUNTS, [2, 3], folds=2, random_state=0, **GIVEN),
+    "compare": lambda fit: um.compare(fit, fit),
+    "differences": lambda fit: um.differences(fit, COUNTS),
+    "effects": lambda fit: um.effects(fit, COUNTS, "~ n"),
+    "freedom": lambda fit: um.freedom(fit),
+    "intervals": lambda fit: um.intervals(fit, COUNTS),
+    "prevalence": lambda fit: um.prevalence(fit, by="seq"),
+    "quality": lambda fit: fit.quality(COUNTS),
+    "stability": lambda fit: um.stability(COUNTS, 3, runs=2, random_state=0, **GIVEN),
+}
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_every_analysis_carries_multipliers_or_refuses_them_by_name(name: str, model: um.TopicModel) -> None:
+    """A new analysis has to say here what it does with them."""
+    row, fit = ANALYSES[name], model.result_
+    if ASKED[name] is None:
+        return
+    if not row.multipliers:
+        with pytest.raises(ValueError, match=f"{name} does not support fits with multipliers of rates"):
+            ASKED[name](fit)
+        return
+    found = ASKED[name](fit)
+    assert len(found.table)
+    if "X" in row.needs and not row.asks_fit:  # fits that it makes have them too
+        with pytest.raises(ValueError, match=r"LDA does not support batch; use TopicModel"):
+            um.choose_topics(COUNTS, [2], um.LDA(), **GIVEN)
+
+
+def simulated() -> tuple[np.ndarray, np.ndarray]:
+    """Counts of three topics, and strong multipliers of theirs."""
+    rng = np.random.default_rng(0)
+    e = np.exp(rng.normal(0, 1, (2, 60)))[np.arange(80) % 2]
+    return rng.poisson(400 * e * (rng.dirichlet(np.full(3, 0.3), 80) @ rng.dirichlet(np.full(60, 0.3), 3))), e
+
+
+def test_the_number_of_topics_is_found_where_multipliers_are_known() -> None:
+    """Without them batches look like topics. Scores are log probabilities of the same counts."""
+    counts, e = simulated()
+    options: dict[str, Any] = {"folds": 2, "random_state": 0}
+    known = um.choose_topics(counts, [1, 2, 3, 4, 6], opportunities=e, **options)
+    plain = um.choose_topics(counts, [1, 2, 3, 4, 6], **options)
+    assert known.suggested == 3
+    assert plain.suggested > 3
+    assert known.table["perplexity"].min() < plain.table["perplexity"].min()
+
+
+def test_topics_are_stable_where_multipliers_are_known(tmp_path: Path) -> None:
+    counts, e = simulated()
+    options: dict[str, Any] = {"runs": 4, "random_state": 0, "checkpoint": tmp_path / "runs"}
+    found = um.stability(counts, 3, opportunities=e, **options)
+    assert (found.table["verdict"] == "stable").all()
+    again = um.stability(counts, 3, opportunities=e, **options)
+    np.testing.assert_array_equal(again.similarity, found.similarity)
+    with pytest.raises(ValueError, match="holds a checkpoint of other data"):
+        um.stability(counts, 3, **options)
+
+
+def test_predictions_of_folds_have_the_probabilities_of_a_multinomial_under_multipliers() -> None:
+    counts, e = simulated()
+    fit = um.TopicModel(3, random_state=0).fit(counts, opportunities=e).result_
+    X = um.Counts(counts)
+    found = foretold(fit, X, X, pooled=1.0)
+    common = (counts.sum(axis=0) + 0.5) / (counts.sum(axis=0) + 0.5).sum()
+    rates = e * (fit.L @ fit.F.T + common)
+    shares = rates / rates.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found, (counts * np.log(shares)).sum(axis=1), rtol=1e-10)
+    rates = e * (fit.L @ fit.F.T)
+    spread = dispersion(X, fit.L, fit.F, None, fit.rates)
+    np.testing.assert_allclose(spread, [((counts - rates) ** 2).sum(), rates.sum(), (rates**2).sum()], rtol=1e-10)
 
 
 def test_labels_that_hide_what_they_cannot_tell_bring_a_word() -> None:

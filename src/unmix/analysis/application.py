@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from scipy.special import xlogy
 
 from unmix.base.checks import plural, warn
 from unmix.base.kinds import mutation_types
-from unmix.base.types import Factor, Floats, Integers, Names, as_names, numbered, order_by_name
+from unmix.base.types import Factor, Floats, Integers, Names, Record, as_names, numbered, order_by_name
 from unmix.counts.counts import Counts, CountsLike, as_counts
 from unmix.counts.data import Data, is_data
 from unmix.fit import Fit, load
@@ -122,6 +122,17 @@ def _rows_of_catalogue(known: list[str], features: Names, topics: list[str], wha
             f"{plural(extra, 'feature')} of the {what} {'is' if extra == 1 else 'are'} not in X: taken as not measured"
         )
     return np.array([place[name] for name in wanted], dtype=np.intp)
+
+
+def multiplied(model: CountsEstimator, X: Counts, batch: Any, opportunities: Any) -> Counts:
+    """The counts with multipliers of rates, if the model takes those, as all fits of an analysis have them."""
+    return cast(Counts, model._multiplied(X, {"batch": batch, "opportunities": opportunities}))
+
+
+def checked_by(X: Counts) -> Record:
+    """What a file of finished parts has to agree with, of the data."""
+    given = X.multipliers
+    return {"data": X.facts["checksum"]} | ({} if given is None else {"multipliers": given.checksum})
 
 
 def refuse_multipliers(fit: object, what: str) -> None:

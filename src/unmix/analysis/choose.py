@@ -11,7 +11,7 @@ predicted from them by the multinomial (1 − ε) Σ_k l_ik f_jk / Σ_jk l_ik f_
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,10 +20,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.special import xlogy
 from sklearn.base import clone
 
-from unmix.analysis.application import counts_in_memory, opened
+from unmix.analysis.application import checked_by, counts_in_memory, multiplied, opened
 from unmix.analysis.results import FileLayout, Finished, Result, columns, in_parts
 from unmix.base.checks import ParameterError, parameter, plural, positive, share, warn, whole
 from unmix.base.progress import Progress
@@ -146,22 +147,30 @@ class Dispersion(NamedTuple):
         return max(self.squares - self.rates, 0) / self.squared_rates if self.squared_rates > 0 else 0.0
 
 
-def dispersion(X: Counts, L: Factor, F: Factor, weights: Floats | None = None) -> Dispersion:
-    """Of counts around the rates L Fᵀ; samples may have weights."""
+def dispersion(
+    X: Counts, L: Factor, F: Factor, weights: Floats | None = None, given: Mapping[str, NDArray[Any]] | None = None
+) -> Dispersion:
+    """Of counts around the rates L Fᵀ, times multipliers if there are `given` ones; samples may have weights."""
     L, F = L.astype(np.float64, copy=False), F.astype(np.float64, copy=False)
     left = X.sides().left
     w = np.ones(len(L)) if weights is None else weights
-    squared_rates = float((((w[:, None] * L).T @ L) * (F.T @ F)).sum())
     x, weighted = X.rows.data, w[left.owners] * X.rows.data
     with np.errstate(divide="ignore"):
         rates = x / left.ratios(L, F)  # of a rate of zero the ratio is infinite
+    if given:
+        e, groups = given["multipliers"], given["groups"]
+        rates *= e[groups[left.owners], X.rows.indices]
+        scaled = [(w * (groups == g), F * e[g][:, None]) for g in range(len(e))]
+    else:
+        scaled = [(w, F)]
+    squared_rates = float(sum((((one[:, None] * L).T @ L) * (own.T @ own)).sum() for one, own in scaled))
     squares = float(weighted @ x) - 2 * float(weighted @ rates) + squared_rates
-    return Dispersion(max(squares, 0.0), float(w @ (L @ F.sum(axis=0))), squared_rates)
+    return Dispersion(max(squares, 0.0), float(sum(one @ (L @ own.sum(axis=0)) for one, own in scaled)), squared_rates)
 
 
-def around_fit(X: Counts, L: Factor, F: Factor) -> Dispersion:
+def around_fit(X: Counts, L: Factor, F: Factor, given: Mapping[str, NDArray[Any]] | None = None) -> Dispersion:
     """The same around rates that were fitted to these counts, which took away some of their variation."""
-    (n, m), K, found = X.shape, L.shape[1], dispersion(X, L, F)
+    (n, m), K, found = X.shape, L.shape[1], dispersion(X, L, F, None, given)
     taken = n * m / (max(n - K, 1) * max(m - K, 1))
     return found._replace(squares=taken * found.squares)
 
@@ -446,6 +455,8 @@ def choose_topics(
     random_state: Seed = None,
     n_jobs: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    batch: Any = None,
+    opportunities: Any = None,
     verbose: bool = False,
 ) -> Choice:
     """How well fits with more and more topics predict counts that they have not seen, and which number that suggests.
@@ -474,6 +485,11 @@ def choose_topics(
         Threads; None or −1 for all available cores. The result does not depend on it.
     checkpoint : str or PathLike, default=None
         A file in which finished folds are kept, so that the same call continues with the rest.
+    batch : str or array-like, default=None
+        A column of the metadata, or a label per sample: fits of all numbers estimate effects of
+        batches, as `TopicModel.fit` does.
+    opportunities : array-like, sparse matrix or DataFrame, default=None
+        Known multipliers of rates, as in `TopicModel.fit`.
     verbose : bool, default=False
         Whether to write to stderr how many fits are finished, and about how long the others will take.
 
@@ -504,6 +520,9 @@ def choose_topics(
     """
     counts, numbers = _checked(X, topics, folds, worth)
     folds, model = int(folds), _model(estimator, n_jobs)
+    counts = multiplied(model, counts, batch, opportunities)
+    if counts.multipliers is not None and overdispersion == "estimate":
+        raise ValueError('overdispersion="estimate" does not support batch or opportunities; use None or a number')
     if checkpoint is not None and random_state is None:
         raise ParameterError("random_state", None, f"use a number, which {parameter('checkpoint')} needs")
     seed = int(generator(random_state).integers(2**31))
@@ -554,7 +573,7 @@ class _Study:
     def about(self) -> Record:
         """What a file of finished folds has to agree with."""
         given = {name: str(value) for name, value in self.model.get_params().items() if name not in IRRELEVANT}
-        about = {"data": self.X.facts["checksum"], "model": type(self.model).__name__, "parameters": given}
+        about = checked_by(self.X) | {"model": type(self.model).__name__, "parameters": given}
         return about | {"topics": self.numbers, "folds": self.folds, "seed": self.seed}
 
     @cached_property
@@ -600,7 +619,7 @@ class _Study:
             "converged": np.array(fit.status == "converged"),
         }
         if fit.n_topics == max(self.numbers):
-            found["dispersion"] = np.array(around_fit(train, fit.L, fit.F))
+            found["dispersion"] = np.array(around_fit(train, fit.L, fit.F, fit.rates))
         return found
 
 
@@ -623,14 +642,20 @@ def foretold(fit: Fit, train: Counts, test: Counts, pooled: float = POOLED) -> F
     common = train.feature_totals + 0.5
     L = np.column_stack([fit.L, np.full(len(fit.L), pooled)])
     F = np.column_stack([fit.F, common / common.sum()])
-    return test.sides().left.xlogs(L, F) - test.sample_totals * np.log(L @ F.sum(axis=0))
+    left, e = test.sides().left, fit.multipliers
+    if e is None:
+        return left.xlogs(L, F) - test.sample_totals * np.log(L @ F.sum(axis=0))
+    groups, n = fit.rates["groups"], len(fit.L)
+    of_counts = xlogy(test.rows.data, e[groups[left.owners], test.rows.indices])
+    sizes = (L * (e @ F)[groups]).sum(axis=1)
+    return left.xlogs(L, F) + np.bincount(left.owners, of_counts, n) - test.sample_totals * np.log(sizes)
 
 
 def _rest(X: Counts, part: Counts) -> Counts:
     """What is left of counts without a part of them."""
     rest = X.csr - part.csr
     rest.eliminate_zeros()
-    return Counts.trusted(rest, X.samples, X.features)
+    return Counts.trusted(rest, X.samples, X.features).with_multipliers(X.multipliers)
 
 
 def _overdispersion(given: Any, X: Counts, numbers: list[int], n_jobs: int | None, seed: int) -> float | None:

@@ -23,7 +23,14 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from unmix.analysis.application import FitLike, counts_in_memory, fit_of, refuse_multipliers
+from unmix.analysis.application import (
+    FitLike,
+    checked_by,
+    counts_in_memory,
+    fit_of,
+    multiplied,
+    refuse_multipliers,
+)
 from unmix.analysis.features import topic_names
 from unmix.analysis.results import FileLayout, Finished, Result, columns, in_parts
 from unmix.base.checks import ParameterError, choice, parameter, warn, whole
@@ -78,7 +85,7 @@ def repeated(
         return _fitted(model, noisy(run), seed + run)
 
     # not how many: a file of fewer runs, or of more, is as good
-    of = {"data": counts.facts["checksum"], "noise": noise, "seed": seed, "model": _told(model)}
+    of = checked_by(counts) | {"noise": noise, "seed": seed, "model": _told(model)}
     parts, _ = in_parts(
         range(runs + 1), work, checkpoint=checkpoint, of=of, progress=Progress("fits") if verbose else None
     )
@@ -326,6 +333,8 @@ def stability(
     random_state: Seed = None,
     n_jobs: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    batch: Any = None,
+    opportunities: Any = None,
     verbose: bool = False,
 ) -> Stability:
     """Which of the topics of a model would be recovered in other data of the same kind.
@@ -357,6 +366,11 @@ def stability(
     checkpoint : str or PathLike, default=None
         A file for the runs that are finished, so that the same call, or one with more runs, continues with the rest;
         `consensus` uses the same runs.
+    batch : str or array-like, default=None
+        A column of the metadata, or a label per sample: all runs estimate effects of
+        batches, as `TopicModel.fit` does.
+    opportunities : array-like, sparse matrix or DataFrame, default=None
+        Known multipliers of rates, as in `TopicModel.fit`.
     verbose : bool, default=False
         Whether to write to stderr how many fits are finished, and about how long the others will take.
 
@@ -386,8 +400,10 @@ def stability(
     1      2     1.0  stable
     """
     known = None if reference is None else fit_of(reference)
-    refuse_multipliers(known, "stability")
     X = counts_in_memory(X, "stability", sample=True)
+    X = multiplied(checked_model(estimator, n_components, n_jobs), X, batch, opportunities)
+    if known is not None and known.rates and X.multipliers is None:
+        refuse_multipliers(known, "stability without batch or opportunities")
     done = repeated(X, n_components, runs, noise, estimator, known, random_state, n_jobs, checkpoint, verbose)
     similarity, _ = likeness(done.reference.topics, done.found)
     distances = distances_between(done.found)

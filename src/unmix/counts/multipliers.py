@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -45,6 +46,14 @@ class Multipliers:
     def plain(self) -> bool:
         """Whether all multipliers are one."""
         return self.known is None and self.owners is None
+
+    @property
+    def checksum(self) -> str:
+        """Of all that decides rates."""
+        sums = sha256()
+        for array in (self.groups, self.known, self.owners):
+            sums.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+        return sums.hexdigest()[:16]
 
     def take(self, rows: Any) -> Self:
         weights = None if self.weights is None else self.weights[rows]

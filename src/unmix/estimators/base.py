@@ -396,6 +396,9 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
     def _multiplied(self, counts: Data, of_samples: Record) -> Data:
         """The counts with what was given for their samples, which the data carry from here on."""
         given = {name: value for name, value in of_samples.items() if value is not None}
+        carried = counts.multipliers
+        if carried is not None and not carried.plain:  # by data that an analysis hands on
+            given |= {"batch" if carried.owners is not None else "opportunities": None}
         if unknown := given.keys() - set(OF_SAMPLES):
             raise TypeError(f"fit has no parameter {min(unknown)!r}; it takes y, {', '.join(OF_SAMPLES)}")
         for name in given:
@@ -404,7 +407,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
                 takers = "TopicModel or PoissonNMF" if name == "sample_weight" else TAKERS
                 raise ValueError(f"{who} does not support {name}; use {takers}, in memory or on shards")
         weights = given.pop("sample_weight", None)
-        if given:
+        if any(value is not None for value in given.values()):
             counts = with_multipliers(counts, **given, estimated=getattr(self, "batch_prior", None) != np.inf)
         return counts if weights is None else weighted(counts, weights)
 
