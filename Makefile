@@ -102,10 +102,10 @@ reproduce-full: $(VENV)/developed
 	$(BIN)/python -m reproduce --full $(NAMES)
 
 # Runs the code of the pages, so results are those of this library. Warnings are errors, and nothing is fetched. Then the site is
-# tried: searches in a browser, if there is one, and alternative texts.
+# tried: searches and accessibility in a browser, if there is one, and alternative texts.
 docs: $(VENV)/developed $(VENV)/documented
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
-	UNMIX_SITE=docs/_build/html $(BIN)/python -m pytest -n 0 -q tests/project/test_site.py
+	UNMIX_SITE=docs/_build/html $(BIN)/python -m pytest -n 0 -q tests/project/test_site.py tests/report/test_site_browser.py
 	@echo "look at docs/_build/html/index.html"
 
 # Build tools live in the environment, not in an isolated one, so that the compiled objects in build/ stay valid.

@@ -87,7 +87,7 @@ nb_output_stderr = "show"
 def _prepare_kernels() -> None:
     """The programs and the settings that tutorials run with: those of this environment, and nobody's own."""
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    os.environ["COLUMNS"] = "96"  # of the terminal
+    os.environ["COLUMNS"] = "92"  # of the terminal: as many as a page has room for
     own = Path(tempfile.mkdtemp(prefix="unmix-docs-"))
     shutil.copytree(HERE / "_kernel", own / "profile_default")
     os.environ["IPYTHONDIR"] = str(own)

@@ -196,8 +196,13 @@ def used_in(name: str) -> str:
 
 
 def page_of_object(kind: str, name: str, members: str) -> str:
-    options = f"   :members: {members}\n" if members else ""
-    module = name.rpartition(".")[0]
+    found, module = meaning(name), name.rpartition(".")[0]
+    # One directive per member keeps the order of the list: `fit` comes before what follows it, wherever it is inherited from.
+    kinds = [
+        (one, "method" if callable(getattr(found, one, None)) else "property" if hasattr(found, one) else "attribute")
+        for one in filter(None, members.split(", "))
+    ]
+    options = "".join(f"\n   .. auto{kind}:: {name}.{one}\n" for one, kind in kinds)
     block = f".. currentmodule:: {module}\n\n.. auto{kind}:: {name}\n{options}"
     return f"# {name.removeprefix('unmix.')}\n```{{eval-rst}}\n{block}```\n{used_in(name)}"
 

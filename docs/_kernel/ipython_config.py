@@ -2,6 +2,7 @@
 
 c = get_config()  # noqa: F821 - IPython gives it
 c.HistoryManager.enabled = False
+c.InteractiveShellApp.matplotlib = "inline"
 c.IPKernelApp.log_level = "ERROR"
 c.InlineBackend.figure_formats = {"svg"}
 c.InlineBackend.rc = {

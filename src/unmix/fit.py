@@ -137,7 +137,9 @@ class Fit:
             texts = "".join(f'<td style="text-align: left">{escape(text)}</td>' for text in cells)
             rows.append(f'<tr><td style="background: {colors[k]}"></td>{texts}</tr>')
         names = [] if self.names is None else ["name"]
-        heads = "".join(f"<th>{head}</th>" for head in ("", "topic", *names, "share", "features"))
+        heads = "".join(
+            f'<th style="text-align: left">{head}</th>' for head in ("", "topic", *names, "share", "features")
+        )
         return (
             f"<p>{escape(repr(self))}</p><table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
         )

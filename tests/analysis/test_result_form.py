@@ -12,7 +12,7 @@ import pytest
 from conftest import random_counts
 
 import unmix as um
-from unmix.analysis.results import Result
+from unmix.analysis.results import SHOWN, Result
 from unmix.io.write import write_counts
 from unmix.registry import ANALYSES
 
@@ -60,7 +60,7 @@ def test_every_result_has_a_table_a_summary_advice_and_one_screen_of_repr(name: 
     lines = repr(found).splitlines()
     assert lines[0].startswith(type(found).__name__)
     assert len(lines) <= 24
-    assert found.summary.to_html(max_rows=12, index=False, border=0) in found._repr_html_()
+    assert found.summary.to_html(**SHOWN, border=0) in found._repr_html_()
 
 
 @pytest.mark.parametrize("name", ANALYSES)

@@ -77,12 +77,33 @@ def sixty():
 
 
 @pytest.fixture(scope="module")
-def addresses(speeches, small, hostile, sixty, tmp_path_factory):
+def analysed():
+    """What `write_report` takes for a page with a section for every analysis of a fit."""
+    rng = np.random.default_rng(5)
+    counts = rng.poisson(rng.gamma(0.3, 4, (40, 3)) @ rng.gamma(0.3, 1, (3, 25)))
+    table = pd.DataFrame({"year": np.repeat(np.arange(2000, 2020), 2), "arm": ["case", "control"] * 20})
+    X = um.Counts(counts, features=[f"a rather long name of gene {j}" for j in range(25)], metadata=table)
+    fit = um.TopicModel(3, random_state=0).fit(X).result_
+    results = {
+        "stability": um.stability(X, 3, runs=2, reference=fit),
+        "differences": um.differences(fit, X),
+        "intervals": um.intervals(fit, X, sweeps=20, burn_in=10),
+        "quality": um.analysis.quality(fit, X),
+        "freedom": um.freedom(fit, X),
+        "prevalence": um.prevalence(fit, by="arm", over="year", bins=3),
+        "effects": um.effects(fit, X, "~ arm + year"),
+    }
+    return fit, results
+
+
+@pytest.fixture(scope="module")
+def addresses(speeches, small, hostile, sixty, analysed, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     write_report(speeches, folder / "speeches.html", title="State of the Union")
     write_report(small, folder / "small.html")
     write_report(hostile, folder / "hostile.html", title=HOSTILE[0])
     write_report(sixty, folder / "sixty.html")
+    write_report(analysed[0], folder / "analysed.html", **analysed[1])
     write_report(um.Fit(np.ones((1, 1)), np.ones((2, 1)), pd.DataFrame(), "converged", 0.0), folder / "one.html")
     return {path.stem: path.as_uri() for path in folder.iterdir()}
 
@@ -535,10 +556,34 @@ def test_the_theme_follows_the_system_until_it_is_chosen(opened):
     assert page.evaluate(background) == dark
 
 
+@pytest.mark.parametrize("name", ["speeches", "analysed"])
 @pytest.mark.parametrize("width", [360, 2560])
-def test_nothing_sticks_out_at_any_width(opened, width):
-    page = opened(fragment="#group=party&topic=2&sample=1", viewport={"width": width, "height": 800})
+def test_nothing_sticks_out_at_any_width(opened, name, width):
+    page = opened(name, "#group=party&topic=2&sample=1", viewport={"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_phone_shows_the_first_topics_and_says_how_many_more_there_are(opened):
+    page = opened(viewport={"width": 400, "height": 800})
+    assert page.locator("#topics li:visible").count() == 5
+    assert page.locator("#more-topics").inner_text() == "Show 3 more topics"
+    page.locator("#more-topics").click()
+    assert page.locator("#topics li:visible").count() == 8
+
+
+def test_the_button_of_the_theme_names_the_other_one(opened):
+    page = opened(color_scheme="dark")
+    assert page.locator("#theme").inner_text() == "Light theme"
+    page.locator("#theme").click()
+    assert page.locator("#theme").inner_text() == "Dark theme"
+
+
+def test_columns_of_words_are_set_to_the_left_and_numbers_to_the_right(opened):
+    page = opened("analysed")
+    sides = page.evaluate(
+        "[...document.querySelector('#quality tbody tr').cells].slice(1, 3).map((cell) => getComputedStyle(cell).textAlign)"
+    )
+    assert sides == ["left", "right"]
 
 
 def test_sixty_topics_are_filtered_paged_and_listed(opened, sixty):
@@ -672,6 +717,8 @@ RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
         ("speeches", "#topic=2&sample=3", "light"),
         ("sixty", "", "dark"),
         ("sixty", "#view=table", "light"),
+        ("analysed", "", "dark"),
+        ("analysed", "", "light"),
         ("one", "", "dark"),
     ],
 )

@@ -30,7 +30,14 @@ from unmix.storage.schema import Gap, Whole, check_bounds, check_fields, check_r
 from unmix.storage.tensors import Arrays, as_bytes, from_json
 
 FORMAT = 1
-ROWS_SHOWN, WIDTH = 12, 100  # of a table in a notebook or a session: one screen
+# A table in a notebook or a session: one screen, numbers with the digits that a reader compares.
+SHOWN: Any = {
+    "max_rows": 12,
+    "index": False,
+    "na_rep": "–",
+    "float_format": lambda x: f"{x:,.0f}" if abs(x) >= 1e3 else f"{x:.4g}",
+}
+WIDTH = 92
 Finished = Literal["finished", "interrupted"]
 
 
@@ -101,11 +108,11 @@ class Result:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.facts.items())})"
 
     def __repr__(self) -> str:
-        rows = self.summary.to_string(max_rows=ROWS_SHOWN, max_colwidth=40, line_width=WIDTH, index=False)
+        rows = self.summary.to_string(**SHOWN, max_colwidth=40, line_width=WIDTH)
         return "\n".join([self._headline(), rows, *(f"- {text}" for text in self.advice())])
 
     def _repr_html_(self) -> str:
-        rows = self.summary.to_html(max_rows=ROWS_SHOWN, index=False, border=0)
+        rows = self.summary.to_html(**SHOWN, border=0)
         said = "".join(f"<li>{escape(text)}</li>" for text in self.advice())
         return f"<p>{escape(self._headline())}</p>{rows}<ul>{said}</ul>"
 

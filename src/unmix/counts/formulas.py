@@ -314,7 +314,7 @@ def _codes(
     for term in terms:
         codes = {factor: _code(factor, variables[factor.column], formula, name) for factor in term}
         numbers = {factor for factor in term if not codes[factor].levels}
-        # a product of complete levels spans those of fewer factors: such parts that nothing spans yet are put together
+        # a product of complete levels spans those of fewer factors: such parts that nothing spans yet are combined
         subsets = [numbers | {*some} for q in range(len(term) + 1) for some in combinations(codes.keys() - numbers, q)]
         order = sorted(subsets, key=lambda part: (len(part), [term.index(factor) for factor in term if factor in part]))
         parts = [(frozenset(part), frozenset[Factor]()) for part in order if frozenset(part) not in spanned]

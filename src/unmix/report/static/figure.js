@@ -107,9 +107,12 @@ function corner(place, name, make) {
 
 // A table of texts: the first cell of each row heads it.
 function grid(heads, rows) {
-  const row = (cells) => el("tr", {}, el("th", { scope: "row" }, cells[0]), ...cells.slice(1).map((cell) => el("td", {}, cell)));
+  // words are set to the left, numbers to the right
+  const words = heads.map((_, column) => rows.some((cells) => /\p{L}{2}/u.test(cells[column])));
+  const cell = (tag, text, column, more = {}) => el(tag, { ...more, ...(words[column] ? { class: "words" } : {}) }, text);
+  const row = ([first, ...others]) => el("tr", {}, cell("th", first, 0, { scope: "row" }), ...others.map((text, i) => cell("td", text, i + 1)));
   return el("table", { class: "grid" },
-    el("thead", {}, el("tr", {}, ...heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, ...rows.map(row)));
+    el("thead", {}, el("tr", {}, ...heads.map((head, column) => cell("th", head, column, { scope: "col" })))), el("tbody", {}, ...rows.map(row)));
 }
 const scrolling = (label, ...children) => el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, ...children);
 // Fill a <details> when it is opened, and again when what it shows has changed: `table()` has heads, the number n of rows, each of

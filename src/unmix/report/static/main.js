@@ -47,7 +47,7 @@ function applyTheme() {
   if (theme) document.documentElement.dataset.theme = theme;
   else delete document.documentElement.dataset.theme;
   chooseColours(isDark() && !onPaper);
-  $("theme").setAttribute("aria-pressed", String(isDark()));
+  $("theme").textContent = isDark() ? "Light theme" : "Dark theme";
 }
 
 showHeader();

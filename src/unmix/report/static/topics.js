@@ -1,11 +1,12 @@
 // The list of topics, their features and typical samples, and the search for a feature.
 
 function showRail() {
-  const list = $("topics"), filter = $("topic-filter"), more = $("more-topics"), long = K > MOST_COLOURS;
+  const list = $("topics"), filter = $("topic-filter"), more = $("more-topics"), narrow = matchMedia("(max-width: 860px)");
+  const few = () => (onPaper ? K : narrow.matches ? 5 : SIZE_OF_PAGE);
   const heaviest = Math.max(...page.topics.map(({ share }) => share));
   const items = new Map(page.order.map((k) => [k, item(k)]));
-  let all = !long; // or the first ones, and those in focus
-  $("topic-tools").hidden = !long;
+  let all = false; // or the first ones, and those in focus
+  $("topic-tools").hidden = K <= MOST_COLOURS;
   sortedBy($("topic-sort"));
   const visible = () => listed().filter((k) => !items.get(k).hidden);
   $("unfocus").addEventListener("click", () => {
@@ -14,6 +15,7 @@ function showRail() {
   });
   filter.addEventListener("input", choose);
   more.addEventListener("click", () => { all = !all; choose(); });
+  narrow.addEventListener("change", choose);
   list.addEventListener("keydown", (event) => {
     const rows = visible(), at = rows.findIndex((k) => items.get(k).contains(event.target));
     if (event.target.matches("input")) return;
@@ -29,7 +31,7 @@ function showRail() {
   // the list is one stop of the Tab key; arrows move inside
   const stop = (k) => { for (const [other, row] of items) row.querySelector(".topic")?.setAttribute("tabindex", other === k ? 0 : -1); };
   list.addEventListener("focusin", (event) => stop([...items.keys()].find((k) => items.get(k).contains(event.target))));
-  follow(["topic", "names", "list"], (keys) => {
+  follow(["topic", "names", "list", "print"], (keys) => {
     list.classList.toggle("some", state.topic !== null);
     $("unfocus").hidden = state.topic === null;
     $("topic-sort").value = state.list;
@@ -49,10 +51,10 @@ function showRail() {
     const matches = (k) => [String(k + 1), nameOf(k), ...features.distinctive[k].map((feature) => features.names[feature])]
       .some((name) => name.toLowerCase().includes(text));
     listed().forEach((k, place) => {
-      items.get(k).hidden = text ? !matches(k) : !all && place >= SIZE_OF_PAGE && state.topic !== k;
+      items.get(k).hidden = text ? !matches(k) : !all && place >= few() && state.topic !== k;
     });
-    more.hidden = !long || text !== "";
-    more.textContent = all ? "Show fewer" : `Show ${K - SIZE_OF_PAGE} more topics`;
+    more.hidden = K <= few() || text !== "";
+    more.textContent = all ? "Show fewer" : `Show ${K - few()} more topics`;
     const shown = visible();
     if (!shown.some((k) => items.get(k).querySelector(".topic[tabindex='0']"))) stop(shown[0]);
   }
