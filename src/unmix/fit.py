@@ -241,7 +241,7 @@ class Fit:
 
     @property
     def labels(self) -> list[str]:
-        """list of str: what stands over a topic's column in every table: its name, or "topic 3" if it has none."""
+        """list of str: the heading of a topic's column in every table: its name, or "topic 3" if it has none."""
         names = [""] * self.n_topics if self.names is None else self.names.tolist()
         return [name or f"topic {k + 1}" for k, name in enumerate(names)]
 
@@ -420,7 +420,7 @@ class Fit:
         """These topics as one, at the place of the first: loadings add, and features have the mean of their weights.
 
         Topics are weighted by the counts that they account for, so that the expected total of every sample and of every feature
-        stays as it is. Single rates l·f stay where merged topics use the same features or stand in the same samples in the same
+        stays as it is. Single rates l·f stay where merged topics use the same features or occur in the same samples in the same
         ratio; otherwise one topic says less than two. What else `select` says of numbers, names and posteriors holds here.
 
         Parameters

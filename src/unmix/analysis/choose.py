@@ -461,7 +461,7 @@ def choose_topics(
 ) -> Choice:
     """How well fits with more and more topics predict counts that they have not seen, and which number that suggests.
 
-    Ctrl-C ends it with what the finished folds say; `status` is then "interrupted".
+    Ctrl-C keeps the finished folds; `status` is then "interrupted".
 
     Parameters
     ----------
@@ -473,12 +473,12 @@ def choose_topics(
         None is `TopicModel(tol=1e-5)`: fits need not be finer than errors. The answer is one for this model: one with smooth
         topics, such as `LDA(eta=0.1)`, bears more.
     folds : int, default=5
-        Parts of the counts, each predicted from the others. With 1, a fifth of the counts is predicted, once.
+        Number of cross-validation folds. Each part of the counts is predicted from the others; with 1, a fifth is, once.
     overdispersion : float or "estimate", default=None
         B or "estimate", for counts of variance μ + μ²/B. Without it, what such counts have in common in all folds passes for
         topics. "estimate" finds b from samples and features that no fit has seen. None for Poisson counts.
     worth : float, default=0.01
-        Part of the first gain that one more topic must gain. `worthwhile` is the number after which it gains less.
+        Fraction of the first gain that one more topic must gain. `worthwhile` is the number after which it gains less.
     random_state : int, Generator or RandomState, default=None
         Seed of how counts are split and of the fits.
     n_jobs : int, default=None

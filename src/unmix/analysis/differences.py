@@ -527,7 +527,7 @@ def differences(
 ) -> Differences:
     """How much more, or less, each topic uses each feature than others do, with errors and local false sign rates.
 
-    Ctrl-C keeps the features that are finished; of the others nothing is said.
+    Ctrl-C keeps the features that are finished.
 
     Parameters
     ----------
@@ -548,8 +548,8 @@ def differences(
         Groups of samples, such as donors. A label for each sample, or the column of metadata that has it: residuals are then
         added up by group, as samples of one group are not independent of each other.
     held_out : float, default=None
-        Part of the counts to test, such as 0.5. They are kept from finding the topics. The same kind of model is
-        fitted to the rest, from the beginning; its topics take the numbers of those of `fit` that they are most like.
+        Fraction of the counts held out for the tests, such as 0.5. They are kept from finding the topics. The same kind of model
+        is fitted to the rest, from the beginning; its topics take the numbers of those of `fit` that they are most like.
     sizes : array-like, default=None
         Of samples, to which expected counts are proportional; by default the totals of X. Samples of size 0 are omitted.
     pseudocount : float, default=1.0

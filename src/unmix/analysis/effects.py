@@ -269,7 +269,7 @@ def effects(
     metadata : DataFrame, Counts, AnnData, str or PathLike, default=None
         Table with one row per sample, found by name where there are names. By default that of the counts, or else of the fit.
     level : float, default=0.9
-        Probability that an interval holds the truth.
+        Probability that an interval covers the truth.
 
     Returns
     -------

@@ -295,7 +295,7 @@ def freedom(
 ) -> Freedom:
     """Between which values each proportion, and each feature of each topic, can move at the same rates.
 
-    Where that is much, report it with every proportion: the data do not decide, whatever the fit says.
+    If ranges are wide, report them with every proportion: the data do not decide.
 
     Parameters
     ----------
@@ -304,10 +304,11 @@ def freedom(
     X : Counts or array-like, default=None
         Counts of the fit, needed for a `loss`. Samples and features are found by name where both have names.
     loss : float, default=0.0
-        Log-likelihood that ends may cost. 0: none, which needs no counts; 2 is about what a 95% interval for one number
-        allows. Ends at a price are those where all samples move together; what single samples may do is for `intervals`.
+        How much lower the log-likelihood of other solutions may be. 0: none, which needs no counts; 2 is about what a 95%
+        interval for one number allows. All samples move together at these limits; what single samples may do is for
+        `intervals`.
     probes : int, default=24
-        Samples, and features, with both ends sought. They are those that differ most. All others get the ends
+        Number of samples, and of features, whose limits are computed. They are those that differ most. All others get the ends
         of the same transformations.
     checkpoint : str or PathLike, default=None
         A file in which finished topics are kept, so that the same call continues with the rest after Ctrl-C.

@@ -252,7 +252,7 @@ def intervals(
     X : Counts or array-like
         The counts of the fit: whole numbers. Samples and features are found by name where both have names.
     level : float, default=0.9
-        Probability with which an interval holds its number.
+        Probability that an interval covers its number.
     posterior : str, default="local"
         Posterior: local or full. "local": intervals of what the fit estimates, its proportions given its topics, and its
         topics nearby. "full": topics move too, as far as data and priors let them; the posterior may then be of another

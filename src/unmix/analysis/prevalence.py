@@ -167,7 +167,7 @@ def prevalence(
 ) -> Prevalence:
     """Mean proportions of topics by group of samples, over time, or both, with intervals.
 
-    Intervals say how sure a mean is, given the topics, if other samples had been drawn: t intervals on the logit scale.
+    Intervals say how exact a mean is, given the topics, if other samples had been drawn: t intervals on the logit scale.
     Without a column, the first column of the metadata with times or groups is used. Samples without counts are omitted.
 
     Parameters
@@ -186,7 +186,7 @@ def prevalence(
     bins : int, default=20
         Maximum number of bins of `over`. They have equal, round widths.
     level : float, default=0.9
-        Probability that an interval holds the mean.
+        Probability that an interval covers the mean.
     examples : int, default=3
         Number of typical samples to list per topic.
 

@@ -358,7 +358,7 @@ def stability(
     estimator : estimator, default=None
         What to fit; None is `TopicModel()`.
     reference : Fit, estimator or path, default=None
-        Fit whose topics are asked about. None is that of the estimator to all counts, with this `random_state`.
+        Fit whose topics the runs are compared with. None is that of the estimator to all counts, with this `random_state`.
     random_state : int, Generator or RandomState, default=None
         Seed; None is the estimator's. Run r = 1, 2, … is fitted with `random_state + r`.
     n_jobs : int, default=None

@@ -289,7 +289,7 @@ def program(wanted: str | None = None) -> Any:
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
         help="Factorise matrices of counts into topics. Start with: unmix demo",
-        epilog="\b\nunmix COMMAND --help says more.\nunmix --install-completion teaches your shell to complete commands.",
+        epilog="\b\nunmix COMMAND --help shows its options.\nunmix --install-completion enables completion in your shell.",
     )
     app.callback()(_unmix)
     for name, known in sorted(COMMANDS.items(), key=lambda one: PANELS.index(one[1].panel)):

@@ -178,7 +178,7 @@ def labels_of(X: Data, given: Any, what: str) -> Names:
     missing = values.isna() | (texts.str.strip() == "")
     if missing.any():
         name = numbered(X.samples, "sample", n)[int(np.flatnonzero(missing)[0])]
-        raise ValueError(f"the {what} of {_sample(name)} is missing; give it a name such as unknown")
+        raise ValueError(f"the {what} of {_sample(name)} is missing; use a name such as unknown")
     return as_names(texts.tolist())
 
 
@@ -192,7 +192,7 @@ def _check_batches(X: Data, labels: Names, batches: Names, codes: Integers) -> N
     if len(batches) == 1:
         raise ValueError("all samples are of one batch; leave batch out")
     if len(batches) == n:
-        raise ValueError("every sample is a batch of its own: that is overdispersion; give labels that samples share")
+        raise ValueError("every sample is a separate batch: that is overdispersion; use labels that samples share")
     single = np.flatnonzero(np.bincount(codes) == 1)
     if single.size:
         warn(

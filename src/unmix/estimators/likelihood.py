@@ -493,7 +493,7 @@ class PoissonNMF(LikelihoodEstimator):
         Parameters
         ----------
         X : Counts, array-like or Shards
-            The batch; `Shards` are as many batches.
+            The batch; `Shards` are one batch per shard.
         y : None, default=None
             Ignored; scikit-learn's pipelines pass it.
 
@@ -902,7 +902,7 @@ def fit_path(
 
     See Also
     --------
-    align : What becomes of topics as there are more of them.
+    align : How topics split as their number grows.
     choose_topics : Which number predicts held-out counts best.
 
     Examples

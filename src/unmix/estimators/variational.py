@@ -344,7 +344,7 @@ class VariationalEstimator(PosteriorEstimator):
         Parameters
         ----------
         X : Counts, array-like or Shards
-            The batch; `Shards` are as many batches.
+            The batch; `Shards` are one batch per shard.
         y : None, default=None
             Ignored; scikit-learn's pipelines pass it.
 
@@ -673,11 +673,11 @@ class BayesianPoissonNMF(VariationalEstimator):
     a : float, default=0.3
         Shape of the prior of loadings. Below 1 it favours few topics a sample.
     b : float, default=None
-        Rate of the prior of loadings. None: such that the prior expects as many counts as there are.
+        Rate of the prior of loadings. None: such that the prior expects the number of counts that there are.
     c : float, default=0.3
         Shape of the prior of factors. Below 1 it favours few features a topic.
     d : float, default=None
-        Rate of the prior of factors. None: such that the prior expects as many counts as there are.
+        Rate of the prior of factors. None: such that the prior expects the number of counts that there are.
     rate_shape : float, default=None
         None: the rates b and d are those of all samples and features. A number: hierarchical Poisson factorisation (Gopalan,
         Hofman and Blei 2015). Each sample has a rate of its own ~ Gamma(rate_shape, rate_shape / b), and each feature one

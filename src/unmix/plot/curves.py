@@ -374,7 +374,7 @@ def prevalence(
     Raises
     ------
     ValueError
-        If there is no such topic, `ax` is given for several, or there are too many lines to tell apart.
+        If there is no such topic, `ax` is given for several, or there are too many lines to distinguish.
 
     See Also
     --------

@@ -107,7 +107,7 @@ def volcano(
 ) -> Axes:
     """One point per feature: its shrunk log₂ fold change in the topic (across), and |z| on a square-root scale (up).
 
-    Colours tell the local false sign rate.
+    Colours show the local false sign rate.
 
     Parameters
     ----------

@@ -163,10 +163,10 @@ def structure(
     fit : Fit, estimator or path
         Of any model.
     group : str, int or array-like, default=None
-        Samples with the same value stand together: a column of `fit.metadata`, or one value per sample. A number: that many
+        Samples with the same value are shown together: a column of `fit.metadata`, or one value per sample. A number: that many
         clusters of similar proportions, by k-means, the largest first.
     order : str or array-like, default=None
-        Samples stand by this number or date (within their group): a column of `fit.metadata`, or one value per sample; dates
+        Samples are sorted by this number or date (within their group): a column of `fit.metadata`, or one value per sample; dates
         may be text, as "2021-03-01" or "1 March 2021". By default similar samples are side by side.
     ax : Axes, default=None
         Where to draw; by default a new figure.
@@ -259,7 +259,7 @@ def ordered(fit: Fit, samples: Integers, places: Scale | None) -> Integers:
 
 
 class Bars(NamedTuple):
-    """What stands side by side: proportions, and of how many samples."""
+    """What is drawn side by side: proportions, and of how many samples."""
 
     proportions: Floats
     widths: Integers
@@ -689,8 +689,8 @@ def freedom(
     topics : int or iterable of int, default=None
         Numbers of topics, from 1; by default all, the heaviest first.
     order : str or array-like, default=None
-        Samples stand by this number or date: a column of `fit.metadata`, or one value per sample. By default similar samples
-        stand side by side.
+        Samples are sorted by this number or date: a column of `fit.metadata`, or one value per sample. By default similar samples
+        are side by side.
     colors : sequence of str, default=None
         Of the topics; by default `topic_colors`.
 

@@ -38,7 +38,7 @@ BASES = "ACGT"
 
 @dataclass(frozen=True)
 class Group:
-    """Types that stand together in one box: its label, the heading over its neighbours and itself, what is under their bars."""
+    """Types that share one box: its label, the heading over its neighbours and itself, what is under their bars."""
 
     label: str
     features: tuple[str, ...]

@@ -34,7 +34,7 @@ def stability(
     what : str, default=None
         "topics": a bar for each topic, as long as its stability, pale where it is not stable; a point for each run, a line at
         the floor, which unrelated topics would reach. "runs": a cell for each two topics of all runs, dark where they are
-        alike, those of a topic side by side: a stable topic is a dark square. "density": how far the topics of runs are from
+        similar, those of a topic side by side: a stable topic is a dark square. "density": how far the topics of runs are from
         the nearest others. By default all three, in one figure.
     ax : Axes, default=None
         Where to draw; by default a new figure.

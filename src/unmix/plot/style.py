@@ -77,7 +77,7 @@ def figure_of(ax: Axes) -> Figure:
 
 
 def lay_out(ax: Axes) -> None:
-    """Find out where everything will stand, without drawing it."""
+    """Find out where everything will be, without drawing it."""
     use_fonts(figure_of(ax))
     with letters_missing():
         figure_of(ax).draw_without_rendering()

@@ -6,7 +6,7 @@
     um.sc.pl.structure(adata, groupby="cell_type")          # look
     um.sc.tl.project(other, adata, layer="counts")          # the same topics in other cells
     um.sc.tl.differences(adata)                             # what distinguishes topics, as rank_genes_groups keeps it
-    um.sc.to_fit(adata)                                     # the `Fit`, with all that unmix can tell of it
+    um.sc.to_fit(adata)                                     # the `Fit`, with all that unmix knows of it
     um.sc.from_fit(fit)                                     # an AnnData that holds a fit
 
 `tl.topics` says where the results are kept. All of it is cut with the AnnData, and written with it.

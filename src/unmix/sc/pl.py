@@ -41,10 +41,10 @@ def structure(
     adata : AnnData
         That has been through `tl.topics` or `tl.project`.
     groupby : str or array-like, default=None
-        Cells with the same value stand together: a column of `adata.obs`, or one value per cell.
+        Cells with the same value are shown together: a column of `adata.obs`, or one value per cell.
     order : str or array-like, default=None
-        Cells stand by this number (within their group): a column of `adata.obs`, or one value per cell. By default like cells
-        stand side by side.
+        Cells are sorted by this number (within their group): a column of `adata.obs`, or one value per cell. By default similar
+        cells are side by side.
     key : str, default="topics"
         Under which name `tl.topics` or `tl.project` kept the topics.
     ax : Axes, default=None

@@ -118,7 +118,7 @@ def to_fit(adata: AnnData, key: str = "topics") -> Fit:
     Returns
     -------
     Fit
-        With all that unmix can tell of it.
+        With all that unmix knows of it.
 
     Raises
     ------

@@ -100,7 +100,7 @@ class StopAfter:
     >>> import unmix as um
     >>> X = [[9, 1, 0], [8, 2, 1], [0, 1, 7], [1, 0, 8]]
     >>> import warnings
-    >>> with warnings.catch_warnings(action="ignore"):  # it tells that the fit was stopped early
+    >>> with warnings.catch_warnings(action="ignore"):  # it says that the fit was stopped early
     ...     um.TopicModel(2, tol=0, random_state=0, callbacks=[um.solvers.StopAfter(seconds=0)]).fit(X).result_.status
     'interrupted'
     """

@@ -8,7 +8,7 @@ the gain of the iterations from 4/9 t to 2/3 t,
     remaining gain = G · max(1, ρ / (1 − ρ)),
 
 which is exact where the gap falls as a power of t, t^−p with p < 1.7, and too much where it falls faster. Gains of single
-iterations tell nothing: extrapolation makes them uneven, and a slow tail of small ones adds up.
+iterations say nothing: extrapolation makes them uneven, and a slow tail of small ones adds up.
 """
 
 from __future__ import annotations
@@ -305,7 +305,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback is told after each iteration.
+    """What a callback receives after each iteration.
 
     It may fill in `row["kkt"]`, and return a status to end the fit: "converged", "max_iter" or "interrupted".
 

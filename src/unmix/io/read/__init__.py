@@ -93,7 +93,7 @@ READERS |= {f"{ending}.gz": READERS[ending]._replace(kind=READERS[ending].kind +
 def read(
     path: str | os.PathLike[str], *, metadata: str | os.PathLike[str] | None = None, **options: Unpack[ReadKeywords]
 ) -> Counts | Shards:
-    r"""Counts from a file or folder, samples × features; its name and contents tell the format.
+    r"""Counts from a file or folder, samples × features; its name and contents decide the format.
 
     Matrices
         `.npz` (saved by `scipy.sparse.save_npz`), `.npy` (two dimensions), `.mtx[.gz]` or `.mm` (MatrixMarket), `.ldac`
@@ -114,8 +114,8 @@ def read(
         feature and count (or cell, gene, umi; user, item, rating; …), or two columns of identifiers that repeat and one of
         numbers; times are omitted. Without numbers every row is one count. `long_columns` names the columns of any other.
         Years, totals and the like are metadata of a wide table, and `metadata_columns` names more of them. A `.txt` of numbers
-        between tabs or blanks is a table too. Lines of comments, with #, may stand above the header.
-        Where types of mutations stand in two columns, "C>A" and "ACA", they become A[C>A]A. SigProfiler's `.SBS96.all` and
+        between tabs or blanks is a table too. Lines of comments, with #, may precede the header.
+        Where types of mutations are in two columns, "C>A" and "ACA", they become A[C>A]A. SigProfiler's `.SBS96.all` and
         the like are tables between tabs.
     Texts
         A folder of `.txt` files, or of folders of them; a `.txt[.gz]` with one document per line; `.jsonl[.gz]` with a
