@@ -2,7 +2,8 @@
 
 Composition differs between batches: the cell types are split 90:10 to 50:50. The yardstick is a plain fit at the same depth
 without effects. A fifth of the counts is held out. Harmony on principal components stands beside, where harmonypy is installed.
-And what an iteration with effects takes, over a plain one.
+And what an iteration with effects takes, over a plain one. With `--opportunities`: exomes and genomes, whose multipliers are
+known.
 """
 
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import linear_sum_assignment
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -29,10 +31,20 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--settings", nargs="+", default=SETTINGS, help="sd x batches, such as 0.5x2")
     parser.add_argument("--cells", type=int, default=2000, help="default 2,000")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--speed", action="store_true", help="only what an iteration takes")
+    parser.add_argument("--speed", action="store_true", help="only what an iteration takes, and whole fits")
+    parser.add_argument(
+        "--opportunities", action="store_true", help="only tumours, half of them exomes, of catalogue signatures"
+    )
 
 
 def main(arguments: Namespace) -> None:
+    if arguments.opportunities:
+        rows = [row for seed in range(5) for row in exomes(arguments, arguments.seed + seed)]
+        means = pd.DataFrame(rows).groupby(["model", "opportunities"], sort=False).mean().reset_index()
+        publish(
+            means.to_dict("records"), "Exomes and genomes, means of 5 draws", "batches_opportunities", arguments.out
+        )
+        return
     matrix, _ = find_matrix(arguments.data, arguments.data_folder, arguments.out)
     X = um.read(matrix)
     if arguments.speed:
@@ -98,6 +110,36 @@ def setting(
         table.append({"sd": float(sd), "batches": G, "fit": "Harmony on PCs"} | aucs(moved, codes, types))
         print(table[-1], flush=True)
     return table
+
+
+def exomes(arguments: Namespace, seed: int, tumours: int = 200, K: int = 5) -> list[dict[str, Any]]:
+    """Half of the tumours are exomes: a fiftieth of the mutations, and other frequencies of trinucleotides than the genome's."""
+    rng = np.random.default_rng(seed)
+    catalogue = np.load(arguments.data_folder / "signatures" / "cosmic_sbs.npz", allow_pickle=True)
+    name = next(name for name in catalogue if catalogue[name].ndim == 2)
+    signatures = np.asarray(catalogue[name], dtype=float)
+    signatures = signatures if len(signatures) == 96 else signatures.T
+    F = signatures[:, rng.permutation(signatures.shape[1])[:K]]
+    F = F / F.sum(axis=0)
+    P = rng.dirichlet(np.full(K, 0.5), tumours)
+    kind = np.where(np.arange(tumours) % 2 == 0, "genome", "exome")
+    e = np.vstack([np.ones(96), np.repeat(np.exp(rng.normal(0, 0.7, 32)), 3) / 50])
+    size = np.exp(rng.normal(np.log(5000), 0.7, (tumours, 1)))
+    X = um.Counts(
+        rng.poisson(size * (e[(kind == "exome").astype(int)] * (P @ F.T))), metadata=pd.DataFrame({"kind": kind})
+    )
+    known = pd.DataFrame(e, index=["genome", "exome"]).rename_axis("kind")
+    found = []
+    for model in (um.TopicModel, um.GammaPoisson, um.BayesianPoissonNMF):
+        for what, given in (("ignored", {}), ("estimated", {"batch": "kind"}), ("known", {"opportunities": known})):
+            fit = model(K, random_state=0, n_jobs=arguments.threads).fit(X, **given).result_
+            unit = [part / np.linalg.norm(part, axis=0) for part in (F, fit.topics)]
+            places, order = linear_sum_assignment(unit[0].T @ unit[1], maximize=True)
+            cosine = (unit[0].T @ unit[1])[places, order].mean()
+            errors = np.abs(fit.proportions[:, order] - P).sum(axis=1) / 2
+            shares = {f"error of {one}s": errors[kind == one].mean() for one in ("exome", "genome")}
+            found.append({"model": model.__name__, "opportunities": what, "cosine": cosine} | shares)
+    return found
 
 
 def matched(one: um.Fit, two: um.Fit) -> dict[int, int]:

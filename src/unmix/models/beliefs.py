@@ -230,6 +230,10 @@ class Prior(ABC):
         """Where there are `scale_terms`, what the best scale depends on, added up over rows: Σ_i E l_ik."""
         return belief.sums
 
+    def conditioned(self, factors: Floats) -> Floats:
+        """As prior of factors without a scale: what of them sums to one in every topic."""
+        return factors
+
     def matches(self, other: Prior, values: bool = True) -> bool:
         """Whether it is of the same kind, with hyper-parameters of the same shapes, and of the same values if asked."""
         same = np.array_equal if values else lambda one, two: np.shape(one) == np.shape(two)
@@ -491,9 +495,12 @@ class PointTopics(Prior):
             counts = np.divide(counts, costs, out=np.zeros_like(counts), where=counts > 0)
         return self.belief(self._normalised(counts))
 
+    def conditioned(self, factors: Floats) -> Floats:
+        return factors if self.weights is None else factors * self.weights
+
     def _normalised(self, topics: Floats) -> Floats:
         """Divided by what should be one; even where there is nothing."""
-        sums = column_sums(topics if self.weights is None else topics * self.weights)
+        sums = column_sums(self.conditioned(topics))
         even = 1 / (len(topics) if self.weights is None else self.weights.sum())
         return np.divide(topics, sums, out=np.full_like(topics, even), where=sums > 0)
 
@@ -552,7 +559,7 @@ class PointTopics(Prior):
         if self.weights is not None:
             least = least / np.where(self.weights > 0, self.weights, 1.0)
         topics = np.maximum(further(new, old, beta), least * (new.parameters > 0))
-        sums = column_sums(topics if self.weights is None else topics * self.weights)
+        sums = column_sums(self.conditioned(topics))
         return self.belief(topics / np.where(sums > 0, sums, 1.0))
 
     def mean(self, belief: Belief) -> Floats:

@@ -29,6 +29,7 @@ from unmix.counts.data import Arrays, Data, Engine, Part, Visit, Visited, with_r
 from unmix.counts.multipliers import Multipliers
 from unmix.counts.sides import column_sums
 
+Pull = tuple[Floats, Floats, Floats]  # of a prior at scales: Σ shapes, Σ rate · mean, and their curvature
 FIRST_STRENGTH = 1.0  # of effects, before it is learned: too small a one does little harm
 LEAST_STRENGTH, LARGEST_STRENGTH = 1e-3, 1e7
 STEPS = 30  # of Newton's method for it
@@ -212,6 +213,29 @@ class Rates:
                 of_batch = (X / (S + tau)).mean(axis=1)
                 a, S = a * of_batch, S * of_batch[:, None]
         return c, a[self.given.owners]
+
+    def scales_under(self, U: Floats, F: Factor, on_F: Pull, on_L: Pull) -> tuple[Floats, Floats]:
+        """The same where factors and loadings have Gamma priors, which decide too: of each feature and batch, Σ shapes, Σ rate ·
+        mean of what is scaled, and the curvature of this, or a bound of it. By Newton's method in log c:
+
+            τ (Σ_g ē − G) + shapes − c rates = 0
+        """
+        S, X, tau = self.by_batch(self.expected(U, F)), self.totals, self.strength
+        assert X is not None
+
+        def best(axis: int, shapes: Floats, costs: Floats, bends: Floats, S: Floats) -> Floats:
+            log = np.zeros(S.shape[1 - axis])
+            for _ in range(3):
+                scale = np.exp(log)
+                s = S * (scale if axis == 0 else scale[:, None])
+                effects = (X + tau) / (s + tau)
+                slope = tau * (effects - 1).sum(axis=axis) + shapes - scale * costs
+                bend = tau * (effects * s / (s + tau)).sum(axis=axis) + scale * bends
+                log += np.clip(np.divide(slope, bend, out=np.zeros_like(slope), where=bend > 0), -1, 1)
+            return np.exp(log)
+
+        c = best(0, *on_F, S)
+        return c, best(1, *on_L, S * c)[self.given.owners]
 
     def moved_logs(self, c: Floats, a: Floats) -> float:
         """What Σ x log λ gains by these scales."""

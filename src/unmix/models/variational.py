@@ -93,6 +93,12 @@ class Variational:
         left = self.left.belief(left.parameters, left.rates * z)
         return left, self.right.belief(right.parameters, right.rates / z), z
 
+    def scaled_right(self, right: Belief, scales: Floats) -> Belief:
+        """q(F) of factors times these."""
+        if self.right.own_scale:
+            return self.right.belief(right.parameters, right.rates / scales)
+        return self.right.belief(right.parameters * scales)
+
     @property
     def exact_scales(self) -> bool:
         """Whether rescaling a topic is an exact block of coordinate ascent."""
@@ -261,6 +267,31 @@ class Inference(Multiplied):
         if self.rates is None:
             return left.sums
         return self.rates.costs_of_factors(self.rates.sums(self.model.left.mean(left)), self.model.right.mean(right))
+
+    def scales(self, U: Floats, right: Belief) -> tuple[Floats, Floats] | None:
+        """Where effects are estimated: by what rows of F (m × K, or m × 1) and sums and means of L in each group (groups × K)
+        are best multiplied, which priors alone decide; as `Problem.settled` has it. Topics that are estimated keep their
+        condition, and loadings their rates."""
+        rates = self.rates
+        if rates is None or not rates.estimated:
+            return None
+        prior, on_F = self.model.left.scale_terms(), self.model.right.scale_terms()
+        assert prior is not None
+        F, owners = self.model.right.mean(right), rates.given.owners
+        samples, batches = np.bincount(rates.groups, minlength=len(U)), len(rates.totals)  # type: ignore[arg-type]
+        of_L = (samples * prior.shape.sum(), U @ prior.rate)
+        shapes, costs = (np.bincount(owners, values, batches).astype(np.float64) for values in of_L)  # type: ignore[arg-type]
+        if on_F is None:  # the scale of topics, which follows, is for the prior of loadings to like
+            pull = samples.sum() * prior.shape - prior.rate * U.sum(axis=0)
+            of_one = self.model.right.conditioned(F)
+            of_F = np.zeros(len(F)), -of_one @ pull, of_one @ (prior.rate * U.sum(axis=0))
+        else:
+            of_F = np.full(len(F), on_F.shape.sum()), F @ on_F.rate, F @ on_F.rate
+        c, a = rates.scales_under(U, F, of_F, (shapes, costs, costs))
+        if on_F is not None:
+            return c[:, None], np.repeat(a[:, None], F.shape[1], axis=1)
+        z = column_sums(self.model.right.conditioned(F * c[:, None])) / column_sums(self.model.right.conditioned(F))
+        return c[:, None] / z, a[:, None] * z
 
     def metrics(self, state: Iterate) -> dict[str, float]:
         found = {"loglik": np.nan, "objective": -state.loss, "elbo": -state.loss}

@@ -256,7 +256,13 @@ class ExtrapolatedVI(BeliefSolver[ExtrapolatedBeliefs]):
             right = model.right.moved(task.sides.right, left, s.right, counts, cost)
         if model.exact_scales or not safe:
             left, right, _ = model.rescaled(left, right, task.X.shape[0], model.left.scale_sums(left))
-        new_right = model.right.beyond(right, s.last_right, beta) if beta else right
+        last_right = s.last_right
+        if not safe and task.rates is not None and task.rates.estimated:
+            scales = task.scales(task.rates.sums(model.left.mean(left)), right)
+            assert scales is not None
+            left = model.left.belief(left.parameters, left.rates / scales[1][task.rates.groups])
+            right, last_right = model.scaled_right(right, scales[0]), model.scaled_right(last_right, scales[0])
+        new_right = model.right.beyond(right, last_right, beta) if beta else right
         if self.inner:
             begin = further(left, s.last_left, beta) if beta else left
             cost = task.cost_of_loadings(left, new_right)
@@ -388,7 +394,7 @@ class StreamedVI(Solver[Inference, StreamedVIState]):
             task = task.with_strength(task.rates.best_strength(sums["v"], model.right.mean(right)))
         loss, stride = self._loss(task, model, right, sums), self._stride("safe", True)
         best = StreamedBelief(model, left, right, 0)
-        following, kept = self._next(task, best, sums, stride)
+        following, kept, _ = self._next(task, best, sums, stride)
         return StreamedVIState(
             loss=loss,
             best=best,
@@ -417,8 +423,9 @@ class StreamedVI(Solver[Inference, StreamedVIState]):
             s = replace(s, best=at, loss=loss)
         moved = s.momentum.accepted() if accepted else s.momentum.rejected()
         stride = self._stride(s.stride, accepted)
-        new, kept = self._next(task, at, sums, stride)
-        ahead = model.right.beyond(new.right, s.plain, moved.beta) if stride == "momentum" else new.right
+        new, kept, scales = self._next(task, at, sums, stride)
+        plain = s.plain if scales is None else model.scaled_right(s.plain, scales)
+        ahead = model.right.beyond(new.right, plain, moved.beta) if stride == "momentum" else new.right
         s = replace(
             s,
             next=replace(new, right=ahead),
@@ -474,9 +481,9 @@ class StreamedVI(Solver[Inference, StreamedVIState]):
 
     def _next(
         self, task: Inference, at: StreamedBelief, sums: Arrays, stride: Stride
-    ) -> tuple[StreamedBelief, Floats | None]:
-        """q(F), the model with the prior it has learned, and the rates of q(L) once both are scaled best; and the sums of E l by
-        group then, if there are groups."""
+    ) -> tuple[StreamedBelief, Floats | None, Floats | None]:
+        """q(F), the model with the prior it has learned, and the rates of q(L) once both are scaled best; and, if there are
+        groups, the sums of E l in each then, and by what rows of F were multiplied."""
         model, n, v = at.model, task.X.shape[0], sums["v"]
         cost = v if task.rates is None else task.rates.costs_of_factors(v, model.right.mean(at.right))
         if self.learn_prior:
@@ -489,7 +496,14 @@ class StreamedVI(Solver[Inference, StreamedVIState]):
         if exact or stride != "safe":
             of_scale = (v if v.ndim == 1 else v.sum(axis=0)) if exact else sums["scale"]
             left, right, z = model.rescaled(at.left, right, n, of_scale)
-        return StreamedBelief(model, rowless(left.rates), right, at.number), None if task.rates is None else v / z
+        at = StreamedBelief(model, rowless(left.rates), right, at.number)
+        if task.rates is None:
+            return at, None, None
+        scales = task.scales(v / z, right) if stride != "safe" else None
+        if scales is None:
+            return at, v / z, None
+        left, right = rowless(left.rates / scales[1]), model.scaled_right(right, scales[0])
+        return replace(at, left=left, right=right), v / z * scales[1], scales[0]
 
 
 def first_belief(task: Inference, F: Factor) -> Belief:
