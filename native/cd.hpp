@@ -33,7 +33,7 @@ template <class S> struct CD final : Regression<S> {
         pad();
         double smallest = 1;
         for (int64_t p = 0; p < this->count; ++p) smallest = std::min(smallest, this->y[p]);
-        for (int k = 0; k < this->topics; ++k) resting[k] = 0;
+        for (int k = 0; k < this->topics; ++k) resting[k] = !(this->weight[k] > 0);
         for (int sweep = 0; sweep < sweeps; ++sweep)
             for (int k = 0; k < this->topics; ++k)
                 if (!resting[k]) coordinate(k, smallest);

@@ -29,6 +29,7 @@ template <int N> struct NewtonRow final : Newton {
     double enough;                                        // a row that gains less than this needs no further round
     Buffer<int32_t> at;                                   // index, y and its root, filled up to whole groups of eight
     Buffer<float> yf, root, rate;
+    Buffer<float> more;                                   // what held topics add to the rates of units
     Buffer<float> narrow;                                 // b, or d, in single precision
     Buffer<float> scaled;                                 // sqrt(y_p) m_pk / rate_p of one chunk and block, a row a nonzero
     Buffer<float> reciprocal, slope, q, z, low;           // of the quadratic model: 1 / H_kk, g, g + Hz, its solution z >= low
@@ -87,6 +88,7 @@ template <int N> struct NewtonRow final : Newton {
     double xlog() override {
         exact->weigh([&](int k) { return b[k] * unit * inverse[k]; });
         exact->rates(index, index_end, count);
+        if (has_offset) for (int64_t p = 0; p < count; ++p) exact->rate[p] += offset[p] * unit;
         return total * sum_y_log(y, exact->rate, count);
     }
 
@@ -96,6 +98,11 @@ template <int N> struct NewtonRow final : Newton {
         for (int64_t p = 0; p < count; ++p) yf[p] = static_cast<float>(y[p]);
         for (int64_t p = count; p < whole; ++p) { at[p] = index[count - 1]; yf[p] = 0; }
         for (int64_t p = 0; p < whole; ++p) root[p] = std::sqrt(yf[p]);
+        if (!has_offset) return;
+        more.reserve(whole);
+        // where no free topic has anything, the rate does not matter
+        for (int64_t p = 0; p < count; ++p) more[p] = static_cast<float>(std::min(1e30, offset[p] * inverses[index[p]]));
+        for (int64_t p = count; p < whole; ++p) more[p] = more[count - 1];
     }
 
     struct Eight { const float* row[8]; };
@@ -125,7 +132,10 @@ template <int N> struct NewtonRow final : Newton {
         const Vec<float> least = Vec<float>{} + 1e-30f;
         return rate > least ? rate : least;
     }
-    Vec<float> rates_of(const Eight& e) const { return positive(dots(e, 0, narrow.data(), all())); }
+    Vec<float> rates_of(const Eight& e, int64_t p) const {
+        const Vec<float> free = dots(e, 0, narrow.data(), all());
+        return positive(has_offset ? free + load(more.data() + p) : free);
+    }
 
     void narrow_shares() {
         for (int k = 0; k < 8 * all(); ++k) narrow[k] = static_cast<float>(b[k]);
@@ -133,7 +143,7 @@ template <int N> struct NewtonRow final : Newton {
 
     void rates() {
         narrow_shares();
-        for (int64_t p = 0; p < count; p += 8) store(rate.data() + p, rates_of(eight(p)));
+        for (int64_t p = 0; p < count; p += 8) store(rate.data() + p, rates_of(eight(p), p));
     }
 
     // Adds w_p m_p of eight nonzeros to `sums`, by two short chains of additions that do not wait for those of the last eight.
@@ -157,7 +167,7 @@ template <int N> struct NewtonRow final : Newton {
         for (int64_t begin = 0; begin < count; begin += chunk) {
             for (int k = 0; k < padded; ++k) sums[k] = 0;
             const int64_t end = std::min(count, begin + chunk);
-            for (int64_t p = begin; p < end; p += 8) store(rate.data() + p, load(yf.data() + p) / rates_of(eight<true>(p)));
+            for (int64_t p = begin; p < end; p += 8) store(rate.data() + p, load(yf.data() + p) / rates_of(eight<true>(p), p));
             for (int64_t p = begin; p < end; p += 8) {
                 const Eight e = eight(p);
                 add([&](int i) { return e.row[i]; }, rate.data() + p, sums, all());
@@ -169,7 +179,7 @@ template <int N> struct NewtonRow final : Newton {
     // Where all topics but one are at the floor, rates are proportional to that one's share, which is one at the solution; if the
     // others then want to stay where they are, the row is solved. Half of the words of a corpus end so.
     bool one_topic() {
-        if (has_prior) return false;
+        if (has_prior || has_offset) return false;        // shares need not sum to one
         constexpr double near_floor = 4 * share_floor;    // the scale of shares has changed since they were put there
         constexpr double slack = 1.0 - static_cast<double>(1 - doubtful);
         const int topic = static_cast<int>(std::max_element(b.data(), b.data() + topics) - b.data());
@@ -206,7 +216,7 @@ template <int N> struct NewtonRow final : Newton {
         for (int64_t begin = 0; begin < count; begin += chunk) {
             for (int k = 0; k < size; ++k) sums[k] = 0;
             const int64_t end = std::min(count, begin + chunk);
-            if (one_block()) for (int64_t p = begin; p < end; p += 8) store(rate.data() + p, rates_of(eight(p)));
+            if (one_block()) for (int64_t p = begin; p < end; p += 8) store(rate.data() + p, rates_of(eight(p), p));
             for (int64_t p = begin; p < end; p += 8) {
                 const Eight e = eight(p);
                 alignas(32) float weight[8];
@@ -238,6 +248,7 @@ template <int N> struct NewtonRow final : Newton {
                 H[k * size + k] += static_cast<float>(pull / b[first + k]);
                 trace += H[k * size + k];
             }
+        keep_out(first);
         for (int k = 0; k < active; ++k) reciprocal[k] = 1 / H[k * size + k];
     }
 
@@ -272,12 +283,17 @@ template <int N> struct NewtonRow final : Newton {
     void exact_numerators() {
         exact->weigh([&](int k) { return b[k] * inverse[k]; });
         exact->rates(index, index_end, count);
+        if (has_offset) for (int64_t p = 0; p < count; ++p) exact->rate[p] += offset[p];
         exact->numerators(index, y.data(), count);
     }
     void exact_gradient(int first) {                      // from the last numerators in double precision
         const int active = std::min(8 * part(), topics - first);
         for (int k = 0; k < active; ++k) g[k] = weight[first + k] - exact->numerator[first + k] * inverse[first + k];
         if (has_prior) for (int k = 0; k < active; ++k) g[k] -= prior[first + k] / b[first + k];
+        keep_out(first);
+    }
+    void keep_out(int first) {                            // topics that are not allowed here: at the floor, and never up
+        if (weighted) for (int k = 0; k < std::min(8 * part(), topics - first); ++k) if (!(weight[first + k] > 0)) g[k] = 1;
     }
 
     // the largest slope along which the block may move
@@ -325,9 +341,10 @@ template <int N> struct NewtonRow final : Newton {
             sloped += step * before;
         }
         const double dHd = sum(curved), gd = sum(sloped);
-        if (!(dHd > 0) || !(gd < 0)) return false;
-        const double shrink = std::min(1.0, -gd / dHd);
-        decrement = shrink * shrink * dHd;
+        // beside held topics the curvature can be lost in the rounding of the slope, which is then all that matters
+        if (!(dHd > 0 || has_offset) || !(gd < 0)) return false;
+        const double shrink = dHd > 0 ? std::min(1.0, -gd / dHd) : 1;
+        decrement = dHd > 0 ? shrink * shrink * dHd : -gd;
         // in double precision again, so that b + d is at the floor and not below
         for (int k = 0; k < active; ++k) d[k] = std::max(shrink * z[k], share_floor - b[first + k]);
         return true;

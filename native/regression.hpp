@@ -6,7 +6,10 @@
 // s_k = (shape of the prior - 1) / t_i. Shares make the floor, the step rules and single precision curvature independent of scale.
 //
 // Where a unit of a topic costs c_k w_gk in rows of group g, and not c_k in all, shares are b_k = l_ik c_k w_g / t_i, w_g the mean of
-// the group's w_gk, and sum_k b_k becomes sum_k (w_gk / w_g) b_k. A topic that costs nothing is not determined, and becomes zero.
+// the group's w_gk, and sum_k b_k becomes sum_k (w_gk / w_g) b_k. A topic that costs nothing is not determined, or not allowed in
+// these rows, and becomes zero.
+//
+// Held topics are not among these k. They add to the rates, m_p . b + o_p, and are not visited.
 #pragma once
 #include <cmath>
 #include <memory>
@@ -49,8 +52,9 @@ struct Row {
     int64_t count = 0;
     double total = 0;                      // t_i, the sum of its counts
     double unit = 0;                       // t_i / w_g: what shares are multiplied by
-    bool has_prior = false, weighted = false;
+    bool has_prior = false, weighted = false, has_offset = false;
     Buffer<double> y, b, prior;            // b and prior are padded with zeros
+    Buffer<double> offset;                 // o_p, in the unit of shares
     Buffer<double> weight, inverse_weight; // w_gk / w_g, or one; and 1 / that, or zero where it is zero
 
     Row(int topics, int padded, int64_t longest) : topics(topics) {
@@ -103,8 +107,9 @@ template <class S> struct Regression : Row {
     }
     static Loops loops_for(int vectors);
 
-    void rates() { loops.rates(*this); }                  // rate_p = m_p . b
-    void first_rates() { loops.first_rates(*this); }      // the same on the first visit of a row: fetches ahead of need
+    void rates() { loops.rates(*this); add_offset(); }    // rate_p = m_p . b + o_p
+    void first_rates() { loops.first_rates(*this); add_offset(); }    // the same on the first visit of a row: fetches ahead of need
+    void add_offset() { if (has_offset) for (int64_t p = 0; p < count; ++p) rate[p] += offset[p]; }
     void numerators() { loops.numerators(*this); }        // numerator_k = sum_p ratio_p m_pk
 
     // One EM step: b_k <- (b_k sum_p y_p m_pk / rate_p + s_k) / weight_k, clipped at the floor (the exact minimiser of EM's bound there).
@@ -155,6 +160,19 @@ struct Shape {
     double operator()(int64_t i, int k) const { return data[i * row_stride + k * column_stride]; }
 };
 
+// Held topics: their columns of the fixed factor and of the moving one.
+template <class S> struct Held {
+    const S *fixed = nullptr, *moving = nullptr;
+    int topics = 0;
+    std::unique_ptr<Exact> rows(int64_t longest) const { return topics ? exact_rows(fixed, topics, longest) : nullptr; }
+    // o_p of row i, whose nonzeros the method has entered
+    void offset(Exact& exact, int64_t i, double unit, Row& method) const {
+        exact.weigh([&](int k) { return moving[i * topics + k] / unit; });
+        exact.rates(method.index, method.index_end, method.count);
+        std::copy_n(exact.rate.data(), method.count, method.offset.data());
+    }
+};
+
 // Weights w_gk of the cost, a row per group, and the group of each row (null: each is its own); data == nullptr means none.
 struct Weights {
     const double* data;
@@ -166,13 +184,15 @@ struct Weights {
 // `cost` holds c and `inverse` 1 / c; `out` may be `moving` itself. With `xlog`, also writes sum_p x_p log(rate_p) of each new row.
 template <class S, class MakeMethod>
 void update_rows(const Sparse& X, const S* moving, S* out, int topics, const double* cost, const double* inverse,
-                 Shape shape, Weights weights, double* xlog, int threads, const MakeMethod& make_method) {
+                 Shape shape, Weights weights, Held<S> held, double* xlog, int threads, const MakeMethod& make_method) {
     const bool has_prior = shape.data != nullptr, weighted = weights.data != nullptr;
     for_rows(X, threads, [&] {
-        return [&, owned = make_method(X.longest)](int64_t begin, int64_t end) {
+        return [&, owned = make_method(X.longest), held_rows = held.rows(X.longest)](int64_t begin, int64_t end) {
             Row& method = *owned;
             method.has_prior = has_prior;
             method.weighted = weighted;
+            method.has_offset = held_rows != nullptr;
+            if (held_rows) method.offset.reserve(X.longest + 8);
             for (int64_t i = begin; i < end; ++i) {
                 const S* from = moving + i * topics;
                 S* to = out + i * topics;
@@ -193,10 +213,11 @@ void update_rows(const Sparse& X, const S* moving, S* out, int topics, const dou
                 const double scale = 1 / total, unit = method.unit, inverse_unit = weighted ? 1 / unit : scale;
                 for (int64_t p = 0; p < method.count; ++p) method.y[p] *= scale;
                 for (int k = 0; k < topics; ++k) method.b[k] = std::max(share_floor, from[k] * (cost[k] * inverse_unit));
-                if (has_prior) for (int k = 0; k < topics; ++k) method.prior[k] = shape(i, k) * scale;
+                if (has_prior) for (int k = 0; k < topics; ++k) method.prior[k] = method.weight[k] > 0 ? shape(i, k) * scale : 0;
+                if (held_rows) held.offset(*held_rows, i, unit, method);
                 method.solve();
+                if (weighted) for (int k = 0; k < topics; ++k) if (!(method.weight[k] > 0)) method.b[k] = 0;
                 for (int k = 0; k < topics; ++k) to[k] = static_cast<S>(method.b[k] * unit * inverse[k]);
-                if (weighted) for (int k = 0; k < topics; ++k) if (!(method.weight[k] > 0)) to[k] = 0;
                 if (xlog) xlog[i] = method.xlog();
             }
         };

@@ -5,7 +5,8 @@
 namespace unmix {
 
 template <class S>
-static void add_sums_of(Scratch scratch, const Matrix& matrix, In2<S> left, In2<S> right, Out2<double> B, Out2<float> H, int threads) {
+static void add_sums_of(Scratch scratch, const Matrix& matrix, In2<S> left, In2<S> right, Out2<double> B, Out2<float> H,
+                        std::optional<In2<S>> held_left, std::optional<In2<S>> held_right, int threads) {
     const Sparse& Xt = matrix.sparse();
     require_columns(Xt, left);
     require_aligned(left, right, B, H);
@@ -14,12 +15,21 @@ static void add_sums_of(Scratch scratch, const Matrix& matrix, In2<S> left, In2<
     require(right.shape(0) == m && right.shape(1) == K, "the factors do not fit the matrix");
     require(B.shape(0) == m && B.shape(1) == K && H.shape(0) == m && H.shape(1) == static_cast<std::size_t>(curvature_size(topics)),
             "the sums have the wrong shape");
+    Held<S> held;
+    require(held_left.has_value() == held_right.has_value(), "held topics have columns in both factors");
+    if (held_left) {
+        require_aligned(held_left, held_right);
+        require(held_left->shape(0) == left.shape(0) && held_right->shape(0) == m && held_left->shape(1) == held_right->shape(1),
+                "the held topics do not fit the factors");
+        held = {held_left->data(), held_right->data(), topics_of(held_left->shape(1))};
+    }
     const TopicBlocks blocks(topics);
     float* room = room_in<float>(scratch, left.shape(0), blocks.padded());
     nb::gil_scoped_release release;
     const std::vector<double> ones(K, 1.0);
-    pad_units(left.data(), left.shape(0), topics, blocks.padded(), ones.data(), room, threads);
-    add_sums(Xt, room, right.data(), topics, blocks, B.data(), H.data(), threads);
+    std::vector<double> inverses(held.topics ? left.shape(0) : 0);
+    pad_units(left.data(), left.shape(0), topics, blocks.padded(), ones.data(), room, held.topics ? inverses.data() : nullptr, threads);
+    add_sums(Xt, room, right.data(), topics, blocks, held, inverses.data(), B.data(), H.data(), threads);
 }
 
 template <class S>
@@ -57,7 +67,7 @@ static void transpose_of(const Matrix& matrix, Out1<int64_t> out_indptr, Out1<in
 template <class S> static void bind(nb::module_& m) {
     using namespace nb::literals;
     m.def("add_sums", &add_sums_of<S>, "scratch"_a.noconvert(), "matrix"_a, "left"_a.noconvert(), "right"_a.noconvert(),
-          "B"_a.noconvert(), "H"_a.noconvert(), "threads"_a);
+          "B"_a.noconvert(), "H"_a.noconvert(), "held_left"_a.noconvert().none(), "held_right"_a.noconvert().none(), "threads"_a);
     m.def("box_step", &box_step_of<S>, "F"_a.noconvert(), "out"_a.noconvert(), "B"_a.noconvert(), "H"_a.noconvert(), "cost"_a.noconvert(),
           "totals"_a.noconvert(), "shape"_a.noconvert().none(), "threads"_a);
 }

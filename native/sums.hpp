@@ -24,19 +24,24 @@ inline int64_t curvature_size(int topics) {
 }
 
 template <class S>
-void add_sums(const Sparse& Xt, const float* units, const S* right, int topics, const TopicBlocks& blocks, double* B, float* H,
-              int threads) {
+void add_sums(const Sparse& Xt, const float* units, const S* right, int topics, const TopicBlocks& blocks, Held<S> held,
+              const double* inverses, double* B, float* H, int threads) {
     const int64_t packed = curvature_size(topics);
     const std::vector<double> ones(topics, 1.0);
     for_rows(Xt, threads, [&] {
-        return [&, owned = newton_row(units, nullptr, ones.data(), topics, Xt.longest, 1, 0.0)](int64_t begin, int64_t end) {
+        return [&, owned = newton_row(units, nullptr, ones.data(), topics, Xt.longest, 1, 0.0),
+                held_rows = held.rows(Xt.longest)](int64_t begin, int64_t end) {
             Newton& row = *owned;
+            row.has_offset = held_rows != nullptr;
+            row.inverses = inverses;
+            if (held_rows) row.offset.reserve(Xt.longest + 8);
             for (int64_t j = begin; j < end; ++j) {
                 row.enter(Xt, j);
                 const S* f = right + j * topics;
                 const double largest = *std::max_element(f, f + topics);
                 if (row.count == 0 || !(largest > 0)) continue;
                 for (int k = 0; k < topics; ++k) row.b[k] = f[k] / largest;
+                if (held_rows) held.offset(*held_rows, j, largest, row);
                 row.look();
                 float* h = H + j * packed;
                 for (int first = 0; first < topics; first += blocks.size) {

@@ -42,15 +42,25 @@ static Rows rows(const Matrix& matrix, const In2<S>& fixed, const In2<S>& moving
     return r;
 }
 
+template <class S> static Held<S> held_topics(const Rows& r, const std::optional<In2<S>>& fixed, const std::optional<In2<S>>& moving) {
+    require(fixed.has_value() == moving.has_value(), "held topics have columns in both factors");
+    if (!fixed) return {};
+    require_aligned(fixed, moving);
+    require(static_cast<int64_t>(fixed->shape(0)) == r.fixed_rows && static_cast<int64_t>(moving->shape(0)) == r.X.rows &&
+            fixed->shape(1) == moving->shape(1), "the held topics do not fit the factors");
+    return {fixed->data(), moving->data(), topics_of(fixed->shape(1))};
+}
+
 #define ROW_ARGS                                                                                                              \
     Scratch scratch, const Matrix& matrix, In2<S> fixed, In2<S> moving, Out2<S> out, In1<double> cost,                           \
         std::optional<Strided2> shape, std::optional<In2<double>> weights, std::optional<In1<int32_t>> groups,               \
-        std::optional<Out1<double>> xlog, int threads
+        std::optional<In2<S>> held_fixed, std::optional<In2<S>> held_moving, std::optional<Out1<double>> xlog, int threads
 #define ROW_NAMES                                                                                                             \
     "scratch"_a.noconvert(), "matrix"_a, "fixed"_a.noconvert(), "moving"_a.noconvert(), "out"_a.noconvert(),                    \
-        "cost"_a.noconvert(), "shape"_a.noconvert().none(), "weights"_a.noconvert().none(), "groups"_a.noconvert().none(), "xlog"_a.noconvert().none(), "threads"_a
+        "cost"_a.noconvert(), "shape"_a.noconvert().none(), "weights"_a.noconvert().none(), "groups"_a.noconvert().none(), "held_fixed"_a.noconvert().none(), \
+        "held_moving"_a.noconvert().none(), "xlog"_a.noconvert().none(), "threads"_a
 
-static std::vector<double> inverses(const In1<double>& cost) {
+static std::vector<double> one_over(const In1<double>& cost) {
     std::vector<double> inverse(cost.shape(0));
     for (std::size_t k = 0; k < inverse.size(); ++k) inverse[k] = cost.data()[k] > 0 ? 1 / cost.data()[k] : 0;
     return inverse;
@@ -58,20 +68,20 @@ static std::vector<double> inverses(const In1<double>& cost) {
 
 // A method that reads padded rows of the fixed factor; make(room, vectors, longest) makes one.
 template <class S, class Make>
-static void update(const Rows& r, const Scratch& scratch, const In2<S>& fixed, const In2<S>& moving, const Out2<S>& out,
-                   const In1<double>& cost, int threads, const Make& make) {
+static void update(const Rows& r, const Held<S>& held, const Scratch& scratch, const In2<S>& fixed, const In2<S>& moving,
+                   const Out2<S>& out, const In1<double>& cost, int threads, const Make& make) {
     const int padded = padded_topics(r.topics);
     S* room = room_in<S>(scratch, r.fixed_rows, padded);
     nb::gil_scoped_release release;
-    const std::vector<double> inverse = inverses(cost);
+    const std::vector<double> inverse = one_over(cost);
     pad(fixed.data(), r.fixed_rows, r.topics, padded, inverse.data(), room, threads);
-    update_rows(r.X, moving.data(), out.data(), r.topics, cost.data(), inverse.data(), r.shape, r.weights, r.xlog, threads,
+    update_rows(r.X, moving.data(), out.data(), r.topics, cost.data(), inverse.data(), r.shape, r.weights, held, r.xlog, threads,
                 [&](int64_t longest) -> std::unique_ptr<Row> { return make(room, padded / 4, longest); });
 }
 
 template <class S> static void em(ROW_ARGS, int steps) {
     const Rows r = rows<S>(matrix, fixed, moving, out, cost, shape, weights, groups, xlog, threads);
-    update<S>(r, scratch, fixed, moving, out, cost, threads, [&](const S* room, int vectors, int64_t longest) {
+    update<S>(r, held_topics<S>(r, held_fixed, held_moving), scratch, fixed, moving, out, cost, threads, [&](const S* room, int vectors, int64_t longest) {
         return std::make_unique<EM<S>>(room, vectors, r.topics, longest, steps);
     });
 }
@@ -79,22 +89,26 @@ template <class S> static void em(ROW_ARGS, int steps) {
 template <class S> static void cd(ROW_ARGS, int sweeps, int rule, bool rest) {
     require(rule >= 0 && rule <= static_cast<int>(Rule::sn), "the rule is 0, 1 or 2");
     const Rows r = rows<S>(matrix, fixed, moving, out, cost, shape, weights, groups, xlog, threads);
-    update<S>(r, scratch, fixed, moving, out, cost, threads, [&](const S* room, int vectors, int64_t longest) {
+    update<S>(r, held_topics<S>(r, held_fixed, held_moving), scratch, fixed, moving, out, cost, threads, [&](const S* room, int vectors, int64_t longest) {
         return std::make_unique<CD<S>>(room, vectors, r.topics, longest, sweeps, rule, rest);
     });
 }
 
 template <class S> static void newton(ROW_ARGS, int rounds, double enough) {
     const Rows r = rows<S>(matrix, fixed, moving, out, cost, shape, weights, groups, xlog, threads);
+    const Held<S> held = held_topics<S>(r, held_fixed, held_moving);
     const TopicBlocks blocks(r.topics);
     float* room = room_in<float>(scratch, r.fixed_rows, blocks.padded());
     nb::gil_scoped_release release;
-    const std::vector<double> inverse = inverses(cost);
-    pad_units(fixed.data(), r.fixed_rows, r.topics, blocks.padded(), inverse.data(), room, threads);
+    const std::vector<double> inverse = one_over(cost);
+    std::vector<double> inverses(held.topics ? r.fixed_rows : 0);
+    pad_units(fixed.data(), r.fixed_rows, r.topics, blocks.padded(), inverse.data(), room, held.topics ? inverses.data() : nullptr, threads);
     auto make = [&](int64_t longest) -> std::unique_ptr<Row> {
-        return newton_row(room, exact_rows(fixed.data(), r.topics, longest), inverse.data(), r.topics, longest, rounds, enough);
+        auto row = newton_row(room, exact_rows(fixed.data(), r.topics, longest), inverse.data(), r.topics, longest, rounds, enough);
+        row->inverses = inverses.data();
+        return row;
     };
-    update_rows(r.X, moving.data(), out.data(), r.topics, cost.data(), inverse.data(), r.shape, r.weights, r.xlog, threads, make);
+    update_rows(r.X, moving.data(), out.data(), r.topics, cost.data(), inverse.data(), r.shape, r.weights, held, r.xlog, threads, make);
 }
 
 template <class S> static void bind(nb::module_& m) {

@@ -24,6 +24,7 @@ from unmix.kernels import CSR, Assigned, Hierarchy, Labels, Posteriors, Spread
 
 Half = tuple[Factor, Floats | None]
 Shape = Floats | None
+Held = tuple[Factor, Factor] | None
 Ints = NDArray[np.int32]
 
 FLOOR = 1e-15  # the least share of a topic in a row
@@ -41,16 +42,17 @@ def em(
     *,
     steps: int,
     groups: Ints | None = None,
+    held: Held = None,
     measure: bool = False,
 ) -> Half:
     """b_k ← max(FLOOR, (b_k Σ_j y_j m_jk / (m_j·b) + s_k) / w_k), `steps` times."""
 
-    def solve(y: Floats, m: Floats, b: Floats, s: Floats, w: Floats, total: float) -> Floats:
+    def solve(y: Floats, m: Floats, b: Floats, s: Floats, w: Floats, o: Floats, total: float) -> Floats:
         for _ in range(steps):
-            b = _em_step(y, m, b, s, w)
+            b = _em_step(y, m, b, s, w, o)
         return b
 
-    return _half(rows, fixed, moving, cost, shape, groups, measure, solve)
+    return _half(rows, fixed, moving, cost, shape, groups, held, measure, solve)
 
 
 def cd(
@@ -64,6 +66,7 @@ def cd(
     rule: str,
     rest: bool = True,
     groups: Ints | None = None,
+    held: Held = None,
     measure: bool = False,
 ) -> Half:
     """One EM step, then b_k ← max(FLOOR, b_k − g/h), a topic at a time, with a_j = m_jk / rate_j:
@@ -71,15 +74,15 @@ def cd(
     g = w_k − Σ_j y_j a_j − s_k / b_k,   h = Σ_j y_j a_j² + s_k / b_k²
     """
 
-    def solve(y: Floats, m: Floats, b: Floats, s: Floats, w: Floats, total: float) -> Floats:
-        b = _em_step(y, m, b, s, w)
-        resting = np.zeros(len(b), dtype=bool)  # topics at the floor that want to stay there are left alone
+    def solve(y: Floats, m: Floats, b: Floats, s: Floats, w: Floats, o: Floats, total: float) -> Floats:
+        b = _em_step(y, m, b, s, w, o)
+        resting = w == 0  # topics that are not allowed, or at the floor and want to stay there, are left alone
         for _ in range(sweeps):
             for k in np.flatnonzero(~resting).tolist():
-                resting[k] = _coordinate(y, m, b, s, w, k, rule) and rest
+                resting[k] = _coordinate(y, m, b, s, w, o, k, rule) and rest
         return b
 
-    return _half(rows, fixed, moving, cost, shape, groups, measure, solve)
+    return _half(rows, fixed, moving, cost, shape, groups, held, measure, solve)
 
 
 def newton(
@@ -92,6 +95,7 @@ def newton(
     rounds: int,
     tolerance: float,
     groups: Ints | None = None,
+    held: Held = None,
     measure: bool = False,
 ) -> Half:
     """One EM step, then up to `rounds` times, for each block of <= 64 topics, b ← b + length · d. d nearly minimises
@@ -102,14 +106,15 @@ def newton(
     and `length` keeps every rate (and every share with a prior) above 1 − 0.6838 of itself.
     """
 
-    def solve(y: Floats, m: Floats, b: Floats, s: Floats, w: Floats, total: float) -> Floats:
-        b = _em_step(y, m, b, s, w)
+    def solve(y: Floats, m: Floats, b: Floats, s: Floats, w: Floats, o: Floats, total: float) -> Floats:
+        b = _em_step(y, m, b, s, w, o)
         for _ in range(rounds):
             gain = 0.0
             for block in _blocks(len(b)):
-                rate = m @ b
+                rate = m @ b + o
                 scaled = np.sqrt(y)[:, None] * m[:, block] / rate[:, None]
                 g = w[block] - scaled.T @ np.sqrt(y) - s[block] / b[block]
+                g[w[block] == 0] = 1
                 H = scaled.T @ scaled
                 ridge = 1e-6 * np.trace(H)
                 H += np.diag(s[block] / b[block] ** 2 + ridge)
@@ -126,7 +131,7 @@ def newton(
                 break
         return b
 
-    return _half(rows, fixed, moving, cost, shape, groups, measure, solve)
+    return _half(rows, fixed, moving, cost, shape, groups, held, measure, solve)
 
 
 def xlogs(rows: CSR, left: Factor, right: Factor) -> Floats:
@@ -207,7 +212,15 @@ def means_of_rates(parameters: Floats, hierarchy: Hierarchy) -> Floats:
     return np.array([brentq(excess, 0, shape / rate, args=(g,), xtol=1e-300, rtol=1e-15) for g in parameters])
 
 
-def add_sums(columns: CSR, left: Factor, right: Factor, numerators: Floats, curvature: NDArray[np.float32]) -> None:
+def add_sums(
+    columns: CSR,
+    left: Factor,
+    right: Factor,
+    numerators: Floats,
+    curvature: NDArray[np.float32],
+    *,
+    held: Held = None,
+) -> None:
     """B_jk += Σ_i x_ij l_ik / λ_ij;   H_j += r_j² Σ_i x_ij l_i l_iᵀ / λ_ij², r_j = max_k f_jk, a lower triangle a block."""
     for j, f in enumerate(right):
         some = slice(columns.indptr[j], columns.indptr[j + 1])
@@ -215,6 +228,8 @@ def add_sums(columns: CSR, left: Factor, right: Factor, numerators: Floats, curv
         if not len(x) or largest <= 0:
             continue
         rates = near @ f
+        if held is not None:
+            rates += held[0][columns.indices[some]] @ held[1][j]
         numerators[j] += (x / rates) @ near
         H = largest**2 * np.einsum("p,pk,pl->kl", x / rates**2, near, near)
         curvature[j] += np.concatenate([H[part, part][np.tril_indices(len(H[part]))] for part in _blocks(len(f))])
@@ -492,6 +507,7 @@ def _half(
     cost: Floats,
     shape: Shape,
     groups: Ints | None,
+    held: Held,
     measure: bool,
     solve: Callable[..., Floats],
 ) -> Half:
@@ -515,20 +531,24 @@ def _half(
             out[i] = np.divide(extra, costs[i], out=np.zeros(K), where=costs[i] > 0)
             continue
         b = np.maximum(FLOOR, moving[i] * cost * size / total)
-        b = solve(x / total, m, b, extra / total, w / size, total)
-        out[i] = np.where(w > 0, b * total / size * inverse, 0)
-        xlog[i] = x @ np.log(m @ b * total / size)
+        o = np.zeros(len(x))
+        if held is not None:
+            o = held[0][rows.indices[nonzeros]].astype(np.float64) @ held[1][i] * size / total
+        b = solve(x / total, m, b, np.where(w > 0, extra / total, 0), w / size, o, total)
+        b[w == 0] = 0
+        out[i] = b * total / size * inverse
+        xlog[i] = x @ np.log((m @ b + o) * total / size)
     return out, xlog if measure else None
 
 
-def _em_step(y: Floats, m: Floats, b: Floats, s: Floats, w: Floats) -> Floats:
-    return np.maximum(FLOOR, np.divide(b * (m.T @ (y / (m @ b))) + s, w, out=np.zeros(len(b)), where=w > 0))
+def _em_step(y: Floats, m: Floats, b: Floats, s: Floats, w: Floats, o: Floats) -> Floats:
+    return np.maximum(FLOOR, np.divide(b * (m.T @ (y / (m @ b + o))) + s, w, out=np.zeros(len(b)), where=w > 0))
 
 
-def _coordinate(y: Floats, m: Floats, b: Floats, s: Floats, w: Floats, k: int, rule: str) -> bool:
+def _coordinate(y: Floats, m: Floats, b: Floats, s: Floats, w: Floats, o: Floats, k: int, rule: str) -> bool:
     """Moves b_k; whether it may rest for the remaining sweeps."""
     for _ in range(2):
-        a = m[:, k] / (m @ b)
+        a = m[:, k] / (m @ b + o)
         g, h = w[k] - y @ a - s[k] / b[k], y @ a**2 + s[k] / b[k] ** 2
         old, new = b[k], max(FLOOR, b[k] - g / h) if h > 0 else FLOOR
         if rule == "sn" and g > 0:

@@ -63,7 +63,8 @@ def factor(rows: int, columns: int = K) -> np.ndarray:
 def half_step(**options: float) -> Arguments:
     arrays = {"fixed": factor(M), "moving": factor(N), "out": np.empty((N, K)), "cost": factor(M).sum(axis=0)}
     groups = {"weights": factor(3), "groups": np.array([0, 2, 1, 2], dtype=np.int32)}
-    prior = {"shape": factor(N), **groups, "xlog": np.empty(N), "threads": 2}
+    held = {"held_fixed": factor(M, 2), "held_moving": factor(N, 2)}
+    prior = {"shape": factor(N), **groups, **held, "xlog": np.empty(N), "threads": 2}
     return scratch(M) | matrix() | arrays | prior | options
 
 
@@ -138,7 +139,9 @@ GOOD: dict[str, Callable[[], Arguments]] = {
     "means_of_rates": lambda: {
         "parameters": factor(N), "cost": factor(N), "shape": 2.0, "rate": 1.0, "out": np.empty(N), "threads": 2,
     },
-    "add_sums": lambda: scratch(N) | transposed() | {"left": factor(N), "right": factor(M)} | sums() | {"threads": 2},
+    "add_sums": lambda: scratch(N) | transposed() | {"left": factor(N), "right": factor(M)} | sums() | {
+        "held_left": factor(N, 2), "held_right": factor(M, 2), "threads": 2,
+    },
     "box_step": lambda: {"F": factor(M), "out": np.empty((M, K))} | sums() | {
         "cost": factor(M), "totals": np.ones(M), "shape": factor(M), "threads": 2,
     },
@@ -363,6 +366,7 @@ def test_nothing_is_done_with_no_rows(module: Any, kernel: str) -> None:
     }
     by_rows |= {"F", "totals", "rates", "modes", "covariances", "thirds", "robust", "pearson", "rounds", "x", "prior"}
     by_rows |= {"groups", "offset", "parameters", "exposures", "probabilities", "gains", "numbers", "chosen"}
+    by_rows |= {"held_moving", "held_right"}
     by_rows |= {"cost"} if kernel in {"box_step", "infer", "means_of_rates"} else set()
     by_nonzeros = {"indices", "data", "ratio", "order", "out_indices", "out_data", "rows", "columns"}
     stays = {"pass_rows": {"right"}, "gather_rows": {"left"}, "add_sums": {"left"}, "infer": {"prior"}}.get(

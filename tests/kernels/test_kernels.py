@@ -112,6 +112,77 @@ def test_half_step_with_costs_of_rows_equals_its_reference(name: str, K: int, dt
     np.testing.assert_allclose(got_xlog / per_count, want_xlog / per_count, rtol=tolerance, atol=tolerance)
 
 
+def held_arguments(K: int, held: int, dtype: str, prior: bool, barred: bool, seed: int = 5):
+    """Arguments of a half-step of K topics beside held ones; if `barred`, with costs of groups in which some topics have none."""
+    rows, F, L, cost, shape = half_step_arguments(K + held, dtype, prior, seed)
+    held_ones = (F[:, :held].copy(), L[:, :held].copy())
+    F, L, cost, shape, groups = F[:, held:].copy(), L[:, held:].copy(), cost[held:], shape, None
+    if shape is not None:
+        shape = shape[:, held:]
+    if barred:
+        rng = np.random.default_rng(seed)
+        groups = rng.integers(0, 3, len(L)).astype(np.int32)
+        sets = rng.random((3, K)) < 0.6
+        sets[:, 0] = True
+        cost, L = cost * sets, np.where(sets[groups], L, 0).astype(dtype)
+    return (rows, F, L, cost, shape), {"held": held_ones, "groups": groups}
+
+
+@pytest.mark.parametrize("prior", [False, True], ids=["ml", "map"])
+@pytest.mark.parametrize("barred", [False, True], ids=["all", "sets"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("K", "held"), [(1, 1), (3, 2), (3, 60), (20, 5), (70, 3)])
+@pytest.mark.parametrize("name", HALF_STEPS)
+def test_half_step_beside_held_topics_equals_its_reference(
+    name: str, K: int, held: int, dtype: str, barred: bool, prior: bool
+) -> None:
+    kernel, options = HALF_STEPS[name]
+    arguments, others = held_arguments(K, held, dtype, prior, barred)
+    got, got_xlog = getattr(kernels, kernel)(*arguments, **options, **others, measure=True)
+    want, want_xlog = getattr(reference, kernel)(*arguments, **options, **others, measure=True)
+    tolerance = max(TOLERANCE[kernel], 2e-7 if dtype == "float32" else 0)
+    X = Counts(awkward_counts())
+    costs = np.broadcast_to(arguments[3], got.shape) if others["groups"] is None else arguments[3][others["groups"]]
+    assert not got[costs == 0].any()
+    units = costs / np.maximum(X.sample_totals, 1)[:, None]
+    np.testing.assert_allclose(got * units, want * units, rtol=0, atol=tolerance)
+    per_count = np.maximum(X.sample_totals, 1)
+    tolerance = 1e-6 if kernel == "newton" else 1e-10
+    np.testing.assert_allclose(got_xlog / per_count, want_xlog / per_count, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("barred", [False, True], ids=["all", "sets"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", ["em 1", "em 4", "sn", "newton"])
+def test_beside_held_topics_the_objective_of_no_row_rises(name: str, dtype: str, barred: bool) -> None:
+    kernel, options = HALF_STEPS[name]
+    rounding = 1e-9 if dtype == "float64" else 1e-5
+    for seed, K, held in ((1, 2, 2), (2, 5, 1), (3, 3, 60), (5, 70, 4)):
+        (rows, F, L, cost, shape), others = held_arguments(K, held, dtype, False, barred, seed)
+        costs = np.broadcast_to(cost, L.shape) if others["groups"] is None else cost[others["groups"]]
+        both_F = np.hstack([F, others["held"][0]])
+        both_cost = np.hstack([costs, np.zeros((len(L), held))])
+        for _ in range(6):
+            new, _ = getattr(kernels, kernel)(rows, F, L, cost, shape, **options, **others)
+            pair = [np.hstack([A, others["held"][1]]).astype(float) for A in (L, new)]
+            before, after = (row_objectives(rows, both_F, A, both_cost, None) for A in pair)
+            assert (after <= before + rounding * np.maximum(np.abs(before), 1)).all()
+            L = new
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("K", "held"), [(1, 1), (3, 60), (70, 3)])
+def test_sums_beside_held_topics_equal_their_reference(K: int, held: int, dtype: str) -> None:
+    X = Counts(awkward_counts())
+    L, F = (factor.astype(dtype) for factor in random_start(*X.shape, K + held, 3))
+    given = (X.columns, L[:, held:].copy(), F[:, held:].copy())
+    sums = [(np.zeros((X.shape[1], K)), np.zeros((X.shape[1], kernels.curvature_size(K)), np.float32)) for _ in "ab"]
+    kernels.add_sums(*given, *sums[0], held=(L[:, :held], F[:, :held]))
+    reference.add_sums(*given, *sums[1], held=(L[:, :held].astype(float), F[:, :held].astype(float)))
+    for got, want in zip(*sums, strict=True):
+        assert np.all(np.abs(got - want) <= 2e-5 * want.max(axis=1, initial=0, keepdims=True))
+
+
 @pytest.mark.parametrize("prior", [False, True], ids=["ml", "map"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", ["em 1", "em 4", "sn", "newton"])

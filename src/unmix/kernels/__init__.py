@@ -7,8 +7,9 @@ A half-step kernel (`em`, `cd`, `newton`) updates every row of `moving`, given `
 each row minimises Σ_k cost_k b_k − Σ_j x_j log(f_j·b) − Σ_k shape_k log b_k, where cost = column sums of `fixed` + rate of the
 prior, and `shape` = shape of the prior − 1, broadcast to the shape of `moving`. It returns the new rows and, if asked to
 `measure`, Σ_j x log(rate) of each row at the result. Where costs differ from row to row, `cost` has a row for each of them, or
-for each group if `groups` has the group of every row; a topic that costs nothing in a row becomes zero there. Results do not
-depend on the number of threads (`unmix.base.threads`), bit for bit.
+for each group if `groups` has the group of every row; a topic that costs nothing in a row becomes zero there, whatever the counts
+say. `held` are columns of both factors, of topics that add to the rates and stay as they are; the other arguments are without
+them. Results do not depend on the number of threads (`unmix.base.threads`), bit for bit.
 
 A matrix is a `CSR`, whose arrays are checked once, by the first kernel that takes it. Every kernel that walks the nonzeros
 works on a padded copy of the factor that stays. The copy is in the memory of a `Workspace`, which the caller keeps from call
@@ -137,6 +138,7 @@ def half_step(
     shape: Floats | None,
     *,
     groups: NDArray[np.int32] | None = None,
+    held: tuple[Factor, Factor] | None = None,
     measure: bool = False,
     workspace: Workspace | None = None,
     **options: Any,
@@ -150,9 +152,13 @@ def half_step(
     xlog = np.empty(len(moving)) if measure else None
     options = {"rest": True} | options
     given = [RULES[options[name]] if name == "rule" else options[name] for name in HALF_STEPS[kernel]]
-    run = getattr(_native, kernel)
-    _run(run, workspace, fixed, rows.handle, fixed, moving, out, cost, shape, weights, groups, xlog, threads(), *given)
+    run, costs = getattr(_native, kernel), (cost, shape, weights, groups)
+    _run(run, workspace, fixed, rows.handle, fixed, moving, out, *costs, *_contiguous(held), xlog, threads(), *given)
     return out, xlog
+
+
+def _contiguous(held: tuple[Factor, Factor] | None) -> tuple[Factor | None, Factor | None]:
+    return (None, None) if held is None else (np.ascontiguousarray(held[0]), np.ascontiguousarray(held[1]))
 
 
 def _relative(cost: Floats) -> tuple[Floats, Floats]:
@@ -285,12 +291,14 @@ def add_sums(
     numerators: Floats,
     curvature: NDArray[np.float32],
     *,
+    held: tuple[Factor, Factor] | None = None,
     workspace: Workspace | None = None,
 ) -> None:
     """Adds B_jk = Σ_i x_ij l_ik / λ_ij, and the curvature r_j² Σ_i x_ij l_ik l_il / λ_ij² with r_j = max_k f_jk, of samples
-    whose transpose is `columns`, to what other samples gave."""
+    whose transpose is `columns`, to what other samples gave. `held` are columns of other topics, as of `half_step`."""
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
-    _run(_native.add_sums, workspace, left, columns.handle, left, right, numerators, curvature, threads())
+    given = (left, right, numerators, curvature, *_contiguous(held))
+    _run(_native.add_sums, workspace, left, columns.handle, *given, threads())
 
 
 def box_step(
