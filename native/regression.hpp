@@ -212,7 +212,8 @@ void update_rows(const Sparse& X, const S* moving, S* out, int topics, const dou
                 }
                 const double scale = 1 / total, unit = method.unit, inverse_unit = weighted ? 1 / unit : scale;
                 for (int64_t p = 0; p < method.count; ++p) method.y[p] *= scale;
-                for (int k = 0; k < topics; ++k) method.b[k] = std::max(share_floor, from[k] * (cost[k] * inverse_unit));
+                for (int k = 0; k < topics; ++k)
+                    method.b[k] = method.weight[k] > 0 ? std::max(share_floor, from[k] * (cost[k] * inverse_unit)) : share_floor;
                 if (has_prior) for (int k = 0; k < topics; ++k) method.prior[k] = method.weight[k] > 0 ? shape(i, k) * scale : 0;
                 if (held_rows) held.offset(*held_rows, i, unit, method);
                 method.solve();

@@ -530,7 +530,7 @@ def _half(
         if total == 0:
             out[i] = np.divide(extra, costs[i], out=np.zeros(K), where=costs[i] > 0)
             continue
-        b = np.maximum(FLOOR, moving[i] * cost * size / total)
+        b = np.where(w > 0, np.maximum(FLOOR, moving[i] * cost * size / total), FLOOR)
         o = np.zeros(len(x))
         if held is not None:
             o = held[0][rows.indices[nonzeros]].astype(np.float64) @ held[1][i] * size / total

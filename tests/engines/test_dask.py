@@ -166,6 +166,19 @@ def test_multipliers_of_rates_go_to_the_workers(
     assert struck() == 1
 
 
+def test_known_topics_and_sets_go_to_the_workers(folder: Path, client: Client, tmp_path: Path) -> None:
+    known = np.random.default_rng(0).dirichlet(np.ones(40), 2).T
+    allowed = np.arange(300)[:, None] % 3 != np.arange(3)
+    options = {"known": known, "random_state": 0, "max_iter": 22, "tol": 0, "init": "random"}
+    with Local():
+        here = um.PoissonNMF(3, **options).fit(um.Shards(folder), allowed=allowed).result_
+    with Dask(client, tmp_path / "run"):
+        there = um.PoissonNMF(3, **options).fit(um.Shards(folder), allowed=allowed).result_
+    assert_same(there, here)
+    np.testing.assert_array_equal(there.F[:, :2], known)
+    assert not there.L[~allowed].any()
+
+
 @pytest.mark.parametrize("name", FAMILY)
 def test_bits_of_the_whole_family_do_not_depend_on_where(
     name: str, folder: Path, client: Client, tmp_path: Path, fault: Any

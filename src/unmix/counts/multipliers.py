@@ -32,7 +32,8 @@ class Multipliers:
 
     `groups` has the group of every sample, `labels` what groups are called. `known` is groups × features, None where all are
     one. `owners` has the batch of every group, and `batches` what batches are called; None where nothing is estimated.
-    `weights` is how many samples each one represents; counts have been multiplied by it.
+    `weights` is how many samples each one represents; counts have been multiplied by it. `sets` are the different sets of topics
+    that samples may have, and the number of each sample's; None where all topics are allowed.
     """
 
     groups: NDArray[np.int32]
@@ -41,6 +42,8 @@ class Multipliers:
     owners: NDArray[np.int32] | None = None
     batches: Names | None = None
     weights: Floats | None = None
+    sets: tuple[NDArray[np.bool_], NDArray[np.int32]] | None = None
+    set_names: tuple[str, ...] = ()  # of topics that the labels of samples name
 
     @property
     def plain(self) -> bool:
@@ -55,9 +58,16 @@ class Multipliers:
             sums.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
         return sums.hexdigest()[:16]
 
+    @property
+    def digest(self) -> str:
+        """Of the topics that samples may have; "" where all may have all."""
+        sets = b"" if self.sets is None else b"".join(np.ascontiguousarray(array).tobytes() for array in self.sets)
+        return sha256(sets).hexdigest()[:16] if sets else ""
+
     def take(self, rows: Any) -> Self:
         weights = None if self.weights is None else self.weights[rows]
-        return replace(self, groups=self.groups[rows], weights=weights)
+        sets = None if self.sets is None else (self.sets[0], self.sets[1][rows])
+        return replace(self, groups=self.groups[rows], weights=weights, sets=sets)
 
     def with_features(self, places: Integers, features: int) -> Self:
         """Of features that have moved to these places, without those at −1; others have multiplier one."""
@@ -102,6 +112,18 @@ def with_multipliers(X: Any, batch: Any = None, opportunities: Any = None, *, es
                     "opportunity above 0, or remove the counts"
                 )
     return other
+
+
+def with_sets(X: Any, allowed: NDArray[np.bool_], names: list[str] | None = None) -> Any:
+    """Data whose samples may have these topics, n × K, which have names."""
+    n, (table, of) = X.shape[0], np.unique(allowed, axis=0, return_inverse=True)
+    if (none := np.flatnonzero(~allowed.any(axis=1))).size:
+        name = numbered(X.samples, "sample", n)[none[0]]
+        raise ValueError(f"{_sample(name)} may have no topic; allow at least one")
+    none_given = Multipliers(np.zeros(n, np.int32), as_names([""]))
+    given = X.multipliers or none_given
+    sets = (np.ascontiguousarray(table), of.ravel().astype(np.int32))
+    return X.with_multipliers(replace(given, sets=sets, set_names=tuple(names or ())))
 
 
 def weighted(X: Any, weights: Any) -> Any:

@@ -45,6 +45,10 @@ class Side:
     costs : callable, default=None
         Where rates have multipliers: what topics cost in each row, or in each group of rows, and the groups; of the fixed
         factor and of `moving` where the half-step starts.
+    held : array of bool, default=None
+        Topics whose columns of `moving` stay as they are.
+    sets : tuple of arrays, default=None
+        Different sets of topics, one a row, and the number of the set that each row of X may have.
     workspace : Workspace, default=Workspace()
         Scratch space of the kernels.
 
@@ -65,6 +69,8 @@ class Side:
     rate: Floats | None = None
     sums: Floats | None = None
     costs: Costs | None = field(default=None, repr=False)
+    held: NDArray[np.bool_] | None = field(default=None, repr=False)
+    sets: tuple[NDArray[np.bool_], NDArray[np.int32]] | None = field(default=None, repr=False)
     workspace: kernels.Workspace = field(default_factory=kernels.Workspace, repr=False)
 
     def with_prior(self, shape: Floats | None, rate: Floats) -> Side:
@@ -91,8 +97,33 @@ class Side:
         else:
             cost, given["groups"] = self.costs(fixed, moving)
             cost = cost if self.rate is None else cost + self.rate
-        moved, xlogs = kernels.half_step(kernel, *self._used(fixed), moving, cost, self.shape, **given)
+        if self.sets is not None:  # what is not allowed costs nothing: kernels leave it at zero
+            table, of = self.sets
+            if cost.ndim == 1:
+                cost, given["groups"] = cost * table, of
+            else:
+                cost = cost[given.get("groups", slice(None))] * table[of]
+                given["groups"] = None
+        rows, fixed = self._used(fixed)
+        if self.held is None:
+            moved, xlogs = kernels.half_step(kernel, rows, fixed, moving, cost, self.shape, **given)
+        else:
+            moved, xlogs = self._beside_held(kernel, rows, fixed, moving, cost, given)
         return moved, None if xlogs is None else float(xlogs.sum())
+
+    def _beside_held(
+        self, kernel: str, rows: CSR, fixed: Factor, moving: Factor, cost: Floats, given: dict[str, Any]
+    ) -> tuple[Factor, Floats | None]:
+        """The half-step of topics that are not held: those add to the rates, and are not visited."""
+        assert self.held is not None
+        free, out = ~self.held, moving.copy()
+        if not free.any():
+            return out, kernels.xlogs(rows, moving, fixed, workspace=self.workspace) if given["measure"] else None
+        shape = None if self.shape is None else np.ascontiguousarray(self.shape[:, free])
+        free_ones = (fixed[:, free], moving[:, free], np.ascontiguousarray(cost[..., free]), shape)
+        others = (fixed[:, self.held], moving[:, self.held])
+        out[:, free], xlogs = kernels.half_step(kernel, rows, *free_ones, held=others, **given)
+        return out, xlogs
 
     def numerators(self, moving: Factor, fixed: Factor) -> tuple[Floats, float]:
         """A_ik = Σ_j x_ij f_jk / λ_ij, and Σ x log λ."""
@@ -156,8 +187,12 @@ class Side:
         return CSR(self.rows.indptr, indices.astype(np.int32), self.rows.data), places.astype(np.intp)
 
     def add_sums(self, fixed: Factor, moving: Factor, sums: FeatureSums) -> None:
-        """As the side of features: what these samples, with these loadings, say of the factors."""
-        kernels.add_sums(self.rows, fixed, moving, *sums, workspace=self.workspace)
+        """As the side of features: what these samples, with these loadings, say of the factors, or of those that are not held."""
+        if self.held is None:
+            kernels.add_sums(self.rows, fixed, moving, *sums, workspace=self.workspace)
+        elif not self.held.all():
+            free, others = ~self.held, (fixed[:, self.held], moving[:, self.held])
+            kernels.add_sums(self.rows, fixed[:, free], moving[:, free], *sums, held=others, workspace=self.workspace)
 
     def posteriors(
         self,
@@ -201,12 +236,26 @@ class FeatureSums(NamedTuple):
 
     @classmethod
     def zeros(cls, features: int, topics: int) -> FeatureSums:
-        size = kernels.curvature_size(topics)
+        size = kernels.curvature_size(topics) if topics else 0
         return cls(np.zeros((features, topics)), np.zeros((features, size), np.float32))
 
-    def step(self, factor: Factor, cost: Floats, totals: Floats, shape: Floats | None) -> Factor:
-        """Once they are the sums of all samples: factors with a lower loss, unless there are none."""
-        return kernels.box_step(factor, *self, cost, totals, shape)
+    def step(
+        self,
+        factor: Factor,
+        cost: Floats,
+        totals: Floats,
+        shape: Floats | None,
+        held: NDArray[np.bool_] | None = None,
+    ) -> Factor:
+        """Once they are the sums of all samples: factors with a lower loss, unless there are none. Held ones, of which there are
+        no sums, stay."""
+        if held is None:
+            return kernels.box_step(factor, *self, cost, totals, shape)
+        free, out = ~held, factor.copy()
+        if free.any():
+            shape = None if shape is None else shape[:, free]
+            out[:, free] = kernels.box_step(factor[:, free], *self, cost[..., free], totals, shape)
+        return out
 
 
 @dataclass(frozen=True, eq=False)

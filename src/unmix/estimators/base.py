@@ -32,7 +32,7 @@ from unmix.base.threads import use_threads
 from unmix.base.types import WIDEST, Floats, Record, Seed, as_plain, order_by_name
 from unmix.counts.counts import Counts, CountsLike, fitting, from_anndata, with_names
 from unmix.counts.data import Data, is_data, joined
-from unmix.counts.multipliers import weighted, with_multipliers
+from unmix.counts.multipliers import weighted, with_multipliers, with_sets
 from unmix.counts.shards import Shards
 from unmix.estimators.features import (
     Matched,
@@ -44,6 +44,7 @@ from unmix.estimators.features import (
     match_features,
     multiplied_as_in_fit,
 )
+from unmix.estimators.known import allowed_topics, known_topics, names_of
 from unmix.estimators.plans import best_of, correcting
 from unmix.fit import Fit, finished, quietly
 from unmix.models.poisson import check_factors
@@ -85,7 +86,7 @@ OTHER_NAMES |= {
     "iterations": "max_iter",
     "n_threads": "n_jobs",
 }  # of other libraries
-OF_SAMPLES = ("batch", "opportunities", "sample_weight")  # what `fit` may be given for samples
+OF_SAMPLES = ("batch", "opportunities", "sample_weight", "allowed")  # what `fit` may be given for samples
 TAKERS = "TopicModel, PoissonNMF, GammaPoisson or BayesianPoissonNMF"
 MAY_CHANGE = {"max_iter", "n_jobs", "verbose"}  # between a fit and its resumption
 
@@ -296,7 +297,10 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             matrix, 1 where nothing is stored), or a DataFrame with a row per sample, per batch, or per value of the column of
             metadata that its index is named after.
         **weights : dict
-            `sample_weight`, an array: how many samples each one represents.
+            `sample_weight`, an array: how many samples each one represents. `allowed`, for maximum likelihood: the topics that
+            each sample may have, true or false, n × K; or a label per sample, or a column of labels, that names a known or
+            seeded topic (topics without a name are open to all, and a sample without a label may have all). Without known
+            topics, labels are topics.
 
         Returns
         -------
@@ -404,12 +408,15 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         for name in given:
             if name not in self.takes or self.online is not None:
                 who = "online learning" if name in self.takes else type(self).__name__
-                takers = "TopicModel or PoissonNMF" if name == "sample_weight" else TAKERS
+                takers = "TopicModel or PoissonNMF" if name in ("sample_weight", "allowed") else TAKERS
                 raise ValueError(f"{who} does not support {name}; use {takers}, in memory or on shards")
-        weights = given.pop("sample_weight", None)
+        weights, allowed = given.pop("sample_weight", None), given.pop("allowed", None)
         if any(value is not None for value in given.values()):
             counts = with_multipliers(counts, **given, estimated=getattr(self, "batch_prior", None) != np.inf)
-        return counts if weights is None else weighted(counts, weights)
+        counts = counts if weights is None else weighted(counts, weights)
+        if allowed is None:
+            return counts
+        return with_sets(counts, *allowed_topics(counts, allowed, names_of(self), self.n_components))
 
     def _end(self, result: Fit) -> None:
         """Notify the callbacks that want to know, and keep the result."""
@@ -434,7 +441,8 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
 
     def _begin(self, plan: Plan, session: Session) -> Iterate:
         """The first iterate, which is recorded: one to continue from, or a new start."""
-        session.heaviest_first = isinstance(self.init, str) and not self._topics_keep_their_place()
+        placed = getattr(plan.task, "known", None) is not None or getattr(plan.task, "sets", None) is not None
+        session.heaviest_first = isinstance(self.init, str) and not placed and not self._topics_keep_their_place()
         state, note = None, "resumed"
         if isinstance(self.init, Fit) and self.init.n_topics == self.n_components:
             state = restored(plan.phases[0].solver, plan.task, self.init)
@@ -722,6 +730,8 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         """What a `Fit` remembers of the parameters."""
         about: Record = {"model": type(self).__name__}
         for name, value in self.get_params().items():
+            if name in ("known", "seeds"):
+                continue  # what is kept of them is in the facts
             if isinstance(value, str | bool | np.bool_ | Integral | Real):
                 about[name] = as_plain(float(value) if not isinstance(value, str | Integral | np.bool_) else value)
             elif (
@@ -771,6 +781,12 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
             given is not None and kept and not given.made(kept)
         ):
             raise ValueError("the interrupted fit had other multipliers of rates; use the same batch and opportunities")
+        with quietly():
+            known = known_topics(self, X)
+        if (known.facts["digest"] if known else "") != (fit.data.get("known") or {}).get("digest", ""):
+            raise ValueError("the interrupted fit had other known topics or seeds; use the same known and seeds")
+        if (given.digest if given else "") != fit.data.get("allowed", ""):
+            raise ValueError("the interrupted fit had other allowed topics; use the same")
         if X.facts["checksum"] != fit.data.get("checksum"):
             raise ValueError("the fit to resume is of other data; use the same data, or start again without it")
         order_by_name("sample", (fit.samples, len(fit.L)), (X.samples, X.shape[0]))

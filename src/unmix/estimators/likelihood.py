@@ -36,6 +36,7 @@ from unmix.estimators.base import (
     where_online,
 )
 from unmix.estimators.features import Missing
+from unmix.estimators.known import Knowing, known_topics, named_only
 from unmix.estimators.plans import correcting, refining, strength_of
 from unmix.fit import Fit
 from unmix.models.poisson import check_factors, proportions_and_sizes
@@ -297,7 +298,7 @@ class LikelihoodEstimator(CountsEstimator):
         return 0
 
     def _plan(self, X: Data, rng: np.random.Generator) -> Plan:
-        problem, solver = self._problem(X), self._solver()
+        problem, solver = self._with_known(self._problem(X)), self._solver()
         if self.online is not None:
             solver = OnlineEM(self.online, int(rng.integers(2**31)), start_weight(self.init))
         if not X.in_memory:
@@ -318,10 +319,7 @@ class LikelihoodEstimator(CountsEstimator):
             state, note = self._first_state(problem, rng)
             return state if prefit else go_on(state), note
 
-        searches, search = (
-            self.init == "auto" and self.n_components > 1,
-            Search.of(problem),
-        )  # else all starts are equal
+        searches, search = self.init == "auto" and problem.searchable, Search.of(problem)  # else all starts are equal
         fit = partial(Phase, solver=solver, max_iter=self.max_iter, tol=self.tol)
         if searches:
             phases = [Phase("search", search, search.steps, status=None, climbs=False)]
@@ -332,6 +330,15 @@ class LikelihoodEstimator(CountsEstimator):
             phases += refining(solver, start, fit, self.refine, rng)
         phases += correcting(problem, fit)
         return Plan(problem, phases, first, lambda s: s if s.F.dtype == self.dtype else None)
+
+    def _with_known(self, problem: Problem) -> Problem:
+        """With what is known of topics, and its prior."""
+        known, given = known_topics(self, problem.X), problem.X.multipliers
+        if known is None and given is not None and given.set_names:
+            known = named_only(problem.X, list(given.set_names))
+        if known is None:
+            return problem
+        return replace(problem, known=known, prior=known.prior(self.n_components, problem.prior))
 
     def _first_state(self, problem: Problem, rng: np.random.Generator) -> tuple[State, str]:
         """A state of `PREFIT`, and what it is."""
@@ -352,6 +359,10 @@ class LikelihoodEstimator(CountsEstimator):
         return problem.rescale(*problem.allowed(L.astype(self.dtype), F.astype(self.dtype)))
 
     def _named_start(self, problem: Problem, rng: np.random.Generator) -> tuple[Pair, str]:
+        if problem.known is not None or problem.sets is not None:
+            if self.init == "topic-score":
+                raise ValueError('init="topic-score" finds all topics anew; use "auto" or "random" with what is known')
+            return starts.beside(problem, rng), "beside what is known"
         if problem.normalised:  # half-steps do not hold the factors to a norm
             problem = replace(problem, prior=None, loadings_prior=None, sparsity=None)
         if self.init == "auto":  # of a single topic, or of a stream, which starts with its first batch
@@ -385,7 +396,7 @@ class LikelihoodEstimator(CountsEstimator):
 
 
 @estimator
-class PoissonNMF(LikelihoodEstimator):
+class PoissonNMF(Knowing, LikelihoodEstimator):
     """Poisson NMF: x_ij ~ Poisson(Σ_k l_ik f_jk), fitted by maximum likelihood (KL-NMF), or MAP with a prior.
 
     Parameters
@@ -420,6 +431,17 @@ class PoissonNMF(LikelihoodEstimator):
     loadings_prior : Gamma or Dirichlet, default=None
         For `PoissonNMF` a `unmix.Gamma` on L, for `TopicModel` a `unmix.Dirichlet` on the proportions of a sample. The latter
         is fitted by joint EM, the solver "plsa", which takes the place of the default; other solvers refuse it.
+    known : array, DataFrame, Fit or path, default=None
+        Topics that are known, features × topics: the first ones of the fit, under the names that they have. Features are found by
+        name. `n_components` counts them.
+    known_weight : float or sequence of floats, default=float("inf")
+        How much they are trusted: inf holds them as they are, bit for bit; a number stands for as many counts of the topic that
+        were seen before. One for all, or one a topic. 0 is a fit without them.
+    seeds : dict or path, default=None
+        Words of topics, {{"economy": ["tax*", "jobs"]}}: features that shall be frequent in the topic of that name. A star stands
+        for any letters. Or a .yaml, .csv or .gmt file of such lists. Seeded topics follow the known ones.
+    seed_weight : float, default=0.1
+        How many counts each count of a seed stands for in the prior of its topic. Topics start at their seeds whatever it is.
     batch_prior : float or str, default="auto"
         Strength τ of the prior Gamma(τ, τ) of effects of batches, where `fit` is given some: "auto" learns it, a larger one holds
         effects closer to 1, inf allows for none. What belongs to samples, `batch` and `opportunities`, is given to `fit`.
@@ -522,6 +544,8 @@ class PoissonNMF(LikelihoodEstimator):
         (2, (50, 3))
         """
         self._check_parameters()
+        if self.known is not None or self.seeds is not None:
+            raise ValueError("partial_fit does not support known or seeds; use fit, which takes shards of any size")
         solver = OnlineEM(self.online or Online(), 0, start_weight(self.init))
         for part in parts_of(X):
             problem = self._problem(self._checked_counts(part, reset=not hasattr(self, "stream_")))
@@ -605,6 +629,17 @@ class TopicModel(PoissonNMF):
     loadings_prior : Gamma or Dirichlet, default=None
         For `PoissonNMF` a `unmix.Gamma` on L, for `TopicModel` a `unmix.Dirichlet` on the proportions of a sample. The latter
         is fitted by joint EM, the solver "plsa", which takes the place of the default; other solvers refuse it.
+    known : array, DataFrame, Fit or path, default=None
+        Topics that are known, features × topics: the first ones of the fit, under the names that they have. Features are found by
+        name. `n_components` counts them.
+    known_weight : float or sequence of floats, default=float("inf")
+        How much they are trusted: inf holds them as they are, bit for bit; a number stands for as many counts of the topic that
+        were seen before. One for all, or one a topic. 0 is a fit without them.
+    seeds : dict or path, default=None
+        Words of topics, {{"economy": ["tax*", "jobs"]}}: features that shall be frequent in the topic of that name. A star stands
+        for any letters. Or a .yaml, .csv or .gmt file of such lists. Seeded topics follow the known ones.
+    seed_weight : float, default=0.1
+        How many counts each count of a seed stands for in the prior of its topic. Topics start at their seeds whatever it is.
     batch_prior : float or str, default="auto"
         Strength τ of the prior Gamma(τ, τ) of effects of batches, where `fit` is given some: "auto" learns it, a larger one holds
         effects closer to 1, inf allows for none. What belongs to samples, `batch` and `opportunities`, is given to `fit`.

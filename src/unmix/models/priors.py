@@ -28,7 +28,7 @@ class Gamma:
         A number, or broadcastable to m × K (use (m, 1) for one per feature) or n × K. A posterior mode exists only if it is >=
         1 everywhere and somewhere > 1.
     rate : float or array-like, default=1.0
-        A number, or one per topic.
+        A number, or one per topic. A topic whose shape is 1 everywhere and whose rate is 0 has no prior.
 
     Raises
     ------
@@ -59,7 +59,8 @@ class Gamma:
                 f"Gamma shape {_few(shape)}: a posterior mode needs shape >= 1 everywhere and > 1 somewhere; "
                 "use prior=None for maximum likelihood"
             )
-        if not np.isfinite(rate).all() or (rate <= 0).any() or rate.ndim > 1:
+        none = np.broadcast_to((shape == 1).all(axis=0), rate.shape) if shape.ndim == 2 == rate.ndim + 1 else False
+        if not np.isfinite(rate).all() or (rate < 0).any() or ((rate == 0) & ~np.asarray(none)).any() or rate.ndim > 1:
             raise ValueError(f"Gamma rate {_few(rate)}: use a positive number, or one per topic")
 
     def broadcast(self, rows: int, n_topics: int) -> tuple[Floats, Floats]:
@@ -69,7 +70,8 @@ class Gamma:
             rate = np.broadcast_to(np.asarray(self.rate, dtype=np.float64), (n_topics,)).copy()
         except ValueError as error:
             raise ValueError(f"the rate of the prior does not fit {n_topics} topics: {error}") from None
-        if (flat := np.flatnonzero(extra.sum(axis=0) <= 0)).size:
+        flat = extra.sum(axis=0) <= 0
+        if (flat := np.flatnonzero(flat & (rate > 0))).size:
             raise ValueError(f"Gamma shape is 1 everywhere in topic {flat[0]}: no posterior mode; use some shape > 1")
         return extra, rate
 

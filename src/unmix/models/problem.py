@@ -17,6 +17,7 @@ from unmix.base.memory import closed, reordered
 from unmix.base.types import Factor, Floats, Pair, Record
 from unmix.counts.data import Arrays, Data, Engine, Part, Visit, Visited, gathered, joined, with_rows
 from unmix.counts.sides import Side, Sides, column_sums
+from unmix.models.known import Known
 from unmix.models.poisson import expected_total, poisson_to_topics, residual
 from unmix.models.priors import Dirichlet, Gamma
 from unmix.models.rates import Rates, group_sums
@@ -365,6 +366,8 @@ class Problem(Multiplied):
         On L, or on proportions.
     sparsity : Sparsity, default=None
         The penalty of `SparsePoissonNMF`.
+    known : Known, default=None
+        What is known of topics; the prior of those that are not held is part of `prior`.
     batch_prior : float, default=None
         Strength of the prior of effects of batches, if the data have such; None to learn it.
     rates : Rates, default=None
@@ -387,6 +390,7 @@ class Problem(Multiplied):
     prior: Gamma | None = None  # on F
     loadings_prior: Gamma | Dirichlet | None = None
     sparsity: Sparsity | None = None
+    known: Known | None = None
     batch_prior: float | None = None
     rates: Rates | None = None
 
@@ -408,6 +412,8 @@ class Problem(Multiplied):
         side = self.sides.left
         if self.rates is not None:
             side = replace(side, costs=self.rates.for_loadings)
+        if self.sets is not None:
+            side = replace(side, sets=self.sets)
         if self.loadings_prior is not None:
             return side.with_prior(*self.loadings_prior.broadcast(self.X.shape[0], self.n_topics))
         if self.sparsity is not None:
@@ -419,6 +425,8 @@ class Problem(Multiplied):
         side = self.sides.right
         if self.rates is not None:
             side = replace(side, costs=self.rates.for_factors)
+        if self.held is not None:
+            side = replace(side, held=self.held)
         return side if self.prior is None else side.with_prior(*self.prior.broadcast(self.X.shape[1], self.n_topics))
 
     @property
@@ -431,13 +439,60 @@ class Problem(Multiplied):
             "a prior with a row per sample": isinstance(on_L, Gamma) and np.ndim(on_L.shape) > 1,
             "a Dirichlet prior on loadings": isinstance(on_L, Dirichlet),
             "a sparsity penalty": self.sparsity is not None,
+            "known topics": self.held is not None,
+            "allowed topics": self.sets is not None,
         }
         return [need for need, asked in needs.items() if asked] + self.needs_of_rates
 
     def likelihood(self, X: Data | None = None) -> Problem:
-        """Maximum likelihood of these data, or of some of them, with the prior of effects as it is."""
-        X = self.X if X is None else X
-        return Problem(X, self.n_topics, batch_prior=self.strength or None, rates=self.rates)
+        """Maximum likelihood of these data, or of some of them, with the prior of effects and what is known of topics as it
+        is."""
+        X, known = self.X if X is None else X, self.known
+        if known is not None and X is not self.X:
+            known = known.of_part(X.total / self.X.total)
+        prior = None if known is None else known.prior(self.n_topics)
+        return Problem(X, self.n_topics, prior, known=known, batch_prior=self.strength or None, rates=self.rates)
+
+    @cached_property
+    def held(self) -> NDArray[np.bool_] | None:
+        """Which topics are held; None if none is."""
+        return None if self.known is None else self.known.held_of(self.n_topics)
+
+    @property
+    def sets(self) -> tuple[NDArray[np.bool_], NDArray[np.int32]] | None:
+        """As `Side.sets`: the topics that samples may have."""
+        given = self.X.multipliers
+        if given is None or given.sets is None:
+            return None
+        table, of = given.sets
+        # while a search has other numbers of topics, new ones are all alike
+        same = table.shape[1] == self.n_topics
+        return table if same else table[:, np.minimum(np.arange(self.n_topics), table.shape[1] - 1)], of
+
+    @property
+    def placed_topics(self) -> int:
+        """How many topics have a place, the first ones; those after them may change places."""
+        return 0 if self.known is None else len(self.known)
+
+    @property
+    def searchable(self) -> bool:
+        """Whether there are topics that a search could find: more than one, of which nothing is known, in the same samples."""
+        new = self.n_topics - self.placed_topics
+        if self.n_topics == 1 or not new:
+            return False
+        return self.sets is None or bool((self.sets[0][:, -new:] == self.sets[0][:, -1:]).all())
+
+    def with_topics(self, n_topics: int) -> Problem:
+        """With other numbers of new topics."""
+        prior = self.prior if self.known is None else self.known.prior(n_topics)
+        return replace(self, n_topics=n_topics, prior=prior)
+
+    def with_known(self, L: Factor, F: Factor) -> Pair:
+        """With held topics as they are known, and no loadings of topics that are not allowed."""
+        if self.sets is not None:
+            table, of = self.sets
+            L = np.where(table[of], L, 0).astype(L.dtype, copy=False)
+        return L, F if self.known is None else self.known.placed(F)
 
     def both_numerators(self, L: Factor, F: Factor) -> tuple[Floats, Floats, float]:
         return self.sides.both_numerators(L, F)
@@ -487,7 +542,7 @@ class Problem(Multiplied):
             F = np.maximum(F, 1e-12 * F.max(axis=0))
         if self.loadings_prior is not None:
             L = np.maximum(L, 1e-12 * L.max(axis=0))
-        return L, F
+        return self.with_known(L, F)
 
     @property
     def by_topic(self) -> bool:
@@ -496,7 +551,7 @@ class Problem(Multiplied):
 
     def placed(self, L: Factor, F: Factor) -> Pair:
         """Topics in the places where priors that differ from topic to topic make them most probable, or as they are."""
-        if not self.by_topic:
+        if not self.by_topic or self.known is not None:  # then topics are in their places
             return L, F
         proportions, topics, _, _ = poisson_to_topics(L, F)
         density = np.zeros((self.n_topics, self.n_topics))  # of topics (rows) in places (columns)
@@ -528,11 +583,22 @@ class Problem(Multiplied):
                 scale = best_scales(L, F, on_L.shape, on_L.rate, self.prior.shape, self.prior.rate)
             elif self.prior:
                 scale = self.prior.best_scales(F) / u
-            elif on_L:
-                scale = v / on_L.best_scales(L)
-            else:
-                scale = np.sqrt((v / len(L)) / (u / len(F)))
-        return np.where((u > 0) & (v > 0), scale, 1.0)
+            if on_L and (not self.prior or self._flat.any()):
+                alone = v / on_L.best_scales(L)
+                scale = np.where(self._flat, alone, scale) if self.prior else alone
+            elif not self.prior or self._flat.any():
+                alone = np.sqrt((v / len(L)) / (u / len(F))) if self.rates is None else np.ones(self.n_topics)
+                scale = np.where(self._flat, alone, scale) if self.prior else alone
+        free = (u > 0) & (v > 0)
+        return np.where(free if self.held is None else free & ~self.held, scale, 1.0)
+
+    @cached_property
+    def _flat(self) -> NDArray[np.bool_]:
+        """Topics that the prior of factors says nothing of."""
+        if self.known is None or self.prior is None:
+            return np.zeros(self.n_topics, dtype=bool)
+        extra, rate = self.prior.broadcast(self.X.shape[1], self.n_topics)
+        return (rate == 0) & ~extra.any(axis=0)
 
     def metrics(self, state: State | StreamedPoint) -> dict[str, float]:
         objective = -state.loss - self.X.log_factorials
@@ -572,6 +638,8 @@ class Problem(Multiplied):
             gradient += self.prior.gradient(F)
         if by_F is not None:
             gradient += by_F
+        if self.held is not None:
+            gradient[:, self.held] = 0
         return max(float(sums["largest_residual"][0]), residual(F, gradient))
 
     def result(self, state: State | StreamedPoint) -> Estimate:
@@ -585,6 +653,8 @@ class Problem(Multiplied):
             if here.rates is not None:
                 u, cost = here.rates.costs_of_loadings(v, F), here.rates.costs_of_factors(v, F)
             cleared = drop_negligible(F, cost)
+            if self.known is not None:
+                cleared = self.known.placed(cleared)
             shared = {"F": cleared, "u": u}
             sums = self.engine.over(self.X, Cleared(), shared, before=before, after=after)
             if abs(here.loss_from(cleared, sums)[0] - state.loss) <= 1e-9 * abs(state.loss):
@@ -606,6 +676,8 @@ class Problem(Multiplied):
                 loglik = penalty - state.loss - self.X.log_factorials + rates.plugged_in(U, F)
         if given is not None and given.weights is not None:
             L = (L / given.weights[:, None]).astype(L.dtype)
+        if self.held is not None and self.known is not None:  # all digits of theirs, whatever the others are stored in
+            F = self.known.placed(F.astype(np.float64))
         return Estimate(closed(L), F, loglik, multipliers=arrays)
 
     def before(self, state: State | StreamedPoint) -> int | Arrays:
@@ -626,12 +698,19 @@ class Problem(Multiplied):
 
 
 def left_side(
-    sides: Sides, prior: Gamma | Dirichlet | None, n_topics: int, costs: Floats | None = None, groups: Any = None
+    sides: Sides,
+    prior: Gamma | Dirichlet | None,
+    n_topics: int,
+    costs: Floats | None = None,
+    groups: Any = None,
+    sets: Any = None,
 ) -> Side:
     """The side of the samples of a part, with the prior of their loadings, and the costs of their groups if there are such."""
     side = sides.left
     if costs is not None:
         side = replace(side, costs=lambda fixed, moving: (costs, groups))
+    if sets is not None:
+        side = replace(side, sets=sets)
     return side if prior is None else side.with_prior(*prior.broadcast(len(side.rows.indptr) - 1, n_topics))
 
 

@@ -28,10 +28,13 @@ NEEDS = {
     "a sparsity penalty": "use SparsePoissonNMF",
     "multipliers of rates": "use newton, scd, ccd, sn or em, without a Dirichlet prior on proportions",
     "effects of batches": "use newton, scd, ccd, sn or em",
+    "known topics": "use newton, scd, ccd, sn or em; known_weight=1000 is a prior instead",
+    "allowed topics": "use newton, scd, ccd, sn or em",
     "shards": "use TopicModel or PoissonNMF with newton, scd, ccd, sn or em, or LDA, or partial_fit, or fit shards.sample",
 }
 MULTIPLIERS = frozenset({"multipliers of rates", "effects of batches"})
-LIKELIHOOD = MULTIPLIERS | {"a prior on factors", "a prior on loadings", "a prior with a row per sample"}
+KNOWN = frozenset({"known topics", "allowed topics"})
+LIKELIHOOD = MULTIPLIERS | KNOWN | {"a prior on factors", "a prior on loadings", "a prior with a row per sample"}
 
 
 def refuse_unsupported(solver: Stepper[Any, Any], X: Data, needs: Sequence[str] = (), who: str = "") -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unmix.base.checks import choice
 from unmix.base.types import Factor, Floats, Record
@@ -19,6 +20,7 @@ from unmix.models.problem import Problem, State, StreamedPoint, from_record, lef
 from unmix.models.rates import group_sums
 from unmix.solvers.base import (
     FIRST,
+    KNOWN,
     LIKELIHOOD,
     MULTIPLIERS,
     AnySolver,
@@ -275,12 +277,15 @@ class Streamed(Solver[Problem, StreamedState]):
 
     @property
     def supports(self) -> frozenset[str]:
-        return frozenset({"shards", "a prior on factors", "a prior on loadings"}) | MULTIPLIERS
+        return frozenset({"shards", "a prior on factors", "a prior on loadings"}) | MULTIPLIERS | KNOWN
 
     def start(self, task: Problem, L: Factor, F: Factor) -> StreamedState:
         """Loadings for these factors, from those given or from even shares, and the first step of the factors."""
-        visit = LoadingsStep(FROM_EVEN, task.loadings_prior, even=not len(L))
+        visit = replace(self._visit(task, FROM_EVEN), even=not len(L))
         before: Arrays = {"L": L} if len(L) else {}
+        if task.sets is not None:
+            before["sets"] = task.sets[1]
+        F = F if task.known is None else task.known.placed(F)
         shared, rates = {"F": F}, task.rates
         if rates is not None:
             before["groups"] = rates.groups
@@ -295,7 +300,7 @@ class Streamed(Solver[Problem, StreamedState]):
         return first if rates is None else replace(first, sums=sums["v"], scales=scales, strength=task.strength)
 
     def step(self, task: Problem, s: StreamedState) -> StreamedState:
-        number, visit = s.last + 1, LoadingsStep(self.half, task.loadings_prior)
+        number, visit = s.last + 1, self._visit(task, self.half)
         if (iteration := s.iteration + 1) % LEARNING == 0:
             s = self._learned(task, s)
         task = task.at(s)
@@ -326,6 +331,10 @@ class Streamed(Solver[Problem, StreamedState]):
         s = replace(s, ahead=ahead, plain=new)
         task.engine.keep_only(set(s.numbers))
         return s
+
+    @staticmethod
+    def _visit(task: Problem, half: HalfStep) -> LoadingsStep:
+        return LoadingsStep(half, task.loadings_prior, held=task.held, sets=None if task.sets is None else task.sets[0])
 
     @staticmethod
     def _scales(task: Problem, F: Factor, sums: Floats) -> tuple[Floats, Floats]:
@@ -360,7 +369,7 @@ class Streamed(Solver[Problem, StreamedState]):
         """New factors, and one as the scale of every group."""
         shape, rate = (None, 0.0) if task.prior is None else task.prior.broadcast(*F.shape)
         cost = sums["v"] if task.rates is None else task.rates.costs_of_factors(sums["v"], F)
-        new = FeatureSums(sums["B"], sums["H"]).step(F, cost + rate, task.X.feature_totals, shape)
+        new = FeatureSums(sums["B"], sums["H"]).step(F, cost + rate, task.X.feature_totals, shape, task.held)
         return new, np.ones(len(sums["v"]))
 
 
@@ -372,13 +381,16 @@ class LoadingsStep(Visit):
     half: HalfStep
     prior: Gamma | Dirichlet | None
     even: bool = False
+    held: NDArray[np.bool_] | None = None
+    sets: NDArray[np.bool_] | None = None
 
     def __call__(self, tiles: Iterable[Part], shared: Arrays, before: Arrays) -> Visited:
         F = shared["F"]
         m, K = F.shape
         costs, workspace = shared.get("costs"), Workspace()
         u = column_sums(F) if costs is None else costs
-        sums, v, xlog, penalty, loadings = FeatureSums.zeros(m, K), np.zeros(u.shape), 0.0, 0.0, []
+        free = K if self.held is None else int((~self.held).sum())
+        sums, v, xlog, penalty, loadings = FeatureSums.zeros(m, free), np.zeros(u.shape), 0.0, 0.0, []
         even = np.divide(1 / K, u, out=np.zeros(u.shape), where=u > 0)
         for tile, rows in with_rows(tiles, before):
             sides, groups = Sides(tile, workspace), rows.get("groups")
@@ -390,14 +402,15 @@ class LoadingsStep(Visit):
                 start = rows["L"]
                 if "scales" in shared:
                     start = (start * shared["scales"][groups][:, None]).astype(start.dtype)
-            side = left_side(sides, self.prior, K, costs, groups)
+            sets = None if self.sets is None else (self.sets, rows["sets"])
+            side = left_side(sides, self.prior, K, costs, groups, sets)
             L, measured = self.half(side, F, start, measure=True)
             assert measured is not None
-            sides.right.add_sums(L, F, sums)
+            replace(sides.right, held=self.held).add_sums(L, F, sums)
             v += group_sums(L, groups, len(v))
             xlog += measured
             penalty += self.prior.penalty(L) if self.prior is not None else 0.0
             loadings.append(L)
         added: Arrays = {"B": sums.numerators, "H": sums.curvature, "v": v, "xlog_penalty": np.array([xlog, penalty])}
-        kept = {name: before[name] for name in ("groups",) if name in before}
+        kept = {name: before[name] for name in ("groups", "sets") if name in before}
         return Visited({"L": joined(loadings)} | kept, added)

@@ -48,6 +48,34 @@ def random_after_em(problem: Problem, rng: np.random.Generator) -> Pair:
     return state.L, state.F
 
 
+def first_topics(problem: Problem, rng: np.random.Generator) -> Factor:
+    """Topics that have a place as they are known, nothing impossible in those that are not held, and others at random around
+    what all samples have."""
+    (_, m), G, known = problem.X.shape, problem.placed_topics, problem.known
+    overall = problem.X.feature_totals / problem.X.total
+    F = rng.uniform(0.1, 1, (m, problem.n_topics)) * (overall + 1e-3 / m)[:, None]
+    F /= F.sum(axis=0)
+    if known is not None:
+        F[:, :G] = np.where(known.held, known.columns, mixed(problem.X, known.columns))
+    return F
+
+
+def beside(problem: Problem, rng: np.random.Generator) -> Pair:
+    """A start beside what is known of topics, and five EM iterations: from even loadings, or, where topics are held, from those
+    that explain the counts best."""
+    _n, K = problem.X.shape[0], problem.n_topics
+    problem = problem.likelihood()
+    F = first_topics(problem, rng)
+    if problem.held is None:
+        L = np.tile(problem.X.sample_totals[:, None] / K, K)
+    else:
+        L = known_factors(problem, F, rounds=5, tolerance=1e-3)
+    state = EM_ONLY.start(problem, *problem.rescale(*problem.allowed(L, F)))
+    for _ in range(5):
+        state = EM_ONLY.step(problem, state)
+    return state.L, state.F
+
+
 def annealed(problem: Problem, rng: np.random.Generator, first: float = 0.8, passes: int = 20) -> Pair:
     """EM in which L and F are taken to a power that rises from `first` to one, from topics that are almost even: while it is
     below one, every count is shared more evenly between topics than it should be, and none of them can settle too soon."""

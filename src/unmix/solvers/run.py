@@ -238,7 +238,11 @@ class Session:
                 name: reordered(array, order) if array.shape[-1] == len(order) else array
                 for name, array in posterior.items()
             }
-        facts = X.facts
+        facts, known, names = X.facts, getattr(self.task, "known", None), None
+        if known is not None:
+            facts, names = facts | {"known": known.facts}, known.topic_names(F.shape[1])
+        if X.multipliers is not None and X.multipliers.sets is not None:
+            facts = facts | {"allowed": X.multipliers.digest}
         if X.multipliers is None:
             rows, few = X.some(REFERENCE)  # kept as they are, and looked at when someone asks
             facts = facts | {"reference": partial(reference, few, L[rows], F, column_sums(L) * column_sums(F))}
@@ -260,6 +264,7 @@ class Session:
             features=X.features,
             metadata=X.metadata,
             data=facts,
+            names=names,
             text=X.text,
             params=self.params,
             state=saved if saved is not None and _is_finite(saved) else None,

@@ -15,6 +15,7 @@ from math import ceil, log2
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from unmix.base.types import Factor, Floats, Integers, Pair, Record
@@ -38,7 +39,15 @@ def recombine(problem: Problem, parents: list[Pair]) -> Pair:
     begin with, and memory is short."""
     several = [tuple(factor.astype(np.float32) for factor in in_counts(*pair)) for pair in parents]
     parents.clear()
-    L, F = (np.hstack(factors) for factors in zip(*several, strict=True))
+    if (G := problem.placed_topics) == 0:
+        L, F = (np.hstack(factors) for factors in zip(*several, strict=True))
+    else:  # topics that have a place are there once
+        totals = np.stack([L[:, :G].sum(axis=0) for L, _ in several])
+        weights = np.where(totals.sum(axis=0) > 0, totals, 1)
+        weights /= weights.sum(axis=0)
+        mean = sum(F[:, :G] * weight for (_, F), weight in zip(several, weights, strict=True))
+        L = np.hstack([sum(L[:, :G] for L, _ in several), *(L[:, G:] for L, _ in several)]).astype(np.float32)
+        F = np.hstack([mean, *(F[:, G:] for _, F in several)]).astype(np.float32)
     L /= len(several)
     del several
     state = moved_topics(problem, L, F)
@@ -55,15 +64,19 @@ def merge_down(problem: Problem, L: Factor, F: Factor) -> State:
     while (K := L.shape[1]) > problem.n_topics:
         L, F = (factor.astype(L.dtype) for factor in in_counts(L, F))
         pairs = cheapest(merge_costs(problem, L, F), (K - problem.n_topics + 1) // 2)
-        state = moved_topics(problem, *merged(L, F, pairs or [(0, 1)]))  # any two, where numbers are too small to tell
+        any_two = (0, 1) if problem.known is None else (K - 2, K - 1)  # where numbers are too small to tell
+        state = moved_topics(problem, *merged(L, F, pairs or [any_two], problem.held))
         L, F = state.L, state.F
     return state
 
 
 def moved_topics(problem: Problem, L: Factor, F: Factor) -> State:
     """Two iterations of Newton's method on as many topics as there are."""
-    problem = replace(problem, n_topics=L.shape[1])
-    state = NEWTON.start(problem, *problem.rescale(positive(L), positive(F)))
+    problem = problem.with_topics(L.shape[1])
+    L, F = positive(L), positive(F)
+    if problem.held is not None and problem.known is not None:  # which have a scale of their own
+        L[:, : problem.placed_topics] /= np.where(problem.known.held, problem.known.columns.sum(axis=0), 1)
+    state = NEWTON.start(problem, *problem.rescale(*problem.with_known(L, F)))
     for _ in range(2):
         state = NEWTON.step(problem, state)
     return state
@@ -95,9 +108,12 @@ def merge_costs(problem: Problem, L: Factor, F: Factor) -> Floats:
     rates, costs = problem.rates, np.full((K, K), np.inf)
     U = None if rates is None else rates.sums(L)
     expected = None if rates is None or U is None else rates.by_batch(rates.expected(U, F))
+    placed, held = problem.placed_topics, problem.held
     for a, others in enumerate(neighbours(F)):
-        for b in others[others > a]:
+        for b in others[others >= max(a + 1, placed)]:  # two that have a place stay two
             part = np.float32(weights[a] / max(weights[a] + weights[b], 1e-300))
+            if held is not None and held[a : a + 1].any():
+                part = np.float32(1)
             rate = 1 - shares[a] - shares[b] + (loads[a] + loads[b]) * (part * topics[a] + (1 - part) * topics[b])
             costs[a, b] = -whole * float(x @ np.log(np.maximum(rate, 1e-30)))
             if rates is not None and U is not None:
@@ -129,12 +145,13 @@ def cheapest(costs: Floats, most: int) -> list[tuple[int, int]]:
     return pairs
 
 
-def merged(L: Factor, F: Factor, pairs: Sequence[tuple[int, int]]) -> Pair:
-    """Each first topic becomes the sum of both, each second one is gone; loadings are counts."""
+def merged(L: Factor, F: Factor, pairs: Sequence[tuple[int, int]], held: NDArray[np.bool_] | None = None) -> Pair:
+    """Each first topic becomes the sum of both, or stays if it is held, each second one is gone; loadings are counts."""
     L, F = L.copy(), F.copy()
     for a, b in pairs:
         weights = L[:, [a, b]].sum(axis=0)
-        F[:, a] = F[:, [a, b]] @ (weights / weights.sum() if weights.sum() > 0 else [0.5, 0.5])
+        if held is None or not held[a : a + 1].any():
+            F[:, a] = F[:, [a, b]] @ (weights / weights.sum() if weights.sum() > 0 else [0.5, 0.5])
         L[:, a] += L[:, b]
     gone = [b for _, b in pairs]
     return np.delete(L, gone, axis=1), np.delete(F, gone, axis=1)
@@ -205,9 +222,13 @@ class Search(Stepper[Problem, Searching]):
         return 2 * self.starts - 1
 
     def start(self, problem: Problem, rng: np.random.Generator) -> Searching:
-        L, F = one_topic(problem, np.full(problem.n_topics, 1 / problem.n_topics), np.ones((1, problem.n_topics)))
         note = f"search: {self.starts} starts"
-        return Searching(L=L, F=F, loss=one_topic_loss(problem, L, F), seed=int(rng.integers(2**31)), note=note)
+        if problem.known is not None or problem.sets is not None:
+            L, F, loss = even(problem, starts.first_topics(problem, np.random.default_rng(0)))
+        else:
+            L, F = one_topic(problem, np.full(problem.n_topics, 1 / problem.n_topics), np.ones((1, problem.n_topics)))
+            loss = one_topic_loss(problem, L, F)
+        return Searching(L=L, F=F, loss=loss, seed=int(rng.integers(2**31)), note=note)
 
     def restore(self, problem: Problem, saved: Record) -> Searching:
         nodes = tuple(Node(**node) for node in saved["nodes"].values())
@@ -232,6 +253,13 @@ class Search(Stepper[Problem, Searching]):
             found = lifted(whole, node.F) if len(order) < problem.X.shape[0] else (node.L, node.F)
             L, F = problem.rescale(*problem.allowed(*problem.placed(*(factor.copy() for factor in found))))
             loss, nodes = problem.loss(L, F), ()
+            if (
+                problem.held is not None
+            ):  # at its best loadings, which may be zero of new topics, it is no worse than known ones alone
+                best = starts.known_factors(problem, F)
+                L, loss = (best, problem.loss(best, F)) if problem.loss(best, F) < loss else (L, loss)
+        elif problem.known is not None or problem.sets is not None:
+            L, F, loss = even(problem, node.F)
         else:
             weights = node.L.sum(axis=0) * node.F.sum(axis=0)
             L, F = one_topic(problem, weights / weights.sum(), node.F / node.F.sum(axis=0))
@@ -250,6 +278,8 @@ class Search(Stepper[Problem, Searching]):
         first = round(place * apart)
         part = self._part(problem, order, first, first + size)
         kind, start = STARTS[place % len(STARTS)]
+        if problem.known is not None or problem.sets is not None:
+            kind, start = "beside known ones", starts.beside
         L, F = moved(part, *start(part, np.random.default_rng([seed, place])), iterations(part, *FITTING))
         return Node(0, first, first + size, L, F), f"start {place + 1} of {self.starts}, {kind}: {size:,} samples"
 
@@ -280,8 +310,9 @@ class Search(Stepper[Problem, Searching]):
 
 def search(problem: Problem, rng: np.random.Generator, method: Search | None = None) -> Pair:
     """The whole search at once: loadings and factors to start from."""
-    if problem.n_topics == 1:
-        return starts.random(problem, rng)
+    if not problem.searchable:
+        plain = problem.known is None and problem.sets is None
+        return starts.random(problem, rng) if plain else starts.beside(problem, rng)
     method = method or Search.of(problem)
     state = method.start(problem, rng)
     while not state.final:
@@ -305,7 +336,16 @@ def moved(problem: Problem, L: Factor, F: Factor, times: int) -> Pair:
 def lifted(problem: Problem, F: Factor) -> Pair:
     """Topics that were found on other samples, and what these samples have of them. What those others lack gets some weight."""
     F = starts.mixed(problem.X, F / F.sum(axis=0))
+    if problem.known is not None:
+        F = problem.known.placed(F)
     return problem.rescale(starts.known_factors(problem, F, rounds=3, tolerance=1e-3), F)
+
+
+def even(problem: Problem, F: Factor) -> tuple[Factor, Factor, float]:
+    """Topics in the same shares in all samples, where they are allowed, and the loss there."""
+    L = np.outer(problem.X.sample_totals, 1 / np.maximum(F.sum(axis=0), 1e-300) / F.shape[1])
+    L, F = problem.rescale(*problem.allowed(L, F.copy()))
+    return L, F, problem.loss(L, F)
 
 
 def one_topic(problem: Problem, shares: Factor, topics: Factor) -> Pair:

@@ -208,6 +208,13 @@ class Reference(Struct):
     misfits: list[float]
 
 
+class KnownTopics(Struct):
+    names: list[str]
+    held: list[bool]
+    seeds: dict[str, list[str]] = {}
+    digest: str = ""
+
+
 class Facts(Struct):
     nonzeros: Whole = 0
     empty_samples: Whole = 0
@@ -222,6 +229,8 @@ class Facts(Struct):
     command: str | list[str] = ""
     starts: Starts | UnsetType = UNSET
     reference: Reference | UnsetType = UNSET
+    known: KnownTopics | UnsetType = UNSET
+    allowed: str = ""
 
 
 class Params(Struct):
