@@ -311,3 +311,46 @@ def test_models_without_known_topics_say_so() -> None:
         um.LDA(2).fit(X6, allowed=np.ones((6, 2)))
     with pytest.raises(ValueError, match="partial_fit does not support known or seeds"):
         um.PoissonNMF(2, known=C).partial_fit(X6)
+
+
+# --- models with a posterior --------------------------------------------------------------------------------------------------
+
+
+def test_lda_with_seeds_reaches_the_bound_of_a_reference() -> None:
+    seeds = {"one": ["a"], "two": ["c"]}
+    model = um.LDA(2, alpha=0.5, eta=0.1, seeds=seeds, seed_weight=0.5, **TIGHT).fit(W5)
+    assert model.elbo_ == pytest.approx(-49.688235627, abs=1e-6)
+    assert model.result_.labels == ["one", "two"]
+
+
+@pytest.mark.parametrize("eta", [None, 0.1])
+@pytest.mark.parametrize("kind", [um.LDA, um.GammaPoisson])
+def test_models_with_a_posterior_hold_known_topics(kind: Any, eta: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    X, table = simulated(n=150)
+    table /= table.sum()
+    counts = named(X, table)
+    monkeypatch.setattr(shards, "SHARD", 64)
+    for data in (counts, um.shard(counts, tmp_path / "shards")):
+        model = kind(5, eta=eta, known=table, tol=1e-5, random_state=0).fit(data)
+        fit = model.result_
+        assert bits(fit, table)
+        assert fit.labels[:3] == list(table)
+        assert (np.diff(fit.trace["objective"].cummax()) >= 0).all()
+        fit.save(tmp_path / "fit.safetensors")
+        again = um.load(tmp_path / "fit.safetensors")
+        assert bits(again, table)
+        np.testing.assert_allclose(kind.from_fit(again).transform(counts), model.transform(counts))
+    if eta is not None:
+        assert not model.standard_deviations("factors")[:, :3].any()
+
+
+def test_a_seeded_lda_is_resumed_where_it_was_left() -> None:
+    X, table = simulated()
+    given: dict[str, Any] = {"seeds": {"one": ["g1", "g2"], "two": ["g5*"]}, "tol": 0, "random_state": 0}
+    for more in ({}, {"eta": 0.1}, {"known": table}):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            half = um.LDA(6, max_iter=5, **given, **more).fit(named(X, table)).result_
+            whole = um.LDA(6, max_iter=9, **given, **more)
+            resumed = whole.resume(named(X, table), half).elbo_
+            assert resumed == um.LDA(6, max_iter=9, **given, **more).fit(named(X, table)).elbo_

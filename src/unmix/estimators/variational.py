@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
@@ -22,10 +22,12 @@ from unmix.counts.data import Data
 from unmix.counts.shards import Shards
 from unmix.estimators.base import CountsEstimator, checked_finite, estimator, generator, parts_of, where_online
 from unmix.estimators.features import Missing
+from unmix.estimators.known import Knowing, known_topics
 from unmix.estimators.likelihood import PoissonNMF
 from unmix.estimators.plans import correcting, refining, strength_of
 from unmix.fit import Fit, finished, quietly
 from unmix.models.beliefs import Belief, Gammas, HierarchicalGammas, PointTopics, Prior
+from unmix.models.known import Known
 from unmix.models.poisson import check_factors
 from unmix.models.priors import positive, positive_number
 from unmix.models.problem import Problem
@@ -266,7 +268,7 @@ class VariationalEstimator(PosteriorEstimator):
     # What a member of the family says of itself
 
     @abstractmethod
-    def _model(self, X: Data) -> Variational:
+    def _model(self, X: Data, known: Known | None = None) -> Variational:
         """The priors, checked, for data of this shape."""
 
     def _check_online(self) -> None:
@@ -290,7 +292,13 @@ class VariationalEstimator(PosteriorEstimator):
         strength_of(getattr(self, "batch_prior", "auto"))
 
     def _plan(self, X: Data, rng: np.random.Generator) -> Plan:
-        task = Inference(X, self._model(X), strength_of(getattr(self, "batch_prior", "auto")))
+        known = known_topics(self, X, distributions=True)
+        if known is not None and X.multipliers is not None and not X.multipliers.plain:
+            raise ValueError(
+                f"{type(self).__name__} with known or seeds takes no batch or opportunities; use PoissonNMF"
+            )
+        strength = strength_of(getattr(self, "batch_prior", "auto"))
+        task = Inference(X, self._model(X, known), strength, known=known)
         solver = self._solver(task).for_data(X)
         if self.online is not None:
             self._check_online()
@@ -303,9 +311,17 @@ class VariationalEstimator(PosteriorEstimator):
 
         def first() -> tuple[Beliefs, str]:
             problem = Problem(X, self.n_components)
+            if known is not None:
+                problem = replace(problem, known=known, prior=known.prior(self.n_components))
             pair, note = self._first_factors(problem, rng)
             state = start(*pair)
-            if self.init != "auto" or self.n_components == 1 or X.fractional or X.total >= SHORT * X.shape[0]:
+            if (
+                known is not None
+                or self.init != "auto"
+                or self.n_components == 1
+                or X.fractional
+                or X.total >= SHORT * X.shape[0]
+            ):
                 return state, note
             states = {note: state, "Gibbs sampling": start(*self._placed(*starts.sampled(problem, rng)))}
             for name, one in states.items():
@@ -373,6 +389,8 @@ class VariationalEstimator(PosteriorEstimator):
         2
         """
         self._check_parameters()
+        if getattr(self, "known", None) is not None or getattr(self, "seeds", None) is not None:
+            raise ValueError("partial_fit does not support known or seeds; use fit, which takes shards of any size")
         solver = self._online_solver(0)
         for part in parts_of(X):
             started = hasattr(self, "stream_")
@@ -401,7 +419,11 @@ class VariationalEstimator(PosteriorEstimator):
 
     def _placed(self, L: Factor, F: Factor) -> Pair:
         """The heaviest topic where the prior expects most, and so on; as they are, if it expects the same of all."""
-        if (expected := self._prior_weights()) is None:
+        if (
+            (expected := self._prior_weights()) is None
+            or getattr(self, "known", None) is not None
+            or getattr(self, "seeds", None)
+        ):
             return L, F
         order = np.empty(self.n_components, dtype=np.intp)
         order[np.argsort(-np.asarray(expected), kind="stable")] = np.argsort(
@@ -410,6 +432,10 @@ class VariationalEstimator(PosteriorEstimator):
         return reordered(L, order), reordered(F, order)
 
     def _found_factors(self, problem: Problem, rng: np.random.Generator) -> tuple[Pair, str]:
+        if problem.known is not None and isinstance(self.init, str):
+            if self.init == "topic-score":
+                raise ValueError('init="topic-score" finds all topics anew; use "auto" or "random" with what is known')
+            return starts.beside(problem, rng), "beside what is known"
         if self.init == "random":
             return starts.almost_even(problem, rng), "random"
         if self.init == "topic-score":
@@ -429,7 +455,7 @@ class VariationalEstimator(PosteriorEstimator):
 
 
 @estimator
-class LDA(VariationalEstimator):
+class LDA(Knowing, VariationalEstimator):
     """Latent Dirichlet allocation: l*_i ~ Dirichlet(alpha), x_i ~ Multinomial(t_i, Σ_k l*_ik f*_k), by variational inference.
 
     Parameters
@@ -463,6 +489,17 @@ class LDA(VariationalEstimator):
     refine : int, default=0
         Moves to try after convergence, to leave a poor local optimum: each puts the topics together with those of a different
         fit, and is kept if the bound rises.
+    known : array, DataFrame, Fit or path, default=None
+        Topics that are known, features × topics: the first ones of the fit, under the names that they have. Features are found by
+        name. `n_components` counts them.
+    known_weight : float or sequence of floats, default=float("inf")
+        How much they are trusted: inf holds them as they are, bit for bit; a number stands for as many counts of the topic that
+        were seen before. One for all, or one a topic. 0 is a fit without them.
+    seeds : dict or path, default=None
+        Words of topics, {"economy": ["tax*", "jobs"]}: features that shall be frequent in the topic of that name. A star stands
+        for any letters. Or a .yaml, .csv or .gmt file of such lists. Seeded topics follow the known ones.
+    seed_weight : float, default=0.1
+        How many counts each count of a seed stands for in the prior of its topic. Topics start at their seeds whatever it is.
     online : Online, default=None
         `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
     n_jobs : int, default=None
@@ -525,10 +562,10 @@ class LDA(VariationalEstimator):
     def _learns_prior(self) -> bool:
         return isinstance(self.alpha, str) and self.alpha == "auto"
 
-    def _model(self, X: Data) -> Variational:
+    def _model(self, X: Data, known: Known | None = None) -> Variational:
         alpha = 1.0 if self._learns_prior() else self.alpha
         eta = None if self.eta is None else positive("eta", self.eta, X.shape[1], "feature")
-        return lda(positive("alpha", alpha, self.n_components, "topic"), eta)
+        return lda(positive("alpha", alpha, self.n_components, "topic"), eta, known)
 
     def _prior_weights(self) -> ArrayLike | None:
         return self.alpha if np.ndim(self.alpha) else None
@@ -542,7 +579,7 @@ class LDA(VariationalEstimator):
 
 
 @estimator
-class GammaPoisson(VariationalEstimator):
+class GammaPoisson(Knowing, VariationalEstimator):
     """Gamma–Poisson: l_ik ~ Gamma(shape, rate), x_ij ~ Poisson(Σ_k l_ik f*_jk), columns of F* sum to one.
 
     LDA that also models how many counts per sample has: with one rate for all topics the two have the same iterates.
@@ -583,6 +620,17 @@ class GammaPoisson(VariationalEstimator):
     batch_prior : float or str, default="auto"
         Strength τ of the prior Gamma(τ, τ) of effects of batches, where `fit` is given some: "auto" learns it, a larger one holds
         effects closer to 1, inf allows for none. What belongs to samples, `batch` and `opportunities`, is given to `fit`.
+    known : array, DataFrame, Fit or path, default=None
+        Topics that are known, features × topics: the first ones of the fit, under the names that they have. Features are found by
+        name. `n_components` counts them.
+    known_weight : float or sequence of floats, default=float("inf")
+        How much they are trusted: inf holds them as they are, bit for bit; a number stands for as many counts of the topic that
+        were seen before. One for all, or one a topic. 0 is a fit without them.
+    seeds : dict or path, default=None
+        Words of topics, {"economy": ["tax*", "jobs"]}: features that shall be frequent in the topic of that name. A star stands
+        for any letters. Or a .yaml, .csv or .gmt file of such lists. Seeded topics follow the known ones.
+    seed_weight : float, default=0.1
+        How many counts each count of a seed stands for in the prior of its topic. Topics start at their seeds whatever it is.
     online : Online, default=None
         `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
     n_jobs : int, default=None
@@ -640,13 +688,13 @@ class GammaPoisson(VariationalEstimator):
         check_is_fitted(self)
         return self.result_.posterior["L_rate"]
 
-    def _model(self, X: Data) -> Variational:
+    def _model(self, X: Data, known: Known | None = None) -> Variational:
         shape = positive("shape", self.shape, self.n_components, "topic")
         rate = shape.sum() * X.shape[0] / X.total if self.rate is None else self.rate
         rate = positive("rate", rate, self.n_components, "topic")
         if X.multipliers is None or X.multipliers.plain:
             return gamma_poisson(
-                shape, rate, None if self.eta is None else positive("eta", self.eta, X.shape[1], "feature")
+                shape, rate, None if self.eta is None else positive("eta", self.eta, X.shape[1], "feature"), known
             )
         if self.eta is not None:
             raise ValueError(
@@ -781,7 +829,7 @@ class BayesianPoissonNMF(VariationalEstimator):
             )
         return prior.mean_rates(belief)
 
-    def _model(self, X: Data) -> Variational:
+    def _model(self, X: Data, known: Known | None = None) -> Variational:
         a, c = (positive_number(name, getattr(self, name)) for name in "ac")
         (n, m), K = X.shape, self.n_components
         given = X.multipliers

@@ -415,14 +415,15 @@ class Dirichlets(Prior):
     @property
     def prior(self) -> Floats:
         """The shape, as it is added to counts."""
-        return self.shape if self.axis else self.shape[:, None]
+        return self.shape if self.axis or self.shape.ndim == 2 else self.shape[:, None]
 
     def update(self, counts: Floats, cost: Floats) -> Belief:
         return self.belief(self.prior + counts)
 
     def _bound(self, term: float, totals: Floats) -> float:
-        total = self.shape.sum()
-        prior = len(totals) * (gammaln(total) - gammaln(self.shape).sum())
+        total = self.shape.sum(axis=0)
+        times = 1 if self.shape.ndim == 2 else len(totals)
+        prior = times * (gammaln(total) - gammaln(self.shape).sum(axis=0)).sum()
         return float(term + prior - gammaln(totals).sum() - (total - totals) @ digamma(totals))
 
     def mean(self, belief: Belief) -> Floats:
@@ -440,7 +441,8 @@ class Dirichlets(Prior):
 
     @classmethod
     def restore(cls, arrays: Mapping[str, Floats]) -> tuple[Self, Belief]:
-        prior = cls(arrays["_prior"].ravel())
+        shape = arrays["_prior"]
+        prior = cls(shape.ravel() if cls.axis or shape.shape[1] == 1 else shape)
         return prior, prior.belief(arrays[""])
 
 
@@ -467,7 +469,7 @@ class DirichletRows(Dirichlets):
 
 
 class DirichletColumns(Dirichlets):
-    """Each column ~ Dirichlet(shape): topics over features; a number per feature."""
+    """Each column ~ Dirichlet(shape): topics over features; a number per feature, or one per entry."""
 
     axis: ClassVar[int] = 0
 
@@ -572,16 +574,99 @@ class PointTopics(Prior):
         return self.standard_deviation(belief)
 
     def arrays(self, belief: Belief) -> dict[str, Floats]:
-        return {"": belief.parameters} | ({} if self.weights is None else {"_weights": self.weights})
+        more = {"_weights": self.weights, "_extra": self.extra}
+        return {"": belief.parameters} | {name: array for name, array in more.items() if array is not None}
 
     @classmethod
     def restore(cls, arrays: Mapping[str, Floats]) -> tuple[Self, Belief]:
-        prior = cls(weights=arrays.get("_weights"))
+        prior = cls(arrays.get("_extra"), arrays.get("_weights"))
         return prior, prior.belief(arrays[""])
 
     @classmethod
     def without_rows(cls, arrays: Mapping[str, Floats], lost: Floats) -> dict[str, Floats]:
         return {"": arrays[""] * lost}
+
+
+@dataclass(frozen=True, eq=False)
+class KnownColumns(Prior):
+    """Topics of which some are held: the belief of those is the column itself, which adds nothing to the bound. `inner` is the
+    prior of the others."""
+
+    columns: Floats  # m × K, zero where a topic is not held
+    held: NDArray[np.bool_]
+    inner: Prior
+
+    def _joined(self, free: Belief) -> Belief:
+        """With the held columns."""
+        K, held = len(self.held), self.held
+        parameters, geometric = self.columns.copy(), self.columns.copy()
+        rates, sums = np.ones(K), column_sums(self.columns)
+        parameters[:, ~held] = free.parameters
+        rates[~held], sums[~held] = free.rates, free.sums
+        with np.errstate(divide="ignore"):
+            largest = np.log(self.columns.max(axis=1))
+        seen = free.geometric.max(axis=1, initial=0) > 0
+        shifts = np.maximum(np.where(seen, free.shifts, -np.inf), largest)
+        shifts[~np.isfinite(shifts)] = 0
+        with np.errstate(under="ignore"):
+            geometric *= np.exp(-np.where(np.isfinite(largest), shifts, 0))[:, None]
+            geometric[:, ~held] = free.geometric * np.exp(np.minimum(free.shifts - shifts, 0))[:, None]
+        return Belief(parameters, rates, geometric, shifts, sums, free.bound)
+
+    def _free(self, belief: Belief) -> Belief:
+        none = np.empty(0)
+        return Belief(belief.parameters[:, ~self.held], belief.rates[~self.held], none, none, none, np.nan)
+
+    def update(self, counts: Floats, cost: Floats) -> Belief:
+        return self._joined(self.inner.update(counts[:, ~self.held], cost[..., ~self.held]))
+
+    def belief(self, parameters: Floats, rates: Floats | None = None) -> Belief:
+        free = ~self.held
+        return self._joined(self.inner.belief(parameters[:, free], None if rates is None else rates[free]))
+
+    def start(self, shares: Floats, totals: Floats, cost: Floats) -> Belief:
+        free = ~self.held
+        return self._joined(self.inner.start(shares[:, free], totals[free], cost[free]))
+
+    def beyond(self, new: Belief, old: Belief, beta: float) -> Belief:
+        return self._joined(self.inner.beyond(self._free(new), self._free(old), beta))
+
+    def matches(self, other: Prior, values: bool = True) -> bool:
+        same = isinstance(other, KnownColumns) and np.array_equal(self.held, other.held)
+        return same and np.array_equal(self.columns, other.columns) and self.inner.matches(other.inner, values)  # type: ignore[attr-defined]
+
+    def mean(self, belief: Belief) -> Floats:
+        means = self.columns.copy()
+        means[:, ~self.held] = self.inner.mean(self._free(belief))
+        return means
+
+    def standard_deviation(self, belief: Belief) -> Floats:
+        spread = np.zeros(self.columns.shape)
+        spread[:, ~self.held] = self.inner.standard_deviation(self._free(belief))
+        return spread
+
+    def quantile(self, belief: Belief, probability: float) -> Floats:
+        found = self.columns.copy()
+        found[:, ~self.held] = self.inner.quantile(self._free(belief), probability)
+        return found
+
+    def arrays(self, belief: Belief) -> dict[str, Floats]:
+        inner = {f"_free{key}": array for key, array in self.inner.arrays(self._free(belief)).items()}
+        return {"": belief.parameters, "_held": self.held.astype(np.float64)} | inner
+
+    @classmethod
+    def restore(cls, arrays: Mapping[str, Floats]) -> tuple[Self, Belief]:
+        inner = {key.removeprefix("_free"): array for key, array in arrays.items() if key.startswith("_free")}
+        kind = DirichletColumns if "_prior" in inner else PointTopics
+        held = arrays["_held"] > 0
+        prior = cls(np.where(held, arrays[""], 0.0), held, kind.restore(inner)[0])
+        return prior, prior.belief(arrays[""])
+
+    @classmethod
+    def without_rows(cls, arrays: Mapping[str, Floats], lost: Floats) -> dict[str, Floats]:
+        free = lost[arrays["_held"] == 0]
+        point = {} if "_free_prior" in arrays else {"_free": arrays["_free"] * free}
+        return dict(arrays) | {"": arrays[""] * lost} | point
 
 
 def point_topics(shares: Floats) -> Floats:

@@ -20,9 +20,11 @@ from unmix.models.beliefs import (
     DirichletRows,
     Gammas,
     HierarchicalGammas,
+    KnownColumns,
     PointTopics,
     Prior,
 )
+from unmix.models.known import Known
 from unmix.models.poisson import poisson_to_topics
 from unmix.models.problem import TINY, Estimate, Iterate, Multiplied, bound_scales, scaled_counts, shared_scales
 from unmix.models.rates import Rates, group_sums
@@ -209,6 +211,8 @@ class Inference(Multiplied):
         Strength of the prior of effects of batches, if the data have such; None to learn it.
     rates : Rates, default=None
         Multipliers of rates; by default those of the data.
+    known : Known, default=None
+        What is known of topics, which the model's prior on F says.
 
     See Also
     --------
@@ -232,6 +236,7 @@ class Inference(Multiplied):
     model: Variational
     batch_prior: float | None = None
     rates: Rates | None = None
+    known: Known | None = None
 
     @cached_property
     def sides(self) -> Sides:
@@ -424,8 +429,27 @@ class Means(Visit):
 # Given the totals t_i this is x_ij ~ Poisson(Σ_k l*_ik f*_jk) up to the constant Σ_i log t_i! + n.
 
 
-def lda(alpha: Floats, eta: Floats | None) -> Variational:
-    return Variational(DirichletRows(alpha), PointTopics() if eta is None else DirichletColumns(eta))
+def lda(alpha: Floats, eta: Floats | None, known: Known | None = None) -> Variational:
+    return Variational(DirichletRows(alpha), topics_prior(len(alpha), eta, known))
+
+
+def topics_prior(n_topics: int, eta: Floats | None, known: Known | None) -> Prior:
+    """Of topics that are estimated, or, with a Dirichlet(η) prior, believed; with what is known of them."""
+    if known is None:
+        return PointTopics() if eta is None else DirichletColumns(eta)
+    held = np.append(known.held, np.zeros(n_topics - len(known), dtype=bool))
+    extra = np.zeros((len(known.columns), n_topics))
+    extra[:, : len(known)] = known.extra
+    extra = extra[:, ~held]
+    if eta is None:
+        inner: Prior = PointTopics(extra if extra.any() else None)
+    else:
+        inner = DirichletColumns(eta[:, None] + extra if extra.any() else eta)
+    if not held.any():
+        return inner
+    columns = np.zeros((len(known.columns), n_topics))
+    columns[:, : len(known)] = np.where(known.held, known.columns, 0.0)
+    return KnownColumns(columns, held, inner)
 
 
 # Gamma–Poisson (Geiger and Park, algorithm 7; Canny's GaP):  l_ik ~ Gamma(shape_k, rate_k),  columns of F sum to one
@@ -434,8 +458,8 @@ def lda(alpha: Floats, eta: Floats | None) -> Variational:
 # With equal rates it is LDA with α = shape and a negative binomial for the sample totals (their lemmas E.1 and E.3).
 
 
-def gamma_poisson(shape: Floats, rate: Floats, eta: Floats | None = None) -> Variational:
-    return Variational(Gammas(shape, rate), PointTopics() if eta is None else DirichletColumns(eta))
+def gamma_poisson(shape: Floats, rate: Floats, eta: Floats | None = None, known: Known | None = None) -> Variational:
+    return Variational(Gammas(shape, rate), topics_prior(len(shape), eta, known))
 
 
 def log_total(totals: Floats, shape: Floats, rate: float) -> Floats:
