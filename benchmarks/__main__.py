@@ -39,6 +39,7 @@ COMMANDS = {
     "batches": OPTIONS.keys(),
     "differences": ("data-folder", "threads"),
     "effects": ("data-folder",),
+    "prevalence": ("data-folder", "k", "threads"),
     "recommend": ("data-folder", "k", "threads"),
 }
 BUSY = 0.5

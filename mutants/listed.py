@@ -510,4 +510,47 @@ MUTANTS = [
         "known_factors(problem, F, rounds=1, tolerance=1e-3), F",
         only("solvers/test_init_refine.py", "ten_published_sweeps"),
     ),
+    # Covariates, collapsed inference
+    Mutant(
+        "a Newton step on coefficients is shortened where the loss may bend",
+        "models/covariates.py",
+        "return beta + delta * np.where(R > 1e-8, np.log1p(R) / R, 1.0)",
+        "return beta + delta",
+        only("models/test_covariates.py", "newton_steps_end"),
+    ),
+    Mutant(
+        "the prior of coefficients is part of the bound",
+        "models/covariates.py",
+        "return float(0.5 * (self.coefficients[1:] ** 2).sum())",
+        "return 0.0",
+        only("models/test_covariates.py", "coefficients_are_at_their_best"),
+    ),
+    Mutant(
+        "the bound of loadings has the rate of their prior",
+        "models/covariates.py",
+        "(np.log(self.prior_rates) - logs).sum(axis=0) @ self.shape",
+        "-logs.sum(axis=0) @ self.shape",
+        only("models/test_covariates.py", "best_bound"),
+    ),
+    Mutant(
+        "shapes come from the spread that is not counting noise",
+        "models/covariates.py",
+        "self.spreads = w @ (squares - V)",
+        "self.spreads = w @ squares",
+        only("models/test_covariates.py", "shapes_come"),
+    ),
+    Mutant(
+        "collapsed inference leaves a count out when it is assigned",
+        "solvers/vi.py",
+        "(shape + counts)[owners] - one * phi",
+        "(shape + counts)[owners]",
+        only("solvers/test_collapsed.py", "one_count"),
+    ),
+    Mutant(
+        "a covariate whose error one group determines alone is refused",
+        "analysis/effects.py",
+        "if values[-1] > 1 - ALONE:",
+        "if values[-1] > 1 + ALONE:",
+        only("analysis/test_effects.py", "cannot_be_answered"),
+    ),
 ]

@@ -14,7 +14,12 @@ from benchmarks.data import find_matrix, load_counts
 from benchmarks.table import publish
 
 K, FEATURES = 5, 300
-CASES = {"600 × 20 counts": (600, 20), "300 × 100 counts": (300, 100), "200 × 500 counts": (200, 500)}
+CASES = {  # samples, their counts, how much of every topic is common to all
+    "600 × 20 counts": (600, 20, 0.0),
+    "300 × 100 counts": (300, 100, 0.0),
+    "200 × 500 counts": (200, 500, 0.0),
+    "300 × 100 counts, topics half alike": (300, 100, 0.5),
+}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -29,6 +34,13 @@ def main(arguments: Namespace) -> None:
         "effects-covered",
         arguments.out,
         f"{arguments.draws} draws of each, 90% intervals, tests at 5%; covariates of the null are permuted",
+    )
+    publish(
+        [lengths(arguments.draws)],
+        "Lengths that go with the covariate, which has no effect",
+        "effects-lengths",
+        arguments.out,
+        f"{arguments.draws} draws of 300 samples of 15 or 150 counts, topics half alike; share of p < 5% (worst topic, all)",
     )
     publish(
         [donors(n, equal, arguments.draws) for n in (6, 10, 20) for equal in (True, False)],
@@ -47,8 +59,12 @@ def main(arguments: Namespace) -> None:
     publish([seconds(arguments)], "Seconds", "effects-seconds", arguments.out, "five covariates, K = 10, one thread")
 
 
-def drawn(P: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def drawn(
+    P: np.ndarray, sizes: np.ndarray, rng: np.random.Generator, common: float = 0
+) -> tuple[np.ndarray, np.ndarray]:
     F = rng.dirichlet(np.full(FEATURES, 0.1), K).T
+    if common:
+        F = (1 - common) * F + common * rng.dirichlet(np.full(FEATURES, 0.1))[:, None]
     return np.array([rng.multinomial(t, F @ p) for t, p in zip(sizes, P, strict=True)]), F
 
 
@@ -63,7 +79,7 @@ def matched(X: np.ndarray, F: np.ndarray) -> tuple[Any, np.ndarray]:
     return fit, linear_sum_assignment(-likeness)[1]
 
 
-def covered(name: str, n: int, t: int, draws: int) -> dict[str, Any]:
+def covered(name: str, n: int, t: int, common: float, draws: int) -> dict[str, Any]:
     import unmix as um
 
     truth = np.array([0.125, -0.075, -0.05, 0, 0])
@@ -73,7 +89,7 @@ def covered(name: str, n: int, t: int, draws: int) -> dict[str, Any]:
         w = rng.integers(0, 2, n)
         mean = 0.2 + np.outer(w - 0.5, truth)
         P = np.array([rng.dirichlet(1.5 * row) for row in mean])
-        X, F = drawn(P, np.full(n, t), rng)
+        X, F = drawn(P, np.full(n, t), rng, common)
         fit, true = matched(X, F)
         found = um.effects(fit, X, w.astype(float)).table.query("term == 'x1'")
         goal = truth[true]
@@ -88,6 +104,27 @@ def covered(name: str, n: int, t: int, draws: int) -> dict[str, Any]:
         "covered": np.concatenate(hits).mean(),
         "null": np.mean(rejected),
     }
+
+
+def lengths(draws: int) -> dict[str, Any]:
+    """Tests of a covariate that only lengths go with, by one-step proportions and by regression on those of the fit."""
+    import unmix as um
+
+    rejected: dict[str, list[Any]] = {"one-step": [], "proportions of the fit": []}
+    for seed in range(draws):
+        rng = np.random.default_rng(5000 + seed)
+        w = rng.integers(0, 2, 300)
+        X, _ = drawn(rng.dirichlet(np.full(K, 0.3), 300), np.where(w, 150, 15), rng, 0.5)
+        fit = um.TopicModel(K, random_state=0, n_jobs=1).fit(X).result_
+        rejected["one-step"].append(um.effects(fit, X, w.astype(float)).tests["p"] < 0.05)
+        one, two = fit.proportions[w == 0], fit.proportions[w == 1]
+        z = (one.mean(axis=0) - two.mean(axis=0)) / np.sqrt(one.var(axis=0) / len(one) + two.var(axis=0) / len(two))
+        rejected["proportions of the fit"].append(np.abs(z) > 1.96)
+    found = {}
+    for name, each in rejected.items():
+        shares = np.mean(each, axis=0)
+        found |= {f"{name}, worst": shares.max(), name: shares.mean()}
+    return found
 
 
 def donors(n: int, equal: bool, draws: int) -> dict[str, Any]:

@@ -10,8 +10,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 import unmix as um
-from unmix.analysis.effects import _OneStep, _Robust, _Weighted
+from unmix.analysis.effects import _one_step, _Robust
 from unmix.counts.formulas import design, parse
+from unmix.models.covariates import Weighted
 
 F = np.array([[0.6, 0.1], [0.3, 0.3], [0.1, 0.6]])
 X = np.array(
@@ -62,8 +63,8 @@ def test_coefficients_and_errors_by_group_are_those_of_the_reference_case() -> N
 
 def test_a_term_of_two_columns_has_the_hotelling_test_of_the_reference_case() -> None:
     chosen = design("~ w + z", TABLE, 8)
-    steps = _OneStep.of(F, um.Counts(X), None)
-    weights = _Weighted(chosen.matrix, steps.proportions, steps.noise, steps.totals).weights
+    steps = _one_step(F, um.Counts(X), None)[1]
+    weights = Weighted(chosen.matrix, steps.proportions, steps.noise, steps.totals).weights
     root = np.sqrt(weights)[:, None]
     robust = _Robust(chosen.matrix * root, np.repeat(range(4), 2))
     Y = steps.proportions[:, 0] * root[:, 0]

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import numpy as np
+import pandas as pd
 import psutil
 import pytest
 from conftest import ROOT, random_counts
@@ -189,6 +190,17 @@ def test_bits_of_the_whole_family_do_not_depend_on_where(
     with Dask(client, tmp_path / "run"):
         assert_same(FAMILY[name]().fit(um.Shards(folder)).result_, here)
     assert struck is None or struck() == 1
+
+
+def test_covariates_go_to_the_workers(folder: Path, client: Client, tmp_path: Path) -> None:
+    table = pd.DataFrame({"group": list("abc") * 100, "z": np.linspace(-1, 1, 300)})
+    model = um.GammaPoisson(3, prevalence="~ group + z", random_state=0, max_iter=12, tol=0)
+    with Local():
+        here = model.fit(um.Shards(folder).with_metadata(table)).result_
+    with Dask(client, tmp_path / "run"):
+        there = model.fit(um.Shards(folder).with_metadata(table)).result_
+    assert_same(there, here)
+    np.testing.assert_array_equal(there.posterior["L_coefficients"], here.posterior["L_coefficients"])
 
 
 def test_priors_go_to_the_workers(folder: Path, client: Client, tmp_path: Path) -> None:

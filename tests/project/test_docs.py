@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROOT, random_counts
@@ -103,6 +104,9 @@ def models(name: str) -> list[Any]:
     if name == "BayesianPoissonNMF":
         options += [{"rate_shape": 0.3}]
     fitted = [kind(2, random_state=0, max_iter=3, tol=0, **option).fit(counts) for option in options]
+    if name == "GammaPoisson":
+        described = um.Counts(counts, metadata=pd.DataFrame({"x": np.arange(float(len(counts)))}))
+        fitted.append(kind(2, prevalence="~ x", random_state=0, max_iter=3, tol=0).fit(described))
     if hasattr(kind(2), "partial_fit"):
         fitted.append(kind(2, random_state=0).partial_fit(counts))
     return fitted

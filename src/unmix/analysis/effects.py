@@ -1,12 +1,8 @@
 """Effects: how proportions of topics change with what is known of samples, and how sure that is.
 
-The topics F (columns sum to one) are given; π̄ are their shares in all counts together, with 1% of even shares. With f = F π̄,
-D = diag(1 / f) and G = (FᵀDF)⁻¹ FᵀD the one-step proportions of a sample x with total t are
-
-    p = G x / t = π̄ + (FᵀDF)⁻¹ · score(π̄),        V_k = (Σ_j G_kj² x_j / t − p_k²) / (t − 1),
-
-one step of Fisher scoring. Given F, E p is the true proportion for every t and V its variance, so that a regression on p does
-not depend on how long samples are; entries may be negative. Rows sum to one, and so effects sum to zero over topics.
+Given the topics, one-step proportions p (`models/covariates.py`) have the true ones as their mean, however short samples are, and
+V as variances, so that a regression on p does not depend on lengths; entries may be negative. Rows sum to one, and so effects
+sum to zero over topics.
 
 Samples have one weight for all topics, 1 / (τ² + v / t), where v / t is counting noise and τ² what proportions differ besides.
 Errors are CR2 (Bell and McCaffrey 2002) by group, or HC2, with Satterthwaite's degrees of freedom; terms of several columns
@@ -37,11 +33,9 @@ from unmix.base.checks import ParameterError, analysis, choice, listed, paramete
 from unmix.base.types import Floats, Integers, as_names, order_by_name
 from unmix.counts.formulas import INTERCEPT, Design, check_rank, design
 from unmix.fit import Fit
+from unmix.models.covariates import OneStep, Weighted
 from unmix.solvers.halfsteps import poisson_regression
 
-EVEN = 0.01  # of even shares in the pooled ones
-ROUNDS = 3  # of weights
-LEAST_SPREAD = 1e-3  # of the spread of proportions that is not counting noise
 FEW_DF, UNRELIABLE = 5.0, 0.3
 POINTS = 40  # of a curve
 COMPLETE = 1e-10  # what is left of a direction that a group determines alone: it has no error there
@@ -308,7 +302,7 @@ def effects(
     if own is None and source is not None and len(source.L) == n:
         own = source.metadata
     table = metadata_of(metadata, own, data.samples, n)
-    steps = _OneStep.of(F, data, source)
+    pooled, steps = _one_step(F, data, source)
     kept = steps.totals >= 2
     if not kept.any():
         raise ValueError("no sample has two counts of features that topics have; nothing to regress")
@@ -325,7 +319,7 @@ def effects(
     chosen = all_samples.part(kept)
     _check(chosen, unit, told, many, "" if groups is None else _called(groups))
     P, V, t = steps.proportions[kept], steps.noise[kept], steps.totals[kept]
-    fitted = _Weighted(chosen.matrix, P, V, t)
+    fitted = Weighted(chosen.matrix, P, V, t)
     solve = _on_proportions if scale == "proportion" else _on_logs
     estimates, errors = solve(chosen, fitted.weights, P, unit, told)
     weights = np.zeros(n)
@@ -339,7 +333,7 @@ def effects(
         found.predictions(),
         steps.proportions,
         steps.noise,
-        steps.pooled,
+        pooled,
         weights,
         names,
         told,
@@ -374,67 +368,21 @@ def _topics(fit: Any) -> tuple[Fit | None, Floats, Any]:
 # One-step proportions
 
 
-@dataclass(frozen=True)
-class _OneStep:
-    """Of every sample: proportions, their variances by counting noise, and totals of the features that topics have."""
-
-    proportions: Floats
-    noise: Floats
-    totals: Floats
-    pooled: Floats
-
-    @classmethod
-    def of(cls, F: Floats, data: Any, source: Fit | None) -> _OneStep:
-        if data.shape[1] != len(F) and (source is None or source.features is None or data.features is None):
-            raise ValueError(f"X has {data.shape[1]:,} features and the topics have {len(F):,}; use counts of the same")
-        features = None if source is None else source.features
-        places = order_by_name("feature", (features, len(F)), (data.features, data.shape[1]), reorder=True)
-        if places is not None:  # of the data: where each of its features stands among the topics
-            F = F[np.argsort(places)]
-        used: NDArray[np.bool_] = np.asarray(F.any(axis=1))
-        F = np.where(used[:, None], F, 0)
-        counted = np.zeros(len(F))
-        for part in data.parts():
-            counted += np.asarray(part.csr.sum(axis=0)).ravel()
-        pooled = _pooled(F[used], counted[used])
-        f = F @ ((1 - EVEN) * pooled + EVEN / F.shape[1])
-        scaled = np.divide(F, f[:, None], out=np.zeros_like(F), where=used[:, None])
-        information = F.T @ scaled
-        if np.linalg.cond(information) > 1e12:
-            raise ValueError(
-                "a topic is a mixture of the others, so that proportions are not determined; use fewer topics"
-            )
-        G = np.linalg.solve(information, scaled.T).T
-        both = np.hstack([G, G**2, used[:, None]])
-        sums = np.vstack([part.csr @ both for part in data.parts()])
-        K, t = F.shape[1], sums[:, -1]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            p = sums[:, :K] / t[:, None]
-            V = (sums[:, K:-1] / t[:, None] - p**2) / (t - 1)[:, None]
-        p[t < 2], V[t < 2] = np.nan, np.nan
-        return cls(p, V, t, pooled)
-
-
-def _pooled(F: Floats, counted: Floats) -> Floats:
-    """Shares of topics in all counts together."""
-    shares = poisson_regression(F, counted)
-    return shares / shares.sum()
-
-
-class _Weighted:
-    """Weights 1 / (τ² + v / t), from residuals of weighted least squares."""
-
-    def __init__(self, W: Floats, P: Floats, V: Floats, t: Floats) -> None:
-        self.noise = float(np.sum(t * (t - 1) * V.sum(axis=1)) / np.sum(t))
-        self.weights = np.ones(len(t))
-        for _ in range(ROUNDS):
-            root = np.sqrt(self.weights)[:, None]
-            R = P - W @ np.linalg.lstsq(W * root, P * root, rcond=None)[0]
-            squares, w = (R**2).sum(axis=1), self.weights / self.weights.sum()
-            self.spread = max(float(w @ (squares - V.sum(axis=1))), LEAST_SPREAD * float(w @ squares), 1e-300)
-            self.weights = 1 / (self.spread + np.maximum(self.noise, 0) / t)
-        median = float(np.median(t))
-        self.reliability = self.spread / (self.spread + max(self.noise, 0) / median)
+def _one_step(F: Floats, data: Any, source: Fit | None) -> tuple[Floats, OneStep]:
+    """Shares of topics in all counts together, and one-step proportions; features are found by name."""
+    if data.shape[1] != len(F) and (source is None or source.features is None or data.features is None):
+        raise ValueError(f"X has {data.shape[1]:,} features and the topics have {len(F):,}; use counts of the same")
+    features = None if source is None else source.features
+    places = order_by_name("feature", (features, len(F)), (data.features, data.shape[1]), reorder=True)
+    if places is not None:  # of the data: where each of its features stands among the topics
+        F = F[np.argsort(places)]
+    used: NDArray[np.bool_] = np.asarray(F.any(axis=1))
+    F, counted = np.where(used[:, None], F, 0), np.zeros(len(F))
+    for part in data.parts():
+        counted += np.asarray(part.csr.sum(axis=0)).ravel()
+    shares = poisson_regression(F[used], counted[used])
+    shares = shares / shares.sum()
+    return shares, OneStep.of(F, shares, data.parts())
 
 
 # Regressions and their errors

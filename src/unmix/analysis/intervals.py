@@ -430,7 +430,11 @@ def _found(fit: Fit, sampler: Sampler, level: float, posterior: Posterior, statu
 def _priors(fit: Fit) -> tuple[ArrayLike | None, ArrayLike | None]:
     """Of the proportions and of the topics, as far as the model of the fit has them in this form."""
     kinds, arrays = fit.priors, fit.posterior
-    alpha = arrays["L_prior"] if kinds.get("L") in ("DirichletRows", "Gammas", "HierarchicalGammas") else None
+    alpha = (
+        arrays["L_prior"]
+        if kinds.get("L") in ("DirichletRows", "Gammas", "HierarchicalGammas", "CovariateGammas")
+        else None
+    )
     eta = None
     if kinds.get("F") == "DirichletColumns":
         eta = arrays["F_prior"].ravel()

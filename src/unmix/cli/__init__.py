@@ -54,6 +54,9 @@ def _options(name: str) -> dict[str, str]:
 def option(name: str, value: Any = NAME_ONLY) -> str:
     """A parameter by its option, with its value as it would be typed; as in Python where it has none, as --set takes it."""
     options = _options(next(iter(Invocation.arguments), "fit"))
+    name = (
+        "covariates" if name == "prevalence" and "covariates" in options else name
+    )  # of the model; it is an analysis, too
     found = options.get(name)
     if found is None and value is NAME_ONLY and name in _options("fit"):
         return f"--set {name}" if "settings" in options else f"{_options('fit')[name]} of unmix fit"

@@ -77,6 +77,7 @@ def fit(
     batch: options.Batch = None,
     batch_prior: options.BatchPrior = None,
     opportunities: options.Opportunities = None,
+    covariates: options.Covariates = None,
     max_iter: options.MaxIter = None,
     tol: options.Tol = None,
     random_state: options.Seed = 0,
@@ -108,7 +109,7 @@ def fit(
 
     show.speak(quiet=quiet, json=json)
     given = {"solver": solver, "n_init": n_init, "refine": refine, "max_iter": max_iter, "tol": tol}
-    given["batch_prior"] = batch_prior
+    given |= {"batch_prior": batch_prior, "prevalence": covariates}
     parameters = {name: value for name, value in given.items() if value is not None}
     parameters |= fitting.parameters_in(settings or []) | {"n_jobs": n_jobs, "random_state": random_state}
     estimator = fitting.estimator_of(model, n_components=n_components, **parameters)

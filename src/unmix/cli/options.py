@@ -85,6 +85,12 @@ Seed = Annotated[
     int, results(*NAMES["random_state"], metavar="N", min=0, help="Seed of the random numbers.", default="0")
 ]
 MaxIter = Annotated[int | None, results(metavar="N", min=1, help="Maximum number of iterations.")]
+Covariates = Annotated[
+    str | None,
+    fitting(
+        metavar="FORMULA", help="Covariates of the prior of gamma-poisson, such as '~ party + s(year)'.", hidden=True
+    ),
+]
 Tol = Annotated[
     float | None, results(metavar="GAIN", min=0, help="Remaining gain per count below which to stop.", hidden=True)
 ]

@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 from unmix.base.checks import ParameterError, listed, plural
-from unmix.base.types import Floats, Integers
+from unmix.base.types import Floats, Integers, Record
 from unmix.counts.columns import DAY, Column, clean, column_of
 
 INTERCEPT = "intercept"
@@ -131,10 +131,11 @@ class Design:
         return replace(self, matrix=self.matrix[rows], variables=variables)
 
 
-def design(formula: Any, table: pd.DataFrame | None, n: int, name: str = "formula") -> Design:
+def design(formula: Any, table: pd.DataFrame | None, n: int, name: str = "formula", all_levels: bool = False) -> Design:
     """The matrix of a formula and columns of a table; or of all columns of a DataFrame, or of an array of numbers.
 
-    An array or DataFrame gets an intercept, unless one of its columns is constant.
+    An array or DataFrame gets an intercept, unless one of its columns is constant. With `all_levels` factors have a column for
+    each, so that columns depend on each other, and no level is a reference.
     """
     intercept = True
     if not isinstance(formula, str):
@@ -154,16 +155,13 @@ def design(formula: Any, table: pd.DataFrame | None, n: int, name: str = "formul
                 f"{column.name} is missing in {plural(missing, 'sample')} (the first is sample {first + 1}); "
                 "fill it in, or leave these samples out",
             )
-    codes = _codes(terms, intercept, variables, formula, name)
+    codes = _codes(terms, intercept, variables, formula, name, all_levels)
     blocks = {INTERCEPT: np.ones((n, 1))} if intercept else {}
     names = [INTERCEPT] if intercept else []
     for term, of_term in codes.items():
-        columns = []
+        blocks[term] = _columns(of_term, variables)
         for coded in of_term:
-            parts = [_coded(code, variables) for code in coded]
-            columns += [_product(parts, at) for at in _places(coded)]
             names += [":".join(code.labels[j] for code, j in zip(coded, at, strict=True)) for at in _places(coded)]
-        blocks[term] = np.column_stack(columns)
     ends = np.cumsum([0, *(block.shape[1] for block in blocks.values())])
     slices = {term: slice(int(a), int(b)) for term, a, b in zip(blocks, ends[:-1], ends[1:], strict=True)}
     if not blocks:
@@ -307,12 +305,20 @@ def _variable(factor: Factor, table: pd.DataFrame | None, formula: str, name: st
 
 
 def _codes(
-    terms: Sequence[Term], intercept: bool, variables: Mapping[str, Column], formula: str, name: str
+    terms: Sequence[Term],
+    intercept: bool,
+    variables: Mapping[str, Column],
+    formula: str,
+    name: str,
+    all_levels: bool = False,
 ) -> dict[str, list[tuple[Code, ...]]]:
     """What the columns of each term are products of. Levels of a factor are complete where nothing spans their sum so far."""
     spanned, found = {frozenset[Factor]()} if intercept else set(), {}
     for term in terms:
         codes = {factor: _code(factor, variables[factor.column], formula, name) for factor in term}
+        if all_levels:
+            found[_label(term)] = [tuple(replace(code, full=True) for code in codes.values())]
+            continue
         numbers = {factor for factor in term if not codes[factor].levels}
         # a product of complete levels spans those of fewer factors: such parts that nothing spans yet are combined
         subsets = [numbers | {*some} for q in range(len(term) + 1) for some in combinations(codes.keys() - numbers, q)]
@@ -323,11 +329,15 @@ def _codes(
             few, many = pair
             parts[parts.index(many)] = (many[0], many[1] | (many[0] - few[0]))
             parts.remove(few)
-        found[":".join(factor.label for factor in term)] = [
+        found[_label(term)] = [
             tuple(replace(codes[factor], full=factor in full) for factor in term if factor in part)
             for part, full in parts
         ]
     return found
+
+
+def _label(term: Term) -> str:
+    return ":".join(factor.label for factor in term)
 
 
 Part = tuple[frozenset[Factor], frozenset[Factor]]  # factors, and those of them with all levels
@@ -370,6 +380,14 @@ def _knots(factor: Factor, column: Column, formula: str, name: str) -> Floats:
     return knots
 
 
+def _columns(blocks: Sequence[Sequence[Code]], variables: Mapping[str, Column]) -> Floats:
+    columns = []
+    for codes in blocks:
+        parts = [_coded(code, variables) for code in codes]
+        columns += [_product(parts, at) for at in _places(codes)]
+    return np.column_stack(columns)
+
+
 def _coded(code: Code, variables: Mapping[str, Column]) -> Floats:
     return code.columns(_values(code, variables))
 
@@ -378,8 +396,10 @@ def _values(code: Code, variables: Mapping[str, Column]) -> Floats:
     """Numbers, or places of levels, also of numbers that are levels."""
     column = variables[code.factor.column]
     values = column.values  # noqa: PD011
-    if code.levels and not column.levels:
-        return np.array([float(level) for level in code.levels]).searchsorted(values).astype(np.float64)
+    if code.levels and code.levels != column.levels:  # numbers as levels, or a table with other levels
+        places = {level: float(place) for place, level in enumerate(code.levels)}
+        labels = [column.levels[int(v)] if column.levels else f"{v:.12g}" for v in np.nan_to_num(values)]
+        return np.where(np.isnan(values), np.nan, [places.get(label, np.nan) for label in labels])
     return values
 
 
@@ -390,3 +410,55 @@ def _places(codes: Sequence[Code]) -> list[tuple[int, ...]]:
 
 def _product(parts: Sequence[Floats | None], at: Sequence[int]) -> Any:
     return prod(part[:, j] for part, j in zip(parts, at, strict=True) if part is not None)
+
+
+# Columns of a prior: centred and scaled, with all levels, as a fit keeps them for new samples.
+
+
+def standardised(formula: str, table: pd.DataFrame | None, n: int, name: str) -> tuple[Record, Floats]:
+    """What `rows_of` needs to make the same columns for new samples, in plain values; and the columns, without an intercept."""
+    if not isinstance(formula, str):
+        raise ParameterError(name, formula, "use a formula such as '~ party + s(year)', of columns of the metadata")
+    if not parse(formula, name)[1]:
+        raise ParameterError(name, formula, "a prior always has an intercept; remove 0")
+    made = design(formula, table, n, name, all_levels=True)
+    matrix = made.matrix[:, 1:]
+    if not matrix.shape[1]:
+        raise ParameterError(name, formula, f"it has no columns; {GRAMMAR}")
+    scale = matrix.std(axis=0)
+    told: Record = {
+        "formula": formula,
+        "columns": made.names[1:],
+        "levels": {code.factor.label: list(code.levels) for code in made.codes if code.levels},
+        "knots": {code.factor.label: code.knots.tolist() for code in made.codes if code.knots is not None},
+        "means": matrix.mean(axis=0).tolist(),
+        "scales": np.where(scale > 0, scale, 1).tolist(),
+    }
+    return told, (matrix - told["means"]) / told["scales"]
+
+
+def rows_of(told: Record, table: pd.DataFrame | None, n: int, name: str) -> tuple[Floats, list[str]]:
+    """The same columns of other samples. What is missing or unknown there is taken as the mean; with a remark on each."""
+    columns, remarks = [], dict[str, None]()
+    for term in parse(told["formula"], name)[0]:
+        codes, variables = [], {}
+        for factor in term:
+            levels, knots = told["levels"].get(factor.label, ()), told["knots"].get(factor.label)
+            codes.append(Code(factor, tuple(levels), True, None if knots is None else np.array(knots)))
+            if table is None or factor.column not in {*map(str, table.columns)}:
+                remarks[f"there is no {factor.column}"] = None
+                variables[factor.column] = Column(factor.column, "number", np.full(n, np.nan))
+                continue
+            column = variables[factor.column] = _variable(factor, table, told["formula"], name)
+            if column.kind == "text" and not levels:
+                raise ParameterError(
+                    name, told["formula"], f"{factor.column} is a number in the fit, and text in these samples"
+                )
+            if unknown := int(np.isnan(_values(codes[-1], variables)).sum()):
+                remarks[f"{factor.column} is missing or unknown to the fit in {plural(unknown, 'sample')}"] = None
+        block = _columns([codes], variables)
+        for code in codes:
+            block[np.isnan(_values(code, variables))] = np.nan
+        columns.append(block)
+    matrix = (np.hstack(columns) - told["means"]) / told["scales"]
+    return np.where(np.isnan(matrix), 0, matrix), list(remarks)

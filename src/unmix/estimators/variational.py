@@ -10,15 +10,17 @@ from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from unmix.base.checks import choice, share
+from unmix.base.checks import ParameterError, choice, listed, parameter, share, warn
 from unmix.base.memory import reordered
 from unmix.base.threads import use_threads
 from unmix.base.types import Factor, Floats, Pair
 from unmix.counts.counts import CountsLike
 from unmix.counts.data import Data
+from unmix.counts.formulas import INTERCEPT, rows_of
 from unmix.counts.shards import Shards
 from unmix.estimators.base import CountsEstimator, checked_finite, estimator, generator, parts_of, where_online
 from unmix.estimators.features import Missing
@@ -27,6 +29,7 @@ from unmix.estimators.likelihood import PoissonNMF
 from unmix.estimators.plans import correcting, refining, strength_of
 from unmix.fit import Fit, finished, quietly
 from unmix.models.beliefs import Belief, Gammas, HierarchicalGammas, PointTopics, Prior
+from unmix.models.covariates import CovariateGammas, rows_with
 from unmix.models.known import Known
 from unmix.models.poisson import check_factors
 from unmix.models.priors import positive, positive_number
@@ -38,6 +41,7 @@ from unmix.models.variational import (
     Variational,
     gamma_gamma,
     gamma_poisson,
+    gamma_poisson_given,
     hierarchical,
     lda,
     restore,
@@ -45,7 +49,7 @@ from unmix.models.variational import (
 from unmix.solvers import init as starts
 from unmix.solvers.online import Online, OnlineBeliefs, StochasticVI, spread, start_weight
 from unmix.solvers.run import Phase, Plan, run
-from unmix.solvers.vi import CAVI, ExtrapolatedVI, infer
+from unmix.solvers.vi import CAVI, ExtrapolatedVI, collapsed, infer
 
 # most updates of a new sample, and the change, as a part of its sum, that ends them
 STEPS, INFERENCE_TOLERANCE = 1000, 1e-7
@@ -53,6 +57,8 @@ STEPS, INFERENCE_TOLERANCE = 1000, 1e-7
 
 class PosteriorEstimator(CountsEstimator):
     """`result_` has the arrays of a variational model and the kinds of its priors."""
+
+    collapsed: bool = False
 
     def transform(
         self,
@@ -104,7 +110,9 @@ class PosteriorEstimator(CountsEstimator):
 
     def _transformed(self, part: CountsLike) -> Floats:
         with use_threads(self.n_jobs):
-            task, left, _ = self._infer(part)
+            task, left, right = self._infer(part)
+            if self.collapsed:
+                left = collapsed(task, task.model, left, right, INFERENCE_TOLERANCE)
             return task.model.left.mean(left)
 
     def score(self, X: CountsLike | Shards, y: None = None, *, batch: Any = None, opportunities: Any = None) -> float:
@@ -137,7 +145,7 @@ class PosteriorEstimator(CountsEstimator):
         def bound(part: CountsLike) -> tuple[float, float]:
             with use_threads(self.n_jobs):
                 task, left, right = self._infer(part)
-                return -task.loss(task.model, left, right) - right.bound, task.X.total
+                return task.model.left.penalty - task.loss(task.model, left, right) - right.bound, task.X.total
 
         check_is_fitted(self)
         X = self._multiplied_as_in_fit(X, batch, opportunities)
@@ -223,10 +231,23 @@ class PosteriorEstimator(CountsEstimator):
         check_is_fitted(self)
         counts = self._possible(self._checked_counts(X, reset=False))
         model, right = self.result_._prepared(_model_of)
+        model = self._of_samples(model, counts)
         task = Inference(counts, model)
         left = infer(task, model, right, None, STEPS, INFERENCE_TOLERANCE, task.cost_of_loadings(None, right))
         checked_finite(left.parameters, "posterior")
         return task, left, right
+
+    def _of_samples(self, model: Variational, counts: Data) -> Variational:
+        """With the covariates of these samples, where the prior has such; the means of what is not known."""
+        if not model.left.fits:
+            return model
+        told = self.result_.data["covariates"]
+        rows, remarks = rows_of(told, counts.metadata, counts.shape[0], "prevalence")
+        if remarks:
+            warn(f"{listed(remarks)}; covariates that are not known are taken as their means in the fit")
+        left = model.left.at({"rows": rows_with(rows, counts.sample_totals)})
+        assert isinstance(left, CovariateGammas)
+        return replace(model, left=replace(left, told={"covariates": told}))
 
 
 def _model_of(fit: Fit) -> tuple[Variational, Belief]:
@@ -398,6 +419,7 @@ class VariationalEstimator(PosteriorEstimator):
             with use_threads(self.n_jobs):
                 # priors that were chosen by the data stay those of the first batch
                 model = restore(self.result_.priors, self.result_.posterior)[0] if started else self._model(counts)
+                model = self._of_samples(model, counts) if started else model
                 task = Inference(counts, model)
 
                 def first(task: Inference = task) -> OnlineBeliefs:
@@ -466,6 +488,9 @@ class LDA(Knowing, VariationalEstimator):
         Dirichlet parameter of the proportions: a number, one per topic, or "auto" to learn one per topic.
     eta : float or array-like, default=None
         None: topics are estimated by maximum likelihood. A number, or one per feature: topics ~ Dirichlet(eta).
+    collapsed : bool, default=False
+        Whether `transform` finds proportions of new samples by collapsed inference (CVB0), in which each count is assigned by all
+        others. For samples of few counts it predicts better where the prior fits, as one that was learned does.
     init : str, pair of arrays or Fit, default="auto"
         "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
         section 4); where samples have fewer than 20 counts on average, from there or from Gibbs sampling, whichever leads
@@ -546,6 +571,7 @@ class LDA(Knowing, VariationalEstimator):
 
     alpha: ArrayLike | Literal["auto"] = 1.0
     eta: ArrayLike | None = None
+    collapsed: bool = False
 
     @property
     def gamma_(self) -> Floats:
@@ -588,12 +614,20 @@ class GammaPoisson(Knowing, VariationalEstimator):
     ----------
     n_components : int, default=10
         Number of topics K.
-    shape : float or array-like, default=1.0
-        Shape of the Gamma prior of loadings: a number, or one per topic.
+    shape : float or array-like, default=None
+        Shape of the Gamma prior of loadings: a number, or one per topic. None: 1; or, with `prevalence`, what the variance of
+        proportions suggests (moments at the start of the fit).
     rate : float or array-like, default=None
         Its rate: a number, or one per topic. None makes the prior expect samples of the mean size.
     eta : float or array-like, default=None
         None: topics are estimated by maximum likelihood. A number, or one per feature: topics ~ Dirichlet(eta).
+    collapsed : bool, default=False
+        Whether `transform` finds proportions of new samples by collapsed inference (CVB0), in which each count is assigned by all
+        others. For samples of few counts it predicts better where the prior fits, as one that was learned does.
+    prevalence : str, default=None
+        Covariates of which the expected loadings depend, as a formula of columns of the metadata such as "~ party + s(year)":
+        l_ik ~ Gamma with mean (total of sample i) · exp(w_i · β_k). It helps to find proportions of short samples. For tests use
+        `unmix.effects`.
     init : str, pair of arrays or Fit, default="auto"
         "auto": from a short maximum-likelihood fit, which ends at better optima than a random start (Carbonetto et al.,
         section 4); where samples have fewer than 20 counts on average, from there or from Gibbs sampling, whichever leads
@@ -649,7 +683,10 @@ class GammaPoisson(Knowing, VariationalEstimator):
     shape_ : array, n × K
         Shapes of the Gamma posterior of the loadings.
     rate_ : array, K or n × K
-        Its rates: of each sample where rates of counts have multipliers.
+        Its rates: of each sample where rates of counts have multipliers, or with `prevalence`.
+    coefficients_ : DataFrame
+        With `prevalence`: columns `topic`, `term` and `estimate`, β of each topic per unit of a column. The intercept is that of
+        a sample whose covariates are the means.
     elbo_ : float
         Lower bound of log p(X), all constants included.
     result_ : Fit
@@ -670,9 +707,11 @@ class GammaPoisson(Knowing, VariationalEstimator):
     ((4, 2), (2,))
     """
 
-    shape: ArrayLike = 1.0
+    shape: ArrayLike | None = None
     rate: ArrayLike | None = None
     eta: ArrayLike | None = None
+    prevalence: str | None = None
+    collapsed: bool = False
     batch_prior: float | Literal["auto"] = "auto"
     takes: ClassVar[frozenset[str]] = frozenset({"batch", "opportunities"})
 
@@ -689,7 +728,9 @@ class GammaPoisson(Knowing, VariationalEstimator):
         return self.result_.posterior["L_rate"]
 
     def _model(self, X: Data, known: Known | None = None) -> Variational:
-        shape = positive("shape", self.shape, self.n_components, "topic")
+        if self.prevalence is not None:
+            return self._given_covariates(X, known)
+        shape = positive("shape", 1.0 if self.shape is None else self.shape, self.n_components, "topic")
         rate = shape.sum() * X.shape[0] / X.total if self.rate is None else self.rate
         rate = positive("rate", rate, self.n_components, "topic")
         if X.multipliers is None or X.multipliers.plain:
@@ -702,8 +743,32 @@ class GammaPoisson(Knowing, VariationalEstimator):
             )
         return Variational(Gammas(shape, rate), PointTopics(weights=average_multipliers(X)))
 
+    def _given_covariates(self, X: Data, known: Known | None) -> Variational:
+        if self.rate is not None:
+            raise ParameterError(
+                "rate", self.rate, f"with {parameter('prevalence')} it follows from covariates; use None"
+            )
+        if X.multipliers is not None and not X.multipliers.plain:
+            raise ValueError(f"{parameter('prevalence')} does not support batch or opportunities; use only one of them")
+        K = self.n_components
+        shape = None if self.shape is None else positive("shape", self.shape, K, "topic")
+        eta = None if self.eta is None else positive("eta", self.eta, X.shape[1], "feature")
+        return gamma_poisson_given(self.prevalence, X, K, shape, eta, known)  # type: ignore[arg-type]
+
+    @property
+    def coefficients_(self) -> pd.DataFrame:
+        """DataFrame: β of each topic, with `prevalence`."""
+        check_is_fitted(self)
+        if "L_coefficients" not in self.result_.posterior:
+            raise AttributeError("coefficients are those of a fit with prevalence; use a formula")
+        told, beta = self.result_.data["covariates"], self.result_.posterior["L_coefficients"][0]
+        beta = beta / np.append(1.0, told["scales"])[:, None]
+        rows, K = [INTERCEPT, *told["columns"]], beta.shape[1]
+        topic = np.repeat(np.arange(1, K + 1), len(rows))
+        return pd.DataFrame({"topic": topic, "term": rows * K, "estimate": beta.T.ravel()})
+
     def _prior_weights(self) -> ArrayLike | None:
-        means = np.divide(self.shape, 1.0 if self.rate is None else self.rate)
+        means = np.divide(1.0 if self.shape is None else self.shape, 1.0 if self.rate is None else self.rate)
         return means if np.ndim(means) else None
 
 

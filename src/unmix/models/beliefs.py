@@ -9,16 +9,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, digamma, gammaincinv, gammaln, polygamma, xlogy
 
 from unmix import kernels
-from unmix.base.types import Floats
+from unmix.base.types import Factor, Floats, Record
 from unmix.counts.sides import FeatureSums, Side, column_sums
 from unmix.kernels import Hierarchy
+
+if TYPE_CHECKING:
+    from unmix.counts.counts import Counts
 
 FIXED_POINTS = 10  # steps towards a prior each time
 LEAST, MOST = 1e-3, 1e3  # of a prior found that way
@@ -140,6 +143,10 @@ class Prior(ABC):
         False  # whether rates of beliefs differ from row to row: rescaling a topic is then no exact block
     )
     regressed: ClassVar[bool] = False  # whether, as prior of factors, `moved` goes further than an update
+    fits: ClassVar[bool] = (
+        False  # whether, as prior of loadings, it is `learned` in every iteration, and moves on with beliefs
+    )
+    told: ClassVar[Record] = {}  # what a fit keeps of it besides arrays, among what it remembers of its data
 
     def __init_subclass__(cls) -> None:
         Prior.kinds[cls.__name__] = cls
@@ -169,6 +176,10 @@ class Prior(ABC):
     def row_rates(self, rates: Floats) -> tuple[Floats, Hierarchy | None]:
         """As prior of loadings, where beliefs have these rates: what to multiply q of the factors by, and how rows differ."""
         return 1 / rates, None
+
+    def rates_of(self, belief: Belief) -> Floats:
+        """As prior of loadings: what a count of each topic is divided by, per topic or per entry."""
+        return np.ones(belief.parameters.shape[1])
 
     def infer(
         self,
@@ -221,6 +232,38 @@ class Prior(ABC):
     def learned(self, n: int, statistics: Floats) -> Self:
         """With the hyper-parameters that make the bound highest at beliefs of n samples that have these statistics."""
         raise ValueError(f"the parameters of {type(self).__name__} are not learned; use them")
+
+    @property
+    def penalty(self) -> float:
+        """Minus the logarithm of the density of what is `learned`, up to a constant."""
+        return 0.0
+
+    # Where a prior of loadings differs from sample to sample
+
+    @property
+    def of_samples(self) -> dict[str, Floats]:
+        """Arrays with one row per sample that it follows from, for `at`."""
+        return {}
+
+    def at(self, arrays: Mapping[str, Floats]) -> Self:
+        """Of the samples with these rows of `of_samples`."""
+        return self
+
+    def compact(self, cost: Floats) -> Floats:
+        """The rates of beliefs if a unit costs this, where samples are elsewhere; there, they are `expanded`."""
+        return self.shape_and_rates(cost)[1]
+
+    def expanded(self, rates: Floats) -> Floats:
+        """Rates of the beliefs of the samples at hand, from compact ones."""
+        return rates
+
+    def at_start(self, sample: Counts, F: Factor) -> Self:
+        """What it is to begin with, at topics F, from a sample of the data."""
+        return self
+
+    def ahead(self, last: Self, beta: float) -> Self:
+        """With what is `learned` β times further along the last change."""
+        return self
 
     def scale_terms(self) -> ScaleTerms | None:
         """Where entries have a scale of their own, that of beliefs being 1 / rates: what the prior says of it."""
@@ -312,6 +355,9 @@ class Gammas(Prior):
     def entry_rates(self, parameters: Floats, rates: Floats) -> Floats:
         """Of the beliefs with these parameters and rates: a rate per topic, or per entry."""
         return rates
+
+    def rates_of(self, belief: Belief) -> Floats:
+        return self.entry_rates(belief.parameters, belief.rates)
 
     def mean(self, belief: Belief) -> Floats:
         return belief.parameters / self.entry_rates(belief.parameters, belief.rates)

@@ -80,6 +80,7 @@ class Estimate:
     priors: dict[str, str] = field(default_factory=dict)
     allocation: Floats | None = None
     multipliers: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of rates, as `Rates.arrays` gives them
+    told: Record = field(default_factory=dict)  # what a fit remembers besides of its data
 
 
 class Task(Protocol[S_contra]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
@@ -13,6 +13,7 @@ from scipy.special import gammaln
 from unmix.base.memory import closed
 from unmix.base.types import Factor, Floats, Record
 from unmix.counts.data import Arrays, Data, Engine, Part, Visit, Visited, gathered, joined, with_rows
+from unmix.counts.formulas import standardised
 from unmix.counts.sides import FeatureSums, Sides, column_sums
 from unmix.models.beliefs import (
     Belief,
@@ -24,6 +25,7 @@ from unmix.models.beliefs import (
     PointTopics,
     Prior,
 )
+from unmix.models.covariates import CovariateGammas
 from unmix.models.known import Known
 from unmix.models.poisson import poisson_to_topics
 from unmix.models.problem import TINY, Estimate, Iterate, Multiplied, bound_scales, scaled_counts, shared_scales
@@ -58,7 +60,24 @@ class Variational:
         xlog, shifted, bound, given = terms
         expected = sums @ right.sums if rates is None else rates.first_term(sums, self.right.mean(right))
         value = xlog + shifted + X.feature_totals @ right.shifts - X.log_factorials - expected
-        return float(value + bound + right.bound + given)
+        return float(value + bound + right.bound + given - self.left.penalty)
+
+    def at_start(self, X: Data, F: Factor) -> Variational:
+        """With what the prior of loadings is to begin with."""
+        return replace(self, left=self.left.at_start(X.sample, F)) if self.left.fits else self
+
+    def of_samples(self, arrays: Arrays) -> Variational:
+        """With the prior of the samples that have these rows."""
+        return replace(self, left=self.left.at(arrays)) if arrays else self
+
+    def learned(self, n: int, statistics: Floats) -> Variational:
+        """With the prior of loadings learned."""
+        return replace(self, left=self.left.learned(n, statistics))
+
+    @property
+    def elsewhere(self) -> Variational:
+        """Without what belongs to samples."""
+        return self.of_samples({name: array[:0] for name, array in self.left.of_samples.items()})
 
     def start(self, sides: Sides, X: Data, L: Factor, F: Factor, rates: Rates | None = None) -> tuple[Belief, Belief]:
         """q(L) and q(F) to begin with at maximum-likelihood factors."""
@@ -181,6 +200,11 @@ class StreamedBelief:
     def before(self) -> int:
         """Where visits find the parameters of q(L)."""
         return self.number
+
+    def beyond(self, last: StreamedBelief, beta: float) -> StreamedBelief:
+        """Moved on along the change since the last one."""
+        model = replace(self.model, left=self.model.left.ahead(last.model.left, beta))
+        return replace(self, model=model, right=model.right.beyond(self.right, last.right, beta))
 
     def save(self) -> Record:
         return {"number": self.number} | self.model.arrays(self.left, self.right)
@@ -329,9 +353,13 @@ class Inference(Multiplied):
         loglik = float(sums["xlog"][0]) - self.X.log_factorials - expected
         L, parameters = (closed(gathered(self.engine, self.X, where, F.shape[1])) for where in (after, at.before))
         self.engine.keep_only(set(state.numbers))
-        left = started(parameters, at.left.rates if rates is None else _of_samples(at, rates))
+        own = at.left.rates if rates is None else _of_samples(at, rates)
+        if isinstance(at, StreamedBelief):
+            own = model.of_samples(self.model.left.of_samples).left.expanded(own)
+        left = started(parameters, own)
         multipliers = {} if rates is None else rates.arrays(sums["v"], F)
-        return Estimate(L, F, loglik, model.arrays(left, at.right), model.kinds, multipliers=multipliers)
+        told = self.model.left.told
+        return Estimate(L, F, loglik, model.arrays(left, at.right), model.kinds, multipliers=multipliers, told=told)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -368,7 +396,7 @@ class Infer(Visit):
         m, K = right.parameters.shape
         costs, terms, parameters = shared.get("costs"), np.zeros(4), []
         v = np.zeros(K if costs is None else costs.shape)
-        statistics = np.zeros(K if self.learns_prior else 0)
+        statistics: Floats | float = 0.0
         scale = np.zeros(0 if self.model.exact_scales else K + prior.rates_of_rows)
         sums = (
             FeatureSums.zeros(m, K)
@@ -377,7 +405,8 @@ class Infer(Visit):
         )
         for tile, rows in with_rows(tiles, before):
             sides, totals, groups = Sides(tile), tile.sample_totals, rows.get("groups")
-            start = None if self.first else started(rows["L"], _of_rows(shared, rows))
+            prior = self.model.left.at(rows)
+            start = None if self.first else started(rows["L"], _of_rows(prior, shared, rows))
             cost = None if costs is None else costs[groups]
             left = prior.infer(sides.left, right, start, totals, steps=self.steps, tolerance=self.tolerance, cost=cost)
             if self.model.right.regressed:
@@ -388,21 +417,22 @@ class Infer(Visit):
                 sums.numerators[:] += B
             terms += self.model.terms(totals, left, xlog)
             if self.learns_prior:
-                statistics += prior.statistics(left)
+                statistics = statistics + prior.statistics(left)
             if not self.model.exact_scales:
                 scale += prior.scale_sums(left)
             v += left.sums if costs is None else group_sums(prior.mean(left), groups, len(v))
             parameters.append(left.parameters)
-        added: Arrays = {"B": sums.numerators, "H": sums.curvature, "v": v, "terms": terms, "statistics": statistics}
-        added["scale"] = scale
-        return Visited({"L": joined(parameters)} | ({} if costs is None else {"groups": before["groups"]}), added)
+        added: Arrays = {"B": sums.numerators, "H": sums.curvature, "v": v, "terms": terms, "scale": scale}
+        added["statistics"] = np.asarray(statistics) if self.learns_prior else np.zeros(0)
+        kept = {name: before[name] for name in ("groups", "rows") if name in before}
+        return Visited({"L": joined(parameters)} | kept, added)
 
 
-def _of_rows(shared: Arrays, rows: Arrays) -> Floats:
-    """Rates of the beliefs of these samples: by sample, by group, or one for all."""
+def _of_rows(prior: Prior, shared: Arrays, rows: Arrays) -> Floats:
+    """Rates of the beliefs of these samples: one per entry, those of groups, or what all share."""
     if "rates" in rows:
         return rows["rates"]
-    return shared["rates"][rows["groups"]] if shared["rates"].ndim == 2 else shared["rates"]
+    return shared["rates"][rows["groups"]] if "groups" in rows else prior.at(rows).expanded(shared["rates"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,7 +445,7 @@ class Means(Visit):
         F, means, xlog, groups = shared["F"], [], 0.0, shared.get("groups")
         v = np.zeros(F.shape[1] if groups is None else (len(groups), F.shape[1]))
         for tile, rows in with_rows(tiles, before):
-            L = self.model.loadings(started(rows["L"], _of_rows(shared, rows)), tile.sample_totals)
+            L = self.model.loadings(started(rows["L"], _of_rows(self.model.left, shared, rows)), tile.sample_totals)
             xlog += float(Sides(tile).left.xlogs(L, F).sum())
             v += group_sums(L, rows.get("groups"), len(v))
             means.append(L)
@@ -460,6 +490,17 @@ def topics_prior(n_topics: int, eta: Floats | None, known: Known | None) -> Prio
 
 def gamma_poisson(shape: Floats, rate: Floats, eta: Floats | None = None, known: Known | None = None) -> Variational:
     return Variational(Gammas(shape, rate), topics_prior(len(shape), eta, known))
+
+
+def gamma_poisson_given(
+    formula: str, X: Data, n_topics: int, shape: Floats | None, eta: Floats | None, known: Known | None
+) -> Variational:
+    """The same with a prior mean of l_ik that follows from covariates of samples; shapes from moments where none are given."""
+    told, columns = standardised(formula, X.metadata, X.shape[0], "prevalence")
+    prior = CovariateGammas.of(
+        np.ones(n_topics) if shape is None else shape, columns, X.sample_totals, told, by_moments=shape is None
+    )
+    return Variational(prior, topics_prior(n_topics, eta, known))
 
 
 def log_total(totals: Floats, shape: Floats, rate: float) -> Floats:

@@ -50,7 +50,7 @@ def write(
     adata.varm[f"{key}_factors"] = _by_gene(fit.F, places, adata.n_vars)
     others = {}
     for name, array in fit.posterior.items():
-        if array.ndim < 2:  # one value per topic
+        if array.ndim != 2:  # of topics alone
             others[name] = array.copy()
         elif name.startswith("L"):
             adata.obsm[f"{key}_posterior_{name}"] = array.copy()

@@ -21,6 +21,7 @@ from unmix.base.types import Factor, Floats, Record
 from unmix.counts.data import Data
 from unmix.counts.sides import Side, column_sums
 from unmix.models.beliefs import Belief, PointTopics, Prior
+from unmix.models.covariates import CovariateGammas
 from unmix.models.problem import Problem, State
 from unmix.models.variational import Beliefs, Inference
 from unmix.solvers.base import FactorSolver, S, Stepper, T, checked
@@ -96,15 +97,19 @@ class Stream:
     batches: int = 0
     samples: int = 0
     seed: int = 0  # of the order of samples
+    prior: CovariateGammas | None = None  # of loadings, where it is learned
+    learned: Floats = field(default_factory=lambda: np.zeros(0))  # what it is learned from
 
     def save(self) -> Record:
         arrays = {"counts": self.counts, "sums": self.sums, "right": self.right.parameters, "rates": self.right.rates}
+        arrays |= {"learned": self.learned} if self.learned.size else {}
         return {"stream": {"batches": self.batches, "samples": self.samples, "seed": self.seed} | arrays}
 
     @classmethod
     def restore(cls, prior: Prior, saved: Record) -> Stream:
         right = prior.belief(saved["right"], saved.get("rates"))
-        return cls(right, saved["counts"], saved["sums"], saved["batches"], saved["samples"], saved["seed"])
+        stream = cls(right, saved["counts"], saved["sums"], saved["batches"], saved["samples"], saved["seed"])
+        return replace(stream, learned=saved.get("learned", np.zeros(0)))
 
     @classmethod
     def beginning(cls, right: Belief, sums: Floats, L: Factor, F: Factor, weight: float, seed: int) -> Stream:
@@ -127,7 +132,8 @@ class Stream:
         B, _ = side.numerators(self.right.geometric, geometric)
         counts = (1 - step) * self.counts + (step * weight) * (self.right.geometric * B)
         sums = (1 - step) * self.sums + (step * weight) * sums
-        return Stream(prior.update(counts, sums), counts, sums, self.batches + 1, self.samples + n, self.seed)
+        right = prior.update(counts, sums)
+        return replace(self, right=right, counts=counts, sums=sums, batches=self.batches + 1, samples=self.samples + n)
 
 
 def spread(F: Factor) -> Floats:
@@ -204,26 +210,41 @@ class StochasticVI(Learner[Inference, OnlineBeliefs, Belief], BeliefSolver[Onlin
 
     def from_beliefs(self, task: Inference, left: Belief, right: Belief) -> OnlineBeliefs:
         L, F = task.model.factors(task.X, left, right)
-        return self.at(task, left, Stream.beginning(right, left.sums, L, F, self.start_weight, self.seed))
+        stream, prior = (
+            Stream.beginning(right, left.sums, L, F, self.start_weight, self.seed),
+            task.model.elsewhere.left,
+        )
+        return self.at(task, left, replace(stream, prior=prior if isinstance(prior, CovariateGammas) else None))
 
     def restore(self, task: Inference, saved: Record) -> OnlineBeliefs:
         model, left, right = restored_beliefs(task, saved)
         stream = Stream.restore(model.right, saved["stream"])
-        return check_loss(self.at(task, left, replace(stream, right=right)), saved)
+        prior = model.elsewhere.left
+        stream = replace(stream, right=right, prior=prior if isinstance(prior, CovariateGammas) else None)
+        return check_loss(self.at(task, left, stream), saved)
 
     def step(self, task: Inference, s: OnlineBeliefs) -> OnlineBeliefs:
         stream, parameters = s.stream, s.left.parameters.copy()
         rng = np.random.default_rng([stream.seed, stream.batches])
         for rows, batch in task.X.batches(self.online.batch_size, rng):
-            stream, left = self.absorb(replace(task, X=batch), stream, parameters[rows], task.X.shape[0])
+            model = s.model.of_samples({name: array[rows] for name, array in s.model.left.of_samples.items()})
+            stream, left = self.absorb(replace(task, X=batch, model=model), stream, parameters[rows], task.X.shape[0])
             parameters[rows] = left.parameters
-        return self.at(task, task.model.left.belief(parameters, left.rates), stream)
+        prior = task.model.left if stream.prior is None else stream.prior.at(task.model.left.of_samples)
+        rates = left.rates if stream.prior is None else prior.shape_and_rates(stream.right.sums)[1]
+        return self.at(task, prior.belief(parameters, rates), stream)
 
     def absorb(self, batch: Inference, stream: Stream, start: Floats | None, total: float) -> tuple[Stream, Belief]:
         model, n, stream = batch.model, batch.X.shape[0], stream.before(batch.X)
+        if stream.prior is not None:
+            model = replace(model, left=stream.prior.at(model.left.of_samples))
         left = infer(batch, model, stream.right, start, self.inner, self.tolerance)
         step = self.online.step_size(stream.batches)
         side = batch.sides.right
+        if isinstance(model.left, CovariateGammas):
+            statistics = total / n * model.left.statistics(left)
+            prior, learned = model.left.averaged(statistics, stream.learned, step)
+            stream = replace(stream, prior=prior.at({"rows": prior.rows[:0]}), learned=learned)
         stream = stream.absorb(side, n, model.right, left.geometric, left.sums, total / n, step)
         # rates of samples are those of the batch: its word has the weight that it has for topics
         sums, share = (stream.sums, 1.0) if model.exact_scales else (total / n * model.left.scale_sums(left), step)
@@ -231,8 +252,12 @@ class StochasticVI(Learner[Inference, OnlineBeliefs, Belief], BeliefSolver[Onlin
         return replace(stream, right=right, sums=stream.sums / scale), left
 
     def at(self, task: Inference, left: Belief, stream: Stream) -> OnlineBeliefs:
-        loss = task.loss(task.model, left, stream.right)
-        return OnlineBeliefs(model=task.model, left=left, right=stream.right, loss=loss, stream=stream)
+        model = task.model
+        if stream.prior is not None:
+            model = replace(model, left=stream.prior.at(model.left.of_samples))
+            left = model.left.belief(left.parameters, left.rates)
+        loss = task.loss(model, left, stream.right)
+        return OnlineBeliefs(model=model, left=left, right=stream.right, loss=loss, stream=stream)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -246,6 +246,7 @@ class Session:
         if X.multipliers is None:
             rows, few = X.some(REFERENCE)  # kept as they are, and looked at when someone asks
             facts = facts | {"reference": partial(reference, few, L[rows], F, column_sums(L) * column_sums(F))}
+        facts = facts | result.told
         saved: Record | None = None
         if resumable:
             saved = {"solver": identifier(solver), "session": self.save()} | state.save()

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
+import scipy.sparse as sp
 
 from unmix.base.types import Factor, Floats, Record
+from unmix.counts.counts import Counts
 from unmix.counts.data import Arrays, Data
 from unmix.counts.sides import FeatureSums
 from unmix.models.beliefs import Belief, further
@@ -48,6 +50,7 @@ class BeliefSolver(Solver[Inference, B]):
         return MULTIPLIERS
 
     def start(self, task: Inference, L: Factor, F: Factor) -> B:
+        task = replace(task, model=task.model.at_start(task.X, F))
         return self.from_beliefs(task, *task.model.start(task.sides, task.X, L, F, task.rates))
 
     @abstractmethod
@@ -125,8 +128,8 @@ class CAVI(BeliefSolver[Beliefs]):
             left = model.left.update(*given) if self.rescale else model.left.printed(*given, s.left)
             B = s.B
         counts = s.right.geometric * B
-        if self.learn_prior:
-            model = replace(model, left=model.left.learned(len(left.parameters), model.left.statistics(left)))
+        if self.learn_prior or model.left.fits:
+            model = model.learned(len(left.parameters), model.left.statistics(left))
             left = model.left.belief(left.parameters, left.rates)
         cost = task.cost_of_factors(left, s.right)
         if not self.rescale:
@@ -148,6 +151,7 @@ class CAVI(BeliefSolver[Beliefs]):
 class ExtrapolatedBeliefs(Beliefs):
     """q(L) and q(F) that were extrapolated, and the plain ones before that; `plain_steps` without momentum come next."""
 
+    last_model: Variational
     last_left: Belief
     last_right: Belief
     momentum: Momentum = GENTLE
@@ -155,7 +159,7 @@ class ExtrapolatedBeliefs(Beliefs):
     iteration: int = 0
 
     def save(self) -> Record:
-        last = self.model.arrays(self.last_left, self.last_right)
+        last = self.last_model.arrays(self.last_left, self.last_right)
         counted = {"plain_steps": self.plain_steps} | ({"iteration": self.iteration} if self.strength else {})
         return super().save() | {"last": last, "momentum": to_record(self.momentum)} | counted
 
@@ -212,13 +216,13 @@ class ExtrapolatedVI(BeliefSolver[ExtrapolatedBeliefs]):
         if self.inner:  # topics move by what loadings say, and a start may know topics alone
             cost = task.cost_of_loadings(left, right)
             left = infer(task, task.model, right, left, FIRST_STEPS, self.tolerance, cost)
-        return task.learned(replace(self._at(task, left, right, left, right), plain_steps=self.settling))
+        at = (task.model, left, right)
+        return task.learned(replace(self._at(task, *at, *at), plain_steps=self.settling))
 
     def restore(self, task: Inference, saved: Record) -> ExtrapolatedBeliefs:
-        _, left, right = restored_beliefs(task, saved)
         effects = effects_of(saved)
         here = task.with_strength(effects.get("strength", 0.0))
-        state = self._at(here, left, right, *restored_beliefs(task, saved["last"])[1:])
+        state = self._at(here, *restored_beliefs(task, saved), *restored_beliefs(task, saved["last"]))
         counted = {name: saved[name] for name in ("plain_steps", "iteration") if name in saved}
         momentum = from_record(Momentum, saved["momentum"])
         return check_loss(replace(state, momentum=momentum, **counted, **effects), saved)
@@ -243,12 +247,15 @@ class ExtrapolatedVI(BeliefSolver[ExtrapolatedBeliefs]):
     ) -> ExtrapolatedBeliefs:
         """What the numerators at hand make of the beliefs, or, of q(F), the prior with a longer step if it need not be `safe`;
         moved on by β."""
-        model, left = task.model, s.left
+        model, left = s.model, s.left
         assert s.B is not None
         counts = s.right.geometric * s.B
         if s.A is not None:
             cost = task.cost_of_loadings(left, s.right)
             left = model.left.update(left.geometric * s.A, s.right.sums if cost is None else cost)
+        if model.left.fits:
+            model = model.learned(len(left.parameters), model.left.statistics(left))
+            left = model.left.belief(left.parameters, left.rates)
         cost = task.cost_of_factors(left, s.right)
         if safe or s.A is not None:
             right = model.right.update(counts, cost)
@@ -263,16 +270,24 @@ class ExtrapolatedVI(BeliefSolver[ExtrapolatedBeliefs]):
             left = model.left.belief(left.parameters, left.rates / scales[1][task.rates.groups])
             right, last_right = model.scaled_right(right, scales[0]), model.scaled_right(last_right, scales[0])
         new_right = model.right.beyond(right, last_right, beta) if beta else right
+        new = replace(model, left=model.left.ahead(s.last_model.left, beta)) if beta and model.left.fits else model
         if self.inner:
             begin = further(left, s.last_left, beta) if beta else left
             cost = task.cost_of_loadings(left, new_right)
-            new_left = infer(task, model, new_right, begin, self.inner, self.tolerance, cost)
+            new_left = infer(task, new, new_right, begin, self.inner, self.tolerance, cost)
         else:
-            new_left = model.left.beyond(left, s.last_left, beta) if beta else left
-        return self._at(task, new_left, new_right, left, right)
+            new_left = new.left.beyond(left, s.last_left, beta) if beta else left
+        return self._at(task, new, new_left, new_right, model, left, right)
 
     def _at(
-        self, task: Inference, left: Belief, right: Belief, last_left: Belief, last_right: Belief
+        self,
+        task: Inference,
+        model: Variational,
+        left: Belief,
+        right: Belief,
+        last_model: Variational,
+        last_left: Belief,
+        last_right: Belief,
     ) -> ExtrapolatedBeliefs:
         A = None
         if self.inner:
@@ -280,13 +295,14 @@ class ExtrapolatedVI(BeliefSolver[ExtrapolatedBeliefs]):
         else:
             A, B, xlog = task.sides.both_numerators(left.geometric, right.geometric)
         return ExtrapolatedBeliefs(
-            model=task.model,
+            model=model,
             left=left,
             right=right,
             A=A,
             B=B,
-            loss=task.loss(task.model, left, right, xlog),
+            loss=task.loss(model, left, right, xlog),
             strength=task.strength,
+            last_model=last_model,
             last_left=last_left,
             last_right=last_right,
         )
@@ -306,6 +322,34 @@ def infer(
     return model.left.infer(task.sides.left, right, start, totals, steps=steps, tolerance=tolerance, cost=cost)
 
 
+LEAVING, ENTRIES = 200, 1 << 22  # most steps of `collapsed`; numbers of a block of samples
+
+
+def collapsed(task: Inference, model: Variational, left: Belief, right: Belief, tolerance: float) -> Belief:
+    """q(L) by CVB0 (Asuncion et al. 2009), given topics: with loadings integrated out, each count is shared out by what all other
+    counts of its sample say, φ_jk ∝ f_jk (prior_k + Σ x φ − φ_jk) / rate_k. There is no bound that this raises."""
+    shape, X, F = model.left.shape_and_rates(right.sums)[0], cast(Counts, task.X), model.right.mean(right)
+    rates, parameters = model.left.rates_of(left), left.parameters.copy()
+    places = np.arange(0, X.nnz, max(1, ENTRIES // len(shape)))
+    cuts = np.unique(X.rows.indptr.searchsorted(places, side="right") - 1)
+    for begin, end in zip(cuts, np.append(cuts[1:], len(X))[: len(cuts)], strict=True):
+        part = X.take(np.arange(begin, end)).rows
+        owners = np.repeat(np.arange(end - begin), np.diff(part.indptr))
+        sums = sp.csr_array((part.data, np.arange(len(owners)), part.indptr), shape=(end - begin, len(owners)))
+        f = F[part.indices] / np.broadcast_to(rates, left.parameters.shape)[begin:end][owners]
+        one, phi = np.minimum(part.data, 1)[:, None], f * parameters[begin:end][owners]
+        phi /= phi.sum(axis=1, keepdims=True)
+        counts = sums @ phi
+        for _ in range(LEAVING):
+            phi = f * np.maximum((shape + counts)[owners] - one * phi, 0)
+            phi /= phi.sum(axis=1, keepdims=True)
+            last, counts = counts, sums @ phi
+            if np.abs(counts - last).sum() <= tolerance * part.data.sum():
+                break
+        parameters[begin:end] = shape + counts
+    return model.left.belief(parameters, left.rates)
+
+
 def effects_of(saved: Record) -> Record:
     """What a state knows of the prior of effects of batches."""
     return {name: saved[name] for name in ("strength", "corrected") if name in saved}
@@ -322,6 +366,9 @@ def restored_beliefs(
         raise ValueError(f"L has shape {left.parameters.shape} and F {right.parameters.shape}")
     if not (task.model.right.matches(model.right) and task.model.left.matches(model.left, values=not learned)):
         raise ValueError("the priors have changed")
+    if task.model.left.fits and rows is None:
+        model = model.of_samples(task.model.left.of_samples)
+        left = model.left.belief(left.parameters, left.rates)
     return model, left, right
 
 
@@ -345,10 +392,10 @@ Stride = Literal["momentum", "long", "safe"]
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StreamedVIState(StreamedBeliefs):
     """The next pass is made at `next`, from the loadings of its pass and their rates; `stride` is the kind of step that led
-    there, `plain` is q(F) before it moved on."""
+    there, `plain` is where it was before it moved on."""
 
     next: StreamedBelief
-    plain: Belief
+    plain: StreamedBelief
     reference: float  # the loss of the last pass
     momentum: Momentum = GENTLE
     stride: Stride = "long"
@@ -359,8 +406,7 @@ class StreamedVIState(StreamedBeliefs):
         return frozenset({self.best.number, self.next.number})
 
     def save(self) -> Record:
-        plain = self.best.model.arrays(self.best.left, self.plain)
-        beliefs = {"best": self.best.save(), "next": self.next.save(), "plain": plain}
+        beliefs = {"best": self.best.save(), "next": self.next.save(), "plain": self.plain.save()}
         rest = {"reference": self.reference, "momentum": to_record(self.momentum), "stride": self.stride}
         if self.sums is not None:
             rest |= {"sums": self.sums, "strength": self.strength, "corrected": self.corrected}
@@ -383,10 +429,11 @@ class StreamedVI(Solver[Inference, StreamedVIState]):
 
     def start(self, task: Inference, L: Factor, F: Factor) -> StreamedVIState:
         """From topics F, whose columns sum to one; loadings follow from them."""
-        model, right = task.model, first_belief(task, F)
+        model, right = task.model.at_start(task.X, F).elsewhere, first_belief(task, F)
         cost = self._cost(task, None, right)
         left, visit = self._rowless(model, right, cost), self._visit(model, FIRST_STEPS, first=True)
-        shared, before = {"F": right.parameters, "F_rate": right.rates}, None
+        shared: Arrays = {"F": right.parameters, "F_rate": right.rates}
+        before: Arrays | None = {**task.model.left.of_samples} or None
         if cost is not None and task.rates is not None:
             shared, before = shared | {"costs": cost}, {"groups": task.rates.groups}
         sums = task.engine.over(task.X, visit, shared, before=before, after=0)
@@ -399,7 +446,7 @@ class StreamedVI(Solver[Inference, StreamedVIState]):
             loss=loss,
             best=best,
             next=following,
-            plain=following.right,
+            plain=following,
             reference=loss,
             stride=stride,
             sums=kept,
@@ -424,12 +471,13 @@ class StreamedVI(Solver[Inference, StreamedVIState]):
         moved = s.momentum.accepted() if accepted else s.momentum.rejected()
         stride = self._stride(s.stride, accepted)
         new, kept, scales = self._next(task, at, sums, stride)
-        plain = s.plain if scales is None else model.scaled_right(s.plain, scales)
-        ahead = model.right.beyond(new.right, plain, moved.beta) if stride == "momentum" else new.right
+        plain = s.plain
+        if scales is not None:
+            plain = replace(plain, right=model.scaled_right(plain.right, scales))
         s = replace(
             s,
-            next=replace(new, right=ahead),
-            plain=new.right,
+            next=new if stride != "momentum" else new.beyond(plain, moved.beta),
+            plain=new,
             reference=loss,
             momentum=moved if s.stride == "momentum" else s.momentum,
             stride=stride,
@@ -441,15 +489,15 @@ class StreamedVI(Solver[Inference, StreamedVIState]):
         return s
 
     def restore(self, task: Inference, saved: Record) -> StreamedVIState:
-        best, following = (
+        best, following, plain = (
             StreamedBelief(*restored_beliefs(task, saved[name], self.learn_prior, rows=0), saved[name]["number"])
-            for name in ("best", "next")
+            for name in ("best", "next", "plain")
         )
         return StreamedVIState(
             loss=saved["loss"],
             best=best,
             next=following,
-            plain=restored_beliefs(task, saved["plain"], self.learn_prior, rows=0)[2],
+            plain=plain,
             reference=saved["reference"],
             momentum=from_record(Momentum, saved["momentum"]),
             stride=saved["stride"],
@@ -458,11 +506,11 @@ class StreamedVI(Solver[Inference, StreamedVIState]):
         )
 
     def _visit(self, model: Variational, steps: int, first: bool = False) -> Infer:
-        return Infer(model, steps, self.tolerance, self.learn_prior, first)
+        return Infer(model, steps, self.tolerance, self.learn_prior or model.left.fits, first)
 
     @staticmethod
     def _rowless(model: Variational, right: Belief, cost: Floats | None) -> Belief:
-        return rowless(model.left.shape_and_rates(right.sums if cost is None else cost)[1])
+        return rowless(model.left.compact(right.sums if cost is None else cost))
 
     @staticmethod
     def _cost(task: Inference, sums: Floats | None, right: Belief) -> Floats | None:
@@ -486,8 +534,8 @@ class StreamedVI(Solver[Inference, StreamedVIState]):
         groups, the sums of E l in each then, and by what rows of F were multiplied."""
         model, n, v = at.model, task.X.shape[0], sums["v"]
         cost = v if task.rates is None else task.rates.costs_of_factors(v, model.right.mean(at.right))
-        if self.learn_prior:
-            model = replace(model, left=model.left.learned(n, sums["statistics"]))
+        if self.learn_prior or model.left.fits:
+            model = model.learned(n, sums["statistics"])
         if model.right.regressed and stride != "safe":
             right = model.right.stepped(FeatureSums(sums["B"], sums["H"]), at.right, task.X.feature_totals, cost)
         else:

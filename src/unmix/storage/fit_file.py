@@ -113,8 +113,11 @@ def _factors(arrays: Arrays) -> Arrays:
     for name, array in arrays.items():
         if name not in ("L", "F", "allocation") and not name.startswith("posterior."):
             continue
-        if array.dtype.kind != "f" or not np.isfinite(array).all() or (array < 0).any():
-            raise ValueError(f"{name.replace('.', ' ')} has entries that are not finite numbers >= 0")
+        least = -np.inf if name == "posterior.L_coefficients" else 0
+        if array.dtype.kind != "f" or not np.isfinite(array).all() or (array < least).any():
+            raise ValueError(
+                f"{name.replace('.', ' ')} has entries that are not finite numbers{' >= 0' * (least == 0)}"
+            )
         factor = name.removeprefix("posterior.")
         known = arrays.get(factor[:1], array).shape  # "F_sd" is of the features, as F is
         if array.shape != known if factor in ("L", "F") else array.ndim == 2 and len(array) != known[0]:

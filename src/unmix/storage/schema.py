@@ -215,6 +215,15 @@ class KnownTopics(Struct):
     digest: str = ""
 
 
+class Covariates(Struct):
+    formula: str
+    columns: list[str]
+    levels: dict[str, list[str]]
+    knots: dict[str, list[Finite]]
+    means: list[Finite]
+    scales: list[Annotated[float, Meta(gt=0, le=MOST)]]
+
+
 class Facts(Struct):
     nonzeros: Whole = 0
     empty_samples: Whole = 0
@@ -231,6 +240,7 @@ class Facts(Struct):
     reference: Reference | UnsetType = UNSET
     known: KnownTopics | UnsetType = UNSET
     allowed: str = ""
+    covariates: Covariates | UnsetType = UNSET
 
 
 class Params(Struct):
