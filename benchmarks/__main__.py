@@ -40,6 +40,7 @@ COMMANDS = {
     "differences": ("data-folder", "threads"),
     "effects": ("data-folder",),
     "prevalence": ("data-folder", "k", "threads"),
+    "assign": ("data-folder",),
     "recommend": ("data-folder", "k", "threads"),
 }
 BUSY = 0.5

@@ -148,7 +148,15 @@ class Assignment(Result):
         """Fit: a PoissonNMF whose factors are the catalogue and whose loadings are the exposures."""
         known = PoissonNMF.from_factors(self.topics, self.features).result_.with_names(self.names.tolist())
         L = self.exposures / known.F.sum(axis=0)
-        return replace(known, L=L, samples=self.sample_names, metadata=self.metadata, loglik=self.loglik)
+        about = {"assigned": f"um.assign(X, catalogue, rule={self.rule!r})"}
+        own = {"samples": self.sample_names, "metadata": self.metadata, "loglik": self.loglik, "data": about}
+        return replace(known, L=L, **own)
+
+    @property
+    def reported(self) -> Fit | None:
+        """Fit or None: the same of the topics that some sample has, which the report shows."""
+        used = np.flatnonzero(self.exposures.any(axis=0))
+        return self.fit.select(used + 1) if used.size else None
 
     @property
     def by_sample(self) -> pd.DataFrame:
@@ -246,7 +254,7 @@ def assign(
         Features × topics, such as the tables of COSMIC and SigProfiler, on any scale. Features are found by name, in any
         order, where both sides have names.
     group : str or array-like, default=None
-        Column of the metadata, or one value per sample: samples among which topics are equally common, such as a tissue.
+        Column of the metadata, or one value per sample, such as a tissue: how common topics are is learned by group.
     rule : {"evidence", "price", "test"}, default="evidence"
         What decides: the evidence; the log-likelihood less `price` per topic; or likelihood ratio tests at `level`.
     price : float or "held-out", default=None
@@ -259,7 +267,7 @@ def assign(
     expected : float, default=3
         Number of topics that a sample has before it is seen.
     cohort : bool, default=True
-        Whether to learn from the samples how common topics are; False takes each sample alone.
+        Learn from the samples how common topics are, instead of taking each sample alone.
     prevalence : array-like, default=None
         How common topics are, where that is known: `Assignment.prevalence` of other samples, or a number per topic.
     random_state : int, Generator or RandomState, default=None

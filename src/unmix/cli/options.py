@@ -137,7 +137,7 @@ def option_of(name: str, default: Any, kind: str, text: str, panel: str, *, hidd
     shown: dict[str, Any] = {"help": text, "hidden": hidden}
     names = NAMES.get(name, (f"--{name.replace('_', '-')}",))
     if words == {"bool"}:
-        both = [f"{names[0]}/--no-{names[0][2:]}"] if default is None else names
+        both = names if default is False else [f"{names[0]}/--no-{names[0][2:]}"]
         return _parameter(name, default, bool | None if default is None else bool, _option(panel, *both, **shown))
     numbers = {"int": int, "float": float}
     python = numbers.get(next(iter(words)), str) if len(words) == 1 else str

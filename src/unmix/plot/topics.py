@@ -321,7 +321,7 @@ def matches(found: Comparison | CatalogueMatch, ax: Axes | None = None) -> Axes:
 
 
 MOST_TOPICS = 40  # of a figure
-FAINTEST = 0.25  # of a point
+FAINTEST = 0.4  # of a point
 
 
 def assignment(found: Assignment, ax: Axes | None = None, colors: Sequence[str] | None = None) -> Axes:

@@ -168,6 +168,8 @@ def python_snippet(fit: Fit) -> str:
     """Lines that fit the same model again; only parameters that differ from their defaults are spelled out."""
     source = fit.data.get("source")
     data = fit.data.get("python") or (f"um.read({str(source)!r})" if source else "um.read(...)  # the counts")
+    if assigned := fit.data.get("assigned"):
+        return f"import unmix as um\n\nX = {data}\nfit = {assigned}.fit"
     name = str(fit.params.get("model", ""))
     if name not in MODELS:
         return f'import unmix as um\n\nX = {data}\nfit = um.load("model.safetensors")'

@@ -16,13 +16,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from unmix.analysis import Choice, Differences, Effects, Freedom, Prevalence, Stability
-from unmix.analysis.features import topic_names
+from unmix.analysis import Assignment, Choice, Differences, Effects, Freedom, Prevalence, Stability
+from unmix.analysis.features import topic_names, topic_order
 from unmix.analysis.freedom import moves
 from unmix.analysis.results import Result
 from unmix.base.checks import percent
 from unmix.base.types import Floats, Integers
 from unmix.counts.columns import Column, bins_of, clean
+from unmix.counts.data import evenly
 from unmix.fit import Fit
 from unmix.plot.differences import CLASSES
 from unmix.registry import ANALYSES
@@ -31,6 +32,7 @@ SURE = CLASSES[-1][0]  # the lfsr below which features are marked
 MOST_POINTS = 30_000  # of all topics together
 FEWEST_POINTS = 300  # of a topic, where there are this many
 MOST_RANGES = 200  # of a topic, evenly by proportion
+MOST_TOPICS = 40  # of an assignment, the heaviest
 
 
 def section(name: str, fit: Fit, result: Result) -> Json:
@@ -199,6 +201,26 @@ def effects(fit: Fit, found: Effects) -> Json:
     return {"views": views}
 
 
+def assignment(fit: Fit, found: Assignment) -> Json:
+    """Probabilities and exposures of an even part of the samples, and the table of all."""
+    places = [found.names.tolist().index(name) if name in found.names else -1 for name in fit.labels]
+    if len(found.exposures) != len(fit.L) or max(places) < 0:
+        raise ValueError("assignment is of the samples or topics of a different fit; pass its own, assignment.fit")
+    topics = [k for k in topic_order(fit).tolist() if places[k] >= 0][:MOST_TOPICS]
+    columns = [places[k] for k in topics]
+    rows = evenly(len(fit.L), MOST_RANGES)
+    table = found.samples.assign(sample=found.samples["sample"].map(clean), group=found.samples["group"].map(clean))
+    numbers = {name: rounded(table[name], 4) for name in ("cosine", "dispersion", "unexplained", "p")}
+    table = table.assign(counts=rounded(table["counts"], 1), **numbers).astype(object)
+    return {
+        "topics": topics,
+        "names": [clean(name) for name in found.samples["sample"].iloc[rows]],
+        "probabilities": packed(np.round(PARTS * found.probabilities[np.ix_(rows, columns)]).astype(np.uint16)),
+        "exposures": packed(found.exposures[np.ix_(rows, columns)].astype(np.float32)),
+        "table": [list(table), table.where(table.notna(), None).to_numpy().tolist()],
+    }
+
+
 def _records(table: pd.DataFrame, k: int, names: list[str]) -> list[Any]:
     return table.loc[table["topic"] == k + 1, names].to_dict("records")
 
@@ -210,6 +232,7 @@ BUILDERS: dict[str, Callable[[Fit, Any], Json]] = {
     "freedom": freedom,
     "prevalence": prevalence,
     "effects": effects,
+    "assignment": assignment,
 }
 
 
