@@ -62,6 +62,20 @@ MUTANTS = [
         only("analysis/test_application.py", "zero_on_average"),
     ),
     Mutant(
+        "a topic costs more the rarer it is",
+        "models/assignment.py",
+        "np.log1p(-prevalence) - np.log(prevalence)",
+        "np.log(prevalence) - np.log1p(-prevalence)",
+        only("analysis/test_assign.py", "few_topics"),
+    ),
+    Mutant(
+        "a cohort makes a topic credible, never free",
+        "models/assignment.py",
+        "+ expected / F.shape[1]) / (counted + 1)[:, None], LEAST, MOST)",
+        "+ expected / F.shape[1]) / (counted + 1)[:, None], LEAST, 1 - LEAST)",
+        only("analysis/test_assign.py", "few_topics"),
+    ),
+    Mutant(
         "samples of a fit are compared as if they were new to it",
         "models/poisson.py",
         "own = np.maximum(own * weights - taken, 0) / there[i]",

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import shared_data
 
 import unmix as um
 from unmix.analysis.results import Result
@@ -109,6 +110,46 @@ def test_the_summary_counts_samples_and_shares() -> None:
     assert found.summary["samples"].is_monotonic_decreasing
     assert found.summary["share"].sum() == pytest.approx(1)
     assert found.summary["samples"].sum() == len(found.table) == found.samples["topics"].sum()
+
+
+@pytest.mark.parametrize(("total", "together", "alone"), [(100, 0.22, 0.31), (2_000, 0.045, 0.055)])
+def test_signatures_of_tumours_of_cosmic_are_found(total: int, together: float, alone: float) -> None:
+    """Drawn as SigFitTest does: real sizes, no signature of fewer than ten mutations, which do not count as found either."""
+    with np.load(shared_data("signatures") / "cosmic_sbs.npz") as data:
+        known = pd.DataFrame(data["signatures"].T, columns=data["names"].astype(str))
+    known, rng = known / known.sum(), np.random.default_rng(0)
+    shares = np.zeros((100, known.shape[1]))
+    sizes = {
+        "SBS1": 800,
+        "SBS5": 2_500,
+        "SBS40": 4_000,
+        "SBS2": 900,
+        "SBS13": 1_000,
+        "SBS3": 4_000,
+        "SBS18": 1_500,
+        "SBS4": 9_000,
+    }
+    often = {
+        "SBS1": 0.98,
+        "SBS5": 0.98,
+        "SBS40": 0.4,
+        "SBS2": 0.8,
+        "SBS13": 0.8,
+        "SBS3": 0.15,
+        "SBS18": 0.3,
+        "SBS4": 0.2,
+    }
+    for name, size in sizes.items():
+        has = rng.random(100) < often[name]
+        shares[has, known.columns.get_loc(name)] = (size * rng.lognormal(0, 0.6, 100))[has]
+    shares *= total / shares.sum(axis=1, keepdims=True)
+    shares[shares < 10] = 0
+    shares /= shares.sum(axis=1, keepdims=True)
+    X = np.array([rng.multinomial(total, known.to_numpy() @ w) for w in shares])
+    for cohort, most in ((True, together), (False, alone)):
+        found = um.assign(X, known, cohort=cohort, random_state=0).exposures
+        found = np.where(found < 10, 0, found) / total
+        assert np.abs(found - shares).sum(axis=1).mean() / 2 < most, cohort
 
 
 # Invariants

@@ -135,6 +135,18 @@ def assert_same(one: um.Fit, two: um.Fit) -> None:
     assert one.trace["objective"].tolist() == two.trace["objective"].tolist()
 
 
+def test_topics_of_a_catalogue_are_assigned_as_in_memory(folder: Path, client: Client, tmp_path: Path) -> None:
+    known = np.random.default_rng(0).dirichlet(np.full(40, 0.5), 6).T
+    shards, groups = um.Shards(folder), np.arange(300) % 2
+    answers = [um.assign(X, known, group=groups, random_state=0) for X in (um.Counts(random_counts(300, 40)), shards)]
+    with Dask(client, folder=tmp_path / "run"):
+        answers.append(um.assign(shards, known, group=groups, random_state=0))
+    for other in answers[1:]:
+        for name in ("exposures", "probabilities", "allowed", "p", "prevalences"):
+            np.testing.assert_array_equal(getattr(answers[0], name), getattr(other, name), err_msg=name)
+        assert answers[0].samples.drop(columns="sample").equals(other.samples.drop(columns="sample"))
+
+
 @pytest.mark.parametrize("depth", [0, 1, 2])
 def test_bits_do_not_depend_on_where_nor_on_how_many_shards_a_task_covers(
     depth: int, folder: Path, client: Client, expected: um.Fit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -176,7 +176,8 @@ def run(row: Analysis, given: dict[str, Any]) -> None:
         name = readers.name_of(given["X"]) if isinstance(given.get("X"), Path) else row.name
         page = partial(write_result, result, title=title or f"{name}: {row.summary}", command=show.command_line())
         if (shown := getattr(result, "reported", None)) is not None:
-            page = partial(um.write_report, shown, title=title or name, **{row.stem: result})
+            sections: Any = {row.stem: result}
+            page = partial(um.write_report, shown, title=title or name, **sections)
         failed: dict[str, Any] = {}
         with show.working(f"writing {folder or ', '.join(map(str, files))}"):
             written = files_of(row, result, pool, table_options) | more

@@ -205,7 +205,7 @@ def assignment(fit: Fit, found: Assignment) -> Json:
     """Probabilities and exposures of an even part of the samples, and the table of all."""
     places = [found.names.tolist().index(name) if name in found.names else -1 for name in fit.labels]
     if len(found.exposures) != len(fit.L) or max(places) < 0:
-        raise ValueError("assignment is of the samples or topics of a different fit; pass its own, assignment.fit")
+        raise ValueError("assignment is of the samples or topics of a different fit; pass assignment.fit")
     topics = [k for k in topic_order(fit).tolist() if places[k] >= 0][:MOST_TOPICS]
     columns = [places[k] for k in topics]
     rows = evenly(len(fit.L), MOST_RANGES)
