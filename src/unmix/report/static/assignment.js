@@ -43,7 +43,7 @@ sections.assignment = (content, card) => {
     context.strokeStyle = themed("--ink");
     context.strokeRect(edge.left + Math.floor(at / down) * wide, edge.top + size * (at % down), Math.max(wide, 2), size - 1);
   }
-  const told = (cell) => {
+  const described = (cell) => {
     const part = probabilities[cell] / 65535, own = exposures[cell];
     return `${names[Math.floor(cell / down)]}, ${nameOf(topics[cell % down])}: probability ${percent(part)}, ${own > 0 ? `exposure ${grouped(own, own < 10 ? 1 : 0)}` : "not assigned"}`;
   };
@@ -59,7 +59,7 @@ sections.assignment = (content, card) => {
     },
     choose: (next) => {
       at = next;
-      said.textContent = at === null ? usual : told(at);
+      said.textContent = at === null ? usual : described(at);
       draw();
     },
   });
