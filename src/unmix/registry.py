@@ -8,8 +8,10 @@ from the row; options follow from the signature and the docstring of its functio
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 
@@ -78,6 +80,23 @@ class Analysis:
     def here(self, name: str) -> Any:
         """What its module calls so."""
         return getattr(import_module(f"unmix.analysis.{self.name}"), name)
+
+    def sketches(self) -> list[Any]:
+        """Its function, and those of its tables that are methods, with signature and docstring alone: help must not wait for the
+        libraries that its module imports."""
+        tree = ast.parse(files("unmix").joinpath("analysis", f"{self.name}.py").read_text(encoding="utf-8"))
+        kind = next(one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == self.result)
+        found = {one.name: one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == self.function}
+        found |= {one.name: one for one in kind.body if isinstance(one, ast.FunctionDef) and one.name in self.tables}
+        constants = [one for one in tree.body if isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant)]
+        sketches: dict[str, Any] = {ast.unparse(one.targets[0]): one.value.value for one in constants}  # type: ignore[attr-defined]
+        for name, one in found.items():
+            if not one.decorator_list:
+                head = ast.parse(f"def {name}({ast.unparse(one.args)}):\n    {ast.get_docstring(one)!r}")
+                future = ast.ImportFrom("__future__", [ast.alias("annotations")], 0)  # nothing of them is looked up
+                program = ast.fix_missing_locations(ast.Module([future, *head.body], []))
+                exec(compile(program, self.name, "exec"), sketches)
+        return [sketches[name] for name in found if name in sketches]
 
 
 ANALYSES = {

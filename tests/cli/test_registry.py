@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import shutil
@@ -18,7 +19,7 @@ from conftest import random_counts
 import unmix as um
 from unmix.cli import analyses, main, options
 from unmix.io.write import write_counts
-from unmix.registry import ANALYSES
+from unmix.registry import ANALYSES, Analysis
 
 X = um.Counts(random_counts(20, 15, K=3, seed=1, mean=6.0), features=[f"f{j}" for j in range(15)])
 
@@ -160,6 +161,18 @@ def test_an_analysis_is_added_by_its_module_its_row_and_its_script(added: Path) 
     assert "Part of a sample. [0.5]" in helped[1]
     assert "unmix heaviest counts-k3 counts.npz" in helped[1]
     assert "heaviest" in listed[1]
+
+
+@pytest.mark.parametrize("row", ANALYSES.values(), ids=lambda row: row.name)
+def test_the_sketch_of_an_analysis_has_its_signature_and_docstring(row: Analysis) -> None:
+    kind = row.here(row.result)
+    real = [row.here(row.function), *(one for name in row.tables if callable(one := getattr(kind, name, None)))]
+    for sketch, function in zip(row.sketches(), real, strict=True):
+        one, other = (inspect.signature(thing).parameters for thing in (sketch, function))
+        assert [(name, p.kind, p.default) for name, p in one.items()] == [
+            (name, p.kind, p.default) for name, p in other.items()
+        ]
+        assert inspect.getdoc(sketch) == inspect.getdoc(function)
 
 
 # --- the answers for machines ---------------------------------------------------------------------------------------

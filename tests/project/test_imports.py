@@ -20,7 +20,7 @@ def test_rooms_are_imported_without_the_libraries_that_they_may_need_later() -> 
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["fit"], ["info"], ["shard"], ["report"]])
+@pytest.mark.parametrize("arguments", [[], ["fit"], ["info"], ["stability"], ["differences"]])
 def test_help_imports_no_library_of_numbers(arguments: list[str]) -> None:
     program = f"""
 import sys

@@ -49,7 +49,7 @@ def command_of(row: Analysis) -> Callable[..., None]:
     def run_row(**given: Any) -> None:
         run(row, given)
 
-    function, known = row.here(row.function), parameters_of(row)
+    function, known = row.sketches()[0], parameters_of(row)
     own = inspect.signature(function).parameters
     required, others = [], []
     reading = options.reading_options(["snippets", *(WORD_OPTIONS if "fit" in row.needs else ())]) if "X" in own else {}
@@ -98,7 +98,7 @@ def _paragraph(function: Any) -> str:
 def parameters_of(row: Analysis) -> dict[str, tuple[Any, str, str]]:
     """Of each parameter that a command can ask for: default, type and first sentence."""
     found: dict[str, tuple[Any, str, str]] = {}
-    for function in (row.here(row.function), *_methods(row)):
+    for function in row.sketches():
         texts = documented(function)
         for name, one in inspect.signature(function).parameters.items():
             kind, text = texts.get(name, ("", ""))
@@ -106,11 +106,6 @@ def parameters_of(row: Analysis) -> dict[str, tuple[Any, str, str]]:
             if name not in ("self", "verbose") and not given_only:
                 found[name] = (one.default, kind, text)
     return found
-
-
-def _methods(row: Analysis) -> list[Any]:
-    kind = row.here(row.result)
-    return [method for name in row.tables if callable(method := getattr(kind, name, None))]
 
 
 COMMANDS.update(
@@ -140,7 +135,7 @@ def run(row: Analysis, given: dict[str, Any]) -> None:
         raise InputError(given["fit"], "not a fit", remedy)
     if row.needs == ("fit",) and given["fit"].is_file() and not is_model(given["fit"]):
         raise InputError(given["fit"], "not a fit", f"unmix {row.name} needs a fit's folder or its model.safetensors")
-    table_options = {name: given.pop(name) for method in _methods(row) for name in documented(method)}
+    table_options = {name: given.pop(name) for method in row.sketches()[1:] for name in documented(method)}
     folder, files = _places(row, given, outputs)
     stem, kept = row.stem, None
     kept_in = [file.parent for file in files if file.name == f"{stem}.safetensors"] + ([folder] if folder else [])
