@@ -346,3 +346,9 @@ def test_the_command_line_has_it_as_covariates(tmp_path: Path, capsys: pytest.Ca
     code, said = run("fit", *reading, "--model", "topics", "-k", 3, "--covariates", "~ g", "-o", tmp_path / "other")
     assert code == 2
     assert "covariates" in said, said
+
+
+def test_folds_and_halves_of_counts_take_their_covariates_along() -> None:
+    estimator = um.GammaPoisson(prevalence="~ g", tol=1e-2)
+    assert um.choose_topics(COUNTS, [2, 3], estimator=estimator, folds=2, random_state=0).status == "finished"
+    assert um.stability(COUNTS, 2, runs=2, estimator=estimator, random_state=0).status == "finished"

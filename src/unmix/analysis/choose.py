@@ -655,7 +655,7 @@ def _rest(X: Counts, part: Counts) -> Counts:
     """What is left of counts without a part of them."""
     rest = X.csr - part.csr
     rest.eliminate_zeros()
-    return Counts.trusted(rest, X.samples, X.features).with_multipliers(X.multipliers)
+    return Counts.trusted(rest, X.samples, X.features, X.metadata).with_multipliers(X.multipliers)
 
 
 def _overdispersion(given: Any, X: Counts, numbers: list[int], n_jobs: int | None, seed: int) -> float | None:
