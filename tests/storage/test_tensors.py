@@ -143,3 +143,18 @@ def test_a_checksum_tells_names_types_shapes_and_bits_apart() -> None:
     assert len({tensors.digest(arrays) for arrays in others}) == len(others)
     assert tensors.digest({"a": a, "b": -a}) == tensors.digest({"b": -a, "a": a})
     assert tensors.digest({"a": a, "b": -a}, ["a"]) == tensors.digest({"a": a})
+
+
+def test_a_file_in_which_any_byte_changed_is_refused(tmp_path):
+    path, rng = tmp_path / "a.safetensors", random.Random(0)
+    arrays, meta = {"x": np.arange(6.0).reshape(2, 3), "names": tensors.as_bytes(["ant", "bee"])}, {"tol": 1e-6}
+    tensors.write(path, arrays, meta)
+    found, said = tensors.read(path)
+    assert same(found, arrays)
+    assert said == meta
+    content = path.read_bytes()
+    name = content.index(b"crc32")  # where another name stands in its place, nobody looks for the checksum
+    for place in {*range(len(content))} - {*range(name, name + 5)}:
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1 << rng.randrange(8)]) + content[place + 1 :])
+        with pytest.raises(ValueError, match=r"a\.safetensors: "):
+            tensors.read(path)

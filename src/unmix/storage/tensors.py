@@ -1,7 +1,8 @@
 """Files of arrays: safetensors, with what JSON can say in the header or as bytes, and checksums of arrays. Only here.
 
     eight bytes     length of the header
-    header          JSON: type, shape, first and last byte of every array; texts by name under "__metadata__"
+    header          JSON: type, shape, first and last byte of every array; texts by name under "__metadata__", and
+                    among them a checksum of the file, made with zeros in its place
     arrays          one after the other, without gaps
 
 The safetensors library serialises what fits in memory. It can neither write an array without a copy of it, nor map one, nor
@@ -15,6 +16,7 @@ import hashlib
 import json
 import math
 import os
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -38,6 +40,7 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 HEADER, LARGEST_HEADER = "unmix.header", 1 << 25  # a longer text of the header is an array of this name
 LONGEST = 10**8  # bytes of a header that the format allows
 BLOCK = 1 << 24  # numbers that are written at a time
+CHECKSUM = '"crc32": "{:08x}"'  # in the header
 
 
 class _Entry(msgspec.Struct):
@@ -173,7 +176,7 @@ def write(path: PathLike, arrays: Arrays, meta: Record) -> None:
     if len(about) > LARGEST_HEADER:
         arrays[HEADER], about = np.frombuffer(about.encode(), dtype=np.uint8), "null"
     arrays = dict(sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0])))
-    header: Record = {"__metadata__": {"unmix": about}}
+    header: Record = {"__metadata__": {"crc32": "0" * 8, "unmix": about}}
     end = 0
     for key, array in arrays.items():
         if array.dtype not in NAMES:
@@ -182,11 +185,31 @@ def write(path: PathLike, arrays: Arrays, meta: Record) -> None:
         header[key] = {"dtype": NAMES[array.dtype], "shape": array.shape, "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
+    checksum = zlib.crc32(text)
     with replacing(path) as temporary, temporary.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for array in arrays.values():
             for first in range(0, array.size, BLOCK):
-                file.write(array.reshape(-1)[first : first + BLOCK].data)
+                block = array.reshape(-1)[first : first + BLOCK].data
+                checksum = zlib.crc32(block, checksum)
+                file.write(block)
+        file.seek(8)
+        file.write(_with_checksum(text, 0, checksum))
+
+
+def _with_checksum(header: bytes, old: int, new: int) -> bytes:
+    return header.replace(CHECKSUM.format(old).encode(), CHECKSUM.format(new).encode(), 1)
+
+
+def _require_checksum(file: IO[bytes], said: str) -> None:
+    """Whether all bytes are those that were written. They are read, not mapped: pages that were only looked at take no room."""
+    file.seek(0)
+    header = file.read(int.from_bytes(file.read(8), "little"))
+    checksum = zlib.crc32(_with_checksum(header, int(said, 16), 0))
+    while block := file.read(BLOCK):
+        checksum = zlib.crc32(block, checksum)
+    if checksum != int(said, 16):
+        raise ValueError("its checksum is not that of its contents")
 
 
 def read(path: PathLike) -> tuple[Arrays, Record]:
@@ -194,6 +217,8 @@ def read(path: PathLike) -> tuple[Arrays, Record]:
     try:
         with open(path, "rb") as file:
             header = Header.of_file(file)
+            if "crc32" in header.about:
+                _require_checksum(file, header.about["crc32"])
             arrays = {name: _array(file, block) for name, block in header.blocks.items()}
     except (OSError, ValueError) as error:
         raise ValueError(
