@@ -340,3 +340,50 @@ def test_the_first_fit_of_a_folder_is_respected_too(request: pytest.FixtureReque
     request.getfixturevalue("held")
     assert run(*WRITERS["transform"], "--quiet") == 2
     assert not names()
+
+
+# Files in the way
+
+
+OVERWRITING = {
+    "transform out x.npy -o x.npy": "that file is read by the command",
+    "transform out x.npz -o x.csv --metadata x-fit.csv": "-o x-fit.csv; that file is read by the command",
+    "transform out x.npz -o out/proportions.csv": "that file belongs to a fit",
+    "intervals out x.npz -o out/model.safetensors": "that file belongs to a fit",
+    "differences out x.npz -o saved.safetensors": "that file belongs to a fit",
+    "compare out x.csv -o x.csv": "that file is read by the command",
+    "report out -o two/report.html": "that file belongs to a fit",
+    "quality out x.npz -o out/report.html": "that file belongs to a fit",
+    "choose own/choice.npz -k 1-2 -o own --force": "that file is read by the command",
+    "fit own/topics.csv -k 2 -o own --force": "a result would replace topics.csv, which is read",
+    "fit x.npz -k 2 -o own --force --metadata own/trace.csv": "a result would replace trace.csv, which is read",
+    "path own/path.csv -k 1-2 -o own --force": "a result would replace path.csv, which is read",
+}
+
+
+@pytest.mark.parametrize("command", OVERWRITING)
+def test_no_command_overwrites_what_it_reads_or_a_fit(
+    command: str, capsys: pytest.CaptureFixture[str], place: Path
+) -> None:
+    assert fit() == 0
+    shutil.copytree("out", "two")
+    shutil.copy("out/model.safetensors", "saved.safetensors")
+    Path("own").mkdir()
+    shutil.copy("x.npz", "own/choice.npz")
+    np.save("x.npy", um.read("x.npz").csr.toarray())
+    for name in ("x.csv", "x-fit.csv", "own/topics.csv", "own/trace.csv", "own/path.csv"):
+        Path(name).write_text("sample,f0,f1\ns0,1,2\ns1,2,1\n")
+    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    assert run(*command.split(), "--quiet") == 2
+    assert OVERWRITING[command] in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
+
+
+def test_an_answer_does_not_take_the_place_of_a_fit(place: Path) -> None:
+    assert fit() == 0
+    with pytest.raises(ValueError, match=r"model\.safetensors: not written, as a fit is there"):
+        um.compare("out", "out").save("out/model.safetensors")
+    assert um.load("out").n_topics == 2
+    um.compare("out", "out").save("one.safetensors")
+    um.compare("out", "out").save("one.safetensors")

@@ -25,7 +25,7 @@ from unmix.base.progress import Progress
 from unmix.base.types import Record, as_names, as_plain
 from unmix.registry import ANALYSES, public
 from unmix.storage import tensors
-from unmix.storage.fit_file import table_from_json, table_to_json
+from unmix.storage.fit_file import is_fit, table_from_json, table_to_json
 from unmix.storage.schema import Gap, Whole, check_bounds, check_fields, check_rows, checked, kind_of
 from unmix.storage.tensors import Arrays, as_bytes, from_json
 
@@ -200,6 +200,8 @@ class Result:
             self._restored(arrays, meta)
         except UNFIT as error:
             raise ValueError(f"{path}: not written, as a file of this could not be read again ({error})") from None
+        if is_fit(Path(path)):
+            raise ValueError(f"{path}: not written, as a fit is there; use a different name")
         tensors.write(path, arrays, meta)
 
     @classmethod

@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -138,12 +138,16 @@ def run(row: Analysis, given: dict[str, Any]) -> None:
     table_options = {name: given.pop(name) for method in row.sketches()[1:] for name in documented(method)}
     folder, files = _places(row, given, outputs)
     stem, kept = row.stem, None
+    read = [*given.values(), *reading.values(), *given.get("fits", ())]
     kept_in = [file.parent for file in files if file.name == f"{stem}.safetensors"] + ([folder] if folder else [])
     beside = {place for place in kept_in if row.section and (place / writing.MODEL_FILE).is_file()}
     if beside and given.get("reference", beside) is None:
         given["reference"] = min(beside)
     for file in files:
-        check_file(file, *(ENDINGS if row.pictures else ENDINGS_WITHOUT_PICTURE))
+        check_file(file, *(ENDINGS if row.pictures else ENDINGS_WITHOUT_PICTURE), reads=read)
+    for file in read:
+        if isinstance(file, Path) and folder is not None and file.name.startswith(stem):
+            check_file(folder / file.name, file.suffix, reads=[file])
     with ExitStack() as stack:
         if folder is not None:
             writing.check_folder(
@@ -324,8 +328,9 @@ def _made(folder: Path) -> Iterator[None]:
             folder.rmdir()
 
 
-def check_file(path: Path, *endings: str) -> None:
-    """Whether a result may be written there is known before the work begins."""
+def check_file(path: Path, *endings: str, reads: Iterable[Any] = (), own: bool = False) -> None:
+    """Whether a result may be written there is known before the work begins. Nothing that the command reads is overwritten, and
+    no file of a fit, unless it is that very file that the command is for."""
     if path.suffix.lower() not in endings:
         raise ParameterError("output", str(path), f"use a name that ends in {' or '.join(endings)}")
     if path.is_dir():
@@ -334,6 +339,12 @@ def check_file(path: Path, *endings: str) -> None:
         raise ParameterError("output", str(path), f"the folder {path.parent} does not exist; create it first")
     if not os.access(path.parent, os.W_OK):
         raise ParameterError("output", str(path), f"no permission to write in {path.parent}: use a different folder")
+    if path.exists() and any(
+        isinstance(one, str | Path) and Path(one).exists() and path.samefile(one) for one in reads
+    ):
+        raise ParameterError("output", str(path), "that file is read by the command: use a different name")
+    if not own and writing.is_of_a_fit(path):
+        raise ParameterError("output", str(path), "that file belongs to a fit: use a different name")
 
 
 # Files of a result

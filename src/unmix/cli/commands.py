@@ -121,6 +121,7 @@ def fit(
     if output is None:
         output = Path(f"{readers.name_of(input)}-k{n_components}")
     writing.check_folder(output, force=force)
+    fitting.check_stays(output, input, opportunities, reading.get("metadata"))
     allowed = None if memory is None else parsed_memory(memory)
     python, counts = counts_or_shards(input, reading, allowed)
     fitting.require_counts(counts, input, force=force)
@@ -184,6 +185,7 @@ def path(
     folder = output or Path(f"{readers.name_of(input)}-path")
     kept = (fitting.PATH_FILE, *(f"k{K}/{writing.MODEL_FILE}" for K in numbers))
     writing.check_folder(folder, force=force, files=kept)
+    fitting.check_stays(folder, input, reading.get("metadata"))
     counts = read_counts(input, **reading)
     fitting.require_counts(counts, input, force=force)
     python = in_python("um.read", [input], reading)
@@ -227,7 +229,8 @@ def transform(
     from unmix.estimators import from_fit
 
     show.speak(quiet=quiet, json=json)
-    check_file(output, ".csv", ".npy")
+    for file in (output, writing.fit_beside(output)):
+        check_file(file, ".csv", ".npy", reads=[input, opportunities, reading.get("metadata")])
     known = fit_of(model)
     table = None if opportunities is None else fitting.opportunities_in(opportunities)
     data = um.read(input, **reading) if readers.is_shards(input) else read_counts(input, like=known, **reading)
@@ -370,7 +373,7 @@ def report(
     place = folder if folder.is_dir() else folder.parent
     if output is None:
         output = place / "report.html"
-    check_file(output, ".html")
+    check_file(output, ".html", own=output.parent.resolve() == place.resolve())
     with writing.adding_to(place), writing.adding_to(output.parent):
         known = fit_of(folder)
         if names is not None:

@@ -148,6 +148,16 @@ def write_proportions(
     return matched, empty, explained
 
 
+def check_stays(folder: Path, *read: str | Path | None) -> None:
+    """What the command reads is not in the folder under the name of a result, which would replace it."""
+    for file in (Path(one) for one in read if one is not None):
+        replaced = file.name == PATH_FILE or not writing.stays(file.name)
+        if replaced and file.resolve().parent == folder.resolve():
+            raise ParameterError(
+                "output", str(folder), f"a result would replace {file.name}, which is read: use a new folder"
+            )
+
+
 def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts | Shards) -> Fit | None:
     """The latest fit in the folder that this command can resume, which is said. None if there is no fit at all; if none of
     them is of this model and these data, the error says what differs."""
@@ -158,7 +168,7 @@ def to_resume_in(folder: Path, estimator: CountsEstimator, counts: Counts | Shar
             fit = um.load(file)
             estimator.check_resumable(counts, fit)
         except ValueError as problem:
-            problems.append(f"{file}: {problem}")
+            problems.append(f"{file}: {str(problem).removeprefix(f'{file}: ')}")
         else:
             show.say(f"resuming after {show.plural(fit.trace['iteration'].iloc[-1], 'iteration')}")
             return fit

@@ -33,7 +33,7 @@ from unmix.counts.counts import Counts
 from unmix.fit import Fit
 from unmix.registry import ANALYSES
 from unmix.storage.files import claimed, is_claimed, is_temporary, replacing, replacing_folder
-from unmix.storage.fit_file import MODEL_FILE
+from unmix.storage.fit_file import MODEL_FILE, is_fit
 
 FORMULA = re.compile(r"'*[=+\-@\t\r\n\0]")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -187,6 +187,12 @@ def stays(name: str) -> bool:
     analyses, and what a killed process did not finish."""
     ours = name in (MODEL_FILE, CHECKPOINT_FILE, *TABLES, *VIEWS) or ANSWERS.fullmatch(name) is not None
     return not ours and not is_temporary(name)
+
+
+def is_of_a_fit(path: Path) -> bool:
+    """Whether a file is a fit, or is written and replaced together with one."""
+    own = path.name in (MODEL_FILE, CHECKPOINT_FILE, *TABLES, *VIEWS)
+    return (own and (path.parent / MODEL_FILE).is_file()) or is_fit(path)
 
 
 def check_folder(folder: str | os.PathLike[str], *, force: bool = False, files: Sequence[str] = ()) -> Path:

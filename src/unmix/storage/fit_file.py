@@ -68,6 +68,14 @@ def read(path: str | os.PathLike[str]) -> Record:
         raise ValueError(f"{path}: damaged or foreign model file ({error})") from None
 
 
+def is_fit(path: Path) -> bool:
+    """Whether there is such a file."""
+    try:
+        return path.suffix == ".safetensors" and path.is_file() and schema.kind_of(tensors.read(path)[1]) == "Fit"
+    except ValueError:
+        return False
+
+
 def _record(meta: Record, arrays: Arrays) -> Record:
     if meta.get("format") != FORMAT:
         given = schema.brief(meta.get("format"))
