@@ -844,3 +844,17 @@ def test_usage_is_drawn_where_cells_lie() -> None:
         um.sc.pl.usage(adata, "tsne")
     panels = um.sc.pl.prevalence(adata, ["a", "b"] * 20)
     assert len(panels) == 3
+
+
+def test_a_key_that_files_of_anndata_cannot_hold_is_refused() -> None:
+    adata = cells(NEW)
+    with pytest.raises(ValueError, match="key_added='a/b'; use a name without /"):
+        um.sc.tl.topics(adata, 2, key_added="a/b")
+    um.sc.tl.topics(adata, 2)
+    for tool, options in (
+        (um.sc.tl.differences, {}),
+        (um.sc.tl.prevalence, {}),
+        (um.sc.tl.effects, {"formula": "~ a"}),
+    ):
+        with pytest.raises(ValueError, match="key_added='a/b'; use a name without /"):
+            tool(adata, key_added="a/b", **options)

@@ -16,7 +16,7 @@ from unmix.analysis import differences as find
 from unmix.analysis import effects as effects_of
 from unmix.analysis import prevalence as means_of
 from unmix.analysis.application import fit_of
-from unmix.base.checks import choice, warn, whole
+from unmix.base.checks import ParameterError, choice, warn, whole
 from unmix.base.types import Integers
 from unmix.counts.counts import Counts
 from unmix.counts.shards import Shards
@@ -124,7 +124,7 @@ def topics(
     ((4, 2), (3, 2))
     """
     estimator = _estimator(model, n_topics, random_state, options)
-    _check_writable(adata, copy)
+    _check_writable(adata, copy, key_added)
     genes = _genes(adata, mask_var)
     with fittable(adata, layer, use_raw, genes) as counts:
         _warn_of_empty_cells(counts)
@@ -220,7 +220,7 @@ def project(
     ['1']
     """
     estimator, colors = _fitted(model, key)
-    _check_writable(adata, copy)
+    _check_writable(adata, copy, key_added)
     counts = counts_of(adata, layer, use_raw)
     batch = None if batch_key is None else _labels(adata, batch_key)
     counts = estimator._multiplied_as_in_fit(counts, batch, None)
@@ -313,8 +313,10 @@ def _genes(adata: AnnData, mask_var: str | NDArray[np.bool_] | None) -> Integers
     return np.flatnonzero(mask)
 
 
-def _check_writable(adata: AnnData, copy: bool) -> None:
-    """What would fail after the work is best said before it."""
+def _check_writable(adata: AnnData, copy: bool = False, key_added: str | None = None) -> None:
+    """What would fail after the work is best said before it, or later: a file of AnnData with such a key cannot be read again."""
+    if "/" in (key_added or ""):
+        raise ParameterError("key_added", key_added, "use a name without /")
     if adata.isbacked and adata.is_view and not copy:
         raise ValueError("a view of a file that is open cannot keep results; use copy=True, or adata.to_memory() first")
 
@@ -401,6 +403,7 @@ def differences(
     >>> adata.uns["topics_differences"]["names"].dtype.names
     ('1', '2')
     """
+    _check_writable(adata, key_added=key_added)
     fit = to_fit(adata, key)
     source = adata.uns[key]["params"]
     if layer is None and not use_raw:
@@ -486,6 +489,7 @@ def prevalence(
     >>> um.sc.tl.prevalence(adata, "condition").table["samples"].tolist()
     [2, 2, 2, 2]
     """
+    _check_writable(adata, key_added=key_added)
     found = means_of(to_fit(adata, key), groupby, over, groups, **options)
     adata.uns[key_added or f"{key}_prevalence"] = found.table.copy()
     return found
@@ -540,6 +544,7 @@ def effects(
     >>> um.sc.tl.effects(adata, "~ condition").tests["term"].tolist()
     ['condition', 'condition']
     """
+    _check_writable(adata, key_added=key_added)
     fit = to_fit(adata, key)
     source = adata.uns[key]["params"]
     counts = counts_of(adata, source.get("layer"), bool(source.get("use_raw")))
