@@ -225,7 +225,7 @@ def test_objects_that_are_no_numbers_are_refused() -> None:
 
 
 def test_dates_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"dtype datetime64.*unmix needs numbers"):
+    with pytest.raises(ValueError, match="'day' holds dates; unmix needs numbers"):
         Counts(pd.DataFrame({"day": pd.to_datetime(["2020-01-01"])}))
 
 

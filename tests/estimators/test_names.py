@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +154,22 @@ def test_completion_shows_the_public_names_alone() -> None:
     assert set(dir(um)) == {*um.__all__, "sc"}
     for room in (um.datasets, pytest.importorskip("unmix.sc").tl, um.sc.pl):
         assert dir(room) == sorted(room.__all__)
+
+
+def test_samples_that_look_like_features_are_said_to_be_turned():
+    X = np.arange(1, 13.0).reshape(4, 3)
+    genes = [f"ENSG{i:011d}" for i in range(4)]
+    with pytest.warns(UserWarning, match="the samples have names of Ensembl genes, .* transpose the counts"):
+        um.PoissonNMF(2, max_iter=2, tol=0).fit(um.Counts(X, samples=genes))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        um.PoissonNMF(2, max_iter=20, tol=0).fit(um.Counts(X.T, features=genes))
+
+
+def test_a_table_with_a_name_twice_or_without_numbers_is_refused_by_the_column():
+    table = pd.DataFrame({"ant": [1, 2], "bee": [3, 4]}).set_axis(["ant", "ant"], axis=1)
+    with pytest.raises(ValueError, match="several columns of the table are called 'ant'; use a different name"):
+        um.PoissonNMF(1).fit(table)
+    for cells, what in (("a", "text"), (pd.Timestamp("2020"), "dates")):
+        with pytest.raises(ValueError, match=f"the column 'day' holds {what}; unmix needs numbers"):
+            um.PoissonNMF(1).fit(pd.DataFrame({"ant": [1, 2], "day": cells}))

@@ -214,7 +214,7 @@ BAD_FILES: dict[str, tuple[Make, str]] = {
     "wide.csv": (content(",a\nx,1,2,3\n"), "the first row has 2 cells, the second 4"),
     "header.csv": (content(",a,b\n"), "there is nothing below the names of the features"),
     "no_header.csv": (content("0,1,0\n2,3,4\n"), "the first row holds counts"),
-    "names.csv": (content("sample\nx\ny\n"), "one column only, and it holds names"),
+    "names.csv": (content("sample\nx\ny\n"), "one column only, 'sample'"),
     "words.csv": (content("sample,body\nx,a text\ny,another\n"), "if 'body' holds texts, give text_column"),
     "unnamed_long.csv": (content("who,what,much\nx,a,1\ny,b,2\n"), "name the columns sample, feature and count"),
     "negative_long.csv": (content("doc,word,n\nx,a,1\ny,b,-2\n"), "row 2, column 3 ('n') is -2"),

@@ -202,6 +202,43 @@ TABLES: dict[str, tuple[Callable[[], pd.DataFrame], str]] = {
         "wide 2 × 24",
     ),
     "terms with long names": (table(**{"": sentences()}, s1=COUNTS, s2=COUNTS), "wide 24 × 2"),
+    "row numbers of pandas": (table(**{"Unnamed: 0": range(N)}, ant=COUNTS, bee=COUNTS), "wide 24 × 2"),
+    "row numbers twice": (table(**{"": range(N), "Unnamed: 0": range(N)}, ant=COUNTS, bee=COUNTS), "wide 24 × 2"),
+    "row numbers of R": (table(X=range(1, N + 1), ant=COUNTS, bee=COUNTS), "wide 24 × 2"),
+    "pairs with row numbers": (
+        lambda: pairs(USERS, ITEMS, much=["who", "what"])().reset_index(names=""),
+        "long 8 × 10",
+    ),
+    "pairs without a header": (
+        table(u1=["u1", "u1", "u2", "u2"] * 6, i1=["i1", "i2", "i3"] * 8, **{"3": COUNTS}),
+        "put a row with the names of the columns above it",
+    ),
+    "a column of short texts": (
+        table(keywords=[" ".join(WORDS[i : i + 3]) for i in range(14)]),
+        "text_column='keywords'",
+    ),
+    "percentages": (table(site=["a", "b"], ant=["1%", "21%"], bee=["3%", "4%"]), "holds numbers such as '1%'"),
+    "a title above the header": (
+        table(Bees=["site", "x", "y"], **{"": ["ant", "1", "2"], " ": ["bee", "3", "4"]}),
+        "if row 1 has the names of the columns, remove what is above it",
+    ),
+    "symbols of genes": (
+        table(**{"": ["CD3D", "CCL5", "MS4A1", "LYZ", "IL7R", "GZMB", "HLA-DRA"]}, WT=[1] * 7, KO=[2] * 7),
+        "wide 2 × 7",
+    ),
+    "treatments by markers": (
+        table(**{"": ["CD3", "CD4", "CD8", "CD14", "CD19", "CD56"]}, ant=[1] * 6, bee=[2] * 6),
+        "wide 6 × 2",
+    ),
+    "peaks": (table(**{"": [f"chr{i}:{i}000-{i}900" for i in range(1, 9)]}, A=NUMBERS, B=NUMBERS), "wide 2 × 8"),
+    "lineages between bars": (
+        table(**{"": [f"k__Bacteria|p__F{i}|g__{i}" for i in range(8)]}, A=NUMBERS, B=NUMBERS),
+        "wide 2 × 8",
+    ),
+    "stretches of DNA": (
+        table(**{"": ["ACGTTGCA" * 5 + "ACGT" * i for i in range(8)]}, A=NUMBERS, B=NUMBERS),
+        "wide 2 × 8",
+    ),
     "likert answers": (
         table(id=range(N), view=["I agree with all of this very much", "I do not at all agree"] * 12),
         "text_column",
@@ -286,6 +323,8 @@ TEXTS = {  # a file as text, and its counts
     "R's write.table": ("a.txt", '"ant" "my bee"\n"s 1" 1 2\n"s 2" 3 0\n', [[1, 2], [3, 0]]),
     "bars": ("a.csv", "site|ant|bee\nx|1|2\ny|3|0\n", [[1, 2], [3, 0]]),
     "blanks": ("a.csv", "site ant bee\nx 1 2\ny 3 0\n", [[1, 2], [3, 0]]),
+    "an empty column and empty rows": ("a.csv", "site,ant,bee,\nx,1,2,\n,,,\ny,3,0,\n,,,\n", [[1, 2], [3, 0]]),
+    "commas in .tsv": ("a.tsv", "site,ant,bee\nx,1,2\ny,3,0\n", [[1, 2], [3, 0]]),
     "comments of biom": (
         "a.tsv",
         "# Constructed from biom file\n#OTU ID\tS1\tS2\nX\t1\t3\nY\t2\t0\n",
@@ -313,6 +352,32 @@ def test_separators_and_comments(name, tmp_path):
 def test_texts_of_few_words_and_numbers_are_not_tables(tmp_path):
     (tmp_path / "a.txt").write_text("we met 3 times\nroom 12\nwe met 4 times\n")
     assert um.read(tmp_path / "a.txt", min_df=1).reading == "one text per line"
+
+
+@pytest.mark.parametrize("way", ["read", "shard"])
+@pytest.mark.filterwarnings("ignore:.*have no word that is counted")
+def test_a_quotation_mark_that_is_not_closed_takes_no_rows_for_a_text(way, tmp_path):
+    text = 'id,text\n1,we met them all again\n2,"and so it went on\n3,"and on\n4,until they had gone\n5,for good\n'
+    (tmp_path / "a.csv").write_text(text)
+    read = um.read if way == "read" else lambda path: um.shard(path, tmp_path / "shards")
+    with pytest.raises(ValueError, match="line 3 opens a quotation mark that is closed within a cell, in line 4"):
+        read(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text(text.replace('"and on', '"",and on').replace("went on\n", 'went on"\n'))
+    with pytest.raises(ValueError, match="line 4 has 3 cells"):
+        read(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text('id,text\n1,"they said ""we met\nall"" again"\n2,a 5" pipe is here\n')
+    assert read(tmp_path / "a.csv").shape[0] == 2
+    (tmp_path / "a.csv").write_text('id,text\n1,"all that we met" again\n2,"they went\non and on"\n3,"and so on" too\n')
+    assert um.read(tmp_path / "a.csv").shape[0] == 3
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_levels_of_an_index_are_not_counts(tmp_path):
+    index = pd.MultiIndex.from_product([["a", "b", "c"], range(10)])
+    pd.DataFrame({"ant": range(30), "bee": range(1, 31)}, index=index).to_parquet(tmp_path / "a.parquet")
+    X = um.read(tmp_path / "a.parquet")
+    assert list(X.features) == ["ant", "bee"]
+    assert X.metadata.iloc[:, 0].tolist() == [*range(10)] * 3
 
 
 def test_errors_below_comments_name_the_line_of_the_file(tmp_path):

@@ -13,6 +13,10 @@ FEATURE_PATTERNS = {
     r"|\d:(?:Del|Ins):[CTRM]:\d|(?:DEL|INS)_(?:C|T|MH|repeats)_\d\+?_\d\+?|\d(?:[+]|-\d)?:(?:homdel|LOH|het):\S+"
     r"|[CT]>[ACGT][:_ ][ACGT]{3}|[CT][ACGT][ _][ACGT]\.[ACGT]|(?:[CT]|\d\+?bp)_(?:deletion|insertion)_\w+\+?",
     "Ensembl genes": r"ENS[A-Z]{0,6}[GT]\d{11}(?:\.\d+)?(?:_\w+)?",
+    "regions of a genome": r"(?:chr)?(?:\d\d?|[XYM]|MT|[GK][LI]\d+\.\d)[:_-]\d{3,}[_-]\d{3,}",
+    "stretches of DNA": r"[ACGTN]{25,}",
+    "lineages": r"[dk]__\w+[;|].*|(?:Bacteria|Archaea|Eukaryota|Viruses)[;|].*",
+    "entries of databases": r"(?:GO:\d{7}|K\d{5}|PF\d{5}|rs\d{4,}|cg\d{8}|[NX][MR]_\d{6,}(?:\.\d+)?|\w{3}-(?:mir|miR|let)-\S+)",
 }
 SAMPLE_PATTERNS = {
     # with a number after or a sample before it; without, it may be a stretch of a genome
@@ -22,6 +26,10 @@ SAMPLE_PATTERNS = {
 # Genes that are in nearly every table of genes; three of them together are no accident.
 GENES = "ACTB GAPDH B2M MALAT1 TP53 RPLP0 RPL13A RPS18 EEF1A1 PPIA UBC HPRT1 MT-CO1 MYC TMSB4X"
 COMMON_GENES = frozenset(GENES.split())
+FAMILIES = re.compile(  # of genes; members of five of them are no accident either
+    r"(CD|IL|CCL|CCR|CXCL|CXCR|HLA-|MT-|RPL|RPS|ZNF|TMEM|KRT|COL|FOX|SOX|HOX|GZM|LINC|TNF|KLR|FCGR|MS4A|S100A|IGH|IGK|TRB)\w*\d\w*"
+    r"|(SLC)\d+A\d+|(HLA-)D?[A-Z]+\d?"
+)
 MATCHING_SHARE = 0.9  # the share of labels that must match a pattern
 
 
@@ -37,9 +45,21 @@ def looks_like(labels: Sequence[str]) -> tuple[str | None, str]:
             for what, pattern in patterns.items():
                 if sum(re.fullmatch(pattern, label) is not None for label in few) >= MATCHING_SHARE * len(few):
                     return kind, what
-        if len(COMMON_GENES.intersection(label.upper() for label in labels)) >= 3:
+        upper = [label.upper() for label in labels]
+        families = {next(filter(None, found.groups())) for label in upper if (found := FAMILIES.fullmatch(label))}
+        if len(COMMON_GENES.intersection(upper)) >= 3 or len(families) >= 5:
             return "feature", "genes"
     return None, ""
+
+
+def look_of_turned(samples: Any, features: Any) -> str:
+    """What the names of samples look like, if it is features, and those of features do not; else nothing.
+
+    >>> look_of_turned(["chr1:1000-1500", "chr1:2000-2500"], None)
+    'regions of a genome'
+    """
+    kind, look = looks_like(samples)
+    return look if kind == "feature" and looks_like(() if features is None else features)[0] != kind else ""
 
 
 def size(samples: int, features: int, *, text: bool, names: tuple[Any, Any] = (None, None)) -> str:

@@ -130,7 +130,14 @@ def _frame_values(frame: pd.DataFrame) -> Any:
             return frame.to_numpy(dtype=np.float64, na_value=np.nan)
         except (TypeError, ValueError):
             pass  # text, which is refused below with a better message
-    return frame.to_numpy()
+    values = frame.to_numpy()
+    for name, column in frame.items() if values.dtype.kind in "OMm" else ():
+        dates = pd.api.types.is_datetime64_any_dtype(column) or pd.api.types.is_timedelta64_dtype(column)
+        if dates or any(isinstance(cell, str | bytes) for cell in column):
+            raise ValueError(
+                f"the column {name!r} holds {'dates' if dates else 'text'}; unmix needs numbers (counts >= 0) in all columns"
+            )
+    return values
 
 
 def _check_dimensions(shape: tuple[int, ...]) -> None:

@@ -43,6 +43,8 @@ from unmix.estimators.features import (
     loadings_of,
     match_features,
     multiplied_as_in_fit,
+    refuse_equal_names,
+    warn_of_turned,
 )
 from unmix.estimators.known import allowed_topics, known_topics, names_of
 from unmix.estimators.plans import best_of, correcting
@@ -376,6 +378,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
         counts = self._multiplied(self._checked_counts(X, reset=True), of_samples)
         if (fractional := counts.fractional) > MOST_FRACTIONS:
             warn(f"{fractional:.0%} {NO_COUNTS}")
+        warn_of_turned(counts)
         if resume_from is not None:
             self.check_resumable(counts, resume_from)
             if resume_from.status == "converged":
@@ -681,6 +684,7 @@ class CountsEstimator(Parameters, TransformerMixin, BaseEstimator, ABC):
     def _checked_counts(self, X: CountsLike | Data, *, reset: bool) -> Data:
         """`Counts` or `Shards`. `reset` when fitting: then features are learned, and data that cannot be fitted are refused."""
         X = from_anndata(X)
+        refuse_equal_names(X)
         counts = as_data(X)
         named = counts is X and counts.features is not None
         seen = hasattr(self, "feature_names_in_")

@@ -22,7 +22,7 @@ import pandas as pd
 from scipy.stats import binom
 
 from unmix.base.checks import choice, parameter, plural, warn
-from unmix.base.kinds import mutation_types
+from unmix.base.kinds import look_of_turned, mutation_types
 from unmix.base.types import Floats, Integers, as_names, in_place
 from unmix.counts.counts import Counts, from_anndata
 from unmix.counts.data import Data, is_data
@@ -282,3 +282,18 @@ def rescaled(fit: Fit, scales: Floats) -> Fit:
     arrays = {name[1:]: array for name, array in fit.posterior.items() if name.startswith("F")}
     kept = {f"F{name}": array for name, array in kind.without_rows(arrays, lost).items()}
     return replace(fit, F=fit.F * lost, posterior={**fit.posterior, **kept})
+
+
+def refuse_equal_names(X: Any) -> None:
+    """Before scikit-learn, and what it asks, refuse tables with such."""
+    if isinstance(X, pd.DataFrame) and not X.columns.is_unique:
+        again = X.columns[X.columns.duplicated()][0]
+        raise ValueError(f"several columns of the table are called {again!r}; use a different name for each feature")
+
+
+def warn_of_turned(counts: Data) -> None:
+    """Where samples have names as genes do, for example, and features have not."""
+    if counts.in_memory and counts.samples is not None and (look := look_of_turned(counts.samples, counts.features)):
+        warn(
+            f"the samples have names of {look}, such as {counts.samples[0]}; rows must be samples: transpose the counts"
+        )

@@ -128,10 +128,10 @@ class FreeBLD(Stepper[AllocationTask, Free]):
 
     def step(self, task: AllocationTask, state: Free) -> Free:
         plus, minus = task.gradients(state)
-        ratio = np.empty_like(state.rho)
+        ratio = np.ones_like(state.rho)
         for x, i, j, block in nonzeros(task.sides.left):
             pos, neg = parts(x, state.rho[block], plus[i], minus[j])
-            np.divide(pos, neg, out=ratio[block])
+            np.divide(pos, neg, out=ratio[block], where=neg != 0)  # where there is one feature, nothing can gain
         np.maximum(ratio, 0, out=ratio)  # ψ(β) is negative for small β: such entries go to the floor
         return backtrack(state, lambda exponent: self._moved(task, state, ratio, exponent))
 

@@ -84,6 +84,9 @@ OTHER_ENDINGS = {  # and what to do
     ".xls": "save it as .xlsx",
     ".rdata": "write one object with saveRDS(object, 'counts.rds')",
     ".biom": "convert it with: biom convert -i FILE -o table.tsv --to-tsv",
+    **dict.fromkeys(
+        (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar"), "unpack it, and read what is in it"
+    ),
 } | dict.fromkeys((".vcf", ".maf"), "count the types of mutations first, such as with SigProfilerMatrixGenerator")
 PICKLES = (".pkl", ".pickle", ".joblib")
 COMPRESSED = (".mtx", ".mm", ".ldac", ".csv", ".tsv", ".txt", ".jsonl")  # may end in .gz as well

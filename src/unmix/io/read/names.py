@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from unmix.base.checks import parameter
 from unmix.base.kinds import looks_like
@@ -25,6 +26,7 @@ from unmix.io.write import unguarded_table
 FEATURES_FILE, VOCABULARY_FILE, SAMPLES_FILE = "features.txt", "vocab.txt", "samples.csv"  # may lie next to a matrix
 T = TypeVar("T", list[str], pd.DataFrame)
 SAMPLE_COLUMNS = ("sample", "Unnamed: 0")  # of samples.csv: where the names are; pandas' word for an empty header cell
+MISSING = {"nan", "na", "n/a", "null", "none", "-", "."}
 HALF = re.compile("[\ud800-\udfff]")  # half a character: a byte that is not UTF-8 in the name of a file, or broken JSON
 
 
@@ -150,6 +152,53 @@ def whole_numbers(column: pd.Series) -> pd.Series:
     known = column.dropna()
     whole = len(known) and ((known % 1 == 0) & (known.abs() < 1 << 53)).all()
     return column.astype("Int64") if whole else column
+
+
+# Cells as numbers.
+
+
+def numbers_in(cells: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The cells as numbers (NaN where they are none), and which of them are numbers or empty."""
+    if pd.api.types.is_numeric_dtype(cells.dtype):
+        return cells.to_numpy(dtype=np.float64, na_value=np.nan), np.ones(len(cells), dtype=bool)
+    if pd.api.types.is_datetime64_any_dtype(cells.dtype) or pd.api.types.is_timedelta64_dtype(cells.dtype):
+        return np.full(len(cells), np.nan), np.zeros(len(cells), dtype=bool)
+    plain = cells.astype(object)
+    texts = plain.where(plain.notna(), np.nan).tolist()
+    places = {text: place for place, text in enumerate(dict.fromkeys(texts))}  # a long text may repeat
+    numbers = pd.to_numeric(pd.Series([*places], dtype=object), errors="coerce").to_numpy(dtype=np.float64)
+    if np.isnan(numbers).all():
+        return np.full(len(cells), np.nan), cells.isna().to_numpy()
+    values = numbers[[places[text] for text in texts]]
+    return values, ~np.isnan(values) | cells.isna().to_numpy()
+
+
+def numbers_rows(numbers: pd.Series) -> bool:
+    """Whether these are 0, 1, 2, … or 1, 2, 3, …."""
+    values, fine = numbers_in(numbers)
+    return bool(fine.all() and len(values) and values[0] in (0, 1) and (np.diff(values) == 1).all())
+
+
+def stands_for_something(cell: object) -> bool:
+    return str(cell).strip().lower() not in MISSING
+
+
+def natural(cells: pd.Series) -> pd.Series:
+    """Numbers where all cells are numbers, whole ones if they are, otherwise as they are."""
+    if pd.api.types.is_numeric_dtype(cells.dtype):
+        return whole_numbers(cells)
+    values, fine = numbers_in(cells)
+    if not fine.all() or np.isnan(values).all():
+        return cells
+    return pd.Series(pd.to_numeric(cells.where(cells.notna(), np.nan))).pipe(whole_numbers)
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def as_names(column: pd.Series) -> list[str]:

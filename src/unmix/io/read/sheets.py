@@ -24,9 +24,9 @@ from unmix.base.memory import require
 from unmix.io.options import ReadOptions, listed
 from unmix.io.read.blocks import SMALLER, part_size
 from unmix.io.read.files import ONLY_EMPTY_IS_MISSING, extra, first_line, opened_text, unless_damaged
-from unmix.io.read.names import FEATURE_WORDS, names_samples, words_in
+from unmix.io.read.names import FEATURE_WORDS, is_number, names_samples, words_in
 from unmix.io.read.raw_counts import RawCounts
-from unmix.io.read.tables import CELLS, Part, Table, from_table, is_number, size_of
+from unmix.io.read.tables import CELLS, Part, Table, from_table, size_of
 from unmix.io.write import unguarded_table
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "blanks"}
@@ -37,8 +37,8 @@ def read_csv(path: Path, options: ReadOptions) -> RawCounts:
     return _separated(path, ",;\t|", options)
 
 
-def read_tsv(path: Path, options: ReadOptions) -> RawCounts:
-    return _separated(path, "\t", options)
+def read_tsv(path: Path, options: ReadOptions, separators: str = "\t,;|") -> RawCounts:
+    return _separated(path, separators, options)
 
 
 def _separated(path: Path, separators: str, options: ReadOptions) -> RawCounts:
@@ -48,7 +48,7 @@ def _separated(path: Path, separators: str, options: ReadOptions) -> RawCounts:
 def _rows_in_parts(path: Path, separators: str, encoding: str | None, texts: frozenset[int]) -> Iterator[Part]:
     """The first row as text, and the others as pandas understands them, some at a time; what may be names stays text."""
     with _parsed(path, separators, encoding, texts) as (header, separator, file, rules):
-        most, short = max(16, CELLS // max(1, len(header))), False
+        most, looked_at = max(16, CELLS // max(1, len(header))), False
         with pd.read_csv(file, iterator=True, **rules) as tables:
             rows = min(most, _rows_of(path, encoding))
             while (table := _next_rows(tables, rows)) is not None:
@@ -62,10 +62,13 @@ def _rows_in_parts(path: Path, separators: str, encoding: str | None, texts: fro
                 if len(header) != width:
                     problem = f"the first row has {len(header)} cells, the second {width}"
                     raise ValueError(f"{problem}; every row needs the same number")
-                if not short and table[width - 1].isna().any():  # pandas fills up short rows
-                    _refuse_short_rows(path, separator, width, encoding, separators)
-                    short = True  # all rows have been looked at
-                yield unguarded_table(header, table)
+                if not looked_at and (table[width - 1].isna().any() or _has_lines(table)):
+                    _refuse_odd_rows(path, separator, width, encoding, separators)
+                    looked_at = True  # at all rows
+                if table[0].isna().any():
+                    table = table.dropna(how="all", ignore_index=True)
+                if len(table):
+                    yield unguarded_table(header, table)
 
 
 def _rows_of(path: Path, encoding: str | None) -> int:
@@ -146,21 +149,40 @@ def _may_be_names(header: str) -> bool:
     return header.strip() != "" and (names_samples(header) or bool(words_in(header) & FEATURE_WORDS))
 
 
-def _refuse_short_rows(path: Path, separator: str, width: int, encoding: str | None, separators: str) -> None:
+def _has_lines(table: pd.DataFrame) -> bool:
+    """Whether a cell has several lines, as one does whose quotation mark is not closed."""
+    texts = (column for _, column in table.items() if column.dtype.kind not in "biuf")
+    return any(isinstance(cell, str) and "\n" in cell for column in texts for cell in column)
+
+
+def _refuse_odd_rows(path: Path, separator: str, width: int, encoding: str | None, separators: str) -> None:
+    """Rows that are short, which pandas fills up, and quotation marks that are not closed: pandas takes rows below for a cell."""
     comments, _ = head_of(path, encoding, separators)
     with opened_text(path, encoding) as file:
         deque(islice(file, comments), maxlen=0)
-        reader = csv.reader(file, delimiter=separator)
-        next(reader)
-        row = 0
-        with suppress(csv.Error):  # a cell too long for Python's reader, though not for that of pandas
-            for cells in reader:
-                row += bool(cells)
-                if 0 < len(cells) < width:
+        reader, row, last = csv.reader(file, delimiter=separator, strict=True), -1, 0
+        while True:
+            try:
+                cells = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                if "expected after" not in str(
+                    error
+                ):  # too long a cell for Python's reader, though not for that of pandas
+                    return
+                if reader.line_num > last + 1:
                     raise ValueError(
-                        f"row {row} (line {reader.line_num + comments}) has {len(cells)} cells, others {width}; "
-                        "every row needs the same number"
-                    )
+                        f"line {last + 1 + comments} opens a quotation mark that is closed within a cell, in line "
+                        f"{reader.line_num + comments}: the rows between would be a text; write such marks twice"
+                    ) from error
+                cells = [""] * width
+            row, last = row + bool(cells), reader.line_num
+            if row > 0 and 0 < len(cells) < width:
+                raise ValueError(
+                    f"row {row} (line {reader.line_num + comments}) has {len(cells)} cells, others {width}; "
+                    "every row needs the same number"
+                )
 
 
 # Excel workbooks
@@ -249,7 +271,7 @@ def read_parquet(path: Path, options: ReadOptions) -> RawCounts:
         groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
         stored = [sum(group.column(j).total_uncompressed_size for j in range(group.num_columns)) for group in groups]
         require(max(stored, default=0), "the largest of its row groups", SMALLER)
-    return from_table(Table(lambda texts: _parts(path), bool(_index(schema)) or None), options)
+    return from_table(Table(lambda texts: _parts(path), len(_index(schema)) or None), options)
 
 
 def require_room(path: Path) -> None:
@@ -355,7 +377,7 @@ def _parquet_table(table: Any, schema: Any) -> tuple[list[str], pd.DataFrame]:
     if not names or not len(table):
         raise ValueError("a table without cells; unmix needs one row per sample")
     order = [names.index(name) for name in index] + [j for j, name in enumerate(names) if name not in set(index)]
-    header = ["" if name in index and UNNAMED.fullmatch(name) else name for name in (names[j] for j in order)]
+    header = ["" if name in index[:1] and UNNAMED.fullmatch(name) else name for name in (names[j] for j in order)]
     columns = table.select(order).rename_columns([str(j) for j in range(len(order))])
     texts = {
         j: _texts(columns.column(j), schema.field(order[j]).type) for j in range(len(order)) if _has_texts(columns, j)

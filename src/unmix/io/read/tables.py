@@ -29,15 +29,19 @@ from unmix.io.read.names import (
     TOTAL,
     as_names,
     describing,
+    is_number,
     long_roles,
     looks_like,
     may_name,
     mutation_columns,
     names_samples,
     naming,
+    natural,
+    numbers_in,
+    numbers_rows,
     rows_are_features,
     speaks_of,
-    whole_numbers,
+    stands_for_something,
     with_mutation_types,
     words_in,
 )
@@ -45,7 +49,6 @@ from unmix.io.read.raw_counts import BYTES_A_TEXT, RawCounts
 from unmix.io.read.text import TEXT_FIELD, counted, told_roles
 from unmix.io.read.words import SEGMENTERS
 
-MISSING = {"nan", "na", "n/a", "null", "none", "-", "."}
 BLOCK = 1000  # columns that are made sparse at once
 CELLS = 1 << 23  # that are read at once
 PLAIN = [*"biuf"]  # columns of numbers and nothing else, as numpy has them
@@ -61,19 +64,21 @@ MOST_LONG = 8  # columns of a long table
 WITHOUT_BLANKS = regex.compile(
     f"[{''.join(letters for _, letters, *_ in SEGMENTERS)}]"
 )  # letters of scripts without them
-GROUPED = r"\d{1,3}([,.' \u00a0\u202f’]\d{3})+([.,]\d+)?|\d+,\d+"  # 1,000 or 1,5
+GROUPED = r"\d{1,3}([,.' \u00a0\u202f’]\d{3})+([.,]\d+)?|\d+,\d+|\d+([.,]\d+)?\s?%"  # 1,000 or 1,5 or 5%
+EMPTY_HEADER = re.compile(r"\s*|Unnamed: \d+|\.\.\.\d+")  # that of pandas, of readr in R
+FEWEST_NUMBERED = 10  # rows from which on 0, 1, 2, … or 1, 2, 3, … are their numbers, and no counts
 Roles = tuple[int, int, int | None]  # columns of samples, features and counts; without counts every row is one
 
 
 class Table:
     """A table in parts, which can be gone through more than once. `read` gives them, each after its header; columns that it is
-    told of stay text. `named` is whether the first column has names, if the file indicates it. `first` are the first rows.
+    told of stay text. `named` is how many of the first columns have names, if the file indicates it. `first` are the first rows.
 
     What a column holds depends on all of its cells: 01 is a number, unless there is an x further down. So all parts are looked
     at first, and where some have numbers in a column and others text, it is read again as text.
     """
 
-    def __init__(self, read: Callable[[frozenset[int]], Iterator[Part]], named: bool | None = None) -> None:
+    def __init__(self, read: Callable[[frozenset[int]], Iterator[Part]], named: int | None = None) -> None:
         self.named = named
         if mixed := self._look(read, frozenset()):
             self._look(read, mixed)
@@ -92,7 +97,8 @@ class Table:
         self._parts = Again(lambda: read(texts), lambda part: size_of(part[1]))
         self.n = 0
         for header, table in self._parts:
-            self.header, kind, missing = header, _kinds(table), table.isna().sum().to_numpy()
+            self.header = ["" if EMPTY_HEADER.fullmatch(name) else name for name in header]
+            kind, missing = _kinds(table), table.isna().sum().to_numpy()
             if not self.n:
                 self.first = table.head(FIRST)
                 self.fine, self.blank = np.ones(len(kind), bool), np.zeros(len(kind), np.int64)
@@ -116,6 +122,8 @@ class Table:
                     (words if any(isinstance(cell, str) for cell in cells) else truth)[column] = True
         if not self.n:
             raise ValueError("a table without cells; unmix needs one row per sample")
+        for level in range(1, self.named or 0):  # of an index: no counts
+            self.fine[level], self.numbers[level], self.text[level], self.blank[level] = False, False, True, self.n
         self.mended = whole & (part | empty)
         several = (whole | part).astype(int) + truth + words > 1
         return frozenset(np.flatnonzero(several).tolist())
@@ -130,6 +138,12 @@ class Table:
     def cells(self, part: pd.DataFrame, column: int) -> pd.Series:
         """A column of a part, as it is in the whole."""
         return part[column].astype(np.float64) if self.mended[column] else part[column]
+
+    def idle(self, column: int) -> bool:
+        """Whether a column without a header has nothing, or nothing but the numbers of rows."""
+        return not self.header[column].strip() and bool(
+            self.blank[column] == self.n or numbers_rows(self.first[column])
+        )
 
     def columns(
         self, wanted: list[int], longest: int | None = None, always: Container[int] = ()
@@ -180,6 +194,7 @@ def from_table(table: Table, options: ReadOptions) -> RawCounts:
         raise ValueError(f"{parameter('layout', options.layout)}; use {' or '.join(map(repr, LAYOUTS))}")
     if options.long_columns is not None:
         return _long(table, _chosen_roles(table, options), options)
+    _refuse_no_header(table)
     if {"Tumor_Sample_Barcode", "Reference_Allele"} <= {*table.header}:
         genes = parameter("long_columns", "Tumor_Sample_Barcode,Hugo_Symbol")
         raise ValueError(
@@ -195,6 +210,17 @@ def from_table(table: Table, options: ReadOptions) -> RawCounts:
             )
         return _long(table, roles, options)
     return _wide(table, options)
+
+
+def _refuse_no_header(table: Table) -> None:
+    """Where all names of columns are cells, too: those of text further down, and the others numbers."""
+    texts = [j for j in range(len(table.header)) if table.text[j] and not table.numbers[j]]
+    others = {*range(len(table.header))} - {*texts}
+    repeated = all((table.first[j] == table.header[j]).any() for j in texts)
+    if texts and repeated and all(is_number(table.header[j]) for j in others):
+        raise ValueError(
+            f"the first row, {listed(table.header)}, is one as those below it; put a row with the names of the columns above it"
+        )
 
 
 def _chosen_roles(table: Table, options: ReadOptions) -> Roles:
@@ -269,7 +295,7 @@ def _long_roles(table: Table, options: ReadOptions) -> Roles | None:
     if said is not None and table.fine[said[2]] and (asked or len(header) == 3 or _are_pairs(table, *said[:2])):
         return said
     words = [words_in(name) for name in header]
-    rest = [j for j, known in enumerate(words) if not known & TIME_WORDS or "times" in known]
+    rest = [j for j, known in enumerate(words) if not table.idle(j) and (not known & TIME_WORDS or "times" in known)]
     numbers = [j for j in rest if table.fine[j] and table.numbers[j]]
     if len(rest) == 2 and (asked or _repeat(table, *rest)) and len(numbers) in (0, 2):
         one, two = _samples_first(words, *rest)
@@ -385,7 +411,7 @@ def require_names(header: list[str], table: pd.DataFrame, roles: Roles, first: i
 def _wide(table: Table, options: ReadOptions) -> RawCounts:
     header, notes = table.header, list[str]()
     first_column = table.columns([0])[0]
-    named = first_column_names(header[0], first_column, notes) if table.named is None else table.named
+    named = first_column_names(header[0], first_column, notes) if table.named is None else table.named > 0
     all_text = ~table.fine & ~table.numbers & table.text
     texts, names = [column for column in range(1, len(header)) if all_text[column]], [0] * named
     if table.named is None and header[0].strip() and 2 * first_column.nunique() <= table.n >= FEWEST_LABELS:
@@ -397,7 +423,7 @@ def _wide(table: Table, options: ReadOptions) -> RawCounts:
     if samples and texts[:1] == [1] and mutation_type(f"{samples[0]}>{table.first[1][0]}") in DOUBLET_TYPES:
         samples = [f"{one}>{two}" for one, two in zip(samples, as_names(table.columns([1])[1]), strict=True)]
         names, texts = [0, 1], texts[1:]
-    counts = [column for column in range(len(header)) if column not in {*texts, *names}]
+    counts = [column for column in range(len(header)) if column not in {*texts, *names} and not table.idle(column)]
     turned = options.transpose or (
         options.transpose is None and samples and rows_are_features(header[0], samples, [header[j] for j in counts])
     )
@@ -486,6 +512,9 @@ def first_column_names(header: str, first: pd.Series, notes: list[str]) -> bool:
     """Names if the header is empty or a cell is text; numbers are names if the header indicates it and no two are equal."""
     if header.strip() == "" or not numbers_in(first)[1].all():
         return True
+    if len(first) >= FEWEST_NUMBERED and numbers_rows(first):
+        notes.append(f"the first column, {header!r}, has the numbers of the rows: taken as names")
+        return True
     words = words_in(header)
     if not (names_samples(header) or words & FEATURE_WORDS):
         return False
@@ -516,7 +545,10 @@ def refuse_other_layouts(header: list[str], features: list[str], described: list
             f"if every row is an event, such as a user and an item, give {parameter('layout', 'long')}"
         )
     if not features:
-        raise ValueError("one column only, and it holds names; the columns of the table must be separated by commas")
+        raise ValueError(
+            f"one column only, {header[0]!r}; if it holds texts, give {parameter('text_column', header[0])}; else separate the "
+            "columns of the table by commas"
+        )
     if len(header) == 3 and len(described) == len(features) == 1:
         raise ValueError(
             f"two columns of text and one of numbers, {listed(header)}; if its rows are counts of features in samples, give "
@@ -562,46 +594,10 @@ def counts_in(
         row = int(bad[0])
         name = "" if samples is None else f" ({samples[first + row]!r})"
         cell = "empty" if pd.isna(cells.iloc[row]) else repr(cells.tolist()[row])
+        words = first + row == 0 and isinstance(cells.iloc[row], str) and stands_for_something(cells.iloc[row])
+        above = "; if row 1 has the names of the columns, remove what is above it" * words
         raise ValueError(
             f"row {first + row + 1}{name}, column {column + 1} ({header!r}) is {cell}; "
-            "unmix needs finite counts >= 0 in every cell, 0 for none"
+            f"unmix needs finite counts >= 0 in every cell, 0 for none{above}"
         )
     return values
-
-
-def numbers_in(cells: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The cells as numbers (NaN where they are none), and which of them are numbers or empty."""
-    if pd.api.types.is_numeric_dtype(cells.dtype):
-        return cells.to_numpy(dtype=np.float64, na_value=np.nan), np.ones(len(cells), dtype=bool)
-    if pd.api.types.is_datetime64_any_dtype(cells.dtype) or pd.api.types.is_timedelta64_dtype(cells.dtype):
-        return np.full(len(cells), np.nan), np.zeros(len(cells), dtype=bool)
-    plain = cells.astype(object)
-    texts = plain.where(plain.notna(), np.nan).tolist()
-    places = {text: place for place, text in enumerate(dict.fromkeys(texts))}  # a long text may repeat
-    numbers = pd.to_numeric(pd.Series([*places], dtype=object), errors="coerce").to_numpy(dtype=np.float64)
-    if np.isnan(numbers).all():
-        return np.full(len(cells), np.nan), cells.isna().to_numpy()
-    values = numbers[[places[text] for text in texts]]
-    return values, ~np.isnan(values) | cells.isna().to_numpy()
-
-
-def stands_for_something(cell: object) -> bool:
-    return str(cell).strip().lower() not in MISSING
-
-
-def natural(cells: pd.Series) -> pd.Series:
-    """Numbers where all cells are numbers, whole ones if they are, otherwise as they are."""
-    if pd.api.types.is_numeric_dtype(cells.dtype):
-        return whole_numbers(cells)
-    values, fine = numbers_in(cells)
-    if not fine.all() or np.isnan(values).all():
-        return cells
-    return pd.Series(pd.to_numeric(cells.where(cells.notna(), np.nan))).pipe(whole_numbers)
-
-
-def is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

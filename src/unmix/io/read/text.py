@@ -60,7 +60,7 @@ def read_txt(path: Path, options: ReadOptions) -> RawCounts:
     if is_table(path, options.encoding):
         from unmix.io.read.sheets import read_tsv
 
-        raw = read_tsv(path, options)
+        raw = read_tsv(path, options, "\t")
         raw.notes.insert(0, "its lines are numbers separated by tabs or blanks: read as a table")
         return raw
 
