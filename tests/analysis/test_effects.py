@@ -344,6 +344,7 @@ def changed(**columns: object) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("formula", "groups", "table", "says"),
     [
+        ("~ 1", None, TABLE, "there is no covariate in it"),
         ("~ nope", None, TABLE, "there is no column 'nope'; there are w, z, g"),
         ("~ w", None, None, "there is no column 'w'; there is no metadata"),
         (

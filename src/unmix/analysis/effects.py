@@ -542,6 +542,8 @@ def _check_positive(design: Design, weights: Floats, P: Floats, formula: str) ->
 def _check(design: Design, unit: Integers, formula: str, many: str, groups: str) -> None:
     """Raises where coefficients are not determined."""
     n_units, (n, columns) = int(unit.max()) + 1, design.matrix.shape
+    if design.names == [INTERCEPT]:
+        raise ParameterError("formula", formula, "there is no covariate in it; use names of columns")
     for code in design.codes:
         if not code.levels:
             continue
