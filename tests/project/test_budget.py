@@ -18,7 +18,7 @@ from conftest import ROOT
 SOURCE = ROOT / "src" / "unmix"
 # 17,000 lines were the aim before new models. Raised for R's files, prevalence, recommendations, rates, multipliers, effects,
 # assignment, known topics and covariates in a prior.
-LINES, FILES, LARGEST, ROOT_MODULES, LAYERS = 26_060, 126, 520, 6, 16
+LINES, FILES, LARGEST, ROOT_MODULES, LAYERS = 26_500, 127, 540, 6, 16
 PASSED_OVER = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 pytestmark = pytest.mark.skipif(not SOURCE.is_dir(), reason="there is no source tree, as where a wheel is tried")
