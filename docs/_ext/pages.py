@@ -323,7 +323,16 @@ def read(app: Any, name: str, source: list[str]) -> None:
             source[0] = relinked(source[0], name, name)
 
 
+def outdated(app: Any, env: Any, added: set[str], changed: set[str], removed: set[str]) -> list[str]:
+    """Pages that list generated ones, when there is a new one: their own files say nothing of it."""
+    new = any(name.startswith("generated/") for name in added | removed)
+    return (
+        [name for name in env.found_docs if name in RECORDS or name.startswith(("api/", "reference/"))] if new else []
+    )
+
+
 def setup(app: Any) -> dict[str, Any]:
     app.connect("config-inited", write)
+    app.connect("env-get-outdated", outdated)
     app.connect("source-read", read)
     return {"parallel_read_safe": True}
