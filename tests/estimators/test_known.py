@@ -262,7 +262,7 @@ def refused() -> dict[str, tuple[dict[str, Any], dict[str, Any], str]]:
     negative = table.copy()
     negative.iloc[2, 1] = -1
     return {
-        "too many": ({"n_components": 2, "known": table}, {}, "known has 3 topics and n_components=2; give at least 3"),
+        "too many": ({"n_components": 2, "known": table}, {}, "known has 3 topics and n_components=2; use at least 3"),
         "other names": (
             {"known": table.set_axis([f"h{j}" for j in range(30)])},
             {},
@@ -292,7 +292,7 @@ def refused() -> dict[str, tuple[dict[str, Any], dict[str, Any], str]]:
         "plsi": ({"known": table, "solver": "plsi"}, {}, "does not support known topics; use newton"),
         "normalized": ({"known": table, "solver": "normalized"}, {}, "does not support known topics; use newton"),
         "online": ({"known": table, "online": um.Online()}, {}, "does not support known topics"),
-        "anew": ({"known": table, "init": "topic-score"}, {}, "finds all topics anew"),
+        "anew": ({"known": table, "init": "topic-score"}, {}, "finds all topics itself"),
     }
 
 

@@ -48,7 +48,7 @@ class Side:
     held : array of bool, default=None
         Topics whose columns of `moving` stay as they are.
     sets : tuple of arrays, default=None
-        Different sets of topics, one a row, and the number of the set that each row of X may have.
+        Different sets of topics, one per row, and the number of the set that each row of X may have.
     workspace : Workspace, default=Workspace()
         Scratch space of the kernels.
 

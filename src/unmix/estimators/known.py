@@ -107,7 +107,7 @@ def columns_for(given: Catalogue, X: Data) -> Floats:
     if features is None or X.features is None:
         if len(columns) != m:
             raise ValueError(
-                f"known has {len(columns):,} features and the counts have {m:,}; give both names, or as many"
+                f"known has {len(columns):,} features and the counts have {m:,}; name both, or use the same number"
             )
         found = columns
     else:
@@ -128,9 +128,7 @@ def columns_for(given: Catalogue, X: Data) -> Floats:
             if n:
                 warn(f"{plural(n, 'feature')} {what}")
     if (none := np.flatnonzero(found.sum(axis=0) == 0)).size:
-        raise ValueError(
-            f"known topic {names[none[0]] or none[0] + 1} has no weight on the features here; leave it out"
-        )
+        raise ValueError(f"known topic {names[none[0]] or none[0] + 1} has no weight on the features here; remove it")
     return found
 
 
@@ -256,7 +254,7 @@ def _unquoted(text: str) -> str:
 
 
 def places_of_seeds(seeds: Seeds, X: Data) -> dict[str, list[int]]:
-    """Where the words of each topic are among the features; a star at the end stands for any letters."""
+    """Where the words of each topic are among the features; a star at the end matches any letters."""
     if X.features is None:
         raise ValueError("seeds are found by the names of features, and these counts have none; use counts with names")
     features, occurs = [str(name) for name in X.features], X.feature_totals > 0
@@ -308,7 +306,7 @@ def known_topics(model: CountsEstimator, X: Data, *, distributions: bool = False
         catalogue = catalogue_of(given)
         names, G = catalogue.names, len(catalogue.names)
         if G > K:
-            raise ValueError(f"known has {G} topics and n_components={K}; give at least {G}, or choose some of them")
+            raise ValueError(f"known has {G} topics and n_components={K}; use at least {G}, or choose some of them")
         weights = _weights(model.known_weight, G)
         if not weights.any():
             names = []
@@ -330,7 +328,7 @@ def known_topics(model: CountsEstimator, X: Data, *, distributions: bool = False
                 if names
                 else f"seeds have {len(lists)} topics"
             )
-            raise ValueError(f"{what} and n_components={K}; give at least {len(names) + len(lists)}")
+            raise ValueError(f"{what} and n_components={K}; use at least {len(names) + len(lists)}")
         weight = real("seed_weight", model.seed_weight, 0)
         places = places_of_seeds(lists, X)
         starts, more = _seeded(X.feature_totals, list(places.values()))
@@ -381,7 +379,7 @@ def allowed_topics(X: Data, given: Any, names: list[str], n_topics: int) -> tupl
     if not names:
         names = sorted(told)
         if len(names) > n_topics:
-            raise ValueError(f"allowed has {len(names)} labels and n_components={n_topics}; give at least {len(names)}")
+            raise ValueError(f"allowed has {len(names)} labels and n_components={n_topics}; use at least {len(names)}")
     place = {name: k for k, name in enumerate(names) if name}
     if unknown := [label for label in told if label not in place]:
         raise ValueError(f"allowed names {unknown[0]!r}, which is no topic of known or seeds ({listed(names[:SAID])})")

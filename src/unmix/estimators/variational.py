@@ -456,7 +456,9 @@ class VariationalEstimator(PosteriorEstimator):
     def _found_factors(self, problem: Problem, rng: np.random.Generator) -> tuple[Pair, str]:
         if problem.known is not None and isinstance(self.init, str):
             if self.init == "topic-score":
-                raise ValueError('init="topic-score" finds all topics anew; use "auto" or "random" with what is known')
+                raise ValueError(
+                    'init="topic-score" finds all topics itself; use "auto" or "random" with what is known'
+                )
             return starts.beside(problem, rng), "beside what is known"
         if self.init == "random":
             return starts.almost_even(problem, rng), "random"
@@ -518,13 +520,13 @@ class LDA(Knowing, VariationalEstimator):
         Topics that are known, features × topics: the first ones of the fit, under the names that they have. Features are found by
         name. `n_components` counts them.
     known_weight : float or sequence of floats, default=float("inf")
-        How much they are trusted: inf holds them as they are, bit for bit; a number stands for as many counts of the topic that
-        were seen before. One for all, or one a topic. 0 is a fit without them.
+        How much they are trusted: inf holds them as they are, bit for bit; a number is that many counts of the topic that
+        were seen before. One for all, or one per topic. 0 is a fit without them.
     seeds : dict or path, default=None
         Words of topics, {"economy": ["tax*", "jobs"]}: features that shall be frequent in the topic of that name. A star stands
         for any letters. Or a .yaml, .csv or .gmt file of such lists. Seeded topics follow the known ones.
     seed_weight : float, default=0.1
-        How many counts each count of a seed stands for in the prior of its topic. Topics start at their seeds whatever it is.
+        How many counts each count of a seed is worth in the prior of its topic. Topics start at their seeds whatever it is.
     online : Online, default=None
         `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
     n_jobs : int, default=None
@@ -658,13 +660,13 @@ class GammaPoisson(Knowing, VariationalEstimator):
         Topics that are known, features × topics: the first ones of the fit, under the names that they have. Features are found by
         name. `n_components` counts them.
     known_weight : float or sequence of floats, default=float("inf")
-        How much they are trusted: inf holds them as they are, bit for bit; a number stands for as many counts of the topic that
-        were seen before. One for all, or one a topic. 0 is a fit without them.
+        How much they are trusted: inf holds them as they are, bit for bit; a number is that many counts of the topic that
+        were seen before. One for all, or one per topic. 0 is a fit without them.
     seeds : dict or path, default=None
         Words of topics, {"economy": ["tax*", "jobs"]}: features that shall be frequent in the topic of that name. A star stands
         for any letters. Or a .yaml, .csv or .gmt file of such lists. Seeded topics follow the known ones.
     seed_weight : float, default=0.1
-        How many counts each count of a seed stands for in the prior of its topic. Topics start at their seeds whatever it is.
+        How many counts each count of a seed is worth in the prior of its topic. Topics start at their seeds whatever it is.
     online : Online, default=None
         `unmix.Online(...)`: iterations are passes in mini-batches, with steps of Robbins and Monro.
     n_jobs : int, default=None
