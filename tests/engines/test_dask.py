@@ -165,15 +165,16 @@ FAMILY: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.filterwarnings("ignore:effects of batches are estimated from")
 @pytest.mark.parametrize("given", [{"batch": np.arange(300) % 3}, {"opportunities": np.arange(1, 41)}])
+@pytest.mark.parametrize("kind", [um.TopicModel, um.GammaPoisson, um.BayesianPoissonNMF])
 def test_multipliers_of_rates_go_to_the_workers(
-    given: Any, folder: Path, client: Client, tmp_path: Path, fault: Any
+    kind: Any, given: Any, folder: Path, client: Client, tmp_path: Path, fault: Any
 ) -> None:
     options = {"random_state": 0, "max_iter": 22, "tol": 0, "init": "random"}
     with Local():
-        here = um.TopicModel(3, **options).fit(um.Shards(folder), **given).result_
+        here = kind(3, **options).fit(um.Shards(folder), **given).result_
     struck = fault("after rename")
     with Dask(client, tmp_path / "run"):
-        there = um.TopicModel(3, **options).fit(um.Shards(folder), **given).result_
+        there = kind(3, **options).fit(um.Shards(folder), **given).result_
     assert_same(there, here)
     np.testing.assert_array_equal(there.multipliers, here.multipliers)
     assert struck() == 1

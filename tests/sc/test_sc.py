@@ -117,14 +117,18 @@ def test_results_are_those_of_the_estimator_in_the_places_scanpy_looks_at() -> N
     assert set(adata.uns) == {"topics", "topics_colors"}
 
 
+MODEL_WORDS = {"TopicModel": "topics", "GammaPoisson": "gamma-poisson", "BayesianPoissonNMF": "bayes"}
+
+
 @pytest.mark.filterwarnings("ignore:effects of batches are estimated from")
-def test_effects_of_batches_are_kept_and_the_same_after_a_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", MODEL_WORDS)
+def test_effects_of_batches_are_kept_and_the_same_after_a_file(kind: str, tmp_path: Path) -> None:
     donors = np.where(np.arange(len(X0)) % 3 == 0, "one", "two")
     adata = anndata.AnnData(
         X0.astype(float), obs=pd.DataFrame({"donor": donors}, index=[f"c{i}" for i in range(len(X0))])
     )
-    um.sc.tl.topics(adata, K, batch_key="donor", random_state=3, max_iter=8, tol=0)
-    model = um.TopicModel(K, random_state=3, max_iter=8, tol=0)
+    um.sc.tl.topics(adata, K, batch_key="donor", model=MODEL_WORDS[kind], random_state=3, max_iter=8, tol=0)
+    model = getattr(um, kind)(K, random_state=3, max_iter=8, tol=0)
     want = model.fit(um.Counts(X0, samples=adata.obs_names, features=adata.var_names), batch=donors).result_
     same_fits(um.sc.to_fit(adata), want, same_run=False)
     effects = adata.varm["topics_batch_effects"]
