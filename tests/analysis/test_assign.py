@@ -93,7 +93,10 @@ def test_a_topic_that_is_missing_from_the_catalogue_is_noticed_and_said() -> Non
     found = um.assign(X, known.drop(columns="S1"), random_state=0)
     assert (found.samples["p"] <= 0.01).mean() > 0.8
     assert "does not explain" in found.advice()[0]
-    assert "PoissonNMF(known=catalogue, new=1)" in found.advice()[0]
+    used = found.reported.n_topics
+    assert f"PoissonNMF({used + 1}, known=assignment.reported).fit(X)" in found.advice()[0]
+    new = um.PoissonNMF(used + 1, known=found.reported, max_iter=60, random_state=0).fit(X).result_
+    assert um.analysis.compare.cosine_similarities(new.topics[:, -1:], known[["S1"]].to_numpy())[0, 0] > 0.9
     assert um.assign(X, known, random_state=0).advice() == []
 
 

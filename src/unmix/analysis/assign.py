@@ -204,7 +204,8 @@ class Assignment(Result):
         if len(poor):
             worst = poor.sort_values("unexplained", ascending=False, kind="stable")
             first = worst.iloc[0]
-            remedy = f"unmix.PoissonNMF({parameter('known')}=catalogue, new=1).fit(X)"
+            used = int(self.exposures.any(axis=0).sum())
+            remedy = f"unmix.PoissonNMF({used + 1}, known=assignment.reported).fit(X)"
             said.append(
                 f"the catalogue does not explain {plural(len(poor), 'sample')} ({first['sample']}: "
                 f"{percent(first['unexplained'])} of its counts); fit a new topic in addition, {remedy}"
