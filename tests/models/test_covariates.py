@@ -129,7 +129,9 @@ def test_coefficients_are_at_their_best_where_a_fit_ends() -> None:
     for place in np.ndindex(best.shape):
         step = np.zeros(best.shape)
         step[place] = 0.05
-        assert objective(best + step) < objective(best) > objective(best - step)
+        up, down = objective(best + step), objective(best - step)
+        assert up < objective(best) > down
+        assert abs(up - down) / 0.1 < 0.25  # without the ridge the slope would be β
 
 
 def test_another_size_moves_intercepts_alone() -> None:
@@ -177,6 +179,12 @@ def test_shapes_come_from_the_spread_of_proportions_and_not_from_the_bound() -> 
         np.array([rng.multinomial(20, topics @ p) for p in rng.dirichlet(np.full(3, 0.6), 1500)]),
         metadata=pd.DataFrame({"z": z}),
     )
+    few = um.Counts(
+        np.array([rng.multinomial(5, topics @ p) for p in rng.dirichlet(np.full(3, 0.6), 4000)]),
+        metadata=pd.DataFrame({"z": rng.normal(size=4000)}),
+    )
+    prior = um.GammaPoisson(3, prevalence="~ z")._model(few).left
+    assert_allclose(prior.at_start(few, topics).shape, 0.6, atol=0.1)  # without noise taken off it would be 0.35
     found = um.GammaPoisson(3, prevalence="~ z", random_state=0).fit(X)
     assert ((found.result_.posterior["L_prior"] > 0.4) & (found.result_.posterior["L_prior"] < 0.85)).all()
     slopes = found.coefficients_.query("term == 'z'")["estimate"]
