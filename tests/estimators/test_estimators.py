@@ -151,7 +151,7 @@ def test_unfitted_models_say_so(kind: type[um.PoissonNMF]) -> None:
 def test_parameters_are_those_promised(kind: type[um.PoissonNMF]) -> None:
     promised = (
         "n_components solver extrapolate init n_init prefit max_iter tol refine prior loadings_prior known known_weight seeds "
-        "seed_weight batch_prior online n_jobs dtype random_state verbose callbacks"
+        "seed_weight new batch_prior online n_jobs dtype random_state verbose callbacks"
     )
     signature = inspect.signature(kind)
     assert list(signature.parameters) == promised.split()

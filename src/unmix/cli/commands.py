@@ -67,13 +67,18 @@ def demo(
 )
 def fit(
     input: InputPath,
-    n_components: options.Topics,
+    n_components: options.TopicsOrNew = None,
     model: options.Model = "topics",
     settings: options.Settings = None,
     solver: options.Solver = None,
     init: options.Init = "auto",
     n_init: options.Starts = None,
     refine: options.Refine = None,
+    known: options.Known = None,
+    known_weight: options.KnownWeight = None,
+    new: options.New = None,
+    seeds: options.Seeds = None,
+    allowed: options.Allowed = None,
     batch: options.Batch = None,
     batch_prior: options.BatchPrior = None,
     opportunities: options.Opportunities = None,
@@ -110,6 +115,9 @@ def fit(
     show.speak(quiet=quiet, json=json)
     given = {"solver": solver, "n_init": n_init, "refine": refine, "max_iter": max_iter, "tol": tol}
     given |= {"batch_prior": batch_prior, "prevalence": covariates}
+    given |= {"known_weight": known_weight, "new": new}
+    given |= {"known": None if known is None else str(known), "seeds": None if seeds is None else str(seeds)}
+    n_components = fitting.number_of_topics(n_components, known, new)
     parameters = {name: value for name, value in given.items() if value is not None}
     parameters |= fitting.parameters_in(settings or []) | {"n_jobs": n_jobs, "random_state": random_state}
     estimator = fitting.estimator_of(model, n_components=n_components, **parameters)
@@ -122,11 +130,11 @@ def fit(
         output = Path(f"{readers.name_of(input)}-k{n_components}")
     writing.check_folder(output, force=force)
     fitting.check_stays(output, input, opportunities, reading.get("metadata"))
-    allowed = None if memory is None else parsed_memory(memory)
-    python, counts = counts_or_shards(input, reading, allowed)
+    room = None if memory is None else parsed_memory(memory)
+    python, counts = counts_or_shards(input, reading, room)
     fitting.require_counts(counts, input, force=force)
     with show.errors_about(input):
-        counts = fitting.multiplied(estimator, counts, batch, opportunities)
+        counts = fitting.multiplied(estimator, counts, batch, opportunities, allowed)
     asked = [row for name, row in ASKABLE.items() if more[name]]
     fitting.check_askable(asked, counts, n_components)
     fitting.check_replaced(output, counts, python, force=force or resume)
@@ -136,7 +144,7 @@ def fit(
     ask = partial(fitting.answers_to, rows=asked, counts=counts, estimator=estimator, given=runs)
     with writing.claim(output):
         earlier = fitting.to_resume_in(output, estimator, counts) if resume else None
-        engine = um.engines.Local(allowed, output / LOADINGS)
+        engine = um.engines.Local(room, output / LOADINGS)
         with show.errors_about(input), engine, fitting.on_cluster(dask, counts) as cluster:
             result = fitting.fitted(
                 estimator, counts, output / writing.CHECKPOINT_FILE, checkpoint_interval, resume_from=earlier

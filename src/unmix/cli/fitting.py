@@ -59,10 +59,25 @@ def estimator_of(model: str, **parameters: Any) -> CountsEstimator:
     return kind(**parameters)
 
 
-def multiplied(estimator: CountsEstimator, counts: Any, batch: str | None, opportunities: Path | None) -> Any:
+def number_of_topics(given: int | None, known: Path | None, new: int | None) -> int:
+    """That of the fit: as it is given, or known topics and new ones."""
+    if new is not None and known is not None:
+        if given is not None:
+            raise ParameterError("n_components", given, "give this number, or --new N, not both")
+        from unmix.estimators.known import catalogue_of
+
+        return len(catalogue_of(str(known)).names) + new
+    if given is None:
+        raise ParameterError("n_components", None, "give the number of topics, or --known FILE --new N")
+    return given
+
+
+def multiplied(
+    estimator: CountsEstimator, counts: Any, batch: str | None, opportunities: Path | None, allowed: str | None = None
+) -> Any:
     """The counts with their batches and opportunities, as `fit` takes them."""
     given = {"batch": batch, "opportunities": None if opportunities is None else opportunities_in(opportunities)}
-    return estimator._multiplied(counts, given)
+    return estimator._multiplied(counts, given | {"allowed": allowed})
 
 
 def opportunities_in(file: Path) -> pd.DataFrame:

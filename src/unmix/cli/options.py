@@ -60,6 +60,9 @@ ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A fit's folder
 OtherPath = Annotated[Path, typer.Argument(metavar="OTHER", help="Another fit, or a catalogue: .csv .tsv .txt.")]
 ModelPaths = Annotated[list[Path], typer.Argument(metavar="MODEL MODEL…", help="Folders of fits, or their models.")]
 Topics = Annotated[int, fitting(*NAMES["n_components"], metavar="K", min=1, help="Number of topics.")]
+TopicsOrNew = Annotated[
+    int | None, fitting(*NAMES["n_components"], metavar="K", min=1, help="Number of topics.", default="needed")
+]
 Numbers = Annotated[
     str,
     fitting(*NAMES["topics"], metavar="NUMBERS", help="Numbers of topics to try, such as 1-12,16,20.", default="1-20"),
@@ -80,6 +83,14 @@ Batch = Annotated[str | None, rarely(metavar="COLUMN", help="Column of batches, 
 BatchPrior = Annotated[
     float | None, rarely(metavar="NUMBER", min=0, help="Strength of the prior of effects.", default="learned")
 ]
+Known = Annotated[Path | None, rarely(metavar="FILE", help="Known topics, features × topics, or a model.")]
+KnownWeight = Annotated[
+    float | None,
+    rarely(metavar="COUNTS", min=0, help="Counts that known topics are worth.", default="held as they are"),
+]
+New = Annotated[int | None, rarely(metavar="N", min=1, help="New topics beside all of --known, in place of -k.")]
+Seeds = Annotated[Path | None, rarely(metavar="FILE", help="Words of topics: .yaml .csv .gmt.")]
+Allowed = Annotated[str | None, rarely(metavar="COLUMN", help="Column of labels that name the topic of a sample.")]
 Opportunities = Annotated[Path | None, rarely(metavar="FILE", help="Table of multipliers of rates, a row per label.")]
 Seed = Annotated[
     int, results(*NAMES["random_state"], metavar="N", min=0, help="Seed of the random numbers.", default="0")

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,11 +15,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from unmix.base.checks import ParameterError, listed, plural, real, short, warn
+from unmix.base.checks import ParameterError, listed, parameter, plural, real, short, warn
 from unmix.base.kinds import mutation_types
-from unmix.base.types import Floats, numbered
+from unmix.base.types import Floats, Record, numbered
 from unmix.counts.data import Data
-from unmix.fit import Fit
+from unmix.fit import Fit, quietly
 from unmix.models.known import Known
 
 if TYPE_CHECKING:
@@ -306,7 +307,9 @@ def known_topics(model: CountsEstimator, X: Data, *, distributions: bool = False
         catalogue = catalogue_of(given)
         names, G = catalogue.names, len(catalogue.names)
         if G > K:
-            raise ValueError(f"known has {G} topics and n_components={K}; use at least {G}, or choose some of them")
+            raise ValueError(
+                f"known has {G} topics and {parameter('n_components', K)}; use at least {G}, or choose some of them"
+            )
         weights = _weights(model.known_weight, G)
         if not weights.any():
             names = []
@@ -328,7 +331,7 @@ def known_topics(model: CountsEstimator, X: Data, *, distributions: bool = False
                 if names
                 else f"seeds have {len(lists)} topics"
             )
-            raise ValueError(f"{what} and n_components={K}; use at least {len(names) + len(lists)}")
+            raise ValueError(f"{what} and {parameter('n_components', K)}; use at least {len(names) + len(lists)}")
         weight = real("seed_weight", model.seed_weight, 0)
         places = places_of_seeds(lists, X)
         starts, more = _seeded(X.feature_totals, list(places.values()))
@@ -409,3 +412,32 @@ def named_only(X: Data, names: list[str]) -> Known:
     """Topics of which no more is known than that they have a name."""
     overall = (X.feature_totals / X.total)[:, None] * np.ones(len(names))
     return Known(tuple(names), overall, np.zeros(len(names), dtype=bool), np.zeros(overall.shape))
+
+
+def beside_catalogue(model: CountsEstimator, X: Data, of_samples: Record) -> tuple[CountsEstimator, Fit]:
+    """New topics beside a whole catalogue, of which every sample has few: known ones are assigned, new ones found, all assigned,
+    new ones found again within those sets, and all assigned once more."""
+    import unmix
+
+    given, new = catalogue_of(model.known), model.new  # type: ignore[attr-defined]
+    G = len(given.names)
+    named = [name or f"topic {k + 1}" for k, name in enumerate(given.names)]
+    table = pd.DataFrame(columns_for(given, X), index=X.features, columns=named)
+    one = type(model)(**model.get_params(deep=False) | {"new": None, "n_components": G + new, "n_init": 1})
+    options = {"random_state": model.random_state if isinstance(model.random_state, Integral) else 0}
+    allowed = np.ones((X.shape[0], G + new), dtype=bool)
+
+    def assigned(catalogue: pd.DataFrame) -> None:
+        found = unmix.assign(X, catalogue if X.features is not None else catalogue.to_numpy(), **options).allowed
+        allowed[:, : found.shape[1]] = found
+        allowed[~allowed.any(axis=1)] = True  # a sample without counts
+
+    assigned(table)
+    for _ in range(2):
+        with quietly():  # it need not converge
+            fit = one.fit(X, **of_samples, allowed=allowed).result_
+        more = pd.DataFrame(fit.topics[:, G:], index=X.features, columns=[f"new {k + 1}" for k in range(new)])
+        assigned(pd.concat([table, more], axis=1))
+        one.set_params(init=fit)
+    fit = one.fit(X, **of_samples, allowed=allowed).result_
+    return one, fit.with_names([*given.names, *[f"new {k + 1}" for k in range(new)]])

@@ -18,9 +18,9 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from unmix import solvers
-from unmix.base.checks import ParameterError, choice, real, warn
+from unmix.base.checks import ParameterError, choice, parameter, real, warn, whole
 from unmix.base.threads import use_threads
-from unmix.base.types import Factor, Floats, Pair, as_names
+from unmix.base.types import Factor, Floats, Pair, Record, as_names
 from unmix.counts.counts import Counts, CountsLike, as_counts
 from unmix.counts.data import Data
 from unmix.counts.shards import Shards
@@ -28,6 +28,7 @@ from unmix.estimators.base import (
     OF_SAMPLES,
     SMOOTHING,
     CountsEstimator,
+    as_data,
     check_smoothing,
     checked_finite,
     estimator,
@@ -36,7 +37,7 @@ from unmix.estimators.base import (
     where_online,
 )
 from unmix.estimators.features import Missing
-from unmix.estimators.known import Knowing, known_topics, named_only
+from unmix.estimators.known import Knowing, beside_catalogue, known_topics, named_only
 from unmix.estimators.plans import correcting, refining, strength_of
 from unmix.fit import Fit
 from unmix.models.poisson import check_factors, proportions_and_sizes
@@ -269,7 +270,7 @@ class LikelihoodEstimator(CountsEstimator):
         """The most likely loadings of samples, and the factors that these belong to."""
         check_is_fitted(self)
         counts = self._checked_counts(X, reset=False)
-        problem = replace(self._problem(self._possible(counts)), prior=None)
+        problem = replace(self._problem(self._possible(counts)), prior=None, n_topics=self.result_.n_topics)
         # with a Dirichlet prior loadings are proportions times a size
         known = self.result_._prepared(
             _known_topics if isinstance(problem.loadings_prior, Dirichlet) else _known_factors
@@ -444,6 +445,9 @@ class PoissonNMF(Knowing, LikelihoodEstimator):
         for any letters. Or a .yaml, .csv or .gmt file of such lists. Seeded topics follow the known ones.
     seed_weight : float, default=0.1
         How many counts each count of a seed is worth in the prior of its topic. Topics start at their seeds whatever it is.
+    new : int, default=None
+        With a whole catalogue as `known`: how many new topics to find beside it, in place of `n_components`. Each sample gets few
+        known topics, by `unmix.assign`, before and after new ones are found, since all of a catalogue explains nearly anything.
     batch_prior : float or str, default="auto"
         Strength τ of the prior Gamma(τ, τ) of effects of batches, where `fit` is given some: "auto" learns it, a larger one holds
         effects closer to 1, inf allows for none. What belongs to samples, `batch` and `opportunities`, is given to `fit`.
@@ -498,7 +502,21 @@ class PoissonNMF(Knowing, LikelihoodEstimator):
     batch_prior: float | Literal["auto"] = "auto"
     online: Online | None = None
     dtype: Literal["float64", "float32"] = "float64"
+    new: int | None = None
     takes: ClassVar[frozenset[str]] = frozenset(OF_SAMPLES)
+
+    def _fit(self, X: CountsLike | Shards, resume_from: Fit | None, of_samples: Record) -> Self:
+        if self.new is None:
+            return super()._fit(X, resume_from, of_samples)
+        whole("new", self.new, 1)
+        if self.known is None or resume_from is not None or of_samples.get("allowed") is not None:
+            what = "needs known=, a catalogue" if self.known is None else "finds allowed topics, and is not resumed"
+            raise ValueError(f"{parameter('new', self.new)} {what}; use n_components instead")
+        counts = as_data(X)
+        best, result = beside_catalogue(self, counts, of_samples)
+        self._checked_counts(counts, reset=True)
+        self._end(replace(result, params=self._about() | {"n_components": best.n_components}))
+        return self
 
     def _problem(self, X: Data) -> Problem:
         prior = self.prior.on_topics() if isinstance(self.prior, Dirichlet) else self.prior
@@ -642,6 +660,9 @@ class TopicModel(PoissonNMF):
         for any letters. Or a .yaml, .csv or .gmt file of such lists. Seeded topics follow the known ones.
     seed_weight : float, default=0.1
         How many counts each count of a seed is worth in the prior of its topic. Topics start at their seeds whatever it is.
+    new : int, default=None
+        With a whole catalogue as `known`: how many new topics to find beside it, in place of `n_components`. Each sample gets few
+        known topics, by `unmix.assign`, before and after new ones are found, since all of a catalogue explains nearly anything.
     batch_prior : float or str, default="auto"
         Strength τ of the prior Gamma(τ, τ) of effects of batches, where `fit` is given some: "auto" learns it, a larger one holds
         effects closer to 1, inf allows for none. What belongs to samples, `batch` and `opportunities`, is given to `fit`.
