@@ -42,6 +42,7 @@ COMMANDS = {
     "prevalence": ("data-folder", "k", "threads"),
     "assign": ("data-folder",),
     "recommend": ("data-folder", "k", "threads"),
+    "known": ("data-folder", "threads"),
 }
 BUSY = 0.5
 DEFAULT_OUTPUT = Path(__file__).parent / "out"
