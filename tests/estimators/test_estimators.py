@@ -590,12 +590,14 @@ def test_names_promised_inside_the_public_objects_exist() -> None:
         ("Online", "batch_size offset decay total_samples"),
         (
             "LDA",
-            "n_components alpha eta init n_init inner extrapolate max_iter tol refine known known_weight seeds seed_weight online n_jobs random_state "
+            "n_components alpha eta collapsed init n_init inner extrapolate max_iter tol refine known known_weight "
+            "seeds seed_weight online n_jobs random_state "
             "verbose callbacks",
         ),
         (
             "GammaPoisson",
-            "n_components shape rate eta init n_init inner extrapolate max_iter tol refine batch_prior known known_weight seeds seed_weight online n_jobs "
+            "n_components shape rate eta collapsed prevalence init n_init inner extrapolate max_iter tol refine batch_prior known known_weight "
+            "seeds seed_weight online n_jobs "
             "random_state verbose callbacks",
         ),
         (

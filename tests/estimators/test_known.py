@@ -354,3 +354,26 @@ def test_a_seeded_lda_is_resumed_where_it_was_left() -> None:
             whole = um.LDA(6, max_iter=9, **given, **more)
             resumed = whole.resume(named(X, table), half).elbo_
             assert resumed == um.LDA(6, max_iter=9, **given, **more).fit(named(X, table)).elbo_
+
+
+# --- a whole catalogue and new topics -----------------------------------------------------------------------------------------
+
+
+def test_new_topics_beside_a_whole_catalogue_are_found_in_one_call() -> None:
+    rng = np.random.default_rng(1)
+    F = rng.dirichlet(np.full(96, 0.15), 22).T
+    L = np.zeros((60, 22))
+    for row in L:
+        row[rng.choice(22, 4, replace=False)] = rng.gamma(1, 400, 4)
+    names = [f"g{j}" for j in range(96)]
+    table = pd.DataFrame(F[:, :20], index=names, columns=[f"S{k}" for k in range(20)])
+    X = um.Counts(rng.poisson(L @ F.T), features=names)
+    model = um.PoissonNMF(known=table, new=2, random_state=0).fit(X)
+    fit = model.result_
+    assert bits(fit, table)
+    assert fit.labels == [*table, "new 1", "new 2"]
+    assert np.corrcoef(fit.topics[:, 20:].T, F[:, 20:].T)[:2, 2:].max(axis=0).min() > 0.95
+    assert (fit.L > 0).sum(axis=1).mean() < 6
+    assert model.transform(X).shape == (60, 22)
+    with pytest.raises(ValueError, match="new=2 needs known=, a catalogue"):
+        um.PoissonNMF(new=2).fit(X)

@@ -419,16 +419,18 @@ def beside_catalogue(model: CountsEstimator, X: Data, of_samples: Record) -> tup
     new ones found again within those sets, and all assigned once more."""
     import unmix
 
-    given, new = catalogue_of(model.known), model.new  # type: ignore[attr-defined]
+    given, new = catalogue_of(model.known), model.new
     G = len(given.names)
     named = [name or f"topic {k + 1}" for k, name in enumerate(given.names)]
     table = pd.DataFrame(columns_for(given, X), index=X.features, columns=named)
     one = type(model)(**model.get_params(deep=False) | {"new": None, "n_components": G + new, "n_init": 1})
-    options = {"random_state": model.random_state if isinstance(model.random_state, Integral) else 0}
+    seed = model.random_state if isinstance(model.random_state, Integral) else 0
     allowed = np.ones((X.shape[0], G + new), dtype=bool)
 
     def assigned(catalogue: pd.DataFrame) -> None:
-        found = unmix.assign(X, catalogue if X.features is not None else catalogue.to_numpy(), **options).allowed
+        found = unmix.assign(
+            X, catalogue if X.features is not None else catalogue.to_numpy(), random_state=int(seed)
+        ).allowed
         allowed[:, : found.shape[1]] = found
         allowed[~allowed.any(axis=1)] = True  # a sample without counts
 
@@ -438,6 +440,7 @@ def beside_catalogue(model: CountsEstimator, X: Data, of_samples: Record) -> tup
             fit = one.fit(X, **of_samples, allowed=allowed).result_
         more = pd.DataFrame(fit.topics[:, G:], index=X.features, columns=[f"new {k + 1}" for k in range(new)])
         assigned(pd.concat([table, more], axis=1))
-        one.set_params(init=fit)
+        start = fit.L + 1e-3 * X.sample_totals[:, None] / (fit.F.sum(axis=0) * (G + new))  # none of them zero
+        one.set_params(init=(start, fit.F))
     fit = one.fit(X, **of_samples, allowed=allowed).result_
     return one, fit.with_names([*given.names, *[f"new {k + 1}" for k in range(new)]])

@@ -330,7 +330,9 @@ class LikelihoodEstimator(CountsEstimator):
         if self.refine and self.n_components > 1:
             phases += refining(solver, start, fit, self.refine, rng)
         phases += correcting(problem, fit)
-        return Plan(problem, phases, first, lambda s: s if s.F.dtype == self.dtype else None)
+        # a state that another fit left may have other known topics, or loadings that are not allowed
+        plain = problem.known is None and problem.sets is None
+        return Plan(problem, phases, first, lambda s: s if s.F.dtype == self.dtype and plain else None)
 
     def _with_known(self, problem: Problem) -> Problem:
         """With what is known of topics, and its prior."""
