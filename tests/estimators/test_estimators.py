@@ -596,7 +596,8 @@ def test_names_promised_inside_the_public_objects_exist() -> None:
         ),
         (
             "GammaPoisson",
-            "n_components shape rate eta collapsed prevalence init n_init inner extrapolate max_iter tol refine batch_prior known known_weight "
+            "n_components shape rate eta collapsed prevalence init n_init inner extrapolate max_iter tol refine "
+            "batch_prior known known_weight "
             "seeds seed_weight online n_jobs "
             "random_state verbose callbacks",
         ),
