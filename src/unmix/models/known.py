@@ -36,7 +36,7 @@ class Known:
         return len(self.names)
 
     def held_of(self, n_topics: int) -> NDArray[np.bool_] | None:
-        """Which of so many topics are held; None if none is."""
+        """Which of this many topics are held; None if none is."""
         if not self.held.any():
             return None
         return np.append(self.held, np.zeros(n_topics - len(self), dtype=bool))
@@ -50,7 +50,7 @@ class Known:
         return F
 
     def prior(self, n_topics: int, other: Gamma | None = None) -> Gamma | None:
-        """That of so many topics, times another one; held ones have none."""
+        """That of this many topics, times another one; held ones have none."""
         if not self.extra.any():
             return other
         extra = np.zeros((len(self.columns), n_topics))
@@ -66,7 +66,7 @@ class Known:
         return replace(self, extra=self.extra * share)
 
     def topic_names(self, n_topics: int) -> Names | None:
-        """Of a fit of so many topics, "" for those without."""
+        """Of a fit of this many topics, "" for those without."""
         names = [*self.names, *[""] * (n_topics - len(self))]
         return as_names(names) if any(names) else None
 
