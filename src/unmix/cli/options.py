@@ -88,7 +88,9 @@ KnownWeight = Annotated[
     float | None,
     rarely(metavar="COUNTS", min=0, help="Counts that known topics are worth.", default="held as they are"),
 ]
-New = Annotated[int | None, rarely(metavar="N", min=1, help="New topics beside all of --known, in place of -k.")]
+New = Annotated[
+    int | None, rarely(metavar="N", min=1, help="New topics in addition to all of --known, in place of -k.")
+]
 Seeds = Annotated[Path | None, rarely(metavar="FILE", help="Words of topics: .yaml .csv .gmt.")]
 Allowed = Annotated[str | None, rarely(metavar="COLUMN", help="Column of labels that name the topic of a sample.")]
 Opportunities = Annotated[Path | None, rarely(metavar="FILE", help="Table of multipliers of rates, a row per label.")]
