@@ -415,8 +415,8 @@ def named_only(X: Data, names: list[str]) -> Known:
 
 
 def beside_catalogue(model: CountsEstimator, X: Data, of_samples: Record) -> tuple[CountsEstimator, Fit]:
-    """New topics in addition to a whole catalogue, of which every sample has few: known ones are assigned, new ones found, all assigned,
-    new ones refitted within those sets, and all assigned once more."""
+    """New topics in addition to a whole catalogue, of which every sample has few: known ones are assigned, new ones found, all
+    assigned, new ones refitted within those sets, and all assigned once more."""
     import unmix
 
     given, new = catalogue_of(model.known), model.new
