@@ -448,7 +448,7 @@ class PoissonNMF(Knowing, LikelihoodEstimator):
     seed_weight : float, default=0.1
         How many counts each count of a seed is worth in the prior of its topic. Topics start at their seeds whatever it is.
     new : int, default=None
-        With a whole catalogue as `known`: how many new topics to find beside it, in place of `n_components`. Each sample gets few
+        With a whole catalogue as `known`: how many new topics to find, in place of `n_components`. Each sample gets few
         known topics, by `unmix.assign`, before and after new ones are found, since all of a catalogue explains nearly anything.
     batch_prior : float or str, default="auto"
         Strength τ of the prior Gamma(τ, τ) of effects of batches, where `fit` is given some: "auto" learns it, a larger one holds
@@ -663,7 +663,7 @@ class TopicModel(PoissonNMF):
     seed_weight : float, default=0.1
         How many counts each count of a seed is worth in the prior of its topic. Topics start at their seeds whatever it is.
     new : int, default=None
-        With a whole catalogue as `known`: how many new topics to find beside it, in place of `n_components`. Each sample gets few
+        With a whole catalogue as `known`: how many new topics to find, in place of `n_components`. Each sample gets few
         known topics, by `unmix.assign`, before and after new ones are found, since all of a catalogue explains nearly anything.
     batch_prior : float or str, default="auto"
         Strength τ of the prior Gamma(τ, τ) of effects of batches, where `fit` is given some: "auto" learns it, a larger one holds
