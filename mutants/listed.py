@@ -156,8 +156,8 @@ MUTANTS = [
     Mutant(
         "appendix A.5: equal column means",
         "models/problem.py",
-        "                scale = np.sqrt((v / len(L)) / (u / len(F)))",
-        "                scale = np.sqrt(v / u)",
+        "alone = np.sqrt((v / len(L)) / (u / len(F))) if",
+        "alone = np.sqrt(v / u) if",
         only(SOLVERS, "rescaling"),
     ),
     Mutant(

@@ -60,9 +60,9 @@ def refusals() -> dict[str, tuple[Any, str]]:
         "one label": ({"batch": ["a"] * 40}, "all samples are of one batch; leave batch out"),
         "n labels": (
             {"batch": np.arange(40)},
-            "every sample is a batch of its own: that is overdispersion; give labels",
+            "every sample is a separate batch: that is overdispersion; use labels that samples share",
         ),
-        "missing": ({"batch": missing()}, "the batch of sample AAC-1 is missing; give it a name such as unknown"),
+        "missing": ({"batch": missing()}, "the batch of sample AAC-1 is missing; use a name such as unknown"),
         "short": ({"batch": ["a", "b"]}, "batch has 2 labels for 40 samples; use one label per sample"),
         "column": ({"batch": "doner"}, r"batch='doner': the metadata has no such column \(it has donor, seq, n\)"),
         "zero": (

@@ -62,7 +62,7 @@ class SeededTopics(Prior):
 
 
 class SeededLDA(um.LDA):
-    def _model(self, X: um.Counts) -> Variational:
+    def _model(self, X: um.Counts, known: object = None) -> Variational:
         return Variational(DirichletRows(np.full(3, 0.5)), SeededTopics(SHAPE))
 
     def _topics_keep_their_place(self) -> bool:

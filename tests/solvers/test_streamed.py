@@ -406,12 +406,9 @@ def test_the_terminal_keeps_metadata_and_tells_of_features_that_shards_lack(
 
 
 NEED_MEMORY: dict[str, Callable[[um.Fit, Any], Any]] = {
-    "stability": lambda fit, X: um.stability(X, 2),
     "consensus": lambda fit, X: um.consensus(X, 2),
     "fit_path": lambda fit, X: um.fit_path(X, [1, 2]),
-    "differences": lambda fit, X: um.differences(fit, X),
     "intervals": lambda fit, X: um.intervals(fit, X),
-    "coherence": lambda fit, X: um.coherence(fit, X),
     "transform of a fit": lambda fit, X: fit.transform(X),
     "loglik": lambda fit, X: um.loglik(X, fit.L, fit.F),
     "deviance": lambda fit, X: um.deviance(X, fit.L, fit.F),
@@ -422,6 +419,9 @@ NEED_MEMORY: dict[str, Callable[[um.Fit, Any], Any]] = {
 
 def test_topics_are_chosen_on_the_sample_of_shards() -> None:
     shards = um.Shards.of(some_counts(), sample=20)
+    with pytest.warns(UserWarning, match="choose_topics uses 20 of the"):
+        um.choose_topics(shards, [1, 2], folds=2, random_state=0)
+    shards = um.Shards.of(shards.sample)
     one, two = (um.choose_topics(X, [1, 2], folds=2, random_state=0).table for X in (shards, shards.sample))
     np.testing.assert_array_equal(one["perplexity"], two["perplexity"])
 
@@ -437,12 +437,10 @@ def test_what_needs_counts_in_memory_says_so_of_shards_and_what_to_give(name: st
 @pytest.mark.parametrize(
     "command",
     [
-        ["stability", "a.shards", "-k", "2"],
-        ["differences", "a-k2", "a.shards"],
         ["intervals", "a-k2", "a.shards", "-o", "other.csv"],
         ["freedom", "a-k2", "--loss", "0.1", "--counts", "a.shards", "-o", "other.csv"],
-        ["fit", "a.shards", "-k", "2", "-o", "other", "--stability"],
-        ["fit", "a.shards", "-k", "2", "-o", "other", "--differences"],
+        ["differences", "a-k2", "a.shards", "--held-out", "0.5", "-o", "other"],
+        ["fit", "a.shards", "-k", "2", "-o", "other", "--intervals"],
     ],
     ids=" ".join,
 )
