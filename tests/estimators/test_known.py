@@ -13,6 +13,9 @@ import pytest
 import unmix as um
 from unmix.counts import shards
 from unmix.estimators.known import read_seeds
+from unmix.registry import ANALYSES
+from unmix.solvers import search
+from unmix.solvers.search import recombine
 
 X6 = np.array([[9, 1, 0, 2], [8, 2, 1, 0], [1, 6, 7, 1], [0, 7, 9, 2], [4, 5, 4, 8], [2, 3, 5, 12]])
 C = np.array([[0.7], [0.2], [0.05], [0.05]])
@@ -377,3 +380,135 @@ def test_new_topics_beside_a_whole_catalogue_are_found_in_one_call() -> None:
     assert model.transform(X).shape == (60, 22)
     with pytest.raises(ValueError, match="new=2 needs known=, a catalogue"):
         um.PoissonNMF(new=2).fit(X)
+
+
+# --- analyses -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [um.LDA, um.GammaPoisson])
+@pytest.mark.parametrize("eta", [None, 0.1])
+def test_moves_of_refine_keep_known_topics(kind: Any, eta: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, table = simulated(n=150)
+    table /= table.sum()
+    problems: list[Any] = []
+    monkeypatch.setattr(
+        search, "recombine", lambda problem, pairs: problems.append(problem) or recombine(problem, pairs)
+    )
+    plain = kind(5, eta=eta, known=table, tol=1e-5, random_state=0).fit(named(X, table)).result_
+    fit = kind(5, eta=eta, known=table, tol=1e-5, refine=2, random_state=0).fit(named(X, table)).result_
+    assert bits(fit, table)
+    assert fit.labels[:3] == list(table)
+    assert fit.trace["objective"].iloc[-1] >= plain.trace["objective"].iloc[-1]
+    assert "refine" in set(fit.trace["stage"])
+    assert all(problem.known is not None for problem in problems)  # the other fits know them too
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, Any]:
+    """Counts, a catalogue, an estimator that knows it, and fits of all that may be told of topics."""
+    X, table = simulated(n=80)
+    meta = pd.DataFrame({"n": np.arange(80) % 4, "group": np.where(np.arange(80) % 2, "a", "b")})
+    counts = um.Counts(X, features=list(table.index), metadata=meta)
+    model = um.PoissonNMF(5, known=table, tol=1e-3, random_state=0)
+    sets = np.random.default_rng(0).random((80, 5)) < 0.8
+    sets[~sets.any(axis=1)] = True
+    seeded = um.TopicModel(5, seeds={"one": ["g1", "g2"]}, tol=1e-3, random_state=0)
+    return {
+        "X": counts,
+        "table": table,
+        "model": model,
+        "held": model.fit(counts).result_,
+        "partly": seeded.fit(counts).result_,
+        "allowed": um.PoissonNMF(5, tol=1e-3, random_state=0).fit(counts, allowed=sets).result_,
+    }
+
+
+KINDS = {"held": "known topics", "partly": "seeded or partly known topics", "allowed": "allowed topics"}
+QUICK: dict[str, Any] = {"random_state": 0}
+ASKED: dict[str, tuple[Any, dict[str, str]]] = {  # of every analysis: with a fit, and the fits that it refuses
+    "align": (lambda fit, X: um.align([fit, fit]), {}),
+    "assign": (lambda fit, X: um.assign(X, fit, **QUICK), {}),
+    "choose": (None, {}),  # below: with estimators
+    "compare": (lambda fit, X: um.compare(fit, fit), {}),
+    "differences": (lambda fit, X: um.differences(fit, X), {}),
+    "effects": (lambda fit, X: um.effects(fit, X, "~ n"), {}),
+    "freedom": (lambda fit, X: um.freedom(fit, probes=2), {"held": "freedom", "allowed": "freedom"}),
+    "intervals": (
+        lambda fit, X: um.intervals(fit, X, sweeps=5, burn_in=2, chains=1, **QUICK),
+        {"allowed": "intervals"},
+    ),
+    "prevalence": (lambda fit, X: um.prevalence(fit, by="group"), {}),
+    "quality": (lambda fit, X: fit.quality(X), {}),
+    "stability": (
+        lambda fit, X: um.stability(X, 5, runs=2, reference=fit, **QUICK),
+        dict.fromkeys(("held", "partly"), "stability without known or seeds in the estimator")
+        | {"allowed": "stability"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_every_analysis_carries_what_is_known_or_refuses_it_by_name(name: str, told: dict[str, Any]) -> None:
+    """A new analysis has to say here what it does with it."""
+    ask, refused_kinds = ASKED[name]
+    for kind, words in KINDS.items():
+        if ask is not None and kind in refused_kinds:
+            with pytest.raises(ValueError, match=f"^{refused_kinds[kind]} does not support fits with {words}; use"):
+                ask(told[kind], told["X"])
+        elif ask is not None:
+            assert len(ask(told[kind], told["X"]).table)
+
+
+def test_analyses_that_fit_again_refuse_a_fit_that_cannot_say_what_was_known(told: dict[str, Any]) -> None:
+    X = told["X"]
+    for kind, words in KINDS.items():
+        for what, ask in {
+            "differences with held_out": lambda fit: um.differences(fit, X, held_out=0.5, **QUICK),
+            "intervals with posterior='full'": lambda fit: um.intervals(fit, X, posterior="full"),
+        }.items():
+            if (kind, what[:9]) != ("allowed", "intervals"):
+                with pytest.raises(ValueError, match=f"^{what} does not support fits with {words}"):
+                    ask(told[kind])
+    assert len(um.differences(told["model"], X, held_out=0.5, **QUICK).table)  # an estimator can
+    with pytest.raises(ValueError, match="consensus does not support known or seeds"):
+        um.consensus(X, 5, runs=2, estimator=told["model"])
+
+
+def test_paths_of_fits_keep_known_topics(told: dict[str, Any]) -> None:
+    X, table = told["X"], told["table"]
+    for kind in (um.PoissonNMF, um.TopicModel, um.LDA):
+        columns = table / table.sum()
+        fits = um.fit_path(X, [3, 4, 5], kind(known=columns, tol=1e-3, random_state=0))
+        for K, fit in fits.items():
+            assert fit.n_topics == K
+            assert fit.labels[:3] == list(table)
+            np.testing.assert_allclose(fit.topics[:, :3], columns, rtol=1e-15)
+            assert (fit.F[:, :3] == fits[5].F[:, :3]).all()
+        assert fits[3].loglik < fits[4].loglik < fits[5].loglik
+    with pytest.raises(ValueError, match="known has 3 topics and n_components=2; use at least 3"):
+        um.fit_path(X, [2, 5], um.PoissonNMF(known=table))
+    with pytest.raises(ValueError, match="fit_path does not support new"):
+        um.fit_path(X, [4, 5], um.PoissonNMF(known=table, new=1))
+
+
+def test_the_number_of_topics_is_chosen_beside_known_ones(told: dict[str, Any], tmp_path: Path) -> None:
+    given: dict[str, Any] = {"folds": 2, "random_state": 0, "checkpoint": tmp_path / "folds"}
+    X, table = told["X"], told["table"]
+    found = um.choose_topics(X, [3, 5], um.PoissonNMF(known=table, tol=1e-3), **given)
+    assert found.best == 5
+    turned = table.iloc[::-1].set_axis(table.index)  # the same names and shape
+    with pytest.raises(ValueError, match="holds a checkpoint of other"):
+        um.choose_topics(X, [3, 5], um.PoissonNMF(known=turned, tol=1e-3), **given)
+    with pytest.raises(ValueError, match="choose_topics does not support new"):
+        um.choose_topics(X, [4, 5], um.PoissonNMF(known=table, new=1))
+
+
+def test_stability_is_that_of_fits_with_the_same_known_topics(told: dict[str, Any]) -> None:
+    X, table = told["X"], told["table"]
+    for reference in (None, told["held"]):
+        found = um.stability(X, 5, runs=4, estimator=told["model"], reference=reference, random_state=0)
+        np.testing.assert_allclose(found.similarity[:, :3], 1, atol=1e-3)
+        assert (found.similarity[:, 3:] < 0.999).all()
+        assert [name.split(": ")[-1] for name in found.table["name"]][:3] == list(table)
+    with pytest.raises(ValueError, match="n_components=5; use 4, 3 known topics and 1 new"):
+        um.stability(X, 5, runs=2, estimator=um.PoissonNMF(known=table, new=1))

@@ -123,7 +123,8 @@ def advice(fit: FitLike) -> list[str]:
         left = "" if isnan(fit.remaining_gain) else f", and the remaining gain is about {fit.remaining_gain:.2g}"
         said.append(f"not converged: the last iteration gained {last:.2g}{left}; increase {parameter('max_iter')}")
     small = fit.n_topics <= FEW and (len(fit.L) + len(fit.F)) * fit.n_topics <= SMALL
-    if small and fit.status == "converged" and fit.sizes.any() and not _has_a_prior(fit):
+    told = fit.data.get("known") or "allowed" in fit.data
+    if small and fit.status == "converged" and fit.sizes.any() and not told and not _has_a_prior(fit):
         topic, width = glimpse(fit)
         if width >= WIDE:
             said.append(

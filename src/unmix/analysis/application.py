@@ -144,6 +144,22 @@ def refuse_multipliers(fit: object, what: str) -> None:
         )
 
 
+TOLD = {"held": "known topics", "partly": "seeded or partly known topics", "allowed": "allowed topics"}
+
+
+def refuse_known(fit: object, what: str, *kinds: str) -> None:
+    """Raises if a fit was given knowledge of topics, of one of these kinds (of `TOLD`; all by default), that `what` ignores."""
+    fit = getattr(fit, "result_", fit)
+    for kind in kinds or TOLD:
+        if isinstance(fit, Fit) and _is_told(fit, kind):
+            raise ValueError(f"{what} does not support fits with {TOLD[kind]}; use a fit without them")
+
+
+def _is_told(fit: Fit, kind: str) -> bool:
+    held = (fit.data.get("known") or {}).get("held", [])
+    return {"held": any(held), "partly": not all(held), "allowed": "allowed" in fit.data}[kind]
+
+
 def opened(X: Any, like: Fit | None = None) -> Any:
     """What is read of a path, texts as those of the fit; all else as it is."""
     from unmix.io.read import read

@@ -34,6 +34,7 @@ from unmix.counts.counts import Counts, CountsLike, as_counts
 from unmix.counts.data import Data, is_data
 from unmix.estimators.allocation import AllocationModel
 from unmix.estimators.base import CountsEstimator, generator
+from unmix.estimators.known import digests_of, refuse_new
 from unmix.estimators.likelihood import PoissonNMF, TopicModel, fits_downwards, numbers_of_topics
 from unmix.fit import Fit, quietly
 from unmix.models.poisson import frequencies, with_background
@@ -573,6 +574,7 @@ class _Study:
     def about(self) -> Record:
         """What a file of finished folds has to agree with."""
         given = {name: str(value) for name, value in self.model.get_params().items() if name not in IRRELEVANT}
+        given |= digests_of(self.model)
         about = checked_by(self.X) | {"model": type(self.model).__name__, "parameters": given}
         return about | {"topics": self.numbers, "folds": self.folds, "seed": self.seed}
 
@@ -674,6 +676,7 @@ def _model(estimator: CountsEstimator | None, n_jobs: int | None) -> CountsEstim
         raise ValueError(
             "the estimator has an init made elsewhere, which may have seen the counts that are held out; leave init alone"
         )
+    refuse_new(model, "choose_topics")
     quiet = {"callbacks": (), "verbose": False} | ({} if n_jobs is None else {"n_jobs": n_jobs})
     return model.set_params(**quiet)
 

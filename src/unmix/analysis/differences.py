@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 from sklearn.base import clone
 
-from unmix.analysis.application import counts_in_memory, data_of, fit_of, refuse_multipliers
+from unmix.analysis.application import counts_in_memory, data_of, fit_of, refuse_known, refuse_multipliers
 from unmix.analysis.features import topic_place
 from unmix.analysis.results import FileLayout, Finished, Result, in_parts, shapes
 from unmix.analysis.samples import column_or_values
@@ -30,6 +30,7 @@ from unmix.counts.sides import Sides
 from unmix.estimators import from_fit
 from unmix.estimators.base import CountsEstimator, generator
 from unmix.estimators.features import match_features
+from unmix.estimators.known import names_of
 from unmix.fit import Fit, finished
 from unmix.models.differences import WORDS, Design, LogFactors, comparison, features_at_once, shrink, spread_of
 from unmix.models.poisson import affinities, column_shares, match_columns
@@ -163,6 +164,8 @@ def split(fit: Known, data: Data, held_out: float, random_state: Seed) -> tuple[
     counts.require_whole(parameter("held_out"), "or remove it")
     known = fit if isinstance(fit, Fit) else fit.result_
     model = from_fit(fit) if isinstance(fit, Fit) else clone(fit)
+    again = names_of(model) and not isinstance(fit, Fit)  # a Fit does not have the catalogue or the words
+    refuse_known(known, f"differences with {parameter('held_out')}", *(["allowed"] if again else []))
     rng = generator(random_state)
     tested, shown = counts.thinned((held_out, 1 - held_out), rng)
     model.set_params(init="auto", random_state=int(rng.integers(2**31)), callbacks=[], verbose=False)

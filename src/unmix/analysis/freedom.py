@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmix.analysis.application import FitLike, counts_of, fit_of, refuse_multipliers
+from unmix.analysis.application import FitLike, counts_of, fit_of, refuse_known, refuse_multipliers
 from unmix.analysis.features import topic_place
 from unmix.analysis.results import FileLayout, Finished, Result, in_parts, shapes
 from unmix.analysis.samples import by_sample_and_topic
@@ -323,7 +323,8 @@ def freedom(
     Raises
     ------
     ValueError
-        If an option is invalid, or a `loss` comes without the counts of the fit.
+        If an option is invalid, a `loss` comes without the counts of the fit, or topics of the fit were known or not allowed
+        everywhere.
 
     See Also
     --------
@@ -345,6 +346,7 @@ def freedom(
     fit = fit_of(fit)
     whole("probes", probes, 1)
     real("loss", loss, 0)
+    refuse_known(fit, "freedom", "held", "allowed")  # which transformations would change
     parts = _Parts.of(fit)
     if loss > 0 and X is None:
         raise ParameterError("loss", loss, f"it needs the counts of the fit: use {parameter('X')}")

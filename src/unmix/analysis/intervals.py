@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from unmix.analysis.application import FitLike, counts_of, fit_of, refuse_multipliers, with_samples
+from unmix.analysis.application import FitLike, counts_of, fit_of, refuse_known, refuse_multipliers, with_samples
 from unmix.analysis.results import FileLayout, Finished, Result, shapes
 from unmix.analysis.samples import by_sample_and_topic
 from unmix.base.checks import ParameterError, analysis, choice, parameter, share, whole
@@ -314,6 +314,9 @@ def intervals(
     if known_factors and posterior == "full":
         raise ParameterError("posterior", posterior, "the topics of this fit are known; use 'local'")
     refuse_multipliers(fit, "intervals")
+    refuse_known(fit, "intervals", "allowed")
+    if posterior == "full":
+        refuse_known(fit, f"intervals with {parameter('posterior', 'full')}")
     fit = with_samples(fit, X, "intervals") if known_factors else fit
     counts = counts_of(fit, X, "intervals")
     check_labels(counts, fit.n_topics, chains, "sampling")

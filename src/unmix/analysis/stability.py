@@ -29,6 +29,7 @@ from unmix.analysis.application import (
     counts_in_memory,
     fit_of,
     multiplied,
+    refuse_known,
     refuse_multipliers,
 )
 from unmix.analysis.features import topic_names
@@ -38,6 +39,7 @@ from unmix.base.progress import Progress
 from unmix.base.types import Floats, Integers, Names, Record, Seed, order_by_name
 from unmix.counts.counts import Counts, CountsLike
 from unmix.estimators.base import CountsEstimator, generator
+from unmix.estimators.known import digests_of, names_of
 from unmix.estimators.likelihood import PoissonNMF, TopicModel
 from unmix.fit import Fit, finished, quietly
 from unmix.models.poisson import affinities, best_pairs, column_shares, loglik
@@ -75,6 +77,9 @@ def repeated(
     counts = checked_counts(X, runs, noise)
     model = checked_model(estimator, n_components, n_jobs)
     if reference is not None:
+        refuse_known(reference, "stability", "allowed")
+        if not names_of(model):
+            refuse_known(reference, "stability without known or seeds in the estimator")
         counts = counts_like(reference, counts, n_components)
     seed = seed_of(model.random_state if random_state is None else random_state, checkpoint)
     noisy = _noisy(counts, noise, seed)
@@ -97,7 +102,11 @@ def repeated(
     unfinished = sum(int(part["unfinished"][0]) for part in [first, *done])
     found = [in_order(part["topics"], first["topics"]) for part in done]
     features = counts.features if counts.features is not None or reference is None else reference.features
-    return Runs(_of_all(first, features), found, unfinished, "finished" if len(done) == runs else "interrupted")
+    names = names_of(model) if reference is None else reference.names
+    whole_fit = _of_all(first, features)
+    if names is not None and any(names):
+        whole_fit = whole_fit.with_names([*names, *[""] * (n_components - len(names))])
+    return Runs(whole_fit, found, unfinished, "finished" if len(done) == runs else "interrupted")
 
 
 def in_order(topics: Topics, like: Topics) -> Topics:
@@ -124,6 +133,8 @@ def checked_model(estimator: CountsEstimator | None, n_components: int, n_jobs: 
     """A copy of the estimator with that many topics, which starts from scratch."""
     whole("n_components", n_components, 1, "use a whole number of topics >= 1")
     model = clone(TopicModel() if estimator is None else estimator).set_params(n_components=int(n_components))
+    if getattr(model, "new", None) is not None and (G := len(names_of(model))) + model.new != n_components:
+        raise ParameterError("n_components", n_components, f"use {G + model.new}, {G} known topics and {model.new} new")
     if not isinstance(model.init, str):
         raise ValueError('the estimator has a start in init, in which all runs would agree; use one with init="auto"')
     return model if n_jobs is None else model.set_params(n_jobs=n_jobs)
@@ -198,7 +209,7 @@ def _of_all(arrays: Arrays, features: Names | None) -> Fit:
 def _told(model: CountsEstimator) -> dict[str, str]:
     """What the runs are runs of, by which to know them again."""
     told = {name: repr(value) for name, value in model.get_params().items() if name not in NOT_OF_THE_RESULT}
-    return {"model": type(model).__name__} | told
+    return {"model": type(model).__name__} | told | digests_of(model)
 
 
 # Which topics are recovered: in fits to halves of the counts, each from scratch.
@@ -566,10 +577,11 @@ def consensus(
     >>> fit.status, fit.data["consensus"]["kept"]
     ('converged', [4, 4])
     """
-    counts = checked_counts(X, runs, noise)
+    counts, model = checked_counts(X, runs, noise), checked_model(estimator, n_components, n_jobs)
+    if names_of(model):
+        raise ValueError("consensus does not support known or seeds; use stability, or an estimator without them")
     done = repeated(counts, n_components, runs, noise, estimator, None, random_state, n_jobs, checkpoint, verbose)
     topics, kept = agreed(done.reference.topics, done.found)
-    model = checked_model(estimator, n_components, n_jobs)
     plain = _with_topics(counts, _possible(topics, counts), n_jobs)
     logliks = {"of all counts": done.reference.loglik, "consensus": plain.loglik}
     fit = plain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -292,7 +293,25 @@ def places_of_seeds(seeds: Seeds, X: Data) -> dict[str, list[int]]:
 def names_of(model: CountsEstimator) -> list[str]:
     """Of the topics that have a place."""
     known, seeds = getattr(model, "known", None), getattr(model, "seeds", None)
-    return [*([] if known is None else catalogue_of(known).names), *([] if seeds is None else seeds_of(seeds))]
+    plain = known is None or not np.any(model.known_weight)
+    return [*([] if plain else catalogue_of(known).names), *([] if seeds is None else seeds_of(seeds))]
+
+
+def digests_of(model: CountsEstimator) -> dict[str, str]:
+    """Of the catalogue and of the seeds, for checkpoints."""
+    known, seeds, told = getattr(model, "known", None), getattr(model, "seeds", None), {}
+    if known is not None:
+        columns, features, names = catalogue_of(known)
+        told["known"] = hashlib.sha256(repr((features, names)).encode() + columns.tobytes()).hexdigest()[:16]
+    if seeds is not None:
+        told["seeds"] = repr(seeds_of(seeds))
+    return told
+
+
+def refuse_new(model: CountsEstimator, what: str) -> None:
+    """Raises where numbers of topics are compared, and a model has one of its own."""
+    if getattr(model, "new", None) is not None:
+        raise ValueError(f"{what} does not support new; remove it, and use numbers of topics that count known ones")
 
 
 def known_topics(model: CountsEstimator, X: Data, *, distributions: bool = False) -> Known | None:

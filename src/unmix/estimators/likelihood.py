@@ -37,7 +37,7 @@ from unmix.estimators.base import (
     where_online,
 )
 from unmix.estimators.features import Missing
-from unmix.estimators.known import Knowing, beside_catalogue, known_topics, named_only
+from unmix.estimators.known import Knowing, beside_catalogue, known_topics, named_only, refuse_new
 from unmix.estimators.plans import correcting, refining, strength_of
 from unmix.fit import Fit
 from unmix.models.poisson import check_factors, proportions_and_sizes
@@ -1006,13 +1006,18 @@ def fits_downwards(
         return fit
 
     likely = isinstance(model, PoissonNMF) and "prefit" in model.get_params()
-    plain = model if likely else PoissonNMF(n_jobs=model.n_jobs, random_state=model.random_state)
+    refuse_new(model, "fit_path")
+    told = {name: getattr(model, name) for name in Knowing.__annotations__ if hasattr(model, name)}
+    plain = model if likely else PoissonNMF(n_jobs=model.n_jobs, random_state=model.random_state, **told)
+    numbers = sorted(numbers, reverse=True)
+    if numbers:  # so that one too small for known topics is refused before the first fit
+        known_topics(clone(plain).set_params(n_components=numbers[-1]), X)
     above: Fit | None = None
-    for K in sorted(numbers, reverse=True):
+    for K in numbers:
         one = clone(plain).set_params(n_components=K)
         if above is not None:
             with use_threads(model.n_jobs):
-                merged = merge_down(Problem(X, K), above.L, above.F)
+                merged = merge_down(one._with_known(Problem(X, K)), above.L, above.F)
             one.set_params(init=(merged.L, merged.F), prefit=0)
         above = made(one)
         yield K, above if likely else made(clone(model).set_params(n_components=K, init=above))

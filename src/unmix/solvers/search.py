@@ -409,7 +409,11 @@ class Refine(Stepper[Task[Any], Refining]):
 
     def step(self, task: Task[Any], state: Refining) -> Refining:
         here = task.result(state.best)
-        problem = task.likelihood() if isinstance(task, Problem) else Problem(task.X, here.L.shape[1])
+        if isinstance(task, Problem):
+            problem = task.likelihood()
+        else:
+            known, K = getattr(task, "known", None), here.L.shape[1]
+            problem = Problem(task.X, K, None if known is None else known.prior(K), known=known)
         other = search(problem, np.random.default_rng([state.seed, state.moves]), OTHER)
         child = recombine(problem, [(here.L, here.F), other])
         best = state.best
