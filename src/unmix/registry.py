@@ -70,6 +70,7 @@ class Analysis:
     asks_fit: bool = False  # whether it is a question about a fit, `unmix fit --NAME`
     shards: str = ""  # what it does with shards: "sample" takes their sample, "parts" all of them, "" refuses them
     multipliers: bool = True  # whether it takes fits whose rates have multipliers
+    known: bool = True  # whether it takes fits whose topics are held as they are known
     also: tuple[str, ...] = ()  # options that save what another function of the same arguments gives
     examples: tuple[str, ...] = ()  # commands, for its help
 
@@ -164,6 +165,7 @@ ANALYSES = {
             tables=("by_sample",),
             section=True,
             asks_fit=True,
+            known=False,
             examples=("unmix freedom counts-k10", "unmix freedom counts-k10 -o ranges.csv"),
         ),
         Analysis(

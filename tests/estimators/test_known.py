@@ -451,6 +451,7 @@ ASKED: dict[str, tuple[Any, dict[str, str]]] = {  # of every analysis: with a fi
 def test_every_analysis_carries_what_is_known_or_refuses_it_by_name(name: str, told: dict[str, Any]) -> None:
     """A new analysis has to say here what it does with it."""
     ask, refused_kinds = ASKED[name]
+    assert ANALYSES[name].known == (refused_kinds.get("held") != name)
     for kind, words in KINDS.items():
         if ask is not None and kind in refused_kinds:
             with pytest.raises(ValueError, match=f"^{refused_kinds[kind]} does not support fits with {words}; use"):

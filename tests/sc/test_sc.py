@@ -862,3 +862,15 @@ def test_a_key_that_files_of_anndata_cannot_hold_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match="key_added='a/b'; use a name without /"):
             tool(adata, key_added="a/b", **options)
+
+
+def test_seeds_and_known_topics_name_programs_of_genes() -> None:
+    seeds = {"one": ["gene 1", "gene 2"], "two": ["GENE 5"]}
+    adata = fitted(seeds=seeds)
+    fit = um.sc.to_fit(adata)
+    assert fit.labels[:2] == ["one", "two"]
+    assert fit.data["known"]["seeds"] == {"one": ["gene 1", "gene 2"], "two": ["gene 5"]}
+    same_fits(fit, um.TopicModel(K, seeds=seeds, random_state=0, **QUICK).fit(adata).result_, same_run=False)
+    table = pd.DataFrame(fit.topics[:, :2], index=adata.var_names, columns=["one", "two"])
+    again = fitted(known=table, model="lda")
+    np.testing.assert_allclose(again.varm["topics"][:, :2], table, atol=1e-9)

@@ -77,7 +77,8 @@ def repeated(
     counts = checked_counts(X, runs, noise)
     model = checked_model(estimator, n_components, n_jobs)
     if reference is not None:
-        refuse_known(reference, "stability", "allowed")
+        if getattr(model, "new", None) is None:  # which finds allowed topics itself
+            refuse_known(reference, "stability", "allowed")
         if not names_of(model):
             refuse_known(reference, "stability without known or seeds in the estimator")
         counts = counts_like(reference, counts, n_components)

@@ -136,7 +136,8 @@ def fit(
     with show.errors_about(input):
         counts = fitting.multiplied(estimator, counts, batch, opportunities, allowed)
     asked = [row for name, row in ASKABLE.items() if more[name]]
-    fitting.check_askable(asked, counts, n_components)
+    held = known is not None and known_weight in (None, float("inf"))
+    fitting.check_askable(asked, counts, n_components, held=held)
     fitting.check_replaced(output, counts, python, force=force or resume)
     estimator.set_params(init=start)
     about = {"source": writable_name(input.name), "title": title or readers.name_of(input), "python": python}

@@ -68,7 +68,11 @@ def number_of_topics(given: int | None, known: Path | None, new: int | None) -> 
 
         return len(catalogue_of(str(known)).names) + new
     if given is None:
-        raise ParameterError("n_components", None, "give the number of topics, or --known FILE --new N")
+        if new is not None:
+            raise ParameterError("new", new, "use --known FILE with it, or -k in place of it")
+        raise ValueError(
+            "Missing option '-k' / '--n-components'; unmix choose INPUT suggests a number (see unmix fit --help)"
+        )
     return given
 
 
@@ -408,7 +412,7 @@ def check_replaced(folder: Path, counts: Counts | Shards, python: str, *, force:
         )
 
 
-def check_askable(rows: list[Analysis], counts: Counts | Shards, n_components: int) -> None:
+def check_askable(rows: list[Analysis], counts: Counts | Shards, n_components: int, *, held: bool) -> None:
     """What cannot be answered is best said before the fit."""
     for row in rows:
         if "X" in inspect.signature(row.here(row.function)).parameters and not counts.in_memory and not row.shards:
@@ -416,6 +420,8 @@ def check_askable(rows: list[Analysis], counts: Counts | Shards, n_components: i
         if not row.multipliers and counts.multipliers is not None:
             remedy = "it does not support multipliers of rates (batch, opportunities); remove it"
             raise ParameterError(row.name, True, remedy)
+        if not row.known and held:
+            raise ParameterError(row.name, True, "it does not support known topics; remove it, or give --known-weight")
         if row.name == "differences" and n_components < 2:
             raise ParameterError(
                 row.name, True, "it compares topics, and there is one only; remove it, or fit at least 2"
