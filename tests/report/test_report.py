@@ -408,3 +408,17 @@ def test_a_failed_write_leaves_the_old_page(tmp_path):
 
 def test_quantised_proportions_cover_the_whole_range():
     assert quantised_proportions(np.array([0.0, 0.5, 1.0, 1 + 1e-12])).tolist() == [0, 32768, 65535, 65535]
+
+
+def test_topics_say_what_was_known_of_them() -> None:
+    rng = np.random.default_rng(0)
+    F = rng.dirichlet(np.full(30, 0.3), 3).T
+    X = um.Counts(rng.poisson(rng.gamma(0.5, 60, (40, 3)) @ F.T), features=[f"g{j}" for j in range(30)])
+    model = um.PoissonNMF(3, known=F[:, :1], seeds={"words": [f"g{j}" for j in range(10)]}, tol=1e-3, random_state=0)
+    words = "seeds: g0, g1, g2, g3, g4, g5, g6, g7, …"
+    topics = payload(model.fit(X).result_, "t")["topics"]
+    assert [topic.get("known") for topic in topics] == ["known, and held as it is", words, None]
+    model.set_params(known_weight=10)
+    assert payload(model.fit(X).result_, "t")["topics"][0]["known"] == "partly known"
+    plain = payload(um.PoissonNMF(3, tol=1e-3, random_state=0).fit(X).result_, "t")["topics"]
+    assert not any("known" in topic for topic in plain)

@@ -342,10 +342,12 @@ def _topics(fit: Fit) -> Json:
         rounded(fit.shares),
         _given_names(fit),
     )
+    given = _known_before(fit)
     return {
         "topics": [
             {"colour": colors[k], "dark": dark[k], "share": shares[k], "mean": rounded(means)[k], "name": names[k]}
             | {"said": {"share": percent(fit.shares[k]), "mean": percent(means[k])}}
+            | ({"known": given[k]} if k in given else {})
             for k in range(fit.n_topics)
         ],
         "order": topic_order(fit).tolist(),
@@ -355,6 +357,21 @@ def _topics(fit: Fit) -> Json:
             "order": (_leaves(distances) if fit.n_topics > 2 else topic_order(fit)).tolist(),
         },
     }
+
+
+SEEDS = 8  # words of a seeded topic that are shown
+
+
+def _known_before(fit: Fit) -> dict[int, str]:
+    """What was known of topics before the fit, by their numbers from 0."""
+    given = fit.data.get("known") or {}
+    seeds, found = given.get("seeds", {}), {}
+    for k, (name, held) in enumerate(zip(given.get("names", []), given.get("held", []), strict=True)):
+        if words := seeds.get(name):
+            found[k] = f"seeds: {', '.join(clean(word) for word in words[:SEEDS])}{', …' if len(words) > SEEDS else ''}"
+        else:
+            found[k] = "known, and held as it is" if held else "partly known"
+    return found
 
 
 def _leaves(distances: Floats) -> Integers:

@@ -40,7 +40,8 @@ function showRail() {
       row.classList.toggle("focused", state.topic === k);
       row.querySelector(".topic").setAttribute("aria-pressed", String(state.topic === k));
       row.querySelector(".name").textContent = nameOf(k);
-      row.querySelector(".topic").title = `${nameOf(k)}: ${page.topics[k].said.share} of all counts, mean proportion ${page.topics[k].said.mean}`;
+      row.querySelector(".topic").title = `${nameOf(k)}: ${page.topics[k].said.share} of all counts, mean proportion ${page.topics[k].said.mean}`
+        + (page.topics[k].known ? `; ${page.topics[k].known}` : "");
       row.querySelector(".rename").setAttribute("aria-label", `Rename topic ${k + 1}, ${nameOf(k)}`);
     }
     choose();
@@ -174,10 +175,10 @@ function showTopicCards() {
   }
   // The share of all counts, to which large samples contribute more, and the mean over samples; then results of further analyses.
   function known(k) {
-    const { said } = page.topics[k];
+    const { said, known: before } = page.topics[k];
     return el("p", { class: "topic-known" }, el("span", { class: "share" }, `${said.share} of all counts`),
       el("span", {}, `mean proportion ${said.mean}`),
-      stabilityMark(k, true), freedomMark(k));
+      before ? el("span", { class: "before" }, before) : null, stabilityMark(k, true), freedomMark(k));
   }
   function smallCard(k) {
     return el("article", { class: "topic-card", ...coloured(k), "aria-label": `Topic ${k + 1}` },
