@@ -12,6 +12,7 @@ import ast
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.resources import files
+from inspect import Parameter, Signature
 from typing import Any, NamedTuple
 
 
@@ -89,15 +90,39 @@ class Analysis:
         kind = next(one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == self.result)
         found = {one.name: one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == self.function}
         found |= {one.name: one for one in kind.body if isinstance(one, ast.FunctionDef) and one.name in self.tables}
-        constants = [one for one in tree.body if isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant)]
-        sketches: dict[str, Any] = {ast.unparse(one.targets[0]): one.value.value for one in constants}  # type: ignore[attr-defined]
-        for name, one in found.items():
-            if not one.decorator_list:
-                head = ast.parse(f"def {name}({ast.unparse(one.args)}):\n    {ast.get_docstring(one)!r}")
-                future = ast.ImportFrom("__future__", [ast.alias("annotations")], 0)  # nothing of them is looked up
-                program = ast.fix_missing_locations(ast.Module([future, *head.body], []))
-                exec(compile(program, self.name, "exec"), sketches)
-        return [sketches[name] for name in found if name in sketches]
+        constants = {
+            ast.unparse(one.targets[0]): one.value.value
+            for one in tree.body
+            if isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant)
+        }
+        return [_sketch(one, constants) for one in found.values() if not one.decorator_list]
+
+
+def _sketch(of: ast.FunctionDef, constants: dict[str, Any]) -> Any:
+    """Something with the signature and docstring of a function, whose defaults are plain values or constants of its module."""
+
+    def value(default: ast.expr | None) -> Any:
+        if default is None:
+            return Parameter.empty
+        return constants[default.id] if isinstance(default, ast.Name) else _plain(default)
+
+    def sketch() -> None: ...
+
+    args = of.args
+    required: list[ast.expr | None] = [None] * (len(args.args) - len(args.defaults))
+    own = zip(args.args, [*required, *args.defaults], strict=True)
+    parameters = [Parameter(one.arg, Parameter.POSITIONAL_OR_KEYWORD, default=value(default)) for one, default in own]
+    named = zip(args.kwonlyargs, args.kw_defaults, strict=True)
+    parameters += [Parameter(one.arg, Parameter.KEYWORD_ONLY, default=value(default)) for one, default in named]
+    sketch.__signature__, sketch.__doc__ = Signature(parameters), ast.get_docstring(of)  # type: ignore[attr-defined]
+    return sketch
+
+
+def _plain(default: ast.expr) -> Any:
+    """A literal, or a range of literals."""
+    if isinstance(default, ast.Call) and ast.unparse(default.func) == "range":
+        return range(*map(ast.literal_eval, default.args))
+    return ast.literal_eval(default)
 
 
 ANALYSES = {

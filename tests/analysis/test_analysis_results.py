@@ -125,6 +125,13 @@ ANALYSES = {
     "choose_topics": lambda two, one: um.choose_topics(
         COUNTS, np.arange(1, 3), folds=np.int64(2), worth=np.float32(0.01), random_state=2**100
     ),
+    "assign": lambda two, one: um.assign(
+        COUNTS,
+        pd.DataFrame(np.ones((8, 2)) + np.eye(8, 2), index=COUNTS.features, columns=["\ud800", "b"]),
+        list("ab") * 5,
+        expected=np.float32(1),
+        random_state=HUGE,
+    ),
     "match_catalogue": lambda two, one: um.match_catalogue(
         two, pd.DataFrame(np.ones((8, 2)) + np.eye(8, 2), index=COUNTS.features, columns=["\ud800", "b"])
     ),
@@ -146,6 +153,7 @@ def test_every_kind_of_result_is_tried():
         "Differences",
         "Stability",
         "Choice",
+        "Assignment",
     }
     assert kinds(Result) - {"Found", "Heaviest"} == tried | {"CatalogueMatch"}
 

@@ -302,7 +302,7 @@ def test_texts_of_another_language_bring_a_warning_and_others_do_not():
     fit.transform(drawn_texts(english, 50))
     with pytest.warns(
         UserWarning,
-        match=r"the fit knows \d+% of the words of these texts, and 9\d% of their own texts: a different lang",
+        match=r"the fit knows \d+% of the words of these texts, and 9\d% of its own: a different lang",
     ):
         fit.transform(drawn_texts(german, 50))
     one = um.analysis.goodness_of_fit(fit, ["gold und gold, schiff und shiping"])

@@ -198,7 +198,7 @@ def test_parameters_of_a_model_are_set_by_name(counts, run):
     [
         (
             ["--model", "lda", "--set", "alfa=1"],
-            "--model lda; it has no parameter alfa, only alpha, eta, extrapolate, inner",
+            "--model lda; it has no parameter alfa, only alpha, collapsed, eta, extrapolate, inner",
         ),
         (["--model", "lda", "--solver", "scd"], "--model lda; it has no parameter --solver"),
         (["--set", "alpha"], "--set alpha; use a parameter and its value"),

@@ -501,6 +501,7 @@ def test_public_names_are_exactly_these() -> None:
     assert sorted(um.__all__) == [
         "Alignment",
         "AllocationModel",
+        "Assignment",
         "BayesianPoissonNMF",
         "CatalogueMatch",
         "Choice",
@@ -527,6 +528,7 @@ def test_public_names_are_exactly_these() -> None:
         "__version__",
         "align",
         "analysis",
+        "assign",
         "choose_topics",
         "coherence",
         "compare",

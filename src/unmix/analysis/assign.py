@@ -89,7 +89,7 @@ class Assignment(Result):
     --------
     >>> import numpy as np, pandas as pd, unmix as um
     >>> known = pd.DataFrame({"one": [8, 1, 1, 0], "two": [0, 5, 5, 0], "three": [0, 0, 5, 5]}, index=list("abcd"))
-    >>> found = um.assign(um.Counts([[80, 9, 11, 0], [1, 49, 70, 21]], features=list("abcd")), known)
+    >>> found = um.assign(um.Counts([[80, 9, 11, 0], [0, 49, 70, 21]], features=list("abcd")), known)
     >>> found.table["topic"].tolist()
     ['one', 'two', 'three']
     """
@@ -252,15 +252,16 @@ def assign(
     X : Counts, Shards, array-like, AnnData or path
         Counts, such as mutations of tumours by type.
     catalogue : DataFrame, array-like, Fit, estimator or path
-        Features × topics, such as the tables of COSMIC and SigProfiler, on any scale. Features are found by name, in any
-        order, where both sides have names.
+        Features × topics, such as a table of COSMIC. On any scale; features are found by name, in any order, where both sides
+        have names.
     group : str or array-like, default=None
-        Column of the metadata, or one value per sample, such as a tissue: how common topics are is learned by group.
+        Metadata column, such as the tissue. Or one value per sample: how common topics are is learned by group.
     rule : {"evidence", "price", "test"}, default="evidence"
-        What decides: the evidence; the log-likelihood less `price` per topic; or likelihood ratio tests at `level`.
+        Rule: evidence, price or test. What decides: the evidence; the log-likelihood less `price` per topic; or likelihood
+        ratio tests at `level`.
     price : float or "held-out", default=None
-        For "price": what a topic must add to the log-likelihood; 0 is the refit of all topics. "held-out" takes the price that
-        predicts half of the counts best from the other half.
+        For "price": gain of a topic. What it must add to the log-likelihood; 0 is the refit of all topics. "held-out" takes
+        the price that predicts half of the counts best from the other half.
     level : float, default=None
         For "test": of every single test. 0.05 divided by the number of topics by default.
     dispersion : float, default=None

@@ -23,7 +23,7 @@ from unmix.base.checks import NAME_ONLY, in_python, parameters_as
 from unmix.base.progress import watching
 from unmix.cli import commands  # noqa: F401 - it adds its commands
 from unmix.cli.analyses import INTERRUPTED
-from unmix.cli.options import COMMANDS, program
+from unmix.cli.options import COMMANDS, UsageError, program
 from unmix.cli.show import Invocation, complain, mute, note, write_any_text
 
 BAD_INPUT = 2
@@ -38,8 +38,6 @@ OTHER_OPTIONS = {  # of other programs and of earlier versions
     "--tolerance": "--tol",
     "--algorithm": "--solver",
 }
-# Typer does not export the base of its usage errors, and where it lives depends on the version.
-UsageError: Any = typer.BadParameter.__bases__[0]
 
 __all__ = ["main", "program"]
 

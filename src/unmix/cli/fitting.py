@@ -17,7 +17,7 @@ import unmix as um
 from unmix.base.checks import InputError, ParameterError, choice, parameter
 from unmix.cli import show
 from unmix.cli.analyses import INCOMPLETE, INTERRUPTED, asked, files_of, picture
-from unmix.cli.options import parsed
+from unmix.cli.options import UsageError, parsed
 from unmix.cli.show import matching, writing
 from unmix.registry import WORDS, Analysis, estimator_class
 
@@ -70,9 +70,7 @@ def number_of_topics(given: int | None, known: Path | None, new: int | None) -> 
     if given is None:
         if new is not None:
             raise ParameterError("new", new, "use --known FILE with it, or -k in place of it")
-        raise ValueError(
-            "Missing option '-k' / '--n-components'; unmix choose INPUT suggests a number (see unmix fit --help)"
-        )
+        raise UsageError("Missing option '-k' / '--n-components'.")
     return given
 
 

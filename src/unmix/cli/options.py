@@ -55,6 +55,8 @@ NAMES = {
 
 into = partial(results, *NAMES["output"])
 
+# Typer does not export the base of its usage errors, and its place depends on the version.
+UsageError: Any = typer.BadParameter.__bases__[0]
 InputPath = Annotated[Path, typer.Argument(metavar="INPUT", help="Counts or text: .npz .h5ad .csv .txt …, shards.")]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A fit's folder, or its model.safetensors.")]
 OtherPath = Annotated[Path, typer.Argument(metavar="OTHER", help="Another fit, or a catalogue: .csv .tsv .txt.")]

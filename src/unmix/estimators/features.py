@@ -250,7 +250,7 @@ def doubts(fit: Fit, tables: Sequence[pd.DataFrame], model: str = "the fit") -> 
     expected, known = (fit.text or {}).get("known", 0.0), table["known"].mean()
     if known < expected / 2:
         found.append(
-            f"{model} knows {known:.0%} of the words of these texts, and {expected:.0%} of their own texts: a different language?"
+            f"{model} knows {known:.0%} of the words of these texts, and {expected:.0%} of its own: a different language?"
         )
     return found
 

@@ -439,7 +439,8 @@ def read_catalogue(catalogue: pd.DataFrame | str | os.PathLike[str]) -> pd.DataF
     """
     if isinstance(catalogue, pd.DataFrame):
         table, where = catalogue, "the catalogue"
-        if any(not pd.api.types.is_numeric_dtype(column) for _, column in table.items()):
+        numeric = [pd.api.types.is_numeric_dtype(column) for _, column in table.items()]
+        if any(numeric) and not all(numeric):
             table = _with_named_rows(table, where)
     else:
         where = str(catalogue)
