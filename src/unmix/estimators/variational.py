@@ -904,8 +904,8 @@ class BayesianPoissonNMF(VariationalEstimator):
             raise ValueError(
                 "BayesianPoissonNMF with rate_shape does not support batch or opportunities; use rate_shape=None"
             )
-        entries = n * m if given is None or given.known is None else given.known.sum(axis=1)[given.groups].sum()
-        product = K * a * c * entries / X.total  # b d for which the prior expects this total
+        average = 1.0 if given is None or given.known is None else given.known.sum(axis=1)[given.groups].sum() / (n * m)
+        product = K * a * c * n * m / X.total * average  # b d for which the prior expects this total
         b, d = (None if (value := getattr(self, name)) is None else positive_number(name, value) for name in "bd")
         if b is None:
             b = np.sqrt(product) if d is None else product / d
